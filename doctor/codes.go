@@ -18,6 +18,9 @@ const (
 	subscriptionMissing       Code = "subscription-missing"        // no Subscription asks for the package
 	subscriptionUnhealthy     Code = "subscription-unhealthy"      // a condition of the Subscription is a fault
 	subscriptionsSeveral      Code = "subscriptions-several"       // several Subscriptions ask for the package
+	extensionFine             Code = "clusterextension"            // OLM v1 has installed what the ClusterExtension asks for
+	extensionUnhealthy        Code = "clusterextension-unhealthy"  // a condition of the ClusterExtension is a fault, or it is being deleted
+	olmTwice                  Code = "olm-twice"                   // both OLM v0 and OLM v1 are asked for the package
 	nothingInstalled          Code = "nothing-installed"           // OLM has installed nothing yet
 	approvalPending           Code = "approval-pending"            // an InstallPlan waits for approval
 	updatePending             Code = "update-pending"              // OLM is updating the operator

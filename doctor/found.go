@@ -12,12 +12,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
 // found is where a driver and its operator are. What could not be read has an error, which the sections that need it report.
@@ -27,6 +29,8 @@ type found struct {
 	subscriptionsErr error
 	// unsubscribed are the ClusterServiceVersions of the driver's operator, if there is no Subscription. Anybody may have created one.
 	unsubscribed []types.NamespacedName
+	// extensions are the ClusterExtensions of the driver's package. They are cluster-scoped.
+	extensions []*unstructured.Unstructured
 	// custom and csiDriver are nil if they do not exist.
 	custom    *operatorv1.ClusterCSIDriver
 	csiDriver *storagev1.CSIDriver
@@ -40,7 +44,9 @@ type found struct {
 // find finds a driver. It fails if the API server does not answer.
 func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
 	f := &found{}
-	f.subscriptionsErr = f.findSubscriptions(ctx, c, d)
+	if f.subscriptionsErr = f.findSubscriptions(ctx, c, d); f.subscriptionsErr == nil && d.HasPackage() {
+		f.extensions, f.subscriptionsErr = clusterextension.OfPackage(ctx, c.Client, d.Package.Name)
+	}
 	f.driverErr = f.findDriver(ctx, c, d)
 	slices.SortStableFunc(f.subscriptions, func(a, b v1alpha1.Subscription) int { return cmp.Compare(f.rank(a), f.rank(b)) })
 	for _, err := range []error{f.subscriptionsErr, f.driverErr} {
@@ -56,7 +62,7 @@ func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
 
 // any reports whether there is anything of the driver, as far as it could be read.
 func (f *found) any() bool {
-	return len(f.subscriptions) > 0 || f.custom != nil || f.csiDriver != nil || f.subscriptionsErr != nil || f.driverErr != nil
+	return len(f.subscriptions) > 0 || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil || f.subscriptionsErr != nil || f.driverErr != nil
 }
 
 func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
@@ -142,9 +148,19 @@ func (f *found) rank(s v1alpha1.Subscription) int {
 	return 0
 }
 
+// ofExtensions are the namespaces in which OLM v1 runs the driver's operator.
+func (f *found) ofExtensions() (namespaces []string) {
+	for _, e := range f.extensions {
+		if namespace, _, _ := unstructured.NestedString(e.Object, "spec", "namespace"); namespace != "" {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	return namespaces
+}
+
 // operatorNamespace returns where OLM runs the driver's operator, "" if it runs none, or if it is not certain where.
 func (f *found) operatorNamespace() string {
-	var namespaces []string
+	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {
 		if s.Status.InstalledCSV != "" {
 			namespaces = append(namespaces, s.Namespace)
@@ -158,7 +174,7 @@ func (f *found) operatorNamespace() string {
 
 // operators returns the namespaces in which an operator of the driver runs.
 func (f *found) operators() []string {
-	var namespaces []string
+	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {
 		if s.Status.InstalledCSV != "" && !f.isDoubtful(s) {
 			namespaces = append(namespaces, s.Namespace)

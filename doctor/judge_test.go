@@ -269,6 +269,51 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestExtensions: an operator that OLM v1 has installed needs no Subscription.
+func TestExtensions(t *testing.T) {
+	d, err := registry.Get("efs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition := func(of, status, reason string) any {
+		return map[string]any{"type": of, "status": status, "reason": reason, "message": "because"}
+	}
+	installed, succeeded := condition("Installed", "True", "Succeeded"), condition("Progressing", "True", "Succeeded")
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		bundle     string
+		conditions []any
+		deleted    *metav1.Time
+		subscribed bool
+		want       []Code
+		says       string
+	}{
+		"installed":           {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, want: []Code{extensionFine}, says: "aws-efs-operator.v1.0.0"},
+		"cannot be updated":   {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, condition("Progressing", "True", "Retrying")}, want: []Code{extensionUnhealthy}, says: "Retrying: because"},
+		"nothing installed":   {conditions: []any{condition("Installed", "False", "Failed")}, want: []Code{extensionUnhealthy}, says: "Installed=False"},
+		"not yet seen by OLM": {want: []Code{extensionUnhealthy}},
+		"being deleted":       {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, deleted: &now, want: []Code{extensionUnhealthy}, says: "their objects"},
+		"a Subscription, too": {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, subscribed: true, want: []Code{extensionFine, olmTwice}},
+	} {
+		e := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": test.conditions, "install": map[string]any{"bundle": map[string]any{"name": test.bundle}}}}}
+		e.SetName("aws-efs-operator")
+		e.SetDeletionTimestamp(test.deleted)
+		f := &found{extensions: []*unstructured.Unstructured{e}}
+		if test.subscribed {
+			f.subscriptions = make([]v1alpha1.Subscription, 1)
+		}
+		var codes []Code
+		var text strings.Builder
+		for _, result := range judgeExtensions(&patient{driver: d, found: f}) {
+			codes = append(codes, result.Code)
+			text.WriteString(result.What + " " + result.Do)
+		}
+		if !slices.Equal(codes, test.want) || !strings.Contains(text.String(), test.says) {
+			t.Errorf("%s: got %v, %q; want %v, %q", name, codes, text.String(), test.want, test.says)
+		}
+	}
+}
+
 // TestUnsubscribed: a ClusterServiceVersion says that the operator is there only where cluster-scoped objects show that, too.
 func TestUnsubscribed(t *testing.T) {
 	d, err := registry.Get("efs")

@@ -11,9 +11,11 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/olm/catalogsource"
+	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
 // olmOperators begin the names of the ClusterOperators of OLM.
@@ -23,6 +25,11 @@ const olmOperators = "operator-lifecycle-manager"
 func examineOLM(ctx context.Context, p *patient) ([]Result, error) {
 	err := p.Client.List(ctx, &v1alpha1.SubscriptionList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) {
+		if extensions, err := clusterextension.List(ctx, p.Client); err != nil {
+			return nil, err
+		} else if len(extensions) > 0 {
+			return []Result{fine(olmFine, "the cluster serves the API of OLM v1, and not that of OLM v0")}, nil
+		}
 		return []Result{warn(olmMissing, "install it, or let the cluster storage operator run the drivers",
 			"the cluster does not serve the API of the Operator Lifecycle Manager (OLM)")}, nil
 	}
@@ -60,10 +67,10 @@ func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
 	if p.subscriptionsErr != nil {
 		return nil, p.subscriptionsErr
 	}
-	if len(p.subscriptions) == 0 {
+	results := judgeExtensions(p)
+	if len(p.subscriptions) == 0 && len(results) == 0 {
 		return judgeUnsubscribed(p), nil
 	}
-	var results []Result
 	for i, s := range p.subscriptions {
 		if i == maxSubscriptions {
 			break
@@ -112,6 +119,38 @@ func faultsToWarnings(results []Result) []Result {
 		if results[i].Verdict == Fault {
 			results[i].Verdict = Warning
 		}
+	}
+	return results
+}
+
+// judgeExtensions is about the ClusterExtensions for which OLM v1 installs the driver's operator.
+func judgeExtensions(p *patient) (results []Result) {
+	for _, e := range p.extensions {
+		installed, _, _ := unstructured.NestedString(e.Object, "status", "install", "bundle", "name")
+		trouble := ""
+		conditions, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
+		for _, c := range conditions {
+			c, _ := c.(map[string]any)
+			of, _ := c["type"].(string)
+			status, _ := c["status"].(string)
+			reason, _ := c["reason"].(string)
+			message, _ := c["message"].(string)
+			if of == "Installed" && status != "True" || of == "Progressing" && reason != "Succeeded" {
+				trouble = fmt.Sprintf("%s=%s, %s", of, status, explained(reason, message))
+			}
+		}
+		switch {
+		case e.GetDeletionTimestamp() != nil:
+			results = append(results, fail(extensionUnhealthy, "see docs/olm-v1.md, Remove the operator: the APIs that it has installed may go with it, and all their objects", "ClusterExtension %s is being deleted", e.GetName()))
+		case installed == "" || trouble != "":
+			results = append(results, fail(extensionUnhealthy, "oc describe clusterextension "+e.GetName(), "ClusterExtension %s has installed %q: %s", e.GetName(), installed, trouble))
+		default:
+			results = append(results, fine(extensionFine, "OLM v1 has installed %s for ClusterExtension %s", installed, e.GetName()))
+		}
+	}
+	if len(p.extensions) > 0 && len(p.subscriptions) > 0 {
+		results = append(results, warn(olmTwice, "remove one of both, as docs/uninstall.md and docs/olm-v1.md say",
+			"OLM v1 installs package %s for a ClusterExtension, and a Subscription asks OLM v0 for it: only one of the operators is active", p.driver.Package.Name))
 	}
 	return results
 }

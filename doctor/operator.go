@@ -35,6 +35,13 @@ func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
 			results = append(results, of...)
 		}
 	}
+	for _, namespace := range p.ofExtensions() {
+		of, err := p.examineDeployment(ctx, namespace, p.driver.Operator.Name)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, of...)
+	}
 	if owner := p.placed.Owner; owner != nil {
 		of, err := p.examineDeployment(ctx, owner.Namespace, p.driver.Operator.Name)
 		if err != nil {

@@ -57,7 +57,10 @@ func TestEFSOfOLMv1(t *testing.T) {
 	second := first.Update(t)
 	e.run(t, []step{
 		{"the operator moves from OLM v0 to OLM v1", func(t *testing.T) { e.follow(t, "## From OLM v0"); e.install(t, e.push(t, first)) }, e.runs("1.0.0")},
-		{"the operator is updated to 1.0.1", func(t *testing.T) { e.updateCatalog(t, e.push(t, second)) }, e.runs("1.0.1")},
+		{"the operator is updated to 1.0.1", func(t *testing.T) { e.updateCatalog(t, e.push(t, second)) }, func(t *testing.T) {
+			e.runs("1.0.1")(t)
+			e.mustDiagnose(t, first.Berth)
+		}},
 		{"the operator is removed", e.remove, e.isGone},
 		{"the operator is installed again", func(t *testing.T) { e.install(t, e.push(t, second)) }, func(t *testing.T) {
 			e.runs("1.0.1")(t)
@@ -142,6 +145,18 @@ func (e *extended) awaitOperator(t testing.TB, version string) {
 		}
 		if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v"+version) || pod.DeletionTimestamp != nil {
 			return fmt.Errorf("pod %s has image %s, and ends at %v", pod.Name, image, pod.DeletionTimestamp)
+		}
+		return nil
+	})
+}
+
+// mustDiagnose waits until "berth doctor" knows that OLM v1 has installed the operator, and misses nothing of OLM v0.
+func (e *extended) mustDiagnose(t *testing.T, berth string) {
+	t.Helper()
+	cluster.Eventually(t, testbed.Limit, "berth doctor to find the ClusterExtension", func(ctx context.Context) error {
+		output, _ := exec.CommandContext(ctx, berth, "doctor", e.Driver.Name, "--kubeconfig", e.Kubeconfig()).Output() // it also warns of other things
+		if text := string(output); !strings.Contains(text, "OLM v1 has installed "+e.csvOf("1.0.1").Name) || strings.Contains(text, "no Subscription") {
+			return fmt.Errorf("it says\n%s", text)
 		}
 		return nil
 	})
