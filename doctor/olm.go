@@ -128,16 +128,11 @@ func judgeExtensions(p *patient) (results []Result) {
 	for _, e := range p.extensions {
 		installed, _, _ := unstructured.NestedString(e.Object, "status", "install", "bundle", "name")
 		trouble := ""
-		conditions, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
-		for _, c := range conditions {
-			c, _ := c.(map[string]any)
-			of, _ := c["type"].(string)
-			status, _ := c["status"].(string)
-			reason, _ := c["reason"].(string)
-			message, _ := c["message"].(string)
-			if of == "Installed" && status != "True" || of == "Progressing" && reason != "Succeeded" {
-				trouble = fmt.Sprintf("%s=%s, %s", of, status, explained(reason, message))
-			}
+		if status, reason, message := clusterextension.Condition(e, "Progressing"); reason != "Succeeded" {
+			trouble = fmt.Sprintf("Progressing=%s, %s", status, explained(reason, message))
+		}
+		if status, reason, message := clusterextension.Condition(e, "Installed"); status != "True" {
+			trouble = fmt.Sprintf("Installed=%s, %s", status, explained(reason, message))
 		}
 		switch {
 		case e.GetDeletionTimestamp() != nil:

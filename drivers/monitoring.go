@@ -3,6 +3,7 @@ package drivers
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,10 +47,13 @@ func (d Driver) OperatorMonitoring() ([]Manifest, error) {
 	return append(manifests, rules...), nil
 }
 
-// UnownedInBundle reports whether OLM v0 creates an object of a bundle without an owner.
-func (m *Manifest) UnownedInBundle() bool {
-	kind := m.Object.GetKind()
-	return kind == "Role" || kind == "RoleBinding"
+// UnownedInBundle returns the objects of the operator's bundle that OLM v0 creates without an owner.
+func (d Driver) UnownedInBundle() ([]Manifest, error) {
+	monitoring, err := d.OperatorMonitoring()
+	return slices.DeleteFunc(monitoring, func(m Manifest) bool {
+		kind := m.Object.GetKind()
+		return kind != "Role" && kind != "RoleBinding"
+	}), err
 }
 
 // addAlerts adds alerts to the only group of a PrometheusRule.

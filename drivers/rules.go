@@ -213,15 +213,12 @@ func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
 	if !d.HasPackage() {
 		return nil, nil
 	}
-	monitoring, err := d.OperatorMonitoring()
+	unowned, err := d.UnownedInBundle()
 	if err != nil {
 		return nil, err
 	}
 	var rules []permissions.Rule
-	for _, m := range monitoring {
-		if !m.UnownedInBundle() {
-			continue
-		}
+	for _, m := range unowned {
 		kind := m.Object.GroupVersionKind().GroupKind()
 		resource, err := ResourceOf(kind)
 		if err != nil {

@@ -43,22 +43,10 @@ func (e extension) text(path ...string) string {
 	return text
 }
 
-// packageName is the package that it installs, namespace where, and bundle and version what of it is installed.
+// namespace is where it installs its package, and bundle and version are what of that is installed.
 func (e extension) namespace() string { return e.text("spec", "namespace") }
 func (e extension) bundle() string    { return e.text("status", "install", "bundle", "name") }
 func (e extension) version() string   { return e.text("status", "install", "bundle", "version") }
-
-// condition returns the status, the reason and the message of a condition.
-func (e extension) condition(of string) (status, reason, message string) {
-	conditions, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
-	for _, c := range conditions {
-		if fields, ok := c.(map[string]any); ok && fields["type"] == of {
-			condition := extension{&unstructured.Unstructured{Object: fields}}
-			return condition.text("status"), condition.text("reason"), condition.text("message")
-		}
-	}
-	return "", "", ""
-}
 
 func (e extension) isHeld() bool { return controllerutil.ContainsFinalizer(e, handOverFinalizer) }
 

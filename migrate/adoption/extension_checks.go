@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
 // keepExtension is what must not happen meanwhile.
@@ -47,7 +48,7 @@ func (in *input) checkProgress(o *operator) migrate.Checks {
 		return refused(pendingUpdate, "if nobody has begun a hand-over, find out who has deleted it, and whether the driver still runs",
 			"ClusterExtension %s is being deleted, and has the finalizers %s", e.GetName(), strings.Join(e.GetFinalizers(), ", "))
 	}
-	if status, reason, message := e.condition("Progressing"); status != "True" || reason != "Succeeded" {
+	if status, reason, message := clusterextension.Condition(e.Unstructured, "Progressing"); status != "True" || reason != "Succeeded" {
 		return refused(pendingUpdate, "wait until OLM has finished, or find out why it does not",
 			"condition Progressing of ClusterExtension %s is %q with reason %q, want True with Succeeded%s", e.GetName(), status, reason, detail(message))
 	}
@@ -57,7 +58,7 @@ func (in *input) checkProgress(o *operator) migrate.Checks {
 // checkBundle refuses an operator that is not installed completely, or that the driver's definition does not know.
 func (in *input) checkBundle(o *operator) migrate.Checks {
 	e := o.extension
-	if status, reason, message := e.condition("Installed"); status != "True" {
+	if status, reason, message := clusterextension.Condition(e.Unstructured, "Installed"); status != "True" {
 		return refused(installedVersion, "find out why OLM has not installed it completely",
 			"condition Installed of ClusterExtension %s is %q with reason %q, want True%s", e.GetName(), status, reason, detail(message))
 	}

@@ -76,7 +76,7 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 func withoutSubscription(ctx context.Context, c client.Client, r Request) error {
 	found, err := clusterextension.OfPackage(ctx, c, r.Package)
 	if err != nil {
-		return err
+		return fmt.Errorf("there is no Subscription to %s, and it is not known whether OLM v1 has installed the package: %w", r, err)
 	}
 	if len(found) == 0 {
 		return fmt.Errorf("there is no Subscription to %s", r)

@@ -39,3 +39,17 @@ func OfPackage(ctx context.Context, reader client.Reader, name string) ([]*unstr
 		return of != name
 	}), err
 }
+
+// Condition returns the status, the reason and the message of a condition; "" if there is none.
+func Condition(object *unstructured.Unstructured, of string) (status, reason, message string) {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		if fields, ok := c.(map[string]any); ok && fields["type"] == of {
+			status, _ = fields["status"].(string)
+			reason, _ = fields["reason"].(string)
+			message, _ = fields["message"].(string)
+			return status, reason, message
+		}
+	}
+	return "", "", ""
+}

@@ -1,7 +1,6 @@
 package prediction
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,26 +10,8 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/upgrade"
+	"github.com/berth-csi/berth/test/catalogs/operators"
 )
-
-// rowboats is a catalog in which no edge leads from 1.1.0 to the latest version, and channel slow ends there.
-const rowboats = `schema: olm.package
-name: rowboat
-defaultChannel: stable
----
-schema: olm.channel
-package: rowboat
-name: stable
-entries:
-- {name: rowboat.v2.0.0, skipRange: '<1.1.0', skips: [rowboat.v1.1.0-rc1]}
----
-schema: olm.channel
-package: rowboat
-name: slow
-entries:
-- name: rowboat.v1.0.0
-- {name: rowboat.v1.1.0, replaces: rowboat.v1.0.0}
-`
 
 const deprecated200 = `---
 schema: olm.deprecations
@@ -49,16 +30,7 @@ properties:
 - {type: olm.bundle.object, value: {data: eyJhcGlWZXJzaW9uIjoidjEiLCJraW5kIjoiQ29uZmlnTWFwIiwibWV0YWRhdGEiOnsibmFtZSI6Im9hciJ9fQ==}}
 `
 
-func bundleOf(version string) string {
-	return fmt.Sprintf(`---
-schema: olm.bundle
-package: rowboat
-name: rowboat.v%[1]s
-image: registry.example.com/rowboat:v%[2]s
-properties:
-- {type: olm.package, value: {packageName: rowboat, version: %[1]s}}
-`, version, strings.ReplaceAll(version, "+", "-"))
-}
+func bundleOf(version string) string { return operators.BundleDocument("rowboat", version) }
 
 func readCatalog(t *testing.T, documents ...string) *fbc.Catalog {
 	t.Helper()
@@ -118,7 +90,7 @@ func TestExtension(t *testing.T) {
 			if test.documents == nil {
 				test.documents = all
 			}
-			p, err := e.Predict(readCatalog(t, append([]string{rowboats}, test.documents...)...))
+			p, err := e.Predict(readCatalog(t, append([]string{operators.Rowboats}, test.documents...)...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -41,14 +40,8 @@ type Unowned struct {
 // NewUnowned returns those of a driver's operator that runs in a namespace. condition names the OperatorCondition that OLM v0
 // made for it; it is "" where OLM v0 does not run the operator. It fails if the driver's objects cannot be rendered.
 func NewUnowned(cfg *rest.Config, driver drivers.Driver, namespace, condition string) (*Unowned, error) {
-	monitoring, err := driver.OperatorMonitoring()
-	if err != nil {
-		return nil, err
-	}
-	return &Unowned{
-		cfg: cfg, condition: client.ObjectKey{Namespace: namespace, Name: condition},
-		objects: slices.DeleteFunc(monitoring, func(m drivers.Manifest) bool { return !m.UnownedInBundle() }),
-	}, nil
+	objects, err := driver.UnownedInBundle()
+	return &Unowned{cfg: cfg, condition: client.ObjectKey{Namespace: namespace, Name: condition}, objects: objects}, err
 }
 
 // Own gives the objects their owner, and keeps doing so until ctx ends.
@@ -145,7 +138,8 @@ func (u *Unowned) ownAll(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// owner returns the ClusterServiceVersion, which owns the OperatorCondition. OLM lets the operator read only the latter.
+// owner returns the ClusterServiceVersion, which owns the OperatorCondition. OLM lets the operator read only the latter. Who may
+// write that in the operator's namespace may also delete the objects there, so a wrong owner gives nobody more.
 func (u *Unowned) owner(ctx context.Context, c client.Client) (metav1.OwnerReference, error) {
 	condition := &operatorsv2.OperatorCondition{}
 	if err := c.Get(ctx, u.condition, condition); err != nil {

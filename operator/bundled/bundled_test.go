@@ -131,17 +131,15 @@ func (f *fixture) createVersion(name string) *v1alpha1.ClusterServiceVersion {
 // createUnowned creates what a bundle has and OLM gives no owner.
 func (f *fixture) createUnowned(owners ...metav1.OwnerReference) []*unstructured.Unstructured {
 	f.t.Helper()
-	monitoring, err := efs.Driver.OperatorMonitoring()
+	unowned, err := efs.Driver.UnownedInBundle()
 	f.do(err)
 	var objects []*unstructured.Unstructured
-	for _, m := range monitoring {
-		if m.UnownedInBundle() {
-			object := m.Object.DeepCopy()
-			object.SetNamespace(f.namespace)
-			object.SetOwnerReferences(owners)
-			f.do(f.Client().Create(f.t.Context(), object))
-			objects = append(objects, object)
-		}
+	for _, m := range unowned {
+		object := m.Object.DeepCopy()
+		object.SetNamespace(f.namespace)
+		object.SetOwnerReferences(owners)
+		f.do(f.Client().Create(f.t.Context(), object))
+		objects = append(objects, object)
 	}
 	if len(objects) != 2 {
 		f.t.Fatalf("found %d objects that OLM gives no owner, want a Role and a RoleBinding", len(objects))

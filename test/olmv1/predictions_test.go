@@ -30,45 +30,6 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 // limit is for a step of OLM v1, which retries with a backoff.
 const limit = 3 * time.Minute
 
-// rowboats is a catalog in which no edge leads from 1.1.0 to the latest version, and ferries one in which the latest is deprecated.
-// The bundles are in it without their images, which are added when it is pushed.
-const (
-	rowboats = `schema: olm.package
-name: rowboat
-defaultChannel: stable
----
-schema: olm.channel
-package: rowboat
-name: stable
-entries:
-- {name: rowboat.v2.0.0, skipRange: '<1.1.0'}
----
-schema: olm.channel
-package: rowboat
-name: slow
-entries:
-- name: rowboat.v1.0.0
-- {name: rowboat.v1.1.0, replaces: rowboat.v1.0.0}
-`
-	ferries = `schema: olm.package
-name: ferry
-defaultChannel: stable
----
-schema: olm.channel
-package: ferry
-name: stable
-entries:
-- name: ferry.v1.0.0
-- {name: ferry.v1.1.0, replaces: ferry.v1.0.0}
-- {name: ferry.v2.0.0, replaces: ferry.v1.1.0, skips: [ferry.v1.0.0]}
----
-schema: olm.deprecations
-package: ferry
-entries:
-- {reference: {schema: olm.bundle, name: ferry.v2.0.0}, message: it leaks}
-`
-)
-
 // TestPredictions: what `berth catalog plan` says of a ClusterExtension is what OLM v1 does.
 func TestPredictions(t *testing.T) {
 	if !*withOLM {
@@ -77,7 +38,7 @@ func TestPredictions(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{RealNodes: 1, Images: olmv1.Images(t)})
 	olm := olmv1.Start(t, c)
 	catalogs := map[string]string{}
-	for pkg, documents := range map[string]string{"rowboat": rowboats, "ferry": ferries} {
+	for pkg, documents := range map[string]string{"rowboat": operators.Rowboats, "ferry": operators.Ferries} {
 		catalogs[pkg] = addCatalog(t, olm, pkg, documents)
 	}
 	type fields = map[string]any
@@ -120,14 +81,7 @@ func addCatalog(t *testing.T, olm *olmv1.OLM, pkg, documents string) string {
 	for _, version := range []string{"1.0.0", "1.1.0", "2.0.0"} {
 		name := pkg + ".v" + version
 		bundles[name] = operators.Folder(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: name}, Modes: []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}})
-		documents += fmt.Sprintf(`---
-schema: olm.bundle
-package: %s
-name: %s
-image: registry.example.com/%s:v%s
-properties:
-- {type: olm.package, value: {packageName: %[1]s, version: %[4]s}}
-`, pkg, name, pkg, version)
+		documents += operators.BundleDocument(pkg, version)
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(documents), 0o644); err != nil {
@@ -221,14 +175,14 @@ func (x *extension) mustDo(t *testing.T, p *prediction.Prediction, installed str
 		want = p.Next.Version
 	}
 	x.await(t, fmt.Sprintf("OLM to do what is predicted, %s %q", p.Verdict, want), func(object *unstructured.Unstructured) bool {
-		progressing := condition(object, "Progressing")
-		if seen, _ := progressing["observedGeneration"].(int64); seen != object.GetGeneration() || versionOf(object) != want {
+		if generationSeen(object) != object.GetGeneration() || versionOf(object) != want {
 			return false
 		}
+		_, reason, message := clusterextension.Condition(object, "Progressing")
 		if p.Verdict == prediction.Refused {
-			return progressing["reason"] == "Retrying" && progressing["message"] == p.Message
+			return reason == "Retrying" && message == p.Message
 		}
-		return progressing["reason"] == "Succeeded"
+		return reason == "Succeeded"
 	})
 }
 
@@ -241,7 +195,8 @@ func (x *extension) await(t *testing.T, what string, is func(*unstructured.Unstr
 			return err
 		}
 		if !is(object) {
-			return fmt.Errorf("version %q is installed, and Progressing is %v", versionOf(object), condition(object, "Progressing"))
+			status, reason, message := clusterextension.Condition(object, "Progressing")
+			return fmt.Errorf("version %q is installed, and Progressing is %s, %s: %s", versionOf(object), status, reason, message)
 		}
 		return nil
 	})
@@ -252,12 +207,13 @@ func versionOf(object *unstructured.Unstructured) string {
 	return version
 }
 
-func condition(object *unstructured.Unstructured, of string) map[string]any {
+// generationSeen is the generation of the ClusterExtension that the condition Progressing is about.
+func generationSeen(object *unstructured.Unstructured) (generation int64) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == of {
-			return c
+		if fields := c.(map[string]any); fields["type"] == "Progressing" {
+			generation, _ = fields["observedGeneration"].(int64)
 		}
 	}
-	return nil
+	return generation
 }
