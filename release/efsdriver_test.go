@@ -9,10 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-
 	"github.com/berth-csi/berth/bundle"
 	base "github.com/berth-csi/berth/efs-utils-base"
 	"github.com/berth-csi/berth/registryv1"
@@ -133,19 +129,11 @@ func (r *releasing) writeEFSDriver(t *testing.T, e efsDriver) string {
 // serveDebian pushes an image of Debian, and returns its reference.
 func (r *releasing) serveDebian(t *testing.T) string {
 	t.Helper()
-	archive, err := images.DebianWithApt(t.Context())
+	img, err := images.DebianImage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.serveImage(t, "debian:bookworm", img)
+	return r.Push(t, "debian:bookworm", img)
 }
 
 // TestEFSDriverFile: a file that says too little, or has a mistake, is named before anything is built.

@@ -77,30 +77,7 @@ func (r *releasing) serve(t *testing.T, reference string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.serveImage(t, reference, img)
-}
-
-// serveImage pushes an image as one for this machine, and returns its reference.
-func (r *releasing) serveImage(t *testing.T, reference string, img v1.Image) string {
-	t.Helper()
-	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
-	if img, err = mutate.ConfigFile(img, config); err != nil {
-		t.Fatal(err)
-	}
-	index, err := image.Index([]v1.Image{img})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reference = r.Address + "/" + reference
-	if _, err := image.Push(t.Context(), reference, index); err != nil {
-		t.Fatal(err)
-	}
-	return reference
+	return r.Push(t, reference, img)
 }
 
 // mirror serves the images of all drivers, and returns the file that says where.

@@ -27,6 +27,9 @@ type controlPlane struct {
 	// egressProxy is the Unix socket of the proxy by which the API server reaches real nodes; it is empty if there are
 	// none.
 	egressProxy string
+	// serviceProxy is the address of the proxy by which OLM reaches Services whose pods run on real nodes; it is empty if there
+	// are none.
+	serviceProxy string
 }
 
 // Files with the keys of tokens: the one that signs, and all that are trusted.

@@ -31,9 +31,14 @@ func (c *controlPlane) olmOperator() program {
 	return c.olmProgram("olm", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager")
 }
 
-// catalogOperator resolves Subscriptions to InstallPlans.
+// catalogOperator resolves Subscriptions to InstallPlans. What it runs in pods, such as images of catalogs and bundles, does not
+// run as root there: OpenShift sees to that itself.
 func (c *controlPlane) catalogOperator() program {
-	return c.olmProgram("catalog", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager-catalog")
+	program := c.olmProgram("catalog", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager-catalog", "--set-workload-user-id=true")
+	if c.serviceProxy != "" {
+		program.env = append(program.env, "GRPC_PROXY=socks5://"+c.serviceProxy)
+	}
+	return program
 }
 
 func (c *controlPlane) olmProgram(tool string, args ...string) program {

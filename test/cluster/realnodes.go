@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,24 @@ func RealNode(index int) string { return "worker-" + strconv.Itoa(index) }
 // the node's, such as links to devices in its /dev.
 func (c *Cluster) NodeRoot(name string) (string, error) {
 	return realnode.Root(realNodeFolder(c.Dir(), name))
+}
+
+// ContainerProcess returns the folder in /proc, as this machine sees it, of the first process of a container that runs on a real
+// node.
+func (c *Cluster) ContainerProcess(pod *corev1.Pod, container string) (string, error) {
+	for _, status := range pod.Status.ContainerStatuses {
+		id, found := strings.CutPrefix(status.ContainerID, "containerd://")
+		if status.Name != container || !found {
+			continue
+		}
+		root, err := c.NodeRoot(pod.Spec.NodeName)
+		if err != nil {
+			return "", err
+		}
+		pid, err := os.ReadFile(filepath.Join(root, "run/containerd/io.containerd.runtime.v2.task/k8s.io", id, "init.pid"))
+		return filepath.Join(root, "proc", string(pid)), err
+	}
+	return "", fmt.Errorf("pod %s on node %s: container %s does not run", pod.Name, pod.Spec.NodeName, container)
 }
 
 // MountOn mounts a folder of this machine at a path of a real node, as an administrator mounts an export there. All nodes
@@ -101,7 +120,9 @@ type realNodes struct {
 	plane   *controlPlane
 	network *realnode.Network
 	proxy   *http.Server
-	nodes   map[string]*realnode.Node // those that run, by name
+	// services is where OLM connects to Services: see serveServices.
+	services net.Listener
+	nodes    map[string]*realnode.Node // those that run, by name
 }
 
 // connectRealNodes creates the network of the real nodes, and the proxy that the API server needs to reach it.
@@ -123,11 +144,16 @@ func connectRealNodes(job assignment, plane *controlPlane) (_ *realNodes, err er
 	}
 	r.proxy = &http.Server{Handler: r.network.Proxy()}
 	go r.proxy.Serve(listener) // until stop
+	if r.services, err = net.Listen("tcp", net.JoinHostPort(plane.address, "0")); err != nil {
+		return nil, err
+	}
+	plane.serviceProxy = r.services.Addr().String()
 	return r, nil
 }
 
 // start starts the nodes and waits until they are ready. A node that ends before calls died.
 func (r *realNodes) start(ctx context.Context, api client.Client, died func(error)) error {
+	go serveServices(r.services, api, r.network.Dial) // until stop
 	reachable := map[string]string{realnode.APIServer: r.plane.hostPort(r.plane.apiPort)}
 	for at, to := range r.job.Options.Reachable {
 		reachable[at] = to
@@ -213,6 +239,7 @@ func (r *realNodes) stop() {
 		node.Stop()
 	}
 	r.proxy.Close()
+	r.services.Close()
 	r.network.Close()
 }
 

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/registry"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -40,6 +40,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/crds"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/test/registry"
 )
 
 // Namespace is where OLM v1 runs.
@@ -92,9 +93,17 @@ type OLM struct {
 	push string
 }
 
-// Start starts OLM v1 until the test ends, with some of its features enabled, such as "BoxcutterRuntime". The cluster's options
-// must have had Images and a real node.
-func Start(t testing.TB, c *cluster.Cluster, features ...string) *OLM {
+// Options say how OLM v1 is set up.
+type Options struct {
+	// Features are enabled, such as "BoxcutterRuntime".
+	Features []string
+	// Registry, which may be nil, is another registry, which the node reaches at the registry's own address. OLM then trusts it, has
+	// its login as the global pull secret, and runs on the host network. There is no registry of OLM's own: nothing can be pushed.
+	Registry *registry.Secure
+}
+
+// Start starts OLM v1 until the test ends. The cluster's options must have had Images and a real node.
+func Start(t testing.TB, c *cluster.Cluster, options Options) *OLM {
 	t.Helper()
 	o := &OLM{cluster: c, t: t}
 	if err := crds.OLMv1.Create(t.Context(), c.Client()); err != nil {
@@ -106,8 +115,15 @@ func Start(t testing.TB, c *cluster.Cluster, features ...string) *OLM {
 	o.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "olmv1-cluster-admin"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: "default"}}})
-	o.startRegistry()
-	pod := o.pod(features)
+	config, own := o.certificates(options.Registry)
+	if options.Registry == nil {
+		o.startRegistry(config)
+	} else {
+		o.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: pullSecret}, Type: corev1.SecretTypeDockerConfigJson,
+			Data: map[string][]byte{corev1.DockerConfigJsonKey: options.Registry.Login}})
+	}
+	o.create(own)
+	pod := o.pod(options)
 	o.create(pod)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -136,14 +152,10 @@ func (o *OLM) create(object client.Object) {
 	})
 }
 
-// startRegistry starts a registry that this machine reaches without TLS, and OLM with it. OLM and it trust the same authority.
-func (o *OLM) startRegistry() {
+// certificates returns the certificate of OLM's servers and of its registry, and the Secret with it for OLM's pod. OLM trusts its
+// authority, and that of another registry, which may be nil.
+func (o *OLM) certificates(other *registry.Secure) (*tls.Config, *corev1.Secret) {
 	o.t.Helper()
-	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	server := httptest.NewServer(handler)
-	o.t.Cleanup(server.Close)
-	o.push = strings.TrimPrefix(server.URL, "http://")
-
 	made, err := authority.New("olmv1")
 	if err != nil {
 		o.t.Fatal(err)
@@ -156,6 +168,28 @@ func (o *OLM) startRegistry() {
 	if err != nil {
 		o.t.Fatal(err)
 	}
+	key, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	trusted := made.PEM()
+	if other != nil {
+		trusted = slices.Concat(trusted, other.Authority)
+	}
+	return config, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "certificates"}, Data: map[string][]byte{
+		"ca.crt":  trusted,
+		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]}),
+		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}}
+}
+
+// startRegistry starts a registry that this machine reaches without TLS, and OLM with it.
+func (o *OLM) startRegistry(config *tls.Config) {
+	o.t.Helper()
+	handler := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(handler)
+	o.t.Cleanup(server.Close)
+	o.push = strings.TrimPrefix(server.URL, "http://")
 	listener, err := o.cluster.ListenOn(node, "tcp", address)
 	if err != nil {
 		o.t.Fatal(err)
@@ -168,19 +202,13 @@ func (o *OLM) startRegistry() {
 			o.t.Error(err)
 		}
 	})
-	key, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "certificates"}, Data: map[string][]byte{
-		"ca.crt":  made.PEM(),
-		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]}),
-		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-	}})
 }
 
+// pullSecret is the name of the Secret with the login of another registry.
+const pullSecret = "pull-secret"
+
 // pod is the pod of both programs.
-func (o *OLM) pod(features []string) *corev1.Pod {
+func (o *OLM) pod(options Options) *corev1.Pod {
 	const certificates = "/var/certificates"
 	container := func(name string, health int, args ...string) corev1.Container {
 		return corev1.Container{
@@ -204,9 +232,15 @@ func (o *OLM) pod(features []string) *corev1.Pod {
 			{Key: "tls.crt", Path: "tls.crt"}, {Key: "tls.key", Path: "tls.key"}, {Key: "ca.crt", Path: "authority/ca.crt"},
 		}}}}},
 	}}
-	for _, feature := range features {
+	for _, feature := range options.Features {
 		controller := &pod.Spec.Containers[1]
 		controller.Args = append(controller.Args, "--feature-gates="+feature+"=true")
+	}
+	if options.Registry != nil {
+		pod.Spec.HostNetwork = true
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].Args = append(pod.Spec.Containers[i].Args, "--global-pull-secret="+Namespace+"/"+pullSecret)
+		}
 	}
 	for name := range images {
 		for _, volume := range []string{name + "-cache", name + "-tmp"} {

@@ -36,7 +36,7 @@ func TestPredictions(t *testing.T) {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
 	}
 	c := cluster.Start(t, cluster.Options{RealNodes: 1, Images: olmv1.Images(t)})
-	olm := olmv1.Start(t, c)
+	olm := olmv1.Start(t, c, olmv1.Options{})
 	catalogs := map[string]string{}
 	for pkg, documents := range map[string]string{"rowboat": operators.Rowboats, "ferry": operators.Ferries} {
 		catalogs[pkg] = addCatalog(t, olm, pkg, documents)

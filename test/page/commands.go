@@ -1,12 +1,14 @@
 package page
 
 import (
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// Commands returns the shell commands of the only such block below a heading of a page, with other names.
+// Commands returns the shell commands of the only such block below a heading of a page, such as "## Install", with other names.
 func Commands(t testing.TB, path, heading string, names *strings.Replacer) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -17,7 +19,9 @@ func Commands(t testing.TB, path, heading string, names *strings.Replacer) strin
 	if !found {
 		t.Fatalf("%s lacks the heading %q", path, heading)
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
+	if next := regexp.MustCompile(fmt.Sprintf("(?m)^#{1,%d} ", strings.Index(heading, " "))).FindStringIndex(section); next != nil {
+		section = section[:next[0]]
+	}
 	parts := strings.Split("\n"+section, "\n```\n")
 	if len(parts) != 3 {
 		t.Fatalf("%s has %d blocks of commands below %q, want one", path, len(parts)/2, heading)

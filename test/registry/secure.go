@@ -9,17 +9,26 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/berth-csi/berth/image"
 )
 
 // Secure is a registry on loopback with TLS, which requires a login and lists what is attached to images.
 type Secure struct {
 	// Address is its host and port.
 	Address string
+	// Authority is the certificate that clients have to trust, as PEM.
+	Authority []byte
+	// Login is the configuration with which clients log in, in Docker's format.
+	Login []byte
 	// Env are the variables with which programs trust it and log in, for exec.Cmd.Env.
 	Env   []string
 	guard atomic.Pointer[func(http.Handler) http.Handler]
@@ -52,17 +61,38 @@ func StartSecure(t testing.TB) *Secure {
 	s.Address = strings.TrimPrefix(server.URL, "https://")
 	folder := t.TempDir()
 	authority, config := filepath.Join(folder, "ca.crt"), filepath.Join(folder, "config.json")
-	login := fmt.Sprintf(`{"auths": {%q: {"username": %q, "password": %q, "auth": "dGVzdGVyOmxvb3BiYWNr"}}}`, s.Address, User, Password)
-	for file, content := range map[string][]byte{
-		authority: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-		config:    []byte(login),
-	} {
+	s.Authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	s.Login = fmt.Appendf(nil, `{"auths": {%q: {"username": %q, "password": %q, "auth": "dGVzdGVyOmxvb3BiYWNr"}}}`, s.Address, User, Password)
+	for file, content := range map[string][]byte{authority: s.Authority, config: s.Login} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.Env = []string{"SSL_CERT_FILE=" + authority, "DOCKER_CONFIG=" + folder, "REGISTRY_AUTH_FILE=" + config}
 	return s
+}
+
+// Push pushes an image as one for this machine, and returns its reference. The repository has a tag.
+func (s *Secure) Push(t testing.TB, repository string, img v1.Image) (reference string) {
+	t.Helper()
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		t.Fatal(err)
+	}
+	index, err := image.Index([]v1.Image{img})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference = s.Address + "/" + repository
+	if _, err := image.Push(t.Context(), reference, index); err != nil {
+		t.Fatal(err)
+	}
+	return reference
 }
 
 // Guard wraps the handler of requests from now on; nil ends that.

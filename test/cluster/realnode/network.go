@@ -291,10 +291,10 @@ const dialLimit = 10 * time.Second
 
 // Proxy serves the CONNECT requests with which the API server connects to nodes and pods, and to loopback addresses of
 // this machine. It refuses to connect to any other address.
-func (n *Network) Proxy() http.Handler { return proxy.Handler(n.dial) }
+func (n *Network) Proxy() http.Handler { return proxy.Handler(n.Dial) }
 
-// dial connects to a node, a pod or a loopback address of this machine.
-func (n *Network) dial(ctx context.Context, to string) (net.Conn, error) {
+// Dial connects to a node, a pod or a loopback address of this machine.
+func (n *Network) Dial(ctx context.Context, to string) (net.Conn, error) {
 	where, err := netip.ParseAddrPort(to)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %q: want an IP address and a port", to)

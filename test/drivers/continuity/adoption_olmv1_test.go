@@ -34,7 +34,7 @@ func TestAdoptEBSOfOLMv1WithObjectSets(t *testing.T) {
 func (a *adopted) extend(t testing.TB, bed *testbed.Testbed, catalog string) {
 	t.Helper()
 	pkg := bed.Driver.Package.Name
-	olm := olmv1.Start(t, bed.Cluster, a.from.features...)
+	olm := olmv1.Start(t, bed.Cluster, olmv1.Options{Features: a.from.features})
 	olm.AddCatalog("operators", catalog, pkg, map[string]string{openshift45.Version(bed.Driver): openshift45.BundleForControlPlane(t, bed.Driver)})
 	olm.Install(pkg, a.former.Namespace, pkg)
 }

@@ -131,16 +131,16 @@ func (a *adopted) start(t *testing.T, d drivers.Driver, cloud testbed.Cloud, pod
 	options := testbed.Options{Driver: d, Cloud: cloud, Snapshots: true}
 	if a.from.own {
 		a.former = handover.Former{Driver: d, Namespace: cluster.OperatorNamespace, Operator: d.Operator.Name, Own: true}
-		options.Former = func(t testing.TB, bed *testbed.Testbed) { bed.Install(t, release.BuildVersion(t, d, "5.0.0"), nil) }
+		options.Install = func(t testing.TB, bed *testbed.Testbed) { bed.Install(t, release.BuildVersion(t, d, "5.0.0"), nil) }
 	} else {
 		a.former = handover.Former{Driver: d, Namespace: "openshift-" + d.Package.Name, Operator: d.Predecessors()[0].Operator}
 		catalog := openshift45.CatalogForControlPlane(t, d) // skips without it
 		install := a.subscribe
 		if a.from.extension {
-			options.FormerPrograms, install = olmv1.Images(t), a.extend
+			options.MorePrograms, install = olmv1.Images(t), a.extend
 		}
-		options.FormerImages = []string{images.RegistrarWithShell + ":latest"}
-		options.Former = func(t testing.TB, bed *testbed.Testbed) {
+		options.MoreImages = []string{images.RegistrarWithShell + ":latest"}
+		options.Install = func(t testing.TB, bed *testbed.Testbed) {
 			install(t, bed, catalog)
 			a.makeOld(t, bed, openshift45.Running(t, d, pods))
 		}

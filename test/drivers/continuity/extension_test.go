@@ -3,7 +3,6 @@ package continuity
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/aws"
@@ -25,7 +23,6 @@ import (
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/olmv1"
-	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/release"
 )
 
@@ -39,8 +36,8 @@ func TestEFSOfOLMv1(t *testing.T) {
 	cloud := region.Options()
 	files.Serve(&cloud)
 	e := &extended{watch: &watch{accounts: ofOLM(efs.Driver)}}
-	e.Testbed = testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: cloud, FormerPrograms: programs})
-	e.olm = olmv1.Start(t, e.Cluster)
+	e.Testbed = testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: cloud, MorePrograms: programs})
+	e.olm = olmv1.Start(t, e.Cluster, olmv1.Options{})
 
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: e.Driver.CSIName,
@@ -56,7 +53,7 @@ func TestEFSOfOLMv1(t *testing.T) {
 	first := release.Build(t, efs.Driver)
 	second := first.Update(t)
 	e.run(t, []step{
-		{"the operator moves from OLM v0 to OLM v1", func(t *testing.T) { e.follow(t, "## From OLM v0"); e.install(t, e.push(t, first)) }, e.runs("1.0.0")},
+		{"the operator moves from OLM v0 to OLM v1", func(t *testing.T) { e.Follow(t, olmPage, "## From OLM v0"); e.install(t, e.push(t, first)) }, e.runs("1.0.0")},
 		{"the operator is updated to 1.0.1", func(t *testing.T) { e.updateCatalog(t, e.push(t, second)) }, func(t *testing.T) {
 			e.runs("1.0.1")(t)
 			e.mustDiagnose(t, first.Berth)
@@ -93,30 +90,11 @@ func (e *extended) push(t testing.TB, r release.Release) string {
 func (e *extended) install(t testing.TB, catalog string) {
 	t.Helper()
 	const name = "  name: berth\n"
-	e.follow(t, "## Install", "registry.example.com/team/berth-catalog-openshift:latest", catalog,
+	e.Follow(t, olmPage, "## Install", "registry.example.com/team/berth-catalog-openshift:latest", catalog,
 		name, name+"  labels: {olm.operatorframework.io/metadata.name: berth}\n") // OLM's webhook, which cannot be reached here, would add it
 }
 
-func (e *extended) remove(t *testing.T) { e.follow(t, "## Remove the operator") }
-
-// follow runs the commands below a heading of the page, with other names. Its oc is kubectl.
-func (e *extended) follow(t testing.TB, heading string, names ...string) {
-	t.Helper()
-	names = append(names, drivers.ClusterStorageNamespace, cluster.OperatorNamespace)
-	oc := t.TempDir()
-	if err := os.Symlink(e.Tools().Path("kubectl"), filepath.Join(oc, "oc")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testbed.Limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-ec", page.Commands(t, olmPage, heading, strings.NewReplacer(names...)))
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.Kubeconfig(), "PATH="+oc+":"+os.Getenv("PATH"))
-	output, err := cmd.CombinedOutput()
-	t.Logf("%s:\n%s", heading, output)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func (e *extended) remove(t *testing.T) { e.Follow(t, olmPage, "## Remove the operator") }
 
 func (e *extended) updateCatalog(t *testing.T, ref string) {
 	catalog := &unstructured.Unstructured{}

@@ -11,6 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
@@ -45,6 +50,19 @@ func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 // DebianWithApt returns the path of a tar archive with a Debian on which images can be built: it has a package manager, and
 // gets packages from where this machine does.
 func DebianWithApt(ctx context.Context) (string, error) { return archiveOf(ctx, nil, withApt) }
+
+// DebianImage returns an image of DebianWithApt and nothing else.
+func DebianImage(ctx context.Context) (v1.Image, error) {
+	archive, err := DebianWithApt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromFile(archive)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.AppendLayers(empty.Image, layer)
+}
 
 // archiveOf returns the archive that mmdebstrap makes with some options.
 func archiveOf(ctx context.Context, report func(tools.Progress), options []string) (string, error) {

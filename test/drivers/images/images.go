@@ -1,6 +1,6 @@
 // Package images packs the programs of package programs into images, as archives that a node's container runtime
 // imports. A sidecar's image has its program and nothing else. A driver's image has it on a small Debian with what
-// drivers run: mount, mkfs, blkid, and Python for mount.efs.
+// drivers run: mount, mkfs, blkid, and Python for mount.efs. The images of OLM's pods have what OLM runs in them.
 package images
 
 import (
@@ -29,12 +29,20 @@ type content struct {
 	nfs bool
 	// efsUtils says that the image has efs-utils, which mounts EFS file systems, with a stand-in for efs-proxy.
 	efsUtils bool
+	// beside are the paths of further programs of package programs in the image, by their names.
+	beside map[string]string
 	// diskID says that the image has the stand-ins for the programs with which the GCP PD driver identifies disks.
 	diskID bool
 }
 
 // RegistrarWithShell is the repository of an image of the node driver registrar that has a shell.
 const RegistrarWithShell = "quay.io/openshift/origin-csi-node-driver-registrar-with-shell"
+
+// Repositories of the images that OLM runs in its pods.
+const (
+	OLMUtilities = "quay.io/operator-framework/olm"
+	OPM          = "quay.io/operator-framework/opm"
+)
 
 // contents are the images that the definitions name, and upstream's where that is another version, by repository.
 var contents = map[string]content{
@@ -61,6 +69,10 @@ var contents = map[string]content{
 
 	// In OpenShift, this image has a shell, which pods of OpenShift 4.5 run when they end.
 	RegistrarWithShell: {program: "csi-node-driver-registrar", entrypoint: "/usr/bin/csi-node-driver-registrar", debian: true},
+
+	// The images in which OLM unpacks bundles and catalogs, and serves catalogs.
+	OLMUtilities: {program: "cpb", entrypoint: "/usr/bin/cpb", debian: true, beside: map[string]string{"copy-content": "/usr/bin/copy-content"}},
+	OPM:          {program: "opm", entrypoint: "/bin/opm", beside: map[string]string{"grpc_health_probe": "/bin/grpc_health_probe"}},
 
 	"quay.io/berth-csi/sample-csi-driver": {program: "sample", entrypoint: "/usr/bin/sample"},
 
@@ -123,6 +135,13 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		return nil, err
 	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
+	for _, name := range slices.Sorted(maps.Keys(c.beside)) {
+		other, err := programs.Path(ctx, report, name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{target: c.beside[name], source: other, mode: 0o755})
+	}
 	if c.efsUtils {
 		mount, err := efsUtils()
 		if err != nil {

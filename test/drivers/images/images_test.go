@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +52,7 @@ func TestEveryProgramIsPacked(t *testing.T) {
 	var packed []string
 	for _, c := range contents {
 		packed = append(packed, c.program)
+		packed = slices.AppendSeq(packed, maps.Keys(c.beside))
 	}
 	slices.Sort(packed)
 	packed = slices.Compact(packed)
@@ -74,6 +76,8 @@ var answers = map[string]struct{ args, want string }{
 	"manila-csi-plugin":          {"--version", "VERSION"},
 	"cinder-csi-plugin":          {"--version", "VERSION"},
 	"gce-pd-csi-driver":          {"--help", "-compute-endpoint"},
+	"cpb":                        {"--help", "cpb [output directory]"},
+	"opm":                        {"--help", "Operator Package Manager"},
 	"sample":                     {"--help", "-kubelet-path"},
 	"standin":                    {"--help", "Usage of "},
 	"nfsplugin":                  {"--help", "-mount-permissions"},

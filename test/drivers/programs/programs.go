@@ -1,14 +1,16 @@
-// Package programs builds the sidecars and CSI drivers that tests run: real releases, from the modules that
-// hack/drivers pins and, for what no module proxy serves, from the sources in ../shared. Each is built once into the
-// user's cache, and only if something needs it. The sample driver and what stands in for drivers are packages of this project.
+// Package programs builds the sidecars and CSI drivers that tests run, and what OLM puts into its pods: real releases, from the
+// modules that hack/drivers and hack/olm pin and, for what no module proxy serves, from the sources in ../shared. Each is built
+// once into the user's cache, and only if something needs it. The sample driver and what stands in for drivers are packages of this project.
 package programs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ import (
 // Folders of the programs' go.mod files, relative to the module root. Sources has a folder for each module.
 const (
 	pinned  = "hack/drivers"
+	ofOLM   = "hack/olm"
 	sources = "../shared/fixtures/sources"
 )
 
@@ -28,9 +31,11 @@ var ErrNoSource = errors.New("no source")
 
 // origin is where a program comes from.
 type origin struct {
-	// module has the program: one that hack/drivers pins, or a folder of the sources. It is empty for this project.
+	// module has the program: one that pins have, or a folder of the sources. It is empty for this project.
 	module string
-	// pkg is the main package, relative to the module.
+	// pins is the folder that pins the module: hack/drivers, unless it says another.
+	pins string
+	// pkg is the main package, relative to the module, of which it may be all.
 	pkg string
 	// version is the variable that the linker sets to the program's version. Without one, the program has none.
 	version string
@@ -40,6 +45,8 @@ type origin struct {
 	// aligned says that a source is built with the modules of hack/tools where it wants earlier ones. Sidecars that send no
 	// request to the API server are; drivers have their own.
 	aligned bool
+	// tags are those of go build.
+	tags string
 }
 
 // origins are the programs by name. The name of a driver's file is that of its image's program, see package images.
@@ -61,6 +68,11 @@ var origins = map[string]origin{
 	"livenessprobe":              {source: true, aligned: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
 	"nfsplugin":                  {source: true, module: "csi-driver-nfs", pkg: "cmd/nfsplugin"},
 
+	"opm":               {pins: ofOLM, module: "github.com/operator-framework/operator-registry", pkg: "cmd/opm", tags: "json1,containers_image_openpgp,exclude_graphdriver_btrfs"},
+	"grpc_health_probe": {pins: ofOLM, module: "github.com/grpc-ecosystem/grpc-health-probe", version: "main.versionTag"},
+	"copy-content":      {pins: ofOLM, module: "github.com/operator-framework/operator-lifecycle-manager", pkg: "cmd/copy-content"},
+	"cpb":               {pins: ofOLM, module: "github.com/operator-framework/operator-lifecycle-manager", pkg: "util/cpb"},
+
 	"sample":  {pkg: "test/drivers/sample"},
 	"standin": {pkg: "test/drivers/standin"},
 }
@@ -70,6 +82,9 @@ func efs(version string) origin {
 	return origin{source: true, module: "aws-efs-csi-driver-" + version, pkg: "cmd", release: version,
 		version: "github.com/kubernetes-sigs/aws-efs-csi-driver/pkg/driver.driverVersion"}
 }
+
+// folder is where the pins of the program's module are.
+func (o origin) folder() string { return cmp.Or(o.pins, pinned) }
 
 // Names returns the names of all programs, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(origins)) }
@@ -83,7 +98,7 @@ func Version(name string) (string, error) {
 	if from.source || from.module == "" {
 		return from.release, nil
 	}
-	pins, err := tools.PinsOf(pinned)
+	pins, err := tools.PinsOf(from.folder())
 	if err != nil {
 		return "", err
 	}
@@ -101,7 +116,7 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 		own, err := tools.ProgramsForImages(ctx, "./"+from.pkg)
 		return own.Path(name), err
 	}
-	program := tools.Program{Name: name, Folder: pinned, Package: from.module + "/" + from.pkg}
+	program := tools.Program{Name: name, Folder: from.folder(), Package: path.Join(from.module, from.pkg)}
 	if from.source {
 		folder, err := Source(from.module)
 		if err != nil {
@@ -114,10 +129,13 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 		return "", err
 	}
 	link := "-s -w"
-	if version != "" {
+	if version != "" && from.version != "" {
 		link += " -X " + from.version + "=" + version
 	}
 	program.Flags = []string{"-ldflags", link}
+	if from.tags != "" {
+		program.Flags = append(program.Flags, "-tags", from.tags)
+	}
 	return program.Ensure(ctx, report)
 }
 

@@ -52,11 +52,12 @@ type Options struct {
 	BehindProxy string
 	// Snapshots installs the API of snapshots, and its controller.
 	Snapshots bool
-	// Former, which may be nil, installs the driver in place of today's operator, with OLM: with an operator that is to be
-	// succeeded. FormerImages are further images that its pods have, and FormerPrograms programs by the repositories of their images.
-	Former         func(testing.TB, *Testbed)
-	FormerImages   []string
-	FormerPrograms map[string]string
+	// Install, which may be nil, installs the driver with OLM in another way than from a catalog of today's operator, such as with
+	// an operator that is to be succeeded. MoreImages are further images that its pods have, and MorePrograms programs by the
+	// repositories of their images.
+	Install      func(testing.TB, *Testbed)
+	MoreImages   []string
+	MorePrograms map[string]string
 }
 
 // Cloud is what a cluster and its nodes find of the cloud that they are in. They reach nothing else.
@@ -99,7 +100,7 @@ func Start(t testing.TB, options Options) *Testbed {
 	cluster.NeedRealNodes(t)
 	packaged := options.Driver.HasPackage()
 	build := release.Programs
-	if packaged && options.Former == nil {
+	if packaged && options.Install == nil {
 		build = release.Build
 	}
 	made := build(t, options.Driver)
@@ -109,7 +110,7 @@ func Start(t testing.TB, options Options) *Testbed {
 	}
 	own := made.Images()
 	own[journey.UserImage] = user.Path("user")
-	maps.Copy(own, options.FormerPrograms)
+	maps.Copy(own, options.MorePrograms)
 	bed := &Testbed{Driver: options.Driver}
 	if options.BehindProxy != "" {
 		options.Cloud, bed.Proxy = options.Cloud.behindProxy(t, options.BehindProxy)
@@ -124,8 +125,8 @@ func Start(t testing.TB, options Options) *Testbed {
 	})
 	bed.prepare(t, options)
 	switch {
-	case options.Former != nil:
-		options.Former(t, bed)
+	case options.Install != nil:
+		options.Install(t, bed)
 	case packaged:
 		bed.Install(t, made, options.Env)
 	default:
@@ -138,7 +139,7 @@ func Start(t testing.TB, options Options) *Testbed {
 // archives returns the images that a testbed needs, by their repositories.
 func archives(t testing.TB, options Options) map[string]string {
 	t.Helper()
-	more := options.FormerImages
+	more := options.MoreImages
 	if options.Snapshots {
 		more = append(more, snapshotControllerImage)
 	}

@@ -1,0 +1,169 @@
+package release
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/berth-csi/berth/drivers"
+	drivertable "github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/images"
+	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Published is what `make release` has pushed to a registry, from a clone of the project's commit.
+type Published struct {
+	*registry.Secure
+	driver drivers.Driver
+	// clone is the path of the clone, and berth that of its program.
+	clone, berth string
+	// pins is the file with the images of drivers, and base the image that must-gather's is built on.
+	pins, base string
+}
+
+// Publish starts a registry with the images of a driver, and with stand-ins for those of all others, clones the project and makes
+// a release of it. This process and its children trust the registry from then on, and nothing else.
+func Publish(t testing.TB, driver drivers.Driver) *Published {
+	t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Published{Secure: registry.StartSecure(t), driver: driver, clone: filepath.Join(t.TempDir(), "berth")}
+	for _, variable := range p.Env { // before this process asks for its certificate authorities
+		key, value, _ := strings.Cut(variable, "=")
+		t.Setenv(key, value)
+	}
+	base, err := images.DebianImage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.base = p.Push(t, "mirror/debian:bookworm", base)
+	p.mirror(t)
+	p.run(t, root, "git", "clone", "-q", root, p.clone)
+	p.berth = Programs(t, driver).Berth
+	p.Release(t)
+	return p
+}
+
+// mirror pushes the images of drivers, and writes the file that says where they are.
+func (p *Published) mirror(t testing.TB) {
+	t.Helper()
+	pins := map[string]string{}
+	for _, d := range drivertable.All() {
+		for _, i := range d.Images {
+			if _, done := pins[i.Default]; done || !d.HasPackage() {
+				continue
+			}
+			img, err := random.Image(64, 1)
+			if d.Name == p.driver.Name {
+				var archive string
+				if archive, err = images.Archive(t.Context(), nil, i.Default); err == nil {
+					img, err = tarball.ImageFromPath(archive, nil)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			tag, err := name.NewTag(i.Default)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pins[i.Default] = p.Push(t, "mirror/"+tag.RepositoryStr()+":"+tag.TagStr(), img)
+		}
+	}
+	data, err := yaml.Marshal(pins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.pins = filepath.Join(t.TempDir(), "pins.yaml")
+	if err := os.WriteFile(p.pins, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Release makes a release of the clone's commit.
+func (p *Published) Release(t testing.TB) {
+	t.Helper()
+	t.Logf("the release:\n%s", p.run(t, p.clone, "make", "--silent", "release", "REGISTRY="+p.Repository(""), "PINS="+p.pins, "MUST_GATHER_BASE="+p.base, "ARCHITECTURES="+runtime.GOARCH))
+}
+
+// Update commits one more version of the driver's bundle, as docs/release.md says, and makes a release of it.
+func (p *Published) Update(t testing.TB, from, to string) {
+	t.Helper()
+	folder := "bundle/" + p.driver.Package.Name + "/"
+	p.run(t, p.clone, p.berth, "bundle", "bump", folder+from, "--image", "OPERATOR_IMAGE="+OperatorImage+":v"+to, "--output", folder+to)
+	for _, catalog := range []string{"certified", "community"} {
+		file := filepath.Join(p.clone, "catalog/templates", catalog, p.driver.Package.Name+".yaml")
+		template, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := "- folder: ../../../" + folder + from + "\n"
+		before, after, found := strings.Cut(string(template), line)
+		if !found {
+			t.Fatalf("%s lacks the line %q", file, line)
+		}
+		if err := os.WriteFile(file, []byte(before+line+strings.ReplaceAll(line, from, to)+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.run(t, p.clone, "git", "add", ".")
+	p.run(t, p.clone, "git", "-c", "user.name=tester", "-c", "user.email=tester@example.com", "commit", "-q", "-m", "Version "+to)
+	p.Release(t)
+}
+
+// Repository returns the repository of an image of the release.
+func (p *Published) Repository(image string) string {
+	return strings.TrimSuffix(p.Address+"/team/"+image, "/")
+}
+
+// PullSpec returns the pull spec, by digest, of an image of the release. The image has a tag.
+func (p *Published) PullSpec(t testing.TB, tagged string) string {
+	t.Helper()
+	digest, err := image.Find(t.Context(), p.Repository(tagged))
+	if err != nil || digest == "" {
+		t.Fatalf("the registry has %q for %s, %v; want a digest", digest, tagged, err)
+	}
+	name, _, _ := strings.Cut(tagged, ":")
+	return p.Repository(name) + "@" + digest
+}
+
+// Image returns an image of the release for this machine. It has a tag.
+func (p *Published) Image(t testing.TB, tagged string) v1.Image {
+	t.Helper()
+	ref, err := name.ParseReference(p.PullSpec(t, tagged))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := remote.Image(ref, remote.WithContext(t.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func (p *Published) run(t testing.TB, dir, program string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Dir = dir
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", filepath.Base(program), args, err, out)
+	}
+	return string(out)
+}
