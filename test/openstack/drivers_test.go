@@ -53,6 +53,7 @@ type driver struct {
 	csi.ControllerClient
 	csi.NodeClient
 	secrets map[string]string // of each request
+	socket  string
 }
 
 // command returns a driver's command, which finds nothing of this machine in its environment.
@@ -90,7 +91,7 @@ func startDriverWith(t *testing.T, start func(*exec.Cmd) error, path, folder str
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { connection.Close() })
-	d := &driver{csi.NewIdentityClient(connection), csi.NewControllerClient(connection), csi.NewNodeClient(connection), secrets}
+	d := &driver{csi.NewIdentityClient(connection), csi.NewControllerClient(connection), csi.NewNodeClient(connection), secrets, socket}
 	if _, err := d.GetPluginInfo(limited(t), &csi.GetPluginInfoRequest{}); err != nil {
 		t.Fatalf("the driver does not serve its socket: %v", err)
 	}
@@ -513,13 +514,19 @@ func TestCinderNodeDriver(t *testing.T) {
 	}
 	cloud := openstack.Start(t)
 	instance := cloud.AddInstance("worker-0")
-	start := func(cmd *exec.Cmd) error { return startWithMetadata(t, cloud.MetadataHandler(instance), cmd) }
-	d := startDriverWith(t, start, path, t.TempDir(), nil, "--provide-controller-service=false")
+	d := startCinderNode(t, path, cloud, instance)
 	info := must[*csi.NodeGetInfoResponse](t)(d.NodeGetInfo(limited(t), &csi.NodeGetInfoRequest{}))
 	if info.NodeId != instance.ID || info.AccessibleTopology.GetSegments()["topology.cinder.csi.openstack.org/zone"] != "nova" {
 		t.Errorf("node %v of instance %+v", info, instance)
 	}
 	wantCalls(t, cloud, "metadata GET /openstack/latest/meta_data.json = 200")
+}
+
+// startCinderNode starts the Cinder driver's node plugin on an instance.
+func startCinderNode(t *testing.T, path string, cloud *openstack.Cloud, instance openstack.Instance) *driver {
+	t.Helper()
+	start := func(cmd *exec.Cmd) error { return startWithMetadata(t, cloud.MetadataHandler(instance), cmd) }
+	return startDriverWith(t, start, path, t.TempDir(), nil, "--provide-controller-service=false")
 }
 
 // startWithMetadata starts a command in a network namespace that has the metadata service of an instance, and nothing else.

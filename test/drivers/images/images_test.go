@@ -77,7 +77,7 @@ var answers = map[string]struct{ args, want string }{
 	"cinder-csi-plugin":          {"--version", "VERSION"},
 	"gce-pd-csi-driver":          {"--help", "-compute-endpoint"},
 	"cpb":                        {"--help", "cpb [output directory]"},
-	"opm":                        {"--help", "Operator Package Manager"},
+	"opm":                        {"--help", "serve declarative configs"},
 	"sample":                     {"--help", "-kubelet-path"},
 	"standin":                    {"--help", "Usage of "},
 	"nfsplugin":                  {"--help", "-mount-permissions"},

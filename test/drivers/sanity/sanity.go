@@ -19,10 +19,12 @@ import (
 
 // Options say how a driver is checked.
 type Options struct {
-	// Socket is the path of the driver's socket.
-	Socket string
+	// Socket is the path of the driver's socket, and Controller that of the controller, if that is another one.
+	Socket, Controller string
 	// Parameters are those of volumes.
 	Parameters map[string]string
+	// Secrets are those of each request.
+	Secrets map[string]string
 	// Skip are regular expressions of checks that cannot run, with the reasons.
 	Skip map[string]string
 	// Fails are the names of checks that the driver fails, with the reasons. They must fail.
@@ -38,16 +40,18 @@ func Check(t testing.TB, o Options) {
 	report := filepath.Join(folder, "report.xml")
 	args := []string{"--csi.endpoint=unix://" + o.Socket, "--ginkgo.no-color", "--ginkgo.junit-report=" + report,
 		"--csi.mountdir=" + filepath.Join(folder, "target"), "--csi.stagingdir=" + filepath.Join(folder, "staging")}
+	if o.Controller != "" {
+		args = append(args, "--csi.controllerendpoint=unix://"+o.Controller)
+	}
 	if o.Parameters != nil {
-		file := filepath.Join(folder, "parameters.yaml")
-		content, err := yaml.Marshal(o.Parameters)
-		if err != nil {
-			t.Fatal(err)
+		args = append(args, "--csi.testvolumeparameters="+write(t, folder, "parameters.yaml", o.Parameters))
+	}
+	if o.Secrets != nil {
+		ofRequests := map[string]map[string]string{}
+		for _, request := range requestsWithSecrets {
+			ofRequests[request+"Secret"] = o.Secrets
 		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args = append(args, "--csi.testvolumeparameters="+file)
+		args = append(args, "--csi.secrets="+write(t, folder, "secrets.yaml", ofRequests))
 	}
 	for pattern := range o.Skip {
 		args = append(args, "--ginkgo.skip="+pattern)
@@ -84,6 +88,27 @@ func Check(t testing.TB, o Options) {
 	if passed < o.Least {
 		t.Errorf("%d checks pass, want at least %d\n%s", passed, o.Least, out)
 	}
+}
+
+// requestsWithSecrets are those for which csi-sanity takes secrets.
+var requestsWithSecrets = []string{
+	"CreateVolume", "DeleteVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "ControllerValidateVolumeCapabilities",
+	"NodeStageVolume", "NodePublishVolume", "CreateSnapshot", "DeleteSnapshot", "ControllerExpandVolume", "ControllerModifyVolume",
+	"ListSnapshots", "GetSnapshot",
+}
+
+// write writes a file with YAML into a folder, and returns its path.
+func write(t testing.TB, folder, name string, content any) string {
+	t.Helper()
+	data, err := yaml.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // program builds csi-sanity, and returns its path.
