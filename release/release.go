@@ -148,7 +148,7 @@ func (r *release) report() error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(table, "%s\t%s\t%.1f MiB\t%s\n", p.name, m.Platform.Architecture, float64(size)/(1<<20), r.pullSpec(p))
+			fmt.Fprintf(table, "%s\t%s\t%.2f MiB\t%s\n", p.name, m.Platform.Architecture, float64(size)/(1<<20), r.pullSpec(p))
 		}
 	}
 	return table.Flush()

@@ -4,19 +4,18 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/things-go/go-socks5"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // serveServices serves, until the listener is closed, a SOCKS proxy with which a program of this machine connects to Services
 // by their names, such as "catalog.openshift-marketplace.svc". OLM gets such a proxy wherever it does not run on the cluster's
-// own nodes, as with HyperShift. There is no kube-proxy: a connection leads to a ready pod of the Service.
+// own nodes, as with HyperShift. There is no kube-proxy: a connection leads to a ready pod of the Service. Pods of process nodes have
+// loopback addresses, with which there could be no EndpointSlices.
 func serveServices(listener net.Listener, api client.Reader, dial func(ctx context.Context, address string) (net.Conn, error)) error {
 	server := socks5.NewServer(
 		socks5.WithResolver(unresolved{}),
@@ -47,35 +46,24 @@ func serviceEndpoint(ctx context.Context, api client.Reader, host string, port i
 	if err := api.Get(ctx, client.ObjectKey{Namespace: labels[1], Name: labels[0]}, service); err != nil {
 		return "", err
 	}
-	slices := &discoveryv1.EndpointSliceList{}
-	if err := api.List(ctx, slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}); err != nil {
+	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == port })
+	if at < 0 {
+		return "", fmt.Errorf("found the Service's ports %v, expected %d among them", service.Spec.Ports, port)
+	}
+	pods := &corev1.PodList{}
+	if err := api.List(ctx, pods, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector)); err != nil {
 		return "", err
 	}
-	for _, servicePort := range service.Spec.Ports {
-		if int(servicePort.Port) != port {
-			continue
+	for _, pod := range pods.Items {
+		if isReady(&pod) {
+			return net.JoinHostPort(pod.Status.PodIP, service.Spec.Ports[at].TargetPort.String()), nil
 		}
-		for _, slice := range slices.Items {
-			if address := readyEndpoint(slice, servicePort.Name); address != "" {
-				return address, nil
-			}
-		}
-		return "", fmt.Errorf("no pod of the Service is ready")
 	}
-	return "", fmt.Errorf("the Service has no such port")
+	return "", fmt.Errorf("none of %d pods of the Service is ready", len(pods.Items))
 }
 
-// readyEndpoint returns the address of a ready pod at a port with a name, or "".
-func readyEndpoint(slice discoveryv1.EndpointSlice, portName string) string {
-	for _, port := range slice.Ports {
-		if ptr.Deref(port.Name, "") != portName || port.Port == nil {
-			continue
-		}
-		for _, endpoint := range slice.Endpoints {
-			if ptr.Deref(endpoint.Conditions.Ready, false) {
-				return net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port)))
-			}
-		}
-	}
-	return ""
+func isReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }

@@ -112,8 +112,9 @@ func (w *environment) installTime() time.Duration {
 			done = event.Answered
 		}
 	}
-	if want := len(w.driverObjects()); created != want {
-		w.t.Fatalf("the operator created %d objects, want %d", created, want)
+	// Manila's operator also writes the Secret with which its driver logs in.
+	if want := len(w.driverObjects()); created < want {
+		w.t.Fatalf("the operator created %d objects, want at least %d", created, want)
 	}
 	return done.Sub(asked)
 }

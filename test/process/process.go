@@ -20,6 +20,9 @@ type Process struct{ folder string }
 // Of returns the process with an ID.
 func Of(id int) Process { return Process{fmt.Sprintf("/proc/%d", id)} }
 
+// In returns the process with a folder in /proc, such as that of a node in a PID namespace of its own.
+func In(folder string) Process { return Process{folder} }
+
 // Find returns the process that runs the program of a path with an argument, which may be "". It returns ErrNone if there
 // is none.
 func Find(program, argument string) (Process, error) {

@@ -63,26 +63,27 @@ func Publish(t testing.TB, driver drivers.Driver) *Published {
 func (p *Published) mirror(t testing.TB) {
 	t.Helper()
 	pins := map[string]string{}
-	for _, d := range drivertable.All() {
+	for _, i := range p.driver.Images {
+		archive, err := images.Archive(t.Context(), nil, i.Default)
+		if err != nil {
+			t.Fatal(err)
+		}
+		img, err := tarball.ImageFromPath(archive, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pins[i.Default] = p.Push(t, mirrored(t, i.Default), img)
+	}
+	for _, d := range drivertable.Packaged() {
 		for _, i := range d.Images {
-			if _, done := pins[i.Default]; done || !d.HasPackage() {
+			if _, done := pins[i.Default]; done {
 				continue
 			}
 			img, err := random.Image(64, 1)
-			if d.Name == p.driver.Name {
-				var archive string
-				if archive, err = images.Archive(t.Context(), nil, i.Default); err == nil {
-					img, err = tarball.ImageFromPath(archive, nil)
-				}
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			tag, err := name.NewTag(i.Default)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pins[i.Default] = p.Push(t, "mirror/"+tag.RepositoryStr()+":"+tag.TagStr(), img)
+			pins[i.Default] = p.Push(t, mirrored(t, i.Default), img)
 		}
 	}
 	data, err := yaml.Marshal(pins)
@@ -93,6 +94,16 @@ func (p *Published) mirror(t testing.TB) {
 	if err := os.WriteFile(p.pins, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// mirrored returns the repository, with its tag, that an image has in the registry.
+func mirrored(t testing.TB, reference string) string {
+	t.Helper()
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "mirror/" + tag.RepositoryStr() + ":" + tag.TagStr()
 }
 
 // Release makes a release of the clone's commit.

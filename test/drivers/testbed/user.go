@@ -36,22 +36,27 @@ type Claim struct {
 	Source *corev1.TypedLocalObjectReference
 }
 
-// Claim creates a claim. It does not wait: some classes make a volume only when a pod uses it.
-func (b *Testbed) Claim(t testing.TB, c Claim) *corev1.PersistentVolumeClaim {
-	t.Helper()
+// Object returns the claim as it is created.
+func (c Claim) Object() *corev1.PersistentVolumeClaim {
 	if c.Size == "" {
 		c.Size = "1Gi"
 	}
 	if c.Mode == "" {
 		c.Mode = corev1.ReadWriteMany
 	}
-	claim := &corev1.PersistentVolumeClaim{
+	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &c.Class, AccessModes: []corev1.PersistentVolumeAccessMode{c.Mode}, DataSource: c.Source,
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(c.Size)}},
 		},
 	}
+}
+
+// Claim creates a claim. It does not wait: some classes make a volume only when a pod uses it.
+func (b *Testbed) Claim(t testing.TB, c Claim) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	claim := c.Object()
 	if err := b.Client().Create(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}
