@@ -150,6 +150,7 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/node && go mod tidy -diff
 	cd hack/etcd && go mod tidy -diff
 	cd hack/drivers && go mod tidy -diff
+	cd hack/olm && go mod tidy -diff
 	cd hack/csi-sanity && go mod tidy -diff
 	cd hack/cosign && go mod tidy -diff
 	cd hack/krew && go mod tidy -diff

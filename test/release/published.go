@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/blang/semver/v4"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -112,29 +113,47 @@ func (p *Published) Release(t testing.TB) {
 	t.Logf("the release:\n%s", p.run(t, p.clone, "make", "--silent", "release", "REGISTRY="+p.Repository(""), "PINS="+p.pins, "MUST_GATHER_BASE="+p.base, "ARCHITECTURES="+runtime.GOARCH))
 }
 
-// Update commits one more version of the driver's bundle, as docs/release.md says, and makes a release of it.
-func (p *Published) Update(t testing.TB, from, to string) {
+// Update commits one more version of each package, as docs/release.md says, and makes a release of them.
+func (p *Published) Update(t testing.TB) {
 	t.Helper()
-	folder := "bundle/" + p.driver.Package.Name + "/"
-	p.run(t, p.clone, p.berth, "bundle", "bump", folder+from, "--image", "OPERATOR_IMAGE="+OperatorImage+":v"+to, "--output", folder+to)
+	for _, d := range drivertable.Packaged() {
+		p.bump(t, d.Package.Name)
+	}
+	p.run(t, p.clone, "git", "add", ".")
+	p.run(t, p.clone, "git", "-c", "user.name=tester", "-c", "user.email=tester@example.com", "commit", "-q", "-m", "The next release")
+	p.Release(t)
+}
+
+// bump adds the next version of a package, with another image of the operator, and has the templates list it.
+func (p *Published) bump(t testing.TB, pkg string) {
+	t.Helper()
+	folders, err := filepath.Glob(filepath.Join(p.clone, "bundle", pkg, "*"))
+	if err != nil || len(folders) != 1 {
+		t.Fatalf("package %s has the versions %q (%v), want one", pkg, folders, err)
+	}
+	from, err := semver.Parse(filepath.Base(folders[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := from
+	to.Patch++
+	folder := "bundle/" + pkg + "/"
+	p.run(t, p.clone, p.berth, "bundle", "bump", folder+from.String(), "--image", "OPERATOR_IMAGE="+OperatorImage+":v"+to.String())
 	for _, catalog := range []string{"certified", "community"} {
-		file := filepath.Join(p.clone, "catalog/templates", catalog, p.driver.Package.Name+".yaml")
+		file := filepath.Join(p.clone, "catalog/templates", catalog, pkg+".yaml")
 		template, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := "- folder: ../../../" + folder + from + "\n"
+		line := "- folder: ../../../" + folder + from.String() + "\n"
 		before, after, found := strings.Cut(string(template), line)
 		if !found {
 			t.Fatalf("%s lacks the line %q", file, line)
 		}
-		if err := os.WriteFile(file, []byte(before+line+strings.ReplaceAll(line, from, to)+after), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(before+line+strings.ReplaceAll(line, from.String(), to.String())+after), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.run(t, p.clone, "git", "add", ".")
-	p.run(t, p.clone, "git", "-c", "user.name=tester", "-c", "user.email=tester@example.com", "commit", "-q", "-m", "Version "+to)
-	p.Release(t)
 }
 
 // Repository returns the repository of an image of the release.
