@@ -14,11 +14,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-
-	"github.com/berth-csi/berth/image"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Secure is a registry on loopback with TLS, which requires a login and lists what is attached to images.
@@ -30,7 +32,9 @@ type Secure struct {
 	// Login is the configuration with which clients log in, in Docker's format.
 	Login []byte
 	// Env are the variables with which programs trust it and log in, for exec.Cmd.Env.
-	Env   []string
+	Env []string
+	// Open is an address at which it requires neither TLS nor a login, and has no guard: tests put images there.
+	Open  string
 	guard atomic.Pointer[func(http.Handler) http.Handler]
 }
 
@@ -59,17 +63,39 @@ func StartSecure(t testing.TB) *Secure {
 	}))
 	t.Cleanup(server.Close)
 	s.Address = strings.TrimPrefix(server.URL, "https://")
+	open := httptest.NewServer(own)
+	t.Cleanup(open.Close)
+	s.Open = strings.TrimPrefix(open.URL, "http://")
+	s.Authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	s.Login = logins(s)
+	s.Env = Env(t, s)
+	return s
+}
+
+// logins returns the configuration with which clients log in to registries.
+func logins(registries ...*Secure) []byte {
+	var all []string
+	for _, s := range registries {
+		all = append(all, fmt.Sprintf(`%q: {"username": %q, "password": %q, "auth": "dGVzdGVyOmxvb3BiYWNr"}`, s.Address, User, Password))
+	}
+	return []byte(`{"auths": {` + strings.Join(all, ", ") + `}}`)
+}
+
+// Env returns the variables with which programs trust several registries and log in to them.
+func Env(t testing.TB, registries ...*Secure) []string {
+	t.Helper()
+	var authorities []byte
+	for _, s := range registries {
+		authorities = append(authorities, s.Authority...)
+	}
 	folder := t.TempDir()
 	authority, config := filepath.Join(folder, "ca.crt"), filepath.Join(folder, "config.json")
-	s.Authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	s.Login = fmt.Appendf(nil, `{"auths": {%q: {"username": %q, "password": %q, "auth": "dGVzdGVyOmxvb3BiYWNr"}}}`, s.Address, User, Password)
-	for file, content := range map[string][]byte{authority: s.Authority, config: s.Login} {
+	for file, content := range map[string][]byte{authority: authorities, config: logins(registries...)} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Env = []string{"SSL_CERT_FILE=" + authority, "DOCKER_CONFIG=" + folder, "REGISTRY_AUTH_FILE=" + config}
-	return s
+	return []string{"SSL_CERT_FILE=" + authority, "DOCKER_CONFIG=" + folder, "REGISTRY_AUTH_FILE=" + config}
 }
 
 // Push pushes an image as one for this machine, and returns its reference. The repository has a tag.
@@ -84,15 +110,17 @@ func (s *Secure) Push(t testing.TB, repository string, img v1.Image) (reference 
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		t.Fatal(err)
 	}
-	index, err := image.Index([]v1.Image{img})
+	// Not with package image, whose tests import this one.
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: config.OS, Architecture: config.Architecture}}})
+	to, err := name.ParseReference(s.Open + "/" + repository)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reference = s.Address + "/" + repository
-	if _, err := image.Push(t.Context(), reference, index); err != nil {
+	if err := remote.WriteIndex(to, index, remote.WithContext(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	return reference
+	return s.Address + "/" + repository
 }
 
 // Guard wraps the handler of requests from now on; nil ends that.
