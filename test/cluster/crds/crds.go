@@ -95,6 +95,16 @@ var Restarts = Set{name: "restarts", sources: []source{{
 	},
 }}}
 
+// Mirrors has the types by which OpenShift's nodes find images in mirrors.
+var Mirrors = Set{name: "mirrors", sources: []source{{
+	module:  "github.com/openshift/api",
+	version: projectPin("github.com/openshift/api"),
+	files: []string{
+		"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
+		"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagetagmirrorsets.crd.yaml",
+	},
+}}}
+
 // OLM has the types of the Operator Lifecycle Manager.
 var OLM = Set{name: "olm", sources: []source{{
 	module:  "github.com/operator-framework/operator-lifecycle-manager",
@@ -118,6 +128,17 @@ var OLMv1 = Set{name: "olmv1", sources: []source{{
 	files: []string{
 		"helm/olmv1/base/catalogd/crd/standard/olm.operatorframework.io_clustercatalogs.yaml",
 		"helm/olmv1/base/operator-controller/crd/standard/olm.operatorframework.io_clusterextensions.yaml",
+		"helm/olmv1/base/operator-controller/crd/experimental/olm.operatorframework.io_clusterobjectsets.yaml",
+	},
+}}}
+
+// OLMv1Experimental has the types of OLM v1 with the fields of its experimental features, such as configuration.
+var OLMv1Experimental = Set{name: "olmv1-experimental", sources: []source{{
+	module:  OLMv1.sources[0].module,
+	version: OLMv1.sources[0].version,
+	files: []string{
+		"helm/olmv1/base/catalogd/crd/experimental/olm.operatorframework.io_clustercatalogs.yaml",
+		"helm/olmv1/base/operator-controller/crd/experimental/olm.operatorframework.io_clusterextensions.yaml",
 		"helm/olmv1/base/operator-controller/crd/experimental/olm.operatorframework.io_clusterobjectsets.yaml",
 	},
 }}}

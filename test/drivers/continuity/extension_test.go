@@ -22,6 +22,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/mustgather"
 	"github.com/berth-csi/berth/test/olmv1"
 	"github.com/berth-csi/berth/test/release"
 )
@@ -57,6 +58,7 @@ func TestEFSOfOLMv1(t *testing.T) {
 		{"the operator is updated to 1.0.1", func(t *testing.T) { e.updateCatalog(t, e.push(t, second)) }, func(t *testing.T) {
 			e.runs("1.0.1")(t)
 			e.mustDiagnose(t, first.Berth)
+			e.mustGather(t)
 		}},
 		{"the operator is removed", e.remove, e.isGone},
 		{"the operator is installed again", func(t *testing.T) { e.install(t, e.push(t, second)) }, func(t *testing.T) {
@@ -138,6 +140,24 @@ func (e *extended) mustDiagnose(t *testing.T, berth string) {
 		}
 		return nil
 	})
+}
+
+// mustGather checks that what support needs of an operator that OLM v1 has installed is collected.
+func (e *extended) mustGather(t *testing.T) {
+	t.Helper()
+	folder, _ := mustgather.Run(t, e.Cluster)
+	files := mustgather.Files(t, folder)
+	mustgather.Check(t, files, map[string]string{
+		"version":                                               e.csvOf("1.0.1").Name,
+		"cluster/clusterextensions.yaml":                        "name: " + e.Driver.Package.Name,
+		"cluster/clustercatalogs.yaml":                          "name: berth",
+		e.Driver.CSIName + "/operator/clusterroles.yaml":        "- clustercsidrivers",
+		e.Driver.CSIName + "/apis/sharedvolumes.*/objects.yaml": "name: " + e.shared.Name,
+		e.Driver.CSIName + "/namespaces/*/pods/" + e.Driver.Operator.Name + "-*/*operator.log": "Starting the operator",
+	})
+	if missing := files["missing.txt"]; strings.Contains(missing, e.Driver.CSIName+"/operator: ") {
+		t.Errorf("it does not know what has installed the operator:\n%s", missing)
+	}
 }
 
 // share shares the files of a claim with another namespace, and returns its claim.

@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/crds"
+	"github.com/berth-csi/berth/test/mustgather"
+)
+
+// installedByOLMv1 is what OLM v1 has in a cluster for operator boat, in its namespace, and what an administrator has asked it for.
+const installedByOLMv1 = `
+apiVersion: olm.operatorframework.io/v1
+kind: ClusterCatalog
+metadata: {name: sea}
+spec: {source: {type: Image, image: {ref: registry.example/sea:latest}}}
+---
+apiVersion: olm.operatorframework.io/v1
+kind: ClusterObjectSet
+metadata: {name: boat-1}
+spec:
+  collisionProtection: Prevent
+  lifecycleState: Active
+  revision: 1
+  phases:
+  - name: deploy
+    objects:
+    - object: {apiVersion: v1, kind: Secret, metadata: {name: boat, namespace: $BOAT}, stringData: {key: $SECRET}}
+      collisionProtection: None
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: boats.example.com
+  labels: {olm.operatorframework.io/owner-kind: ClusterExtension, olm.operatorframework.io/owner-name: boat}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {kind: Boat, plural: boats}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+---
+apiVersion: example.com/v1
+kind: Boat
+metadata: {name: ferry}
+`
+
+// TestMustGatherOfOLMv1: which ClusterExtension an operator belongs to, only cluster-scoped objects tell. What they hold that may be
+// secret is left out, also where kubectl cannot print them as YAML.
+func TestMustGatherOfOLMv1(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{})
+	if err := crds.OLMv1Experimental.Create(t.Context(), c.Client()); err != nil {
+		t.Fatal(err)
+	}
+	boat, raft, tug := c.Namespace(t), c.Namespace(t), c.Namespace(t)
+	for document := range strings.SplitSeq(strings.NewReplacer("$BOAT", boat, "$SECRET", marker).Replace(installedByOLMv1), "\n---\n") {
+		createWhenServed(t, c, document)
+	}
+	extend(t, c, "boat", boat)
+	extend(t, c, "raft", raft)
+	extend(t, c, "tug", boat)
+	installOperator(t, c, "boat", boat, predecessor.LabelsOf("boat"), nil)
+	installOperator(t, c, "raft", raft, nil, predecessor.LabelsOf("raft")) // only whoever may write in the namespace says so
+	installOperator(t, c, "tug", tug, predecessor.LabelsOf("tug"), nil)    // the ClusterExtension is for another namespace
+
+	for _, unprintable := range []bool{false, true} {
+		if unprintable {
+			for _, name := range []string{"clusterextension/boat", "clusterobjectset/boat-1"} {
+				if out, err := c.Kubectl(t.Context(), "annotate", name, "note=\u009b").CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+		}
+		folder, _ := gather(t, c)
+		files := mustgather.Files(t, folder)
+		left := map[bool]string{false: ": <left out>\n", true: `": "<left out>"`}[unprintable]
+		mustgather.Check(t, files, map[string]string{
+			"version":                                                     "boat.v1.0.0",
+			"cluster/clustercatalogs.yaml":                                "ref: registry.example/sea:latest",
+			"cluster/clusterextensions.yaml":                              "inline" + left,
+			"cluster/clusterobjectsets.yaml":                              "object" + left,
+			"boat.csi.example.com/operator/clusterroles.yaml":             "- clustercsidrivers",
+			"boat.csi.example.com/operator/clusterrolebindings.yaml":      "namespace: " + boat,
+			"boat.csi.example.com/apis/boats.example.com/definition.yaml": "kind: CustomResourceDefinition",
+			"boat.csi.example.com/apis/boats.example.com/objects.yaml":    "name: ferry",
+		})
+		for name, content := range files {
+			if strings.Contains(content, marker) {
+				t.Errorf("%s holds a secret:\n%s", name, content)
+			}
+			if err := yaml.Unmarshal([]byte(content), &map[string]any{}); err != nil && strings.HasSuffix(name, ".yaml") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if versions := files["version"]; strings.Contains(versions, "raft") || strings.Contains(versions, "tug") {
+			t.Errorf("the versions are %q, want that of boat alone", versions)
+		}
+		for name, namespace := range map[string]string{"boat": boat, "raft": raft, "tug": tug} {
+			note := fmt.Sprintf("%s.csi.example.com/operator: neither a ClusterExtension nor a ClusterServiceVersion owns Deployment %s/%s, ", name, namespace, name)
+			if got, want := strings.Contains(files["missing.txt"], note), name != "boat"; got != want {
+				t.Errorf("missing.txt says %q: %v, want %v\n%s", note, got, want, files["missing.txt"])
+			}
+		}
+		if strings.Contains(files["missing.txt"], "clusterextensionrevisions") {
+			t.Errorf("missing.txt complains about an API of other versions of OLM:\n%s", files["missing.txt"])
+		}
+	}
+}
+
+// createWhenServed creates an object, as soon as the API server serves its API.
+func createWhenServed(t *testing.T, c *cluster.Cluster, document string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the API server to create "+object.GetName(), func(ctx context.Context) error { return c.Client().Create(ctx, object) })
+	return object
+}
+
+// extend creates a ClusterExtension, for which OLM v1 has installed version 1.0.0 in a namespace.
+func extend(t *testing.T, c *cluster.Cluster, name, namespace string) {
+	t.Helper()
+	extension := createWhenServed(t, c, fmt.Sprintf("{apiVersion: olm.operatorframework.io/v1, kind: ClusterExtension, metadata: {name: %s}, spec: {namespace: %s, "+
+		"source: {sourceType: Catalog, catalog: {packageName: %[1]s}}, config: {configType: Inline, inline: {some: [%[3]s], other: {key: %[3]s}}}}}", name, namespace, marker))
+	extension.Object["status"] = map[string]any{"install": map[string]any{"bundle": map[string]any{"name": name + ".v1.0.0", "version": "1.0.0"}}}
+	if err := c.Client().Status().Update(t.Context(), extension); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// installOperator creates the operator of a driver: its permissions, and its Deployment, with labels.
+func installOperator(t *testing.T, c *cluster.Cluster, name, namespace string, permissions, deployment map[string]string) {
+	t.Helper()
+	driver := name + ".csi.example.com"
+	workload := map[string]string{"berth.dev/csi-driver": driver}
+	maps.Copy(workload, deployment)
+	pod := map[string]string{"app": name}
+	for _, object := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: permissions}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"operator.openshift.io"}, Resources: []string{"clustercsidrivers"}, ResourceNames: []string{driver}, Verbs: []string{"get"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: permissions},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: deployment},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: workload}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: pod},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod}, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "operator", Image: "registry.example/" + name + ":1"}}}}}},
+	} {
+		if err := c.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
