@@ -154,10 +154,11 @@ func (m *Mirror) check(ctx context.Context) error {
 		return fmt.Errorf("the smaller catalog is not valid: %w", err)
 	}
 	for _, f := range rules.Check(smaller) {
-		if f.Rule == "bundle-dependency" {
+		if f.Rule == "bundle-dependency" { // catalogs are served although OLM does not understand it
 			m.Warnings = append(m.Warnings, f.Message)
 		}
 	}
+	m.Warnings = append(m.Warnings, dependencyWarnings(smaller)...)
 	return nil
 }
 

@@ -1,0 +1,93 @@
+package mirror_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/catalog/mirror"
+)
+
+// TestDependencies: what bundles depend on, and only others of the catalog have, is a warning for each dependency of a package.
+func TestDependencies(t *testing.T) {
+	const (
+		moon    = "{type: olm.package.required, value: {packageName: moon, versionRange: '>=1.0.0'}}"
+		sun     = "{type: olm.package.required, value: {packageName: sun, versionRange: '>=1.0.0'}}"
+		api     = "{type: olm.gvk.required, value: {group: sky.example.com, version: v1, kind: Moon}}"
+		noMoon  = `package moon in the versions ">=1.0.0"`
+		noSun   = `package sun in the versions ">=1.0.0"`
+		noAPI   = "API Moon sky.example.com/v1"
+		ofMoon  = "package: {packageName: moon, versionRange: '>=1.0.0'}"
+		ofLater = "package: {packageName: moon, versionRange: '>=2.0.0'}"
+		ofAPI   = "gvk: {group: sky.example.com, version: v1, kind: Moon}"
+	)
+	constraint := func(of string) string { return "{type: olm.constraint, value: {failureMessage: none, " + of + "}}" }
+	lacks := func(what, bundles string) string {
+		return "package tide depends on " + what + ", which the smaller catalog lacks: " + bundles
+	}
+	all := []string{"tide", "moon"}
+	for _, tc := range []struct {
+		name     string
+		property string
+		bundles  int // that have it
+		packages []string
+		want     []string
+	}{
+		{"a package that is mirrored", moon, 1, all, nil},
+		{"a package that is not", moon, 1, []string{"tide"}, []string{lacks(noMoon, "tide.v1.0.0")}},
+		{"a package that the source lacks, too", sun, 1, all, []string{lacks(noSun, "tide.v1.0.0")}},
+		{"a package in other versions", constraint(ofLater), 1, all, []string{lacks(`package moon in the versions ">=2.0.0"`, "tide.v1.0.0")}},
+		{"an API that is mirrored", api, 1, all, nil},
+		{"an API that is not", api, 1, []string{"tide"}, []string{lacks(noAPI, "tide.v1.0.0")}},
+		{"a few bundles", api, 2, []string{"tide"}, []string{lacks(noAPI, "tide.v1.0.0, tide.v1.0.1")}},
+		{"many bundles", api, 6, []string{"tide"}, []string{lacks(noAPI, "tide.v1.0.0, tide.v1.0.1, tide.v1.0.2 and 3 others")}},
+		{"all of several", constraint("all: {constraints: [{" + ofMoon + "}, {" + ofAPI + "}]}"), 1, []string{"tide"}, []string{lacks(noAPI, "tide.v1.0.0"), lacks(noMoon, "tide.v1.0.0")}},
+		{"any of several", constraint("any: {constraints: [{" + ofMoon + "}, {" + ofAPI + "}]}"), 1, []string{"tide"}, []string{lacks(noMoon+" or "+noAPI, "tide.v1.0.0")}},
+		{"one of several is mirrored", constraint("any: {constraints: [{" + ofLater + "}, {" + ofAPI + "}]}"), 1, all, nil},
+		{"what is excluded", constraint("not: {constraints: [{" + ofMoon + "}]}"), 1, []string{"tide"}, nil},
+		{"a rule", constraint("cel: {rule: 'properties.exists(p, p.type == \"certified\")'}"), 1, all, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			text := "schema: olm.package\nname: moon\ndefaultChannel: full\n---\nschema: olm.channel\npackage: moon\nname: full\nentries: [{name: moon.v1.0.0}]\n---\n" +
+				"schema: olm.bundle\npackage: moon\nname: moon.v1.0.0\nimage: quay.io/example/moon:v1\nproperties:\n- {type: olm.package, value: {packageName: moon, version: 1.0.0}}\n" +
+				"- {type: olm.gvk, value: {group: sky.example.com, version: v1, kind: Moon}}\n---\n" +
+				"schema: olm.package\nname: tide\ndefaultChannel: stable\n"
+			entries := ""
+			for i := range tc.bundles {
+				text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v1.0.%[1]d\nimage: quay.io/example/tide:v1.0.%[1]d\nproperties:\n"+
+					"- {type: olm.package, value: {packageName: tide, version: 1.0.%[1]d}}\n- %[2]s\n", i, tc.property)
+				entries += fmt.Sprintf("- {name: tide.v1.0.%d, skipRange: '<1.0.%[1]d', skips: [%s]}\n", i, skipped(i))
+			}
+			text += "---\nschema: olm.channel\npackage: tide\nname: stable\nentries:\n" + entries
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			options := mirror.Options{Name: "sea", Tag: "latest"}
+			for _, name := range tc.packages {
+				options.Selections = append(options.Selections, mirror.Selection{Package: name})
+			}
+			m, err := mirror.New(t.Context(), dir, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			slices.Sort(m.Warnings)
+			if diff := cmp.Diff(tc.want, m.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// skipped lists the bundles before a number.
+func skipped(before int) (names string) {
+	for i := range before {
+		names += fmt.Sprintf("tide.v1.0.%d,", i)
+	}
+	return names
+}
