@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -321,5 +322,19 @@ func remedy(from name.Repository, err error) string {
 	if unfit := (*contentError)(nil); errors.As(err, &unfit) || !isFailure(err) {
 		return ""
 	}
+	if isDistrust(err) {
+		return trust(from)
+	}
 	return fmt.Sprintf("; check that %s can be reached from here, if need be by a proxy that HTTPS_PROXY names", from.RegistryStr())
+}
+
+// isDistrust reports whether a registry was not trusted, because its certificate is of an unknown authority.
+func isDistrust(err error) bool {
+	unknown := x509.UnknownAuthorityError{}
+	return errors.As(err, &unknown)
+}
+
+// trust says how to have a registry trusted.
+func trust(registry name.Repository) string {
+	return fmt.Sprintf("; if you trust %s, name a file with the certificate of its authority in the environment variable SSL_CERT_FILE", registry.RegistryStr())
 }

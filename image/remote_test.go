@@ -2,9 +2,12 @@ package image
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/berth-csi/berth/test/registry"
 )
@@ -44,6 +47,27 @@ func TestFindAndTag(t *testing.T) {
 	}
 	if _, err := Pin(t.Context(), address+"/harbour/tea:v1"); err == nil || !strings.Contains(err.Error(), "has no such image") {
 		t.Errorf("pinning what is not there: %v", err)
+	}
+}
+
+// TestDistrust: who reads that a certificate is of an unknown authority reads how to have it trusted.
+func TestDistrust(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	answer, err := http.Get(server.URL)
+	if err == nil {
+		answer.Body.Close()
+		t.Fatal("nobody trusts that server")
+	}
+	repository, failed := name.NewRepository("registry.example.com/harbour/cargo")
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	const want = "; if you trust registry.example.com, name a file with the certificate of its authority in the environment variable SSL_CERT_FILE"
+	for what, got := range map[string]string{"pull": remedy(repository, err), "push": pushRemedy(repository, err)} {
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
 	}
 }
 

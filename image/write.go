@@ -93,6 +93,8 @@ func pushRemedy(to name.Repository, err error) string {
 		return fmt.Sprintf("; log in with `docker login %s` as somebody who may push there", to.RegistryStr())
 	case errors.As(err, &refused):
 		return ""
+	case isDistrust(err):
+		return trust(to)
 	}
 	return fmt.Sprintf("; check that %s can be reached from here, and repeat the command: it pushes only what is missing", to.RegistryStr())
 }
