@@ -29,14 +29,20 @@ import (
 // sea is a registry with the images of a catalog, and that catalog.
 type sea struct {
 	address string
+	open    string   // where the tests push images
 	dir     string   // of the catalog
 	images  []string // by digest
 }
 
-// newSea pushes a bundle and an operator for each of three versions, with an SBOM and a signature of the last operator.
 func newSea(t *testing.T, guard func(http.Handler) http.Handler) *sea {
 	t.Helper()
-	s := &sea{address: registry.Start(t, guard), dir: t.TempDir()}
+	address := registry.Start(t, guard)
+	return fill(t, &sea{address: address, open: address, dir: t.TempDir()})
+}
+
+// fill pushes a bundle and an operator for each of three versions, with an SBOM and a signature of the last operator.
+func fill(t *testing.T, s *sea) *sea {
+	t.Helper()
 	text := "schema: olm.package\nname: tide\ndefaultChannel: stable\n---\nschema: olm.channel\npackage: tide\nname: stable\nentries:\n" +
 		"- {name: tide.v1.0.0}\n- {name: tide.v1.1.0, replaces: tide.v1.0.0}\n- {name: tide.v2.0.0, replaces: tide.v1.1.0, skipRange: '<2.0.0'}\n"
 	for _, version := range []string{"1.0.0", "1.1.0", "2.0.0"} {
@@ -50,7 +56,7 @@ func newSea(t *testing.T, guard func(http.Handler) http.Handler) *sea {
 		t.Fatal(err)
 	}
 	last := s.images[len(s.images)-1]
-	if _, err := image.Attach(t.Context(), last, "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`)); err != nil {
+	if _, err := image.Attach(t.Context(), strings.Replace(last, s.address, s.open, 1), "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`)); err != nil {
 		t.Fatal(err)
 	}
 	digest := last[strings.Index(last, "sha256:"):]
@@ -65,12 +71,11 @@ func (s *sea) push(t *testing.T, repository, tag string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reference := s.address + "/" + repository
-	digest, err := image.Push(t.Context(), reference+":"+tag, index)
+	digest, err := image.Push(t.Context(), s.open+"/"+repository+":"+tag, index)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.images = append(s.images, reference+"@"+digest)
+	s.images = append(s.images, s.address+"/"+repository+"@"+digest)
 	return s.images[len(s.images)-1]
 }
 
@@ -251,6 +256,28 @@ func checkResources(t *testing.T, s *sea, to, dir string) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "imagetagmirrorset.yaml")); err == nil {
 		t.Error("there is an ImageTagMirrorSet, but no image is named by tag")
+	}
+}
+
+// TestTags: an image that the catalog names by tag is copied under it, and nodes are told to look for that tag in the mirror.
+func TestTags(t *testing.T) {
+	s := newSea(t, nil)
+	replace(t, filepath.Join(s.dir, "catalog.yaml"), strconv.Quote(s.images[1]), strconv.Quote(s.address+"/example/deep/tide:v1.0.0"))
+	to := registry.Start(t, nil) + "/mirror"
+	_, _, resources, err := run(t, t.Context(), s.dir, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := digestIn(t, to+"/example/deep/tide:v1.0.0"); !strings.HasSuffix(s.images[1], "@"+got) {
+		t.Errorf("the tag is of %s, want %s", got, s.images[1])
+	}
+	text, err := os.ReadFile(filepath.Join(resources, "imagetagmirrorset.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata:\n  name: sea\nspec:\n  imageTagMirrors:\n  - mirrors:\n    - %s/example/deep/tide\n    source: %s/example/deep/tide\n", to, s.address)
+	if string(text) != want {
+		t.Errorf("the ImageTagMirrorSet is\n%s\nwant\n%s", text, want)
 	}
 }
 

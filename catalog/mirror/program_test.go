@@ -1,0 +1,205 @@
+package mirror_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/registry"
+)
+
+// voyage is the program berth, and two registries with TLS and logins: one with a sea, and one to mirror it to.
+type voyage struct {
+	*sea
+	from, to *registry.Secure
+	program  string
+	env      []string
+	dir      string // in which the program runs
+}
+
+func newVoyage(t *testing.T) *voyage {
+	t.Helper()
+	programs, err := tools.Programs(t.Context(), "./cmd/berth")
+	check(t, err)
+	v := &voyage{from: registry.StartSecure(t), to: registry.StartSecure(t), program: programs.Path("berth"), dir: t.TempDir()}
+	v.env = registry.Env(t, v.from, v.to)
+	v.sea = fill(t, &sea{address: v.from.Address, open: v.from.Open, dir: t.TempDir()})
+	return v
+}
+
+// mirror returns the command that mirrors from a place to another one.
+func (v *voyage) mirror(t *testing.T, from, to string, options ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), v.program, append([]string{"catalog", "mirror", from, to, "--name", "sea", "--jobs", "1"}, options...)...)
+	cmd.Dir, cmd.Env = v.dir, append(os.Environ(), v.env...)
+	return cmd
+}
+
+// missing runs a command that must succeed, and returns how many bytes the destination lacked before.
+func missing(t *testing.T, cmd *exec.Cmd) int64 {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Args, cmd.Stderr = append(cmd.Args, "-o", "json"), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
+	}
+	var d mirror.Document
+	check(t, json.Unmarshal(out, &d))
+	return d.Missing
+}
+
+// failing runs a command that must fail, and returns what it prints.
+func failing(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("%s: %v, want exit code 2\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
+// mustBeWhole fails unless each image that the destination has is complete, and the catalog comes after all of them.
+func (v *voyage) mustBeWhole(t *testing.T, hasCatalog bool) {
+	t.Helper()
+	for _, original := range v.images[:6] {
+		_, path, _ := strings.Cut(original, "/")
+		here := v.to.Open + "/mirror/" + path
+		if !hasCatalog && digestIn(t, here) == "" {
+			continue
+		}
+		if err := image.CheckComplete(t.Context(), here); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := digestIn(t, v.to.Open+"/mirror/sea:latest"); (got != "") != hasCatalog {
+		t.Errorf("the destination has the catalog %q; want one: %v", got, hasCatalog)
+	}
+	if _, err := os.Stat(filepath.Join(v.dir, "mirror")); (err == nil) != hasCatalog {
+		t.Errorf("objects for clusters: %v; want them: %v", err, hasCatalog)
+	}
+}
+
+// interruption blocks a request to a registry until the client has gone.
+type interruption struct {
+	mu      sync.Mutex
+	left    int // requests until then
+	reached chan struct{}
+	served  map[string]int // blobs that were read, by their paths
+}
+
+// before is a guard that blocks after some requests of a kind.
+func (i *interruption) before(method, path string) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if i.blocks(r.Method == method && strings.Contains(r.URL.Path, path)) {
+				<-r.Context().Done()
+				return
+			}
+			h.ServeHTTP(w, r)
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+				i.mu.Lock()
+				defer i.mu.Unlock()
+				i.served[r.URL.Path]++
+			}
+		})
+	}
+}
+
+func (i *interruption) blocks(counts bool) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !counts {
+		return false
+	}
+	if i.left--; i.left == 0 {
+		close(i.reached)
+	}
+	return i.left == 0
+}
+
+func (i *interruption) reads() map[string]int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return maps.Clone(i.served)
+}
+
+// TestKilled kills the program in the middle. What is there then is whole, and the same command copies the rest.
+func TestKilled(t *testing.T) {
+	const carried = "oci:carried"
+	for _, way := range []struct {
+		name         string
+		method, path string // of the requests after some of which the program is killed
+		from, to     func(*voyage) string
+		guarded      func(*voyage) *registry.Secure
+	}{
+		{"while it reads from a registry", http.MethodGet, "/blobs/", (*voyage).catalog, (*voyage).destination, func(v *voyage) *registry.Secure { return v.from }},
+		{"while it writes to a registry", http.MethodPost, "/blobs/", (*voyage).catalog, (*voyage).destination, func(v *voyage) *registry.Secure { return v.to }},
+		{"while it writes to a folder", http.MethodGet, "/blobs/", (*voyage).catalog, func(*voyage) string { return carried }, func(v *voyage) *registry.Secure { return v.from }},
+		{"while it reads from a folder", http.MethodPost, "/blobs/", func(*voyage) string { return carried }, (*voyage).destination, func(v *voyage) *registry.Secure { return v.to }},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			v := newVoyage(t)
+			from, to := way.from(v), way.to(v)
+			if from == carried {
+				missing(t, v.mirror(t, v.catalog(), carried))
+			}
+			total := missing(t, v.mirror(t, from, to, "--dry-run"))
+
+			i := &interruption{left: 9, reached: make(chan struct{}), served: map[string]int{}}
+			way.guarded(v).Guard(i.before(way.method, way.path))
+			killed := v.mirror(t, from, to)
+			ended := make(chan error, 1)
+			check(t, killed.Start())
+			go func() { ended <- killed.Wait() }()
+			select {
+			case <-i.reached:
+			case err := <-ended:
+				t.Fatalf("it ended before it could be killed: %v", err)
+			}
+			check(t, killed.Process.Kill())
+			if err := <-ended; err == nil {
+				t.Fatal("it was killed, and succeeded")
+			}
+			v.mustBeWhole(t, false)
+			if to == carried {
+				if _, err := mirror.OpenSource(t.Context(), "oci:"+filepath.Join(v.dir, "carried")); err == nil || !strings.Contains(err.Error(), "index.json") {
+					t.Errorf("an unfinished folder is a source: %v", err)
+				}
+			}
+
+			if rest := missing(t, v.mirror(t, from, to)); rest == 0 || rest >= total {
+				t.Errorf("the second run copied %d bytes of %d, want a part of them", rest, total)
+			}
+			for path, times := range i.reads() {
+				if times > 1 {
+					t.Errorf("%s was read %d times", path, times)
+				}
+			}
+			if to == carried {
+				if left, err := filepath.Glob(filepath.Join(v.dir, "carried/blobs/sha256/.unfinished-*")); err != nil || len(left) > 0 {
+					t.Errorf("%v are left, %v", left, err)
+				}
+				missing(t, v.mirror(t, carried, v.destination()))
+			}
+			v.mustBeWhole(t, true)
+			if again := missing(t, v.mirror(t, from, to)); again != 0 {
+				t.Errorf("the third run copied %d bytes", again)
+			}
+		})
+	}
+}
+
+func (v *voyage) catalog() string     { return v.sea.dir }
+func (v *voyage) destination() string { return v.to.Address + "/mirror" }

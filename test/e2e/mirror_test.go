@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/crds"
+	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/test/release"
+)
+
+// TestMirrorObjects: an API server takes the objects that berth catalog mirror writes for clusters, without ignoring a field.
+func TestMirrorObjects(t *testing.T) {
+	t.Parallel()
+	made := release.Build(t, efs(t))
+	from, dir := registry.Start(t, nil)+"/example/tide-bundle", t.TempDir()
+	digest := catalogs.PushBundle(t, made.Bundles[0], "tide", from+":v1.0.0")
+	catalogs.Write(t, filepath.Join(dir, "catalog", "catalog.yaml"), fmt.Sprintf(`schema: olm.package
+name: tide
+defaultChannel: stable
+---
+schema: olm.channel
+package: tide
+name: stable
+entries: [{name: tide.v1.0.0}]
+---
+schema: olm.bundle
+package: tide
+name: tide.v1.0.0
+image: %[1]s@%[2]s
+properties: [{type: olm.package, value: {packageName: tide, version: 1.0.0}}]
+relatedImages: [{name: by tag, image: "%[1]s:v1.0.0"}]
+`, from, digest))
+	mirror := exec.CommandContext(t.Context(), made.Berth, "catalog", "mirror", "catalog", registry.Start(t, nil)+"/mirror")
+	mirror.Dir = dir
+	if out, err := mirror.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	c := cluster.Start(t, cluster.Options{})
+	for _, set := range []crds.Set{crds.OLM, crds.OLMv1, crds.Mirrors} {
+		if err := set.Create(t.Context(), c.Client()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, object := range map[string]string{
+		"imagedigestmirrorset": "imagedigestmirrorset.config.openshift.io/catalog",
+		"imagetagmirrorset":    "imagetagmirrorset.config.openshift.io/catalog",
+		"catalogsource":        "catalogsource.operators.coreos.com/catalog",
+		"clustercatalog":       "clustercatalog.olm.operatorframework.io/catalog",
+	} {
+		cluster.Eventually(t, limit, "the API server to take the "+file, func(ctx context.Context) error {
+			out, err := c.Kubectl(ctx, "apply", "--validate=strict", "-f", filepath.Join(dir, "mirror", file+".yaml")).CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), object+" ") {
+				return fmt.Errorf("%v: %s", err, out)
+			}
+			return nil
+		})
+	}
+}
