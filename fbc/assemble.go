@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
@@ -14,7 +15,7 @@ import (
 
 // assemble puts a catalog together from the entries of its documents.
 func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
-	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}}
+	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}, copies: map[copied]*findings.Finding{}, titles: map[copied][]string{}}
 	for _, e := range entries {
 		a.add(e)
 	}
@@ -50,7 +51,12 @@ type assembly struct {
 	*Catalog
 	packages map[string]*Package
 	faults   []*findings.Finding
+	copies   map[copied]*findings.Finding
+	titles   map[copied][]string
 }
+
+// copied identifies the documents of a package that a file has once more.
+type copied struct{ file, first, pkg string }
 
 func (a *assembly) add(e entry) {
 	switch {
@@ -102,9 +108,20 @@ func (a *assembly) inPackage(name string, span document.Span) *Package {
 	return p
 }
 
+// duplicate reports a document that was there before. If a file is a copy of another one, or of a part of it, that is one fault.
 func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.Span) {
-	a.faults = append(a.faults, Duplicate.Finding(e.span.File, "%s of package %q is declared twice; the first declaration is at %s:%d",
-		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0).In(pkg))
+	of := copied{e.span.File, first.File, pkg}
+	a.titles[of] = append(a.titles[of], title(schema, name))
+	if fault := a.copies[of]; fault != nil {
+		fault.Message = fmt.Sprintf("%s of package %q are declared twice; the first declarations are in %s", strings.Join(a.titles[of], ", "), pkg, first.File)
+		return
+	}
+	fault := Duplicate.Finding(e.span.File, "%s of package %q is declared twice; the first declaration is at %s:%d",
+		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0).In(pkg)
+	a.faults = append(a.faults, fault)
+	if first.File != e.span.File {
+		a.copies[of] = fault
+	}
 }
 
 // markIncomplete marks packages that have documents in the same area as a faulty one.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/berth-csi/berth/fbc"
@@ -36,23 +37,39 @@ func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
 			found = append(found, againstPackage.Finding(now.Dir, "package %q, declared at %s:%d, is gone", was.Name, was.File, was.Line).In(was.Name))
 			continue
 		}
+		var gone []*fbc.Channel
 		for _, channel := range was.Channels {
+			if p.FindChannel(channel.Name) == nil {
+				gone = append(gone, channel)
+				continue
+			}
 			for _, f := range channelAgainst(p, was, channel) {
 				found = append(found, f.In(was.Name))
 			}
+		}
+		if len(gone) > 0 {
+			found = append(found, channelsGone(p, gone).In(was.Name))
 		}
 	}
 	findings.Sort(found)
 	return found
 }
 
+// channelsGone reports the channels that a package no longer has.
+func channelsGone(p *fbc.Package, gone []*fbc.Channel) *findings.Finding {
+	if len(gone) == 1 {
+		return fbc.Fault(againstChannel, p.Span, nil, "channel %q of package %q, declared at %s:%d, is gone", gone[0].Name, p.Name, gone[0].File, gone[0].Line)
+	}
+	var channels []string
+	for _, c := range gone {
+		channels = append(channels, fmt.Sprintf("%q, declared at %s:%d", c.Name, c.File, c.Line))
+	}
+	return fbc.Fault(againstChannel, p.Span, nil, "channels of package %q are gone: %s", p.Name, strings.Join(channels, "; "))
+}
+
 // channelAgainst checks what happens to clusters that are subscribed to a channel.
 func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*findings.Finding) {
 	c := p.FindChannel(channel.Name)
-	if c == nil {
-		return []*findings.Finding{fbc.Fault(againstChannel, p.Span, nil, "channel %q of package %q, declared at %s:%d, is gone",
-			channel.Name, p.Name, channel.File, channel.Line)}
-	}
 	g := upgrade.Of(p, c)
 	if len(g.Chain) == 0 {
 		return nil // there are no updates, which Check reports

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -57,16 +58,31 @@ var bundleRules = []rule{
 		check: checkDependencies},
 }
 
+// checkBundleChannel reports the bundles of a package that are in no channel together: usually the channels were changed.
 func checkBundleChannel(s *subject, report report) {
+	var names []string
+	var first *fbc.Bundle
 	for _, b := range s.Bundles {
 		inChannel := func(g *upgrade.Graph) bool { return g.Find(b.Name) != nil }
-		if !slices.ContainsFunc(s.graphs, inChannel) {
-			report(b.Span, []any{"name"}, "bundle %q is not an entry of any channel of package %q", b.Name, s.Name)
+		if b.Name == "" || slices.ContainsFunc(s.graphs, inChannel) {
+			continue
 		}
+		if first == nil {
+			first = b
+		}
+		names = append(names, strconv.Quote(b.Name))
+	}
+	switch len(names) {
+	case 0:
+	case 1:
+		report(first.Span, []any{"name"}, "bundle %s is not an entry of any channel of package %q", names[0], s.Name)
+	default:
+		report(first.Span, []any{"name"}, "bundles %s are not entries of any channel of package %q", strings.Join(names, ", "), s.Name)
 	}
 }
 
 func checkProperties(s *subject, report report) {
+	faults := alike{noun: "bundle"}
 	for _, b := range s.Bundles {
 		for i, p := range b.Properties {
 			if p.Value == nil && fbc.IsPayload(p.Type) {
@@ -78,10 +94,11 @@ func checkProperties(s *subject, report report) {
 				}
 			}
 			if _, err := fbc.ParseProperty(p); err != nil {
-				report(b.Span, propertyPath(i), "property %q of bundle %q: %v", p.Type, b.Name, err)
+				faults.add(b.Name, b.Span, propertyPath(i), fmt.Sprintf("property %q", p.Type), fmt.Sprintf(": %v", err))
 			}
 		}
 	}
+	faults.report(report)
 }
 
 // usualShapes are the shapes of the most frequent property values.
@@ -98,6 +115,9 @@ func propertyPath(index int) []any { return []any{"properties", index} }
 func checkPackageProperty(s *subject, report report) {
 	for _, b := range s.Bundles {
 		all := b.Stated()
+		if count(b, property.TypePackage) != len(all) {
+			continue // one cannot be read, which is reported
+		}
 		if len(all) != 1 {
 			report(b.Span, []any{"properties"}, "bundle %q has %d properties of type %s; expected one", b.Name, len(all), property.TypePackage)
 			continue
@@ -240,13 +260,15 @@ func count(b *fbc.Bundle, propertyType string) int {
 }
 
 func checkDependencies(s *subject, report report) {
+	faults := alike{noun: "bundle"}
 	for _, b := range s.Bundles {
 		for i, p := range b.Properties {
 			if err := checkDependency(p); err != nil {
-				report(b.Span, propertyPath(i), "property %q of bundle %q: %v", p.Type, b.Name, err)
+				faults.add(b.Name, b.Span, propertyPath(i), fmt.Sprintf("property %q", p.Type), fmt.Sprintf(": %v", err))
 			}
 		}
 	}
+	faults.report(report)
 }
 
 // checkDependency returns what OLM's resolver would not understand.

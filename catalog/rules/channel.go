@@ -100,14 +100,16 @@ func checkEntryNames(s *subject, report report) {
 func entryPath(index int, within ...any) []any { return append([]any{"entries", index}, within...) }
 
 func checkEntryBundles(s *subject, report report) {
+	faults := alike{noun: "channel"}
 	for _, c := range s.Channels {
 		for i, e := range c.Entries {
 			if e.Name != "" && s.FindBundle(e.Name) == nil {
-				report(c.Span, entryPath(i, "name"), "entry %q of channel %q is not a bundle; expected a document of schema olm.bundle, "+
-					"package %q and name %q", e.Name, c.Name, s.Name, e.Name)
+				faults.add(c.Name, c.Span, entryPath(i, "name"), fmt.Sprintf("entry %q", e.Name),
+					fmt.Sprintf(" is not a bundle; expected a document of schema olm.bundle, package %q and name %q", s.Name, e.Name))
 			}
 		}
 	}
+	faults.report(report)
 }
 
 func checkSkips(s *subject, report report) {
@@ -183,6 +185,7 @@ func checkCycle(s *subject, report report) {
 
 // checkPaths reports entries from which no update leads to the head, those of one cause together.
 func checkPaths(s *subject, report report) {
+	faults := alike{noun: "channel"}
 	for i, c := range s.Channels {
 		g := s.graphs[i]
 		for _, group := range groups(g) {
@@ -190,10 +193,11 @@ func checkPaths(s *subject, report report) {
 			if group.skipper != nil {
 				what += fmt.Sprintf("; let %q skip %s, too", group.skipper.Name, plural(group.entries, "it", "them"))
 			}
-			report(c.Span, entryPath(group.entries[0].Index), "no update leads from %s %s of channel %q to the head %q: %s",
-				plural(group.entries, "entry", "entries"), quotedNames(group.entries), c.Name, g.Heads[0].Name, what)
+			faults.add(c.Name, c.Span, entryPath(group.entries[0].Index), fmt.Sprintf("no update leads from %s %s", plural(group.entries, "entry", "entries"), quotedNames(group.entries)),
+				fmt.Sprintf(" to the head %q: %s", g.Heads[0].Name, what))
 		}
 	}
+	faults.report(report)
 }
 
 // plural returns the word for one entry, or for several.
@@ -215,6 +219,7 @@ func quotedNames(entries []*upgrade.Entry) string {
 // checkPathsByRange reports entries that OLM updates but opm considers stranded: no entry skips them, and replaces alone do
 // not lead from the head to them.
 func checkPathsByRange(s *subject, report report) {
+	faults := alike{noun: "channel"}
 	for i, c := range s.Channels {
 		g := s.graphs[i]
 		var byRange []*upgrade.Entry
@@ -224,11 +229,12 @@ func checkPathsByRange(s *subject, report report) {
 			}
 		}
 		if len(byRange) > 0 {
-			report(c.Span, entryPath(byRange[0].Index), "only a skipRange leads from %s %s of channel %q to the head %q: OLM makes the update, but opm considers %s "+
-				"stranded and does not serve the catalog; add %s to the skips of %q", plural(byRange, "entry", "entries"), quotedNames(byRange), c.Name, g.Heads[0].Name,
-				plural(byRange, "it", "them"), plural(byRange, "the name", "the names"), g.Heads[0].Name)
+			faults.add(c.Name, c.Span, entryPath(byRange[0].Index), fmt.Sprintf("only a skipRange leads from %s %s", plural(byRange, "entry", "entries"), quotedNames(byRange)),
+				fmt.Sprintf(" to the head %q: OLM makes the update, but opm considers %s stranded and does not serve the catalog; add %s to the skips of %[1]q",
+					g.Heads[0].Name, plural(byRange, "it", "them"), plural(byRange, "the name", "the names")))
 		}
 	}
+	faults.report(report)
 }
 
 // stranded returns the entries that opm considers stranded.
@@ -257,16 +263,29 @@ func stranded(c *fbc.Channel, g *upgrade.Graph) []*upgrade.Entry {
 }
 
 func checkDowngrades(s *subject, report report) {
+	faults := alike{noun: "channel"}
 	for i, c := range s.Channels {
-		for _, e := range s.graphs[i].Entries {
+		g := s.graphs[i]
+		for _, e := range g.Entries {
 			replaced := s.FindBundle(e.Replaces)
-			if e.Replaces == "" || replaced == nil || e.Number == nil {
+			if e.Replaces == "" || replaced == nil || e.Number == nil || inCycle(g, e) {
 				continue
 			}
 			if number := replaced.Number(); number != nil && number.GT(*e.Number) {
-				report(c.Span, entryPath(e.Index, "replaces"), "entry %q of channel %q is version %s and replaces %q, which is the later version %s",
-					e.Name, c.Name, e.Number, e.Replaces, number)
+				faults.add(c.Name, c.Span, entryPath(e.Index, "replaces"), fmt.Sprintf("entry %q", e.Name),
+					fmt.Sprintf(" is version %s and replaces %q, which is the later version %s", e.Number, e.Replaces, number))
 			}
 		}
 	}
+	faults.report(report)
+}
+
+// inCycle reports whether what an entry replaces is part of the cycle that is reported.
+func inCycle(g *upgrade.Graph, e *upgrade.Entry) bool {
+	for i := 1; i < len(g.Cycle); i++ {
+		if g.Cycle[i-1] == e.Name && g.Cycle[i] == e.Replaces {
+			return true
+		}
+	}
+	return false
 }
