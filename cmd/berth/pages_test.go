@@ -11,6 +11,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/registry"
 )
 
@@ -31,6 +33,20 @@ type scene struct {
 	setup []string
 	// says replaces parts of what the page shows, which differ from run to run.
 	says map[string]string
+	// varies matches what else differs from run to run, such as sizes. It is nil if nothing does.
+	varies *regexp.Regexp
+}
+
+// mirrored are the scenes of what is mirrored: the catalog, and images of its bundles in a registry.
+var mirrored = scene{
+	files: "pages/build.txtar",
+	setup: []string{
+		"for version in 0.1.0 0.2.0 0.3.0; do berth bundle image bundles/$version --push $REGISTRY/example/tide-bundle:v$version || exit 1; done",
+		"sed -i -e s,folder:.bundles/,'image: '$REGISTRY/example/tide-bundle:v, -e 's/  - version: 0.2.0/&\\n  - version: 0.3.0/' tide.yaml",
+		"berth catalog build tide.yaml --output catalog",
+	},
+	says:   map[string]string{"registry.example.net": "$REGISTRY", "registry.example.com": "$MIRROR"},
+	varies: regexp.MustCompile(`[0-9.]+ [KM]?i?B(/s, [0-9]+m?s left|/s)?`),
 }
 
 // scenes are those of the transcripts of berth in the pages, in their order; nil for one that needs a cluster.
@@ -44,6 +60,7 @@ var scenes = map[string][]*scene{
 		{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}},
 		{files: "catalog_plan.txtar"},
 	},
+	"disconnected.md": {&mirrored, &mirrored, &mirrored},
 	"release.md": {
 		{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},
 		{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/", "cp monitor.yaml bundle/aws-efs-operator/1.0.0/manifests/"}, files: "pages/monitor.txtar"},
@@ -65,24 +82,24 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range pages {
-		page := filepath.Base(file)
+		name := filepath.Base(file)
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		found := transcriptsOf(string(text))
-		if len(found) == 0 || shownElsewhere[page] != "" {
+		if len(found) == 0 || shownElsewhere[name] != "" {
 			continue
 		}
-		if len(scenes[page]) != len(found) {
-			t.Errorf("%s has %d transcripts of berth, and there are scenes for %d: add one for each, or say what shows the page", page, len(found), len(scenes[page]))
+		if len(scenes[name]) != len(found) {
+			t.Errorf("%s has %d transcripts of berth, and there are scenes for %d: add one for each, or say what shows the page", name, len(found), len(scenes[name]))
 			continue
 		}
 		for i, transcript := range found {
-			if scenes[page][i] == nil {
+			if scenes[name][i] == nil {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s/%d", page, i+1), func(t *testing.T) { scenes[page][i].play(t, root, transcript) })
+			t.Run(fmt.Sprintf("%s/%d", name, i+1), func(t *testing.T) { scenes[name][i].play(t, root, transcript) })
 		}
 	}
 }
@@ -93,8 +110,8 @@ type step struct{ command, output string }
 var block = regexp.MustCompile("(?s)(?:^|\n)```\n(\\$ (?:kubectl )?berth .*?\n)```\n")
 
 // transcriptsOf returns the blocks of a page in which commands of berth print something.
-func transcriptsOf(page string) (found [][]step) {
-	for _, match := range block.FindAllStringSubmatch(page, -1) {
+func transcriptsOf(text string) (found [][]step) {
+	for _, match := range block.FindAllStringSubmatch(text, -1) {
 		var steps []step
 		for _, part := range strings.Split("\n"+match[1], "\n$ ")[1:] {
 			command, output, _ := strings.Cut(part, "\n")
@@ -105,13 +122,15 @@ func transcriptsOf(page string) (found [][]step) {
 	return found
 }
 
-// play runs a transcript in a new folder.
-func (s *scene) play(t *testing.T, root string, transcript []step) {
+// set sets a scene in a new folder. It returns how commands run there, and how variables in texts are expanded.
+func (s *scene) set(t *testing.T, root string) (run func(command string) (string, error), expand func(string) string) {
+	t.Helper()
 	dir, address := t.TempDir(), registry.Start(t, nil)
-	environment := append(os.Environ(), "ROOT="+root, "REGISTRY="+address, "NOBODY="+registry.Nobody(), "KUBECONFIG="+dir+"/none", "HOME="+dir)
-	expand := func(text string) string {
+	variables := []string{"ROOT=" + root, "REGISTRY=" + address, "MIRROR=" + registry.Start(t, nil), "NOBODY=" + registry.Nobody(), "KUBECONFIG=" + dir + "/none", "HOME=" + dir}
+	environment := append(os.Environ(), variables...)
+	expand = func(text string) string {
 		return os.Expand(text, func(name string) string {
-			for _, pair := range environment[len(environment)-5:] {
+			for _, pair := range variables {
 				if value, found := strings.CutPrefix(pair, name+"="); found {
 					return value
 				}
@@ -119,7 +138,7 @@ func (s *scene) play(t *testing.T, root string, transcript []step) {
 			return "$" + name
 		})
 	}
-	run := func(command string) (string, error) {
+	run = func(command string) (string, error) {
 		shell := exec.Command("sh", "-c", command)
 		shell.Dir, shell.Env = dir, environment
 		out, err := shell.CombinedOutput()
@@ -142,6 +161,12 @@ func (s *scene) play(t *testing.T, root string, transcript []step) {
 			t.Fatalf("%s: %v\n%s", command, err, out)
 		}
 	}
+	return run, expand
+}
+
+// play runs a transcript in its scene.
+func (s *scene) play(t *testing.T, root string, transcript []step) {
+	run, expand := s.set(t, root)
 	for _, step := range transcript {
 		want := step.output
 		command := step.command
@@ -149,42 +174,82 @@ func (s *scene) play(t *testing.T, root string, transcript []step) {
 			want, command = strings.ReplaceAll(want, shown, expand(actual)), strings.ReplaceAll(command, shown, expand(actual))
 		}
 		printed, _ := run(command) // pages show commands that fail, too, and what they print
-		if got := strings.TrimSpace(printed); !shows(want, got) {
+		got := strings.TrimSpace(printed)
+		if s.varies != nil {
+			want, got = s.varies.ReplaceAllString(want, "SIZE"), s.varies.ReplaceAllString(got, "SIZE")
+		}
+		if !shows(want, got) {
 			t.Errorf("%s prints:\n%s\n\nThe page shows:\n%s", command, got, want)
 		}
 	}
 }
 
+// TestPageCommands runs commands of pages that show no output. Each of them must succeed.
+func TestPageCommands(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		page, heading string
+		scene         scene
+	}{
+		{"catalog.md", "## The upgrade graph", scene{setup: []string{"ln -s $ROOT/catalog catalog"}}},
+		{"coming-from-opm.md", "## First commands", scene{
+			files: "pages/opm.txtar",
+			setup: []string{"berth catalog image before --push $REGISTRY/example/catalog:latest", "chmod +x opm", "ln -s " + catalogs.OPM(t) + " real-opm"},
+			says:  map[string]string{"opm render quay.io": "./opm render $REGISTRY"},
+		}},
+		{"release.md", "## Bundle", scene{}},
+		// Nothing ends the last command.
+		{"release.md", "## Catalog", scene{setup: []string{"cp -r $ROOT/bundle $ROOT/catalog ."}, says: map[string]string{"berth catalog serve catalog/certified\n": ""}}},
+	} {
+		t.Run(tc.page+"/"+tc.heading, func(t *testing.T) {
+			run, expand := tc.scene.set(t, root)
+			for _, block := range page.Blocks(t, filepath.Join(root, "docs", tc.page), tc.heading, strings.NewReplacer()) {
+				if block.Language != "" || strings.HasPrefix(block.Text, "$ ") {
+					continue // not of the shell, or a transcript
+				}
+				command := block.Text
+				for shown, actual := range tc.scene.says {
+					command = strings.ReplaceAll(command, shown, expand(actual))
+				}
+				if out, err := run("set -e\n" + command); err != nil {
+					t.Errorf("%s\n%v\n%s", command, err, out)
+				}
+			}
+		})
+	}
+}
+
 // shows reports whether what a page shows is what a command printed.
-func shows(page, printed string) bool {
+func shows(shown, printed string) bool {
 	var pattern strings.Builder
 	pattern.WriteString("^")
-	for i, line := range strings.Split(page, "\n") {
+	for line := range strings.SplitSeq(shown, "\n") {
 		if line == "…" {
 			pattern.WriteString("(?:\n.*)*")
 			continue
 		}
-		if i > 0 {
-			pattern.WriteString("\n")
-		}
+		pattern.WriteString("\n")
 		begin, cut := strings.CutSuffix(line, "…")
 		if pattern.WriteString(regexp.QuoteMeta(begin)); cut {
 			pattern.WriteString(".*")
 		}
 	}
-	return regexp.MustCompile(pattern.String() + "$").MatchString(printed)
+	return regexp.MustCompile(pattern.String() + "$").MatchString("\n" + printed)
 }
 
 func TestShows(t *testing.T) {
 	for _, tc := range []struct {
-		page, printed string
-		want          bool
+		shown, printed string
+		want           bool
 	}{
-		{"a\nb", "a\nb", true}, {"a\nb", "a\nb\nc", false}, {"a\n…\nc", "a\nb\nb\nc", true}, {"a\n…\nc", "a\nc", true}, {"a\n…\nc", "a\nb", false},
+		{"a\nb", "a\nb", true}, {"a\nb", "a\nb\nc", false}, {"a\n…\nc", "a\nb\nb\nc", true}, {"a\n…\nc", "a\nc", true}, {"…\nc", "a\nb\nc", true}, {"…\nc", "c", true}, {"…\nc", "a\nb", false}, {"a\n…\nc", "a\nb", false},
 		{"a.", "ab", false}, {"sha256:4d…", "sha256:4dff", true}, {"sha256:4d…", "sha256:5", false}, {"", "", true}, {"", "a", false},
 	} {
-		if got := shows(tc.page, tc.printed); got != tc.want {
-			t.Errorf("%q shows %q: %v, want %v", tc.page, tc.printed, got, tc.want)
+		if got := shows(tc.shown, tc.printed); got != tc.want {
+			t.Errorf("%q shows %q: %v, want %v", tc.shown, tc.printed, got, tc.want)
 		}
 	}
 }
