@@ -1,5 +1,5 @@
-// Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown, and reads
-// the objects that a page has its readers create.
+// Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown, reads the
+// objects that a page has its readers create, and does what pages say.
 package page
 
 import (

@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/page"
+)
+
+var followPages = flag.Bool("follow-pages", false, "do what the pages about the EFS driver say, which takes minutes")
+
+// TestFollowPages: an administrator does what the pages about the EFS driver say, with their commands, from the installation to a
+// cluster without the driver and its operator.
+func TestFollowPages(t *testing.T) {
+	if !*followPages {
+		t.Skip("-follow-pages is not set; make prove SUITE=pages sets it")
+	}
+	w := newEnvironment(t, efs(t), cluster.Options{})
+	w.serve("certified-operators", w.catalog)
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &page.Reader{
+		Docs: filepath.Join(root, "docs"), Kubectl: w.Tools().Path("kubectl"), Kubeconfig: w.Kubeconfig(), Programs: []string{filepath.Dir(w.berth)},
+		Names: strings.NewReplacer("https://raw.githubusercontent.com/berth-csi/berth/main", root, "-f sharedvolume/policy", "-f "+filepath.Join(root, "sharedvolume/policy"),
+			"namespace=storage\n", "namespace="+drivers.ClusterStorageNamespace+"\n", "--timeout=10m", "--timeout=2m",
+			" --since=6h", "", " --since=1h", "", // process nodes keep no times of lines
+			"berth doctor\n", "berth doctor || [ $? = 1 ]\n"), // their kubelets know no driver
+		Limit: limit, Dir: t.TempDir(),
+	}
+	r.Variables = page.Commands(t, filepath.Join(r.Docs, "install.md"), "# Install the EFS driver", r.Names)
+	const install, share, secure, trouble, uninstall, objectives = "install.md", "sharedvolume.md", "security.md", "troubleshooting.md", "uninstall.md", "slo.md"
+
+	r.Follow(t, install, "## Install the operator")
+	r.Follow(t, install, "## Install the driver")
+	r.Follow(t, install, "### Create access points for claims")
+	r.Follow(t, install, "## Watch it")
+	r.Follow(t, install, "## Tune the operator")
+	w.awaitVariable("SHARED_VOLUME_WORKERS", "4")
+	r.Follow(t, install, "## Where the driver is")
+	mustPrint(t, r.Follow(t, "install-ebs-manila.md", "# Install the EBS or the Manila driver"), w.driver.Package.Name+".v1.0.0")
+
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	r.Follow(t, secure, "## Let namespaces use only what they were granted")
+	r.Follow(t, share, "# Mount an EFS file system")
+	r.Follow(t, secure, "### Names are no proof")
+	mustPrint(t, r.Follow(t, secure, "## Close a cluster that began open"), "sharedvolumegrant.aws-efs.managed.openshift.io/shop ", "sharedvolumepolicy.aws-efs.managed.openshift.io/cluster ")
+	r.Follow(t, secure, "## Have SharedVolumes refused at once")
+	mustPrint(t, r.Follow(t, objectives, "## The driver is available"), "Events:", "Created", `"Starting the operator"`)
+	mustPrint(t, r.Follow(t, objectives, "## SharedVolumes are ready soon"), "website")
+	mustPrint(t, r.Follow(t, trouble, "# Troubleshoot"), "has phase Succeeded", "all of the 1 SharedVolumes are Ready")
+	mustPrint(t, r.Follow(t, trouble, "## My driver is not Available"), "Available=True", "aws-efs-operator")
+
+	// A removal that a pod holds up, and that somebody does not wait for.
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
+	if err := w.Client().Delete(t.Context(), custom); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the removal to wait for the pods", func(context.Context) error {
+		if said := r.Follow(t, uninstall, "## What a removal waits for"); !strings.Contains(said, "shop/website-") {
+			return fmt.Errorf("the condition says %q", said)
+		}
+		return nil
+	})
+	r.Follow(t, uninstall, "### Do not wait")
+	cluster.Eventually(t, limit, "the driver to be removed", w.Gone(custom))
+
+	// Installed again, and removed as it should be.
+	r.Follow(t, install, "## Install the driver")
+	website := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "website"}}
+	if err := w.Client().Delete(t.Context(), website, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the pods to end", w.Gone(website))
+	r.Follow(t, uninstall, "## Remove the driver")
+	if left := w.uids(w.driverObjectsIn(drivers.ClusterStorageNamespace)...); len(left) > 0 {
+		t.Errorf("these objects of the driver are left: %v", left)
+	}
+	r.Follow(t, uninstall, "## Remove the operator", 0)
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: w.driver.Operator.Name}}
+	cluster.Eventually(t, limit, "the operator to be removed", w.Gone(operator))
+	shared := &sharedvolume.SharedVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "website"}}
+	if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(shared), shared); err != nil {
+		t.Errorf("the SharedVolume is gone with the operator: %v", err)
+	}
+	r.Follow(t, share, "## When the operator is gone")
+	r.Follow(t, uninstall, "## Remove the operator", 1)
+	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "sharedvolumes.aws-efs.managed.openshift.io"}}
+	cluster.Eventually(t, limit, "the API to be removed", w.Gone(api))
+}
+
+// awaitVariable waits until the operator that runs has a variable.
+func (w *environment) awaitVariable(name, value string) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "the operator to have "+name, func(ctx context.Context) error {
+		operator := &appsv1.Deployment{}
+		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: w.driver.Operator.Name}, operator); err != nil {
+			return err
+		}
+		for _, variable := range operator.Spec.Template.Spec.Containers[0].Env {
+			if variable.Name == name && variable.Value == value && operator.Status.ObservedGeneration == operator.Generation &&
+				operator.Status.UpdatedReplicas == operator.Status.Replicas && operator.Status.AvailableReplicas == operator.Status.Replicas {
+				return nil
+			}
+		}
+		return fmt.Errorf("its Deployment is %+v", operator.Status)
+	})
+}
+
+// mustPrint fails the test unless what commands print has all of these texts.
+func mustPrint(t *testing.T, printed string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(printed, want) {
+			t.Errorf("the commands print\n%s\nwant %q in it", printed, want)
+		}
+	}
+}
