@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/mustgather"
 )
@@ -136,6 +137,49 @@ func TestMustGather(t *testing.T) {
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":    `"Starting the operator" driver="efs.csi.aws.com"`,
 	})
 	checkLeaks(t, files)
+	w.checkGatherInPod()
+}
+
+// checkGatherInPod runs the script in a pod, whose account it uses.
+func (w *environment) checkGatherInPod() {
+	w.t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	in := w.Namespace(w.t)
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: in},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "default"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "must-gather"}, Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{
+			Name: "gather", Image: leakyImage, Args: []string{"-c", `exec "$SCRIPT" /tmp/must-gather`},
+			Env: []corev1.EnvVar{
+				{Name: "SCRIPT", Value: filepath.Join(root, "must-gather", "gather")},
+				{Name: "PATH", Value: filepath.Dir(w.Tools().Path("kubectl")) + ":" + os.Getenv("PATH")},
+			},
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		}},
+	}}
+	for _, object := range []client.Object{binding, pod} {
+		if err := w.Client().Create(w.t.Context(), object); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	cluster.Eventually(w.t, limit, "the script to end in a pod", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			return fmt.Errorf("the pod is %s", phase)
+		}
+		return nil
+	})
+	log, err := w.Kubectl(w.t.Context(), "logs", "--namespace="+in, pod.Name).CombinedOutput()
+	if err != nil || pod.Status.Phase != corev1.PodSucceeded || !strings.Contains(string(log), "driver efs.csi.aws.com, operator aws-efs-operator") {
+		w.t.Errorf("in a pod, the script ends with %s (%v):\n%s", pod.Status.Phase, err, log)
+	}
 }
 
 const leakyImage = "registry.example/leaky"
