@@ -130,6 +130,7 @@ generate: ## Regenerate all generated files
 	go generate ./bundle
 	go generate ./catalog/build
 	go generate ./operator/clusterstorage/release
+	go generate ./certification
 	go run ./hack/rbac -output docs/permissions.md
 
 .PHONY: lint

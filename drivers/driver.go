@@ -76,6 +76,8 @@ type Driver struct {
 	CloudConfig *CloudConfig
 	// ClusterStorage says where the cluster storage operator runs the driver's operator; nil if it never does.
 	ClusterStorage *ClusterStorage
+	// Certification says what tests of the driver have to know.
+	Certification Certification
 	// History is what earlier operators of the driver left in clusters.
 	History History
 }

@@ -50,6 +50,12 @@ var Driver = drivers.Driver{
 	TrustedCABundle:    "azure-disk-csi-driver-trusted-ca-bundle",
 	CloudConfig:        drivers.AzureCloudConfig("azure-disk-csi-driver-cloud-config"),
 	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi"},
+	Certification: drivers.Certification{
+		Class: "managed-csi", SnapshotClass: "csi-azuredisk-vsc",
+		MinSize: "1Gi", MaxSize: "32Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
+		TopologyKeys: []string{"topology.disk.csi.azure.com/zone"},
+		Clones:       true,
+	},
 }
 
 // tagSnapshots has new snapshots tagged as disks are.

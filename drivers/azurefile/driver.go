@@ -48,6 +48,12 @@ var Driver = drivers.Driver{
 	TrustedCABundle: "azure-file-csi-driver-trusted-ca-bundle",
 	CloudConfig:     drivers.AzureCloudConfig("azure-file-csi-driver-cloud-config"),
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, Without: without},
+	Certification: drivers.Certification{
+		Class: "azurefile-csi", SnapshotClass: "csi-azurefile-vsc",
+		MinSize: "1Gi", MaxSize: "100Ti",
+		Clones:     true,
+		MountGroup: true,
+	},
 }
 
 // without says why there are no shares on an Azure Stack. One that has the driver keeps it.

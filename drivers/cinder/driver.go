@@ -42,4 +42,10 @@ var Driver = drivers.Driver{
 	TrustedCABundle: "openstack-cinder-csi-driver-trusted-ca-bundle",
 	CloudConfig:     &drivers.CloudConfig{ConfigMap: "cloud-conf", Source: configName, Content: configFiles},
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType},
+	Certification: drivers.Certification{
+		Class: "standard-csi", SnapshotClass: "standard-csi",
+		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
+		TopologyKeys: []string{"topology.cinder.csi.openstack.org/zone"},
+		Clones:       true,
+	},
 }

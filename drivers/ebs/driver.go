@@ -5,6 +5,7 @@ import (
 	"embed"
 
 	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-csi/berth/drivers"
@@ -69,6 +70,14 @@ var Driver = drivers.Driver{
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 	CloudConfig:     drivers.CloudCABundle("aws-ebs-csi-driver-cloud-ca"),
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi"},
+	Certification: drivers.Certification{
+		Class: "gp3-csi", SnapshotClass: "csi-aws-vsc",
+		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
+		TopologyKeys: []string{corev1.LabelTopologyZone},
+		Clones:       true,
+		Attributes:   map[string]string{"type": "gp3", "iops": "4000", "throughput": "150"},
+		Destroy:      drivers.AWSDestroy,
+	},
 	History: drivers.History{
 		Predecessors: []drivers.Predecessor{
 			{

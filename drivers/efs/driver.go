@@ -97,6 +97,13 @@ var Driver = drivers.Driver{
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
 	CloudConfig:     drivers.CloudCABundle("efs-csi-cloud-ca"),
+	Certification: drivers.Certification{
+		Class:      "efs-sc",
+		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0", "directoryPerms": "700"},
+		MinSize:    "1Gi",
+		Create:     "berth aws create -o storageclass",
+		Destroy:    drivers.AWSDestroy,
+	},
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
 		Finalizers: []string{

@@ -45,6 +45,12 @@ var Driver = drivers.Driver{
 	CredentialKeys:     [][]string{{"service_account.json"}},
 	TrustedCABundle:    "gcp-pd-csi-driver-trusted-ca-bundle",
 	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.GCPPlatformType},
+	Certification: drivers.Certification{
+		Class: "standard-csi", SnapshotClass: "csi-gce-pd-vsc",
+		MinSize: "1Gi", MaxSize: "64Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
+		TopologyKeys: []string{"topology.gke.io/zone"},
+		Clones:       true,
+	},
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of one that Google manages.

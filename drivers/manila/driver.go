@@ -81,6 +81,10 @@ var Driver = drivers.Driver{
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
 	CloudConfig:     drivers.CloudCABundle(cloudCAName),
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, Optional: true},
+	Certification: drivers.Certification{
+		Class: className("default"), SnapshotClass: "csi-manila-standard",
+		MinSize: "1Gi", MaxSize: "16Ti",
+	},
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces:              []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints, Accounts: oldAccounts}},

@@ -65,6 +65,10 @@ var Driver = drivers.Driver{
 	ClusterStorage: &drivers.ClusterStorage{
 		Platform: configv1.VSpherePlatformType, Optional: true, Without: notAskedFor, DefaultClass: className,
 	},
+	Certification: drivers.Certification{
+		Class: className, SnapshotClass: "csi-vsphere-vsc",
+		MinSize: "1Gi", MaxSize: "62Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
+	},
 }
 
 // notAskedFor returns why a cluster does not get the driver: it is optional.

@@ -1,0 +1,94 @@
+package certification
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+)
+
+// yes are the capabilities of each driver, beside those of all.
+var yes = map[string]string{
+	"azuredisk": "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
+	"azurefile": "fsGroup volumeMountGroup snapshotDataSource pvcDataSource RWX controllerExpansion offlineExpansion onlineExpansion",
+	"cinder":    "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
+	"ebs":       "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
+	"efs":       "RWX",
+	"gcppd":     "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
+	"manila":    "snapshotDataSource RWX controllerExpansion offlineExpansion onlineExpansion",
+	"vsphere":   "block fsGroup snapshotDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion seLinuxMount",
+}
+
+func TestCapabilities(t *testing.T) {
+	for _, d := range registry.All() {
+		has, err := Capabilities(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := append(strings.Fields(yes[d.Name]), "persistence", "exec", "multipods", "readWriteOncePod", "multiplePVsSameID")
+		var got []string
+		for name, value := range has {
+			if value {
+				got = append(got, name)
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", d.Name, diff)
+		}
+	}
+}
+
+func TestIncompleteDefinition(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*drivers.Driver)
+		want   string
+	}{
+		{"no class", func(d *drivers.Driver) { d.Certification.Class = "" }, "has no Certification.Class"},
+		{"unknown class", func(d *drivers.Driver) { d.Certification.Class = "gp9" }, "no asset with StorageClass gp9, and no backend"},
+		{"unknown snapshot class", func(d *drivers.Driver) { d.Certification.SnapshotClass = "polaroid" }, `0 assets with VolumeSnapshotClass "polaroid", want one`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, err := registry.Get("ebs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.change(&d)
+			if _, err := Files([]drivers.Driver{d}); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "driver ebs") {
+				t.Errorf("got the error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// placeholder is what job leaves if it does not know a placeholder of a step.
+var placeholder = regexp.MustCompile(`@[A-Z_]+@`)
+
+func TestJobs(t *testing.T) {
+	jobs, err := filepath.Glob("manifests/*/" + jobFile)
+	if err != nil || len(jobs) != len(registry.All()) {
+		t.Fatalf("found the jobs %q, want one of each driver (%v)", jobs, err)
+	}
+	for _, job := range jobs {
+		if output, err := exec.Command("bash", "-n", job).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", job, err, output)
+		}
+		content, err := os.ReadFile(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := placeholder.FindString(string(content)); left != "" {
+			t.Errorf("%s: nobody replaces %s", job, left)
+		}
+	}
+}

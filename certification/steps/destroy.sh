@@ -1,0 +1,3 @@
+destroy() {
+  openshift-install destroy cluster --dir "$install_dir"
+}

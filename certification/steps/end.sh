@@ -1,0 +1,5 @@
+[ $# -gt 0 ] || set -- @STEPS@
+for step; do
+  echo "== $step"
+  "$step"
+done

@@ -1,0 +1,3 @@
+install-openshift() {
+  openshift-install create cluster --dir "$install_dir"
+}
