@@ -153,6 +153,7 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/drivers && go mod tidy -diff
 	cd hack/olm && go mod tidy -diff
 	cd hack/csi-sanity && go mod tidy -diff
+	cd hack/e2e && go mod tidy -diff
 	cd hack/cosign && go mod tidy -diff
 	cd hack/krew && go mod tidy -diff
 	hack/verify-generated

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/drivers/matrix"
 	"github.com/berth-csi/berth/test/results"
 )
@@ -38,7 +39,20 @@ type suite struct {
 	report func(outcomes map[string]string) (text string, missing []string)
 }
 
-var suites = []suite{
+var suites = append(ordinary, certifications()...)
+
+// certifications returns a suite for each driver: all drivers together would take hours.
+func certifications() (all []suite) {
+	for _, name := range registry.Names() {
+		all = append(all, suite{
+			name: "certification-" + name, about: "Kubernetes' external storage tests with the driver " + name + ", on real nodes: the table of docs/certification.md, as root",
+			pkg: "./test/certification", run: "^TestCertification$/^" + name + "$", options: []string{"-certify"}, logs: true,
+		})
+	}
+	return all
+}
+
+var ordinary = []suite{
 	{name: "sweep-operator-install", about: "every fault at every write and watch of the operator while it installs a driver", pkg: "./operator", run: "^TestCrashSweep$/^install$", options: []string{"-all-faults"}},
 	{name: "sweep-operator-adopt", about: "the same while it adopts the objects of an earlier operator", pkg: "./operator", run: "^TestCrashSweep$/^adopt$", options: []string{"-all-faults"}},
 	{name: "sweep-operator-uninstall", about: "the same while it removes the driver", pkg: "./operator", run: "^TestCrashSweep$/^uninstall$", options: []string{"-all-faults"}},

@@ -73,7 +73,14 @@ func (r recipe) build(ctx context.Context, into string, report func(Progress)) e
 		}
 		arguments = append([]string{"-modfile=" + modfile}, arguments...)
 	}
-	if err := compile(ctx, r.folder, into, arguments, report); err != nil {
+	command := goBuild
+	if r.tests {
+		command = goTest
+		if err := os.MkdirAll(into, 0o755); err != nil { // go build does that, and go test does not
+			return err
+		}
+	}
+	if err := compile(ctx, r.folder, into, command, arguments, report); err != nil {
 		return err
 	}
 	return r.nameAfterTools(into)
@@ -100,14 +107,19 @@ func copyPins(from, into string) (string, error) {
 	return filepath.Join(into, "go.mod"), nil
 }
 
+// Commands that compile programs. With -v the go command prints a line for each package that it compiles, but not for those in its own cache.
+var (
+	goBuild = []string{"build", "-v"}
+	goTest  = []string{"test", "-c", "-vet=off"} // where -v has another meaning, and vet would check all packages below
+)
+
 // compile builds the programs that args name, with the build flags among them, in the module in one folder, into
 // another folder.
-func compile(ctx context.Context, module, into string, args []string, report func(Progress)) error {
+func compile(ctx context.Context, module, into string, command, args []string, report func(Progress)) error {
 	total, err := download(ctx, module, args, report)
 	if err != nil {
 		return err
 	}
-	// With -v the go command prints a line for each package that it compiles, but not for those in its own cache.
 	done := 0
 	report(Progress{Phase: "compiling", Total: total})
 	watch := &lineWriter{line: func(line string) {
@@ -115,7 +127,7 @@ func compile(ctx context.Context, module, into string, args []string, report fun
 		report(Progress{Phase: "compiling", Detail: line, Done: done, Total: total})
 	}}
 	// With a trailing separator the go command knows that it is a folder, even if it does not exist.
-	_, err = runGo(ctx, module, watch, append([]string{"build", "-v", "-o", into + string(filepath.Separator)}, args...)...)
+	_, err = runGo(ctx, module, watch, slices.Concat(command, []string{"-o", into + string(filepath.Separator)}, args)...)
 	return err
 }
 
@@ -150,6 +162,9 @@ func (r recipe) arguments() []string {
 func (r recipe) nameAfterTools(folder string) error {
 	for _, program := range r.programs {
 		built := path.Base(strings.TrimSuffix(program.pkg, "/v3"))
+		if r.tests {
+			built += ".test"
+		}
 		if built == program.name {
 			continue
 		}

@@ -22,6 +22,8 @@ type Program struct {
 	// Aligned says that a source is built with the modules of hack/tools where it wants earlier versions of them, so that
 	// compiled packages are shared.
 	Aligned bool
+	// Tests says that the program is that of the package's tests, whose name ends with ".test".
+	Tests bool
 	// Flags are those of go build.
 	Flags []string
 }
@@ -43,7 +45,9 @@ func (p Program) Ensure(ctx context.Context, report func(Progress)) (string, err
 func (p Program) recipe() (recipe, error) {
 	programs := []program{{p.Name, p.Package}}
 	if !p.Source {
-		return readRecipe(p.Folder, programs, p.Flags...)
+		r, err := readRecipe(p.Folder, programs, p.Flags...)
+		r.tests = p.Tests
+		return r, err
 	}
 	root, err := Root()
 	if err != nil {

@@ -24,6 +24,7 @@ const (
 	promtoolFolder = "hack/promtool"
 	nodeFolder     = "hack/node"
 	etcdFolder     = "hack/etcd"
+	e2eFolder      = "hack/e2e"
 )
 
 // goExitGrace is the time for an interrupted go command to clean up.
@@ -121,6 +122,33 @@ func Etcd(ctx context.Context, report func(Progress)) (Dir, error) {
 	return recipe.ensureInCache(ctx, report)
 }
 
+// E2E returns the path of e2e.test, the program with Kubernetes' end-to-end tests. If the cache does not have it, it is built first, which
+// takes several minutes, as in Ensure.
+func E2E(ctx context.Context, report func(Progress)) (string, error) {
+	pins, err := PinsOf(e2eFolder)
+	if err != nil {
+		return "", err
+	}
+	kubernetes, err := pins.Version("k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	return Program{
+		Name: "e2e.test", Package: "k8s.io/kubernetes/test/e2e", Folder: e2eFolder, Tests: true,
+		Flags: []string{"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + kubernetes},
+	}.Ensure(ctx, report)
+}
+
+// Ginkgo returns the path of ginkgo, which runs the tests of e2e.test in several processes.
+func Ginkgo(ctx context.Context, report func(Progress)) (string, error) {
+	return Program{Name: "ginkgo", Package: "github.com/onsi/ginkgo/v2/ginkgo", Folder: e2eFolder, Flags: []string{"-ldflags", "-s -w"}}.Ensure(ctx, report)
+}
+
+// Agnhost returns the path of the program of the image that most pods of Kubernetes' end-to-end tests have.
+func Agnhost(ctx context.Context, report func(Progress)) (string, error) {
+	return Program{Name: "agnhost", Package: "k8s.io/kubernetes/test/images/agnhost", Folder: e2eFolder, Flags: []string{"-ldflags", "-s -w"}}.Ensure(ctx, report)
+}
+
 // Build compiles packages of the project, such as "./cmd/berth-operator", into dir. Each program is named after its
 // package's folder. report, which may be nil, is called with the progress.
 func Build(ctx context.Context, dir string, report func(Progress), packages ...string) error {
@@ -131,7 +159,7 @@ func Build(ctx context.Context, dir string, report func(Progress), packages ...s
 	if err != nil {
 		return err
 	}
-	return compile(ctx, root, dir, packages, report)
+	return compile(ctx, root, dir, goBuild, packages, report)
 }
 
 // Programs compiles packages of the project like Build, into its folder bin/test, and returns that folder. The go command
@@ -186,6 +214,7 @@ type recipe struct {
 	pins       [][]byte // content of go.mod and go.sum, and of all other files if the folder has source code
 	incomplete bool     // whether the go command completes go.mod and go.sum, in copies of them
 	aligned    bool     // whether these copies have the modules of hack/tools
+	tests      bool     // whether the programs are those of the packages' tests
 }
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }

@@ -45,6 +45,11 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 	if err := building.Wait(); err != nil {
 		return "", err
 	}
+	return c.packOnce(ctx, report, tag, base, files)
+}
+
+// packOnce returns the path of the archive with what is in it, and packs it first if the cache does not have it.
+func (c content) packOnce(ctx context.Context, report func(tools.Progress), tag name.Tag, base string, files []file) (string, error) {
 	key, err := c.key(tag, base, files)
 	if err != nil {
 		return "", err
@@ -117,7 +122,9 @@ func (c content) configure(image v1.Image) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = runtime.GOOS, runtime.GOARCH
-	config.Config.Entrypoint = []string{c.entrypoint}
+	if c.entrypoint != "" {
+		config.Config.Entrypoint = []string{c.entrypoint}
+	}
 	config.Config.Env = []string{"PATH=" + searchPath}
 	return mutate.ConfigFile(image, config)
 }

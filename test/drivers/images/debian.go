@@ -30,6 +30,8 @@ var packages = []string{"mount", "util-linux", "e2fsprogs", "xfsprogs", "python3
 var (
 	options = append([]string{"--variant=essential", "--include=" + strings.Join(packages, ",")}, lean...)
 	withApt = append([]string{"--variant=apt"}, lean...)
+	// Only one package, and nothing that it depends on. Its program has the names of all commands that it knows.
+	busyBox = append([]string{"--variant=extract", "--include=busybox-static", "--extract-hook=chroot \"$1\" /bin/busybox --install -s /bin"}, lean...)
 
 	lean = []string{
 		"--dpkgopt=force-unsafe-io", // no fsync: the archive is discarded if the machine fails

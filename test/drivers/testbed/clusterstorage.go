@@ -51,6 +51,12 @@ func (b *Testbed) StartClusterStorage(t testing.TB, env []corev1.EnvVar) {
 	})
 }
 
+// CordonProcessNodes has all pods that are created from now on run on real nodes.
+func (b *Testbed) CordonProcessNodes(t testing.TB) {
+	t.Helper()
+	b.step(t, cordonProcessNodes)
+}
+
 // cordonProcessNodes has operators run on real nodes, which reach the cloud.
 func cordonProcessNodes(ctx context.Context, c client.Client) error {
 	nodes := &corev1.NodeList{}

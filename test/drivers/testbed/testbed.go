@@ -52,6 +52,8 @@ type Options struct {
 	BehindProxy string
 	// Snapshots installs the API of snapshots, and its controller.
 	Snapshots bool
+	// UserImages are archives of images of further pods of users, by repositories.
+	UserImages map[string]string
 	// Install, which may be nil, installs the driver with OLM in another way than from a catalog of today's operator, such as with
 	// an operator that is to be succeeded. MoreImages are further images that its pods have, and MorePrograms programs by the
 	// repositories of their images.
@@ -111,12 +113,14 @@ func Start(t testing.TB, options Options) *Testbed {
 	own := made.Images()
 	own[journey.UserImage] = user.Path("user")
 	maps.Copy(own, options.MorePrograms)
+	whole := archives(t, options)
+	maps.Copy(whole, options.UserImages)
 	bed := &Testbed{Driver: options.Driver}
 	if options.BehindProxy != "" {
 		options.Cloud, bed.Proxy = options.Cloud.behindProxy(t, options.BehindProxy)
 	}
 	bed.Cluster = cluster.Start(t, cluster.Options{
-		OLM: packaged, RealNodes: len(Nodes), Images: own, ImageArchives: archives(t, options), Reachable: options.Cloud.Servers,
+		OLM: packaged, RealNodes: len(Nodes), Images: own, ImageArchives: whole, Reachable: options.Cloud.Servers,
 	})
 	t.Cleanup(func() {
 		if t.Failed() {

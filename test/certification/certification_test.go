@@ -1,0 +1,212 @@
+package certification
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/certification"
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/page"
+)
+
+var (
+	update    = flag.Bool("update", false, "write the records of what ran, and the table into docs/certification.md")
+	certify   = flag.Bool("certify", false, "run Kubernetes' tests of each driver, which takes up to an hour each")
+	processes = flag.Int("processes", 4, "how many tests run at the same time")
+	focus     = flag.String("focus", "External.Storage", "which tests, as a regular expression; with another one than all, their outcomes are only logged")
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// limit is how long the tests of a driver may take. A suite has an hour, and also starts a cluster.
+const limit = 50 * time.Minute
+
+// TestCertification runs Kubernetes' tests of each driver, and compares what happens with the record.
+func TestCertification(t *testing.T) {
+	for _, d := range registry.All() {
+		t.Run(d.Name, func(t *testing.T) {
+			if !*certify {
+				t.Skip("without -certify: see make prove SUITE=certification-" + d.Name)
+			}
+			cluster.NeedRealNodes(t)
+			run(t, d)
+		})
+	}
+}
+
+func run(t *testing.T, d drivers.Driver) {
+	has, err := certification.Capabilities(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.ArtifactDir()
+	if err := manifests(d, folder); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(folder, "ginkgo.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	outcomes, err := Run{
+		Cluster: start(t, d).Cluster, Folder: folder, Manifest: certification.ManifestFile, CSIName: d.CSIName,
+		Processes: *processes, Limit: limit, Focus: *focus, Exclude: Exclude(d.Name, has), Log: log,
+	}.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *focus != flag.Lookup("focus").DefValue {
+		for _, o := range outcomes {
+			if o.State != Skip {
+				t.Logf("%s %s %s", o.State, o.Test, o.Message)
+			}
+		}
+		return
+	}
+	got, err := NewRecord(d.Name, has, outcomes)
+	if err != nil {
+		t.Error(err)
+	}
+	if *update {
+		if err := os.WriteFile(recordOf(d.Name), []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(recordOf(d.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("the tests of driver %s differ from the record; if that is right, run with -update (-want +got):\n%s", d.Name, diff)
+	}
+}
+
+// shown is the part of the page that has the tables.
+var shown = page.Part{
+	File:  "../../docs/certification.md",
+	Begin: "<!-- The tables are written by go test ./test/certification -run TestPage -update. -->", End: "<!-- end of the tables -->",
+	Update: "go test ./test/certification -run TestPage -update",
+}
+
+func TestPageShowsTheTables(t *testing.T) {
+	records, err := Records()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown.Check(t, "\n"+Markdown(records)+"\n", *update)
+}
+
+// TestReasons: each reason is that of a test, once all drivers that it applies to have a record, and each test that does not pass has
+// one, which applies to its driver.
+func TestReasons(t *testing.T) {
+	records, err := Records()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for driver, record := range records {
+		d, err := registry.Get(driver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has, err := certification.Capabilities(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range record.Skipped {
+			if r := named(name); r.Name == "" || r.Kind == Fails || !r.applies(driver, has) {
+				t.Errorf("the record of driver %s has tests that were skipped for the reason %q, which is none of that driver; run make prove SUITE=certification-%s", driver, name, driver)
+			}
+			used[name] = true
+		}
+		for _, test := range record.Failed {
+			r, explained := Explain(driver, has, Outcome{Test: test, State: Fail})
+			if !explained {
+				t.Errorf("no reason explains why a test of driver %s fails: %s", driver, test)
+			}
+			used[r.Name] = true
+		}
+	}
+	for _, r := range reasons {
+		if !used[r.Name] && recorded(t, r, records) {
+			t.Errorf("the reason %q explains no test of any driver: remove it", r.Name)
+		}
+		if strings.ContainsAny(r.Why, "|\n") || r.Why == "" {
+			t.Errorf("reason %q: %q would break the table", r.Name, r.Why)
+		}
+	}
+}
+
+// recorded reports whether all drivers that a reason applies to have a record.
+func recorded(t *testing.T, r Reason, records map[string]Record) bool {
+	t.Helper()
+	for _, d := range registry.All() {
+		has, err := certification.Capabilities(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, run := records[d.Name]; r.applies(d.Name, has) && !run {
+			return false
+		}
+	}
+	return true
+}
+
+func TestNewRecord(t *testing.T) {
+	has := map[string]bool{"block": true}
+	block, fails := "[Testpattern: Dynamic PV (block volmode)] volumes should store data", "[Testpattern: Dynamic PV (xfs)] volumes should store data"
+	without := map[string]bool{}
+	record, err := NewRecord("efs", without, []Outcome{{Test: "a", State: Pass}, {Test: block, State: Skip}, {Test: block, State: Skip}})
+	if err != nil || record.String() != "pass\ta\nskip\t2\tblock\n" {
+		t.Errorf("got the record %q, error %v", record, err)
+	}
+	parsed, err := ParseRecord(record.String())
+	if diff := cmp.Diff(record, parsed); err != nil || diff != "" {
+		t.Errorf("a record that was written and read differs (-want +got), error %v:\n%s", err, diff)
+	}
+	_, err = NewRecord("ebs", has, []Outcome{{Test: block, State: Skip, Message: "not today"}, {Test: fails, State: Fail, Message: "no space left"}})
+	for _, want := range []string{"skip, and no reason explains it: " + block + "\nnot today", "fail, and no reason explains it: " + fails + "\nno space left"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got the error %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	const driver = "x.example.com"
+	spec := func(kind, state, message string) string {
+		return fmt.Sprintf(`{"ContainerHierarchyTexts":["External Storage [Driver: %s]","[Testpattern: P]","volumes"],"LeafNodeType":%q,"LeafNodeText":"should store data","State":%q,"Failure":{"Message":%q}}`, driver, kind, state, message)
+	}
+	for _, tc := range []struct {
+		name, specs, err string
+		want             []Outcome
+	}{
+		{"outcomes", spec("It", "passed", "") + "," + spec("It", "timedout", "too late") + "," + spec("It", "skipped", "no"), "", []Outcome{
+			{"[Testpattern: P] volumes should store data", Pass, ""}, {"[Testpattern: P] volumes should store data", Fail, "too late"}, {"[Testpattern: P] volumes should store data", Skip, "no"}}},
+		{"preparation", spec("SynchronizedBeforeSuite", "failed", "no nodes"), "no nodes", nil},
+		{"interrupted", spec("It", "interrupted", ""), `has the state "interrupted"`, nil},
+		{"none", "", "no test whose name begins", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Read(strings.NewReader(`[{"SpecReports":[`+tc.specs+`]}]`), driver)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("got the error %v, want %q in it", err, tc.err)
+				}
+				return
+			}
+			if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+				t.Errorf("error %v; outcomes (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}

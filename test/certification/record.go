@@ -1,0 +1,80 @@
+package certification
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Record is what a run of a driver's tests has shown.
+type Record struct {
+	// Passed and Failed are the names of tests.
+	Passed, Failed []string
+	// Skipped counts the tests that did not run, by the names of the reasons.
+	Skipped map[string]int
+}
+
+// NewRecord returns the record of a run. The error names the tests that did not pass and that no reason explains.
+func NewRecord(driver string, has map[string]bool, outcomes []Outcome) (Record, error) {
+	r := Record{Skipped: map[string]int{}}
+	var errs []error
+	for _, o := range outcomes {
+		reason, explained := Explain(driver, has, o)
+		switch {
+		case o.State == Pass:
+			r.Passed = append(r.Passed, o.Test)
+			continue
+		case !explained:
+			errs = append(errs, fmt.Errorf("%s, and no reason explains it: %s\n%s", o.State, o.Test, o.Message))
+		case o.State == Skip:
+			r.Skipped[reason.Name]++
+		}
+		if o.State == Fail {
+			r.Failed = append(r.Failed, o.Test)
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+// String returns the record as a file.
+func (r Record) String() string {
+	var text strings.Builder
+	for _, test := range r.Passed {
+		fmt.Fprintf(&text, "%s\t%s\n", Pass, test)
+	}
+	for _, test := range r.Failed {
+		fmt.Fprintf(&text, "%s\t%s\n", Fail, test)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
+		fmt.Fprintf(&text, "%s\t%d\t%s\n", Skip, r.Skipped[name], name)
+	}
+	return text.String()
+}
+
+// ParseRecord reads a file with a record.
+func ParseRecord(content string) (Record, error) {
+	r := Record{Skipped: map[string]int{}}
+	for line := range strings.Lines(content) {
+		line = strings.TrimSuffix(line, "\n")
+		state, rest, _ := strings.Cut(line, "\t")
+		switch state {
+		case Pass:
+			r.Passed = append(r.Passed, rest)
+		case Fail:
+			r.Failed = append(r.Failed, rest)
+		case Skip:
+			count, name, _ := strings.Cut(rest, "\t")
+			n, err := strconv.Atoi(count)
+			if err != nil || n < 1 || name == "" {
+				return Record{}, fmt.Errorf("line %q: want %s, a number and the name of a reason", line, Skip)
+			}
+			r.Skipped[name] = n
+		default:
+			return Record{}, fmt.Errorf("line %q: want %s, %s or %s first", line, Pass, Fail, Skip)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,75 @@
+package certification
+
+import "regexp"
+
+// reasons are those of all drivers. The first one that explains an outcome counts.
+var reasons = []Reason{
+	// What the format of the manifest cannot say.
+	{Name: "pre-provisioned", Kind: NotApplicable, Tests: pattern("Pre-provisioned PV"),
+		Why: "the manifest has no volumes that exist already"},
+	{Name: "in-tree", Kind: NotApplicable, Tests: pattern("Inline-volume"),
+		Why: "for volume plugins in Kubernetes itself"},
+	{Name: "windows", Kind: NotApplicable, Tests: regexp.MustCompile(`\(ntfs\)`),
+		Why: "NTFS, for nodes with Windows"},
+	{Name: "inline", Kind: NotApplicable, Tests: pattern("CSI Ephemeral-volume"), Drivers: []string{"azuredisk", "cinder", "ebs", "efs", "gcppd", "manila", "vsphere"},
+		Why: "the driver has no volumes without a claim"},
+	{Name: "inline with a Secret", Kind: NotApplicable, Tests: pattern("CSI Ephemeral-volume"), Drivers: []string{"azurefile"},
+		Why: "volumes without a claim need a Secret in the namespace of the pod, and the manifest cannot create one"},
+
+	// What drivers cannot do.
+	{Name: "block", Kind: NotApplicable, Tests: regexp.MustCompile(`\(block volmode\)`), Without: "block",
+		Why: "there are no devices: volumes are mounted over the network"},
+	{Name: "file systems", Kind: NotApplicable, Tests: regexp.MustCompile(`\((ext3|ext4|xfs)\)`), Without: "block",
+		Why: "volumes are in file systems of the storage, which has them already"},
+	{Name: "ext3", Kind: NotApplicable, Tests: regexp.MustCompile(`\(ext3\)`),
+		Why: "ext3 is an old file system that the manifest does not name"},
+	{Name: "exec of block", Kind: NotApplicable, Tests: regexp.MustCompile(`(multiple PV pointing|AllowedTopologies).*block`),
+		Why: "not for devices"},
+	{Name: "snapshots", Kind: NotApplicable, Tests: regexp.MustCompile(`(?i)snapshot`), Without: "snapshotDataSource",
+		Why: "the storage takes no snapshots"},
+	{Name: "group snapshots", Kind: NotApplicable, Tests: regexp.MustCompile(`VolumeGroupSnapshot|volumegroupsnapshot`), Without: "groupSnapshot",
+		Why: "snapshots of several volumes at once are off in the snapshotter"},
+	{Name: "snapshot metadata", Kind: NotApplicable, Tests: regexp.MustCompile(`SnapshotMetadata|snapshotmetadata`), Without: "snapshotMetadata",
+		Why: "drivers do not say what differs between snapshots"},
+	{Name: "clones", Kind: NotApplicable, Tests: regexp.MustCompile(`pvc data source|its clone`), Without: "pvcDataSource",
+		Why: "a claim cannot be the source of another one"},
+	{Name: "read-only many", Kind: NotApplicable, Tests: regexp.MustCompile(`\(ROX mode\)`), Without: "capReadOnlyMany",
+		Why: "the manifest does not promise copies that are read-only"},
+	{Name: "expansion", Kind: NotApplicable, Tests: regexp.MustCompile(`volume-expand|support expansion of pvcs`), Without: "controllerExpansion",
+		Why: "volumes have no size"},
+	{Name: "topology", Kind: NotApplicable, Tests: regexp.MustCompile(`\] topology `), Without: "topology",
+		Why: "nodes in all zones can use a volume"},
+	{Name: "capacity", Kind: NotApplicable, Tests: regexp.MustCompile(`\] capacity `), Without: "capacity",
+		Why: "the cloud does not say how much storage it has"},
+	{Name: "SELinux mounts", Kind: NotApplicable, Tests: regexp.MustCompile(`\] seLinuxMount `), Without: "seLinuxMount",
+		Why: "several pods share a mount, which has one SELinux label"},
+	{Name: "fsGroup", Kind: NotApplicable, Tests: regexp.MustCompile(`\] fsgroupchangepolicy `), Without: "fsGroup",
+		Why: "the kubelet leaves owners of files as they are"},
+	{Name: "fsGroup by the driver", Kind: NotApplicable, Tests: regexp.MustCompile(`\] fsgroupchangepolicy `), Drivers: []string{"azurefile"},
+		Why: "the driver mounts for the group of a pod, so there are no owners to change"},
+	{Name: "several nodes", Kind: NotApplicable, Tests: regexp.MustCompile(`single volume from pods on different node`), Without: "RWX",
+		Why: "a volume is attached to one node at a time"},
+	{Name: "limits", Kind: NotApplicable, Tests: regexp.MustCompile(`\] volumeLimits `), Without: "volumeLimits",
+		Why: "the manifest asks for no test that fills a node; OpenShift's LUN stress test does that"},
+	{Name: "attributes", Kind: NotApplicable, Tests: regexp.MustCompile(`\] volume-modify `), Drivers: []string{"azuredisk", "azurefile", "cinder", "efs", "gcppd", "manila", "vsphere"},
+		Why: "the manifest has no VolumeAttributesClass"},
+	{Name: "mount options", Kind: NotApplicable, Tests: regexp.MustCompile(`with mount options`), Drivers: []string{"azurefile", "efs", "manila"},
+		Why: "the manifest has no mount option that every server accepts"},
+	{Name: "options of stress tests", Kind: NotApplicable, Tests: regexp.MustCompile(`(-stress|performance) `),
+		Why: "the manifest has no numbers for stress and performance tests, which are for one cloud"},
+
+	// What the cluster of the tests does not have.
+	{Name: "populators", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`any volume data source`),
+		Why: "needs the images of a populator and a validator of volumes, which are other projects'"},
+	{Name: "SSH", Kind: NotHere, Tests: regexp.MustCompile(`\] disruptive |while kubelet is down`),
+		Why: "stops the kubelet by SSH, which the nodes do not serve"},
+	{Name: "SELinux", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`\[Feature:SELinux\]`),
+		Why: "the machine's kernel has no SELinux"},
+	{Name: "zones", Kind: NotHere, Tests: regexp.MustCompile(`topologies that conflict with AllowedTopologies`),
+		Why: "all nodes are in one zone"},
+}
+
+// pattern matches the tests of patterns that begin with a text.
+func pattern(begin string) *regexp.Regexp {
+	return regexp.MustCompile(`^\[Testpattern: ` + regexp.QuoteMeta(begin))
+}
