@@ -53,15 +53,18 @@ func Markdown(records map[string]Record) string {
 	}
 	text.WriteString("\n| why tests do not pass | | " + strings.Join(slices.Sorted(maps.Keys(records)), " | ") + " |\n| --- | --- |" + strings.Repeat(" --- |", len(records)) + "\n")
 	for _, reason := range reasons {
-		fmt.Fprintf(&text, "| %s | %s |", reason.Why, reason.Kind)
+		counts, all := "", 0
 		for _, driver := range slices.Sorted(maps.Keys(records)) {
-			if n := records[driver].explainedBy(reason); n > 0 {
-				fmt.Fprintf(&text, " %d |", n)
-			} else {
-				text.WriteString(" |")
+			n := records[driver].explainedBy(reason)
+			all += n
+			if n > 0 {
+				counts += fmt.Sprintf(" %d", n)
 			}
+			counts += " |"
 		}
-		text.WriteString("\n")
+		if all > 0 {
+			fmt.Fprintf(&text, "| %s | %s |%s\n", reason.Why, reason.Kind, counts)
+		}
 	}
 	text.WriteString("\n| test | " + strings.Join(slices.Sorted(maps.Keys(records)), " | ") + " |\n| --- |" + strings.Repeat(" --- |", len(records)) + "\n")
 	for _, test := range tests(records) {
