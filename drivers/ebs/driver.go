@@ -75,7 +75,7 @@ var Driver = drivers.Driver{
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
 		TopologyKeys: []string{corev1.LabelTopologyZone},
 		Clones:       true,
-		Attributes:   map[string]string{"type": "gp3", "iops": "4000", "throughput": "150"},
+		Attributes:   map[string]string{"type": "gp3", "throughput": "250"}, // which also the smallest volume can have
 		Destroy:      drivers.AWSDestroy,
 	},
 	History: drivers.History{

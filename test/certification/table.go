@@ -65,6 +65,8 @@ var reasons = []Reason{
 		Why: "needs the images of a populator and a validator of volumes, which are other projects'"},
 	{Name: "SSH", Kind: NotHere, Tests: regexp.MustCompile(`\] disruptive |while kubelet is down`),
 		Why: "stops the kubelet by SSH, which the nodes do not serve"},
+	{Name: "ext4 grows", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`\(default fs\).*(volume-expand should resize|support expansion of pvcs)`), Drivers: []string{"cinder", "ebs", "gcppd"},
+		Why: "no process of the machine has the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 in use"},
 	{Name: "SELinux", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`\[Feature:SELinux\]`),
 		Why: "the machine's kernel has no SELinux"},
 	{Name: "zones", Kind: NotHere, Tests: regexp.MustCompile(`topologies that conflict with AllowedTopologies`),
