@@ -29,6 +29,10 @@ var reasons = []Reason{
 		Why: "volumes that exist before the pod has a node may be in different zones"},
 	{Name: "snapshots", Kind: NotApplicable, Tests: regexp.MustCompile(`(?i)snapshot`), Without: "snapshotDataSource",
 		Why: "the storage takes no snapshots"},
+	{Name: "snapshots of no pattern", Kind: NotApplicable, Tests: regexp.MustCompile(`access the volume and restored snapshot`),
+		Why: "no pattern of this test says how to take a snapshot"},
+	{Name: "other lifetime", Kind: NotApplicable, Tests: regexp.MustCompile(`(Dynamic|Pre-provisioned) Snapshot .*\(ephemeral\)|Ephemeral Snapshot .*\(persistent\)`),
+		Why: "a volume either lives as long as a pod or not, and each pattern has tests for both"},
 	{Name: "group snapshots", Kind: NotApplicable, Tests: regexp.MustCompile(`VolumeGroupSnapshot|volumegroupsnapshot`), Without: "groupSnapshot",
 		Why: "snapshots of several volumes at once are off in the snapshotter"},
 	{Name: "snapshot metadata", Kind: NotApplicable, Tests: regexp.MustCompile(`SnapshotMetadata|snapshotmetadata`), Without: "snapshotMetadata",
@@ -71,6 +75,10 @@ var reasons = []Reason{
 		Why: "the machine's kernel has no SELinux"},
 	{Name: "zones", Kind: NotHere, Tests: regexp.MustCompile(`topologies that conflict with AllowedTopologies`),
 		Why: "all nodes are in one zone"},
+
+	// What runs and fails.
+	{Name: "size of a share", Kind: Fails, Tests: regexp.MustCompile(`correct filesystem size when restoring`), Drivers: []string{"manila"},
+		Why: "a share here is a folder of the machine, which has the size of the machine's file system"},
 }
 
 // pattern matches the tests of patterns that begin with a text.
