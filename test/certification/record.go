@@ -54,6 +54,15 @@ func (r Record) String() string {
 	return text.String()
 }
 
+// summary says how many tests have which outcome.
+func (r Record) summary() string {
+	skipped := 0
+	for _, n := range r.Skipped {
+		skipped += n
+	}
+	return fmt.Sprintf("%d tests passed, %d failed, %d did not run", len(r.Passed), len(r.Failed), skipped)
+}
+
 // ParseRecord reads a file with a record.
 func ParseRecord(content string) (Record, error) {
 	r := Record{Skipped: map[string]int{}}
