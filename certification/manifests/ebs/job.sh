@@ -25,6 +25,9 @@ metadata:
 spec:
   sourceType: grpc
   image: $1
+  grpcPodConfig:
+    securityContextConfig: restricted
+    extractContent: {catalogDir: /configs} # images of our catalogs have no program
 ---
 apiVersion: operators.coreos.com/v1alpha1
 kind: Subscription
