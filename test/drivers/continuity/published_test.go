@@ -95,30 +95,19 @@ type published struct {
 
 const releasePage = "../../../docs/release.md"
 
-// admitNodes lets nodes pull from the registry. Nodes that are not real ones get no more pods.
+// admitNodes lets real nodes pull from the registry. Others get no more pods.
 func (p *published) admitNodes(t testing.TB) {
 	t.Helper()
-	nodes := &corev1.NodeList{}
-	if err := p.Client().List(t.Context(), nodes); err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range nodes.Items {
-		if slices.Contains(testbed.Nodes, node.Name) {
-			root, err := p.NodeRoot(node.Name)
-			if err == nil {
-				err = p.AdmitNode(root)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			continue
+	for _, node := range testbed.Nodes {
+		root, err := p.NodeRoot(node)
+		if err == nil {
+			err = p.AdmitNode(root)
 		}
-		before := node.DeepCopy()
-		node.Spec.Unschedulable = true
-		if err := p.Client().Patch(t.Context(), &node, client.MergeFrom(before)); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	p.CordonProcessNodes(t)
 }
 
 // subscribe runs the page's commands, in a namespace that has an OperatorGroup, with a catalog that is polled often.
