@@ -3,34 +3,37 @@ package programs
 import (
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// TestEveryToolIsKnown: hack/drivers pins the programs of the table and no others.
+// TestEveryToolIsKnown: the folders with pins have the programs of the table and no others.
 func TestEveryToolIsKnown(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", pinned, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(content), "\ntool (\n")
-	block, _, found := strings.Cut(block, "\n)")
-	if !found {
-		t.Fatalf("%s/go.mod has no block of tools", pinned)
-	}
-	tools := strings.Fields(block)
-	var known []string
-	for _, from := range origins {
-		if !from.source && from.module != "" {
-			known = append(known, from.module+"/"+from.pkg)
+	for _, folder := range []string{pinned, ofOLM} {
+		content, err := os.ReadFile(filepath.Join("..", "..", "..", folder, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	slices.Sort(tools)
-	slices.Sort(known)
-	if !slices.Equal(tools, known) {
-		t.Errorf("%s/go.mod pins\n%s\nand the table has\n%s", pinned, strings.Join(tools, "\n"), strings.Join(known, "\n"))
+		_, block, _ := strings.Cut(string(content), "\ntool (\n")
+		block, _, found := strings.Cut(block, "\n)")
+		if !found {
+			t.Fatalf("%s/go.mod has no block of tools", folder)
+		}
+		tools := strings.Fields(block)
+		var known []string
+		for _, from := range origins {
+			if !from.source && from.module != "" && from.folder() == folder {
+				known = append(known, path.Join(from.module, from.pkg))
+			}
+		}
+		slices.Sort(tools)
+		slices.Sort(known)
+		if !slices.Equal(tools, known) {
+			t.Errorf("%s/go.mod pins\n%s\nand the table has\n%s", folder, strings.Join(tools, "\n"), strings.Join(known, "\n"))
+		}
 	}
 }
 
