@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -235,9 +236,11 @@ func awaitWorker(ctx context.Context, api client.Client, name string) error {
 
 // stop ends the nodes, and removes what they leave.
 func (r *realNodes) stop() {
+	var all sync.WaitGroup
 	for _, node := range r.nodes {
-		node.Stop()
+		all.Go(node.Stop) // it takes seconds until the kernel has forgotten its control groups
 	}
+	all.Wait()
 	r.proxy.Close()
 	r.services.Close()
 	r.network.Close()
