@@ -55,15 +55,16 @@ func serviceEndpoint(ctx context.Context, api client.Reader, host string, port i
 		return "", err
 	}
 	for _, pod := range pods.Items {
-		if isReady(&pod) {
+		if pod.DeletionTimestamp == nil && IsReady(&pod) {
 			return net.JoinHostPort(pod.Status.PodIP, service.Spec.Ports[at].TargetPort.String()), nil
 		}
 	}
 	return "", fmt.Errorf("none of %d pods of the Service is ready", len(pods.Items))
 }
 
-func isReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+// IsReady reports whether a pod has the condition Ready.
+func IsReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }

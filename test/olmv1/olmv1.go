@@ -134,10 +134,8 @@ func Start(t testing.TB, c *cluster.Cluster, options Options) *OLM {
 		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-				return nil
-			}
+		if cluster.IsReady(pod) {
+			return nil
 		}
 		return fmt.Errorf("its containers are %+v", pod.Status.ContainerStatuses)
 	})

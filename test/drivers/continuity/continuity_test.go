@@ -51,11 +51,24 @@ const fileSystem = "fs-0123456789abcdef0"
 // TestEFS: two pods on two nodes share a volume.
 func TestEFS(t *testing.T) {
 	needAll(t)
+	bed := testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: efsCloud(t)})
+	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: createClass(t, bed)})
+	watchDriver(t, bed, claim, claim)
+}
+
+// efsCloud starts a region of AWS with the file system.
+func efsCloud(t testing.TB) testbed.Cloud {
+	t.Helper()
 	region := testbed.StartAWS(t, efs.Driver, aws.Options{Region: "sea-west-1"})
 	files := testbed.AddFileSystems(t, region, efscloud.FileSystem{ID: fileSystem})
 	cloud := region.Options()
 	files.Serve(&cloud)
-	bed := testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: cloud})
+	return cloud
+}
+
+// createClass creates a StorageClass for volumes in the file system, and returns its name.
+func createClass(t testing.TB, bed *testbed.Testbed) string {
+	t.Helper()
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: efs.Driver.CSIName,
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"},
@@ -63,8 +76,7 @@ func TestEFS(t *testing.T) {
 	if err := bed.Client().Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: class.Name})
-	watchDriver(t, bed, claim, claim)
+	return class.Name
 }
 
 // TestEBS: a pod on each node has a volume of its own, which is attached to the node.

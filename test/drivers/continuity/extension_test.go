@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers/efs"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/aws"
-	efscloud "github.com/berth-csi/berth/test/aws/efs"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
@@ -32,23 +29,13 @@ import (
 func TestEFSOfOLMv1(t *testing.T) {
 	needAll(t)
 	programs := olmv1.Images(t)
-	region := testbed.StartAWS(t, efs.Driver, aws.Options{Region: "sea-west-1"})
-	files := testbed.AddFileSystems(t, region, efscloud.FileSystem{ID: fileSystem})
-	cloud := region.Options()
-	files.Serve(&cloud)
 	e := &extended{watch: &watch{accounts: ofOLM(efs.Driver)}}
-	e.Testbed = testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: cloud, MorePrograms: programs})
+	e.Testbed = testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: efsCloud(t), MorePrograms: programs})
 	e.olm = olmv1.Start(t, e.Cluster, olmv1.Options{})
 
-	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: e.Driver.CSIName,
-		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"},
-	}
-	if err := e.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	class := createClass(t, e.Testbed)
 	namespace := e.Namespace(t)
-	claim := e.Claim(t, testbed.Claim{Namespace: namespace, Name: "files", Class: class.Name})
+	claim := e.Claim(t, testbed.Claim{Namespace: namespace, Name: "files", Class: class})
 	e.startWriter(t, "writer-of-claim", testbed.Nodes[0], claim)
 	e.startWriter(t, "writer-of-sharedvolume", testbed.Nodes[1], e.share(t, claim))
 	first := release.Build(t, efs.Driver)
@@ -63,7 +50,7 @@ func TestEFSOfOLMv1(t *testing.T) {
 		{"the operator is removed", e.remove, e.isGone},
 		{"the operator is installed again", func(t *testing.T) { e.install(t, e.push(t, second)) }, func(t *testing.T) {
 			e.runs("1.0.1")(t)
-			e.Bound(t, e.Claim(t, testbed.Claim{Namespace: namespace, Name: "again", Class: class.Name}))
+			e.Bound(t, e.Claim(t, testbed.Claim{Namespace: namespace, Name: "again", Class: class}))
 		}},
 	})
 }

@@ -26,8 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/efs"
-	"github.com/berth-csi/berth/test/aws"
-	efscloud "github.com/berth-csi/berth/test/aws/efs"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/images"
 	"github.com/berth-csi/berth/test/drivers/testbed"
@@ -43,10 +41,7 @@ import (
 func TestPublishedRelease(t *testing.T) {
 	needAll(t)
 	ofOLMv1 := olmv1.Images(t)
-	region := testbed.StartAWS(t, efs.Driver, aws.Options{Region: "sea-west-1"})
-	files := testbed.AddFileSystems(t, region, efscloud.FileSystem{ID: fileSystem})
-	cloud := region.Options()
-	files.Serve(&cloud)
+	cloud := efsCloud(t)
 	p := &published{Published: release.Publish(t, efs.Driver)}
 	p.extended.watch = &watch{accounts: ofOLM(efs.Driver)}
 	cloud.Servers[p.Address] = p.Address
@@ -61,14 +56,7 @@ func TestPublishedRelease(t *testing.T) {
 	p.mustHaveUnpacked(t, "v1.0.0")
 	p.mustRunDriver(t)
 
-	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: efs.Driver.CSIName,
-		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"},
-	}
-	if err := p.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
-	claim := p.Claim(t, testbed.Claim{Namespace: p.Namespace(t), Name: "files", Class: class.Name})
+	claim := p.Claim(t, testbed.Claim{Namespace: p.Namespace(t), Name: "files", Class: createClass(t, p.Testbed)})
 	p.startWriter(t, "writer-of-claim", testbed.Nodes[0], claim)
 	p.startWriter(t, "writer-of-sharedvolume", testbed.Nodes[1], p.share(t, claim))
 	p.run(t, []step{

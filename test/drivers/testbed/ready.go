@@ -99,7 +99,7 @@ func (b *Testbed) ready(ctx context.Context) error {
 		}
 		on := map[string]bool{}
 		for _, pod := range pods {
-			if !isReady(&pod) {
+			if !cluster.IsReady(&pod) {
 				return fmt.Errorf("pod %s on node %s is not ready: %s", pod.Name, pod.Spec.NodeName, troubles(&pod))
 			}
 			on[pod.Spec.NodeName] = true
@@ -138,12 +138,6 @@ func (b *Testbed) podsOf(ctx context.Context, workload *unstructured.Unstructure
 		return nil, err
 	}
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // troubles says why a pod is not ready.

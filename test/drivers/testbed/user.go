@@ -176,7 +176,7 @@ func (b *Testbed) AwaitPod(t testing.TB, pod *corev1.Pod) RunningPod {
 		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
-		if !isReady(pod) {
+		if !cluster.IsReady(pod) {
 			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, troubles(pod))
 		}
 		return nil
