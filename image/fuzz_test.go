@@ -35,7 +35,7 @@ func FuzzLayer(f *testing.F) {
 	addHostile(f, "*.tar*")
 	const size = 256 << 10
 	read := func(data []byte) (map[string][]byte, error) {
-		l, err := readLayer(bytes.NewReader(data), newBudget(size), []string{"hold"})
+		l, err := readLayer(bytes.NewReader(data), newBudget(Limits{Size: size}), []string{"hold"})
 		if err != nil {
 			return nil, err
 		}

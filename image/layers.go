@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -47,9 +48,37 @@ func contentErrorf(format string, args ...any) error {
 
 // budget counts the bytes that may still be read from an image: manifests, and whole layers after decompression,
 // including files in other folders.
-type budget struct{ size, left int64 }
+type budget struct {
+	size, left       int64
+	keepable, unkept int64 // how many bytes may be kept in memory, and how many of them still may
+	entries          int   // how many entries of layers may still be read
+}
 
-func newBudget(size int64) *budget { return &budget{size, size} }
+// maxEntries is the number of entries that the layers of an image may have together. Images of operating systems have some
+// tens of thousands.
+const maxEntries = 1 << 20
+
+func newBudget(limits Limits) *budget {
+	keepable := cmp.Or(limits.Kept, limits.Size)
+	return &budget{limits.Size, limits.Size, keepable, keepable, maxEntries}
+}
+
+// keep takes the content of a file that is kept in memory.
+func (b *budget) keep(n int64) error {
+	if n > b.unkept {
+		return contentErrorf("its files in the folders that are read take more than %d bytes; expected a smaller image", b.keepable)
+	}
+	b.unkept -= n
+	return nil
+}
+
+// entry takes an entry of a layer, whose name is kept in memory.
+func (b *budget) entry() error {
+	if b.entries--; b.entries < 0 {
+		return contentErrorf("its layers have more than %d entries; expected a smaller image", maxEntries)
+	}
+	return nil
+}
 
 func (b *budget) exceeded() error {
 	return contentErrorf("its files take more than %d bytes; expected a smaller image", b.size)
@@ -149,7 +178,10 @@ func unpack(stream io.Reader, left *budget, folders []string) (*layer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := l.read(header, archive); err != nil {
+		if err := left.entry(); err != nil {
+			return nil, err
+		}
+		if err := l.read(header, archive, left); err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +213,7 @@ func decompress(stream io.Reader) (io.ReadCloser, error) {
 }
 
 // read reads one entry of the archive.
-func (l *layer) read(header *tar.Header, content io.Reader) error {
+func (l *layer) read(header *tar.Header, content io.Reader, left *budget) error {
 	if err := checkHeader(header); err != nil {
 		return err
 	}
@@ -212,6 +244,9 @@ func (l *layer) read(header *tar.Header, content io.Reader) error {
 		return contentErrorf("%q is a link or something else that is not a file; expected files and folders only", name)
 	case !isPlain(name):
 		return contentErrorf("%q is the name of a file; expected one without control characters", name)
+	}
+	if err := left.keep(header.Size); err != nil {
+		return err
 	}
 	data, err := io.ReadAll(content)
 	l.files[name] = data

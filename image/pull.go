@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -33,6 +34,8 @@ type Limits struct {
 	Time time.Duration
 	// Size limits what is read from the image, in bytes: manifests and layers after decompression, each counted once.
 	Size int64
+	// Kept limits the files in the folders that are read, in bytes, which are kept in memory; as Size if it is 0.
+	Kept int64
 }
 
 // Limits of the number of layers and images. Each takes a request.
@@ -54,13 +57,32 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 
 // PullFrom is like Pull, and reads from a source.
 func PullFrom(ctx context.Context, from Source, reference string, limits Limits, folders ...string) (Pulled, error) {
+	return pullFrom(ctx, from, reference, limits, func(context.Context, *pulling, platformImage) ([]string, error) { return folders, nil })
+}
+
+// PullLabelled is like PullFrom, and reads the folders that are chosen by the labels of the image, or of the first image of
+// an index.
+func PullLabelled(ctx context.Context, from Source, reference string, limits Limits, choose func(labels map[string]string) ([]string, error)) (Pulled, error) {
+	return pullFrom(ctx, from, reference, limits, func(ctx context.Context, p *pulling, of platformImage) ([]string, error) {
+		labels, err := p.labels(ctx, of)
+		if err != nil {
+			return nil, err
+		}
+		return choose(labels)
+	})
+}
+
+// chooser chooses the folders to read of an image.
+type chooser func(context.Context, *pulling, platformImage) ([]string, error)
+
+func pullFrom(ctx context.Context, from Source, reference string, limits Limits, choose chooser) (Pulled, error) {
 	ref, err := name.ParseReference(reference, name.StrictValidation)
 	if err != nil {
 		return Pulled{}, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/bundle:v1.0.0: %w", reference, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limits.Time)
 	defer cancel()
-	pulled, err := pull(ctx, from, ref, limits.Size, folders)
+	pulled, err := pull(ctx, from, ref, limits, choose)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it took longer than %s: %w", limits.Time, err)
 	}
@@ -70,14 +92,17 @@ func PullFrom(ctx context.Context, from Source, reference string, limits Limits,
 	return pulled, nil
 }
 
-func pull(ctx context.Context, from Source, ref name.Reference, size int64, folders []string) (Pulled, error) {
-	p := &pulling{from: from, repository: ref.Context(), folders: folders, left: newBudget(size), layers: map[v1.Hash]*layer{}}
+func pull(ctx context.Context, from Source, ref name.Reference, limits Limits, choose chooser) (Pulled, error) {
+	p := &pulling{from: from, repository: ref.Context(), left: newBudget(limits), layers: map[v1.Hash]*layer{}}
 	found, err := p.manifest(ctx, ref)
 	if err != nil {
 		return Pulled{}, err
 	}
 	images, err := p.images(ctx, found)
 	if err != nil {
+		return Pulled{}, err
+	}
+	if p.folders, err = choose(ctx, p, images[0]); err != nil {
 		return Pulled{}, err
 	}
 	files, err := p.files(ctx, images[0])
@@ -152,6 +177,7 @@ func parse(found v1.Descriptor, text []byte) (*manifest, error) {
 // platformImage is the image for one platform, or the only image.
 type platformImage struct {
 	platform string
+	config   *v1.Descriptor
 	layers   []v1.Descriptor
 }
 
@@ -159,7 +185,7 @@ type platformImage struct {
 func (p *pulling) images(ctx context.Context, found *manifest) ([]platformImage, error) {
 	if !found.MediaType.IsIndex() {
 		layers, err := found.layers(p.left.size)
-		return []platformImage{{"all", layers}}, err
+		return []platformImage{{"all", found.content.Config, layers}}, err
 	}
 	listed, err := found.images()
 	if err != nil {
@@ -178,7 +204,7 @@ func (p *pulling) images(ctx context.Context, found *manifest) ([]platformImage,
 		if err != nil {
 			return nil, err
 		}
-		images = append(images, platformImage{nameOf(d), layers})
+		images = append(images, platformImage{nameOf(d), m.content.Config, layers})
 	}
 	return images, nil
 }
@@ -241,7 +267,7 @@ func (m *manifest) layers(size int64) ([]v1.Descriptor, error) {
 			return nil, contentErrorf("its layer %s is of media type %q; expected a tar archive, which may be in gzip or zstd", d.Digest, d.MediaType)
 		}
 		if d.Size < 0 || d.Size > size-total {
-			return nil, newBudget(size).exceeded()
+			return nil, newBudget(Limits{Size: size}).exceeded()
 		}
 		total += d.Size
 	}
@@ -283,6 +309,36 @@ func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (_ *layer, err err
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	return readLayer(stream, p.left, p.folders)
+}
+
+// maxConfig is the size in bytes of an image's configuration that is not read. Those of real images take some KiB.
+const maxConfig = 4 << 20
+
+// labels returns the labels of an image. Images without a configuration have none.
+func (p *pulling) labels(ctx context.Context, of platformImage) (_ map[string]string, err error) {
+	if of.config == nil {
+		return nil, nil
+	}
+	if of.config.Size < 0 || of.config.Size > maxConfig {
+		return nil, contentErrorf("its configuration %s has %d bytes, it says; expected at most %d", of.config.Digest, of.config.Size, maxConfig)
+	}
+	if err := p.left.take(of.config.Size); err != nil {
+		return nil, err
+	}
+	stream, err := p.from.open(ctx, p.repository, *of.config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	text, err := io.ReadAll(stream) // ends at the size of the descriptor
+	if err != nil {
+		return nil, err
+	}
+	var config v1.ConfigFile
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, contentErrorf("its configuration %s cannot be read: %v", of.config.Digest, err)
+	}
+	return config.Config.Labels, nil
 }
 
 // difference returns the first file that differs.

@@ -112,12 +112,45 @@ func TestPullOfAnIndex(t *testing.T) {
 
 func TestPullHasALimit(t *testing.T) {
 	reference := push(t, registry.Start(t, nil), layered(t, [][]string{{"mast"}, {"hold/tea"}, {"mast"}}))
-	if _, err := Pull(t.Context(), reference, Limits{time.Minute, 64 << 10}, "hold"); err != nil {
+	if _, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 64 << 10}, "hold"); err != nil {
 		t.Error(err)
 	}
-	_, err := Pull(t.Context(), reference, Limits{time.Minute, 4 << 10}, "hold") // an archive with one file has 2 KiB
+	_, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 4 << 10}, "hold") // an archive with one file has 2 KiB
 	if err == nil || !strings.HasSuffix(err.Error(), "its files take more than 4096 bytes; expected a smaller image") {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// TestPullKeepsLittle: files in the folders that are read, and the names of all files, are limited on their own, as they are
+// kept in memory.
+func TestPullKeepsLittle(t *testing.T) {
+	content := Content{Files: map[string][]byte{"mast/large": make([]byte, 64<<10), "hold/tea": make([]byte, 2<<10), "hold/rum": make([]byte, 2<<10)}}
+	reference := registry.Start(t, nil) + "/harbour/large:v1"
+	if _, err := Push(t.Context(), reference, mustIndex(t, content)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 1 << 20, Kept: 4 << 10}, "hold"); err != nil {
+		t.Error(err)
+	}
+	_, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 1 << 20, Kept: 3 << 10}, "hold")
+	if err == nil || !strings.HasSuffix(err.Error(), "its files in the folders that are read take more than 3072 bytes; expected a smaller image") {
+		t.Errorf("got error %v", err)
+	}
+
+	layer, err := Files{"hold/tea": {}, "mast/a": {}, "mast/b": {}}.Layer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for entries, want := range map[int]string{5: "", 4: "its layers have more than 1048576 entries; expected a smaller image"} {
+		stream, err := layer.Compressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := newBudget(generous)
+		left.entries = entries // the folders are entries, too
+		if _, err := readLayer(stream, left, []string{"hold"}); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("of %d entries: got error %v, want %q", entries, err, want)
+		}
 	}
 }
 
@@ -171,7 +204,7 @@ func TestPullExplains(t *testing.T) {
 		{silent.Addr().String() + "/harbour/cargo:v1", `cannot pull image .*: it took longer than 100ms: .*; check that .* can be reached from here, .*`, 100 * time.Millisecond},
 	} {
 		t.Run(tc.reference, func(t *testing.T) {
-			_, err := Pull(t.Context(), tc.reference, Limits{tc.time, 1 << 20}, "hold")
+			_, err := Pull(t.Context(), tc.reference, Limits{Time: tc.time, Size: 1 << 20}, "hold")
 			if err == nil || !regexp.MustCompile(`^`+tc.want+`$`).MatchString(err.Error()) {
 				t.Errorf("got error\n%v\nwant\n%s", err, tc.want)
 			}

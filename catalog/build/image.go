@@ -7,15 +7,10 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
-)
-
-// configsFolder is the folder of the catalog in its image, and configsLabel is the label that names it.
-const (
-	configsFolder = "configs"
-	configsLabel  = "operators.operatorframework.io.index.configs.v1"
 )
 
 // Image returns the content of a catalog folder's image.
@@ -29,13 +24,13 @@ func Image(ctx context.Context, dir string) (image.Content, error) {
 			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` lists all findings", dir, f, dir)
 		}
 	}
-	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{configsLabel: "/" + configsFolder}}
+	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{source.ConfigsLabel: "/" + source.ConfigsFolder}}
 	for _, file := range c.Files {
 		below, err := filepath.Rel(dir, file.Path)
 		if err != nil {
 			return image.Content{}, err
 		}
-		if content.Files[path.Join(configsFolder, filepath.ToSlash(below))], err = os.ReadFile(file.Path); err != nil {
+		if content.Files[path.Join(source.ConfigsFolder, filepath.ToSlash(below))], err = os.ReadFile(file.Path); err != nil {
 			return image.Content{}, fmt.Errorf("catalog %s: %w", dir, err)
 		}
 	}

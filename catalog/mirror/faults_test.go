@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/test/registry"
 )
 
@@ -239,7 +240,7 @@ func TestHostileFolders(t *testing.T) {
 			for _, file := range files {
 				if text, err := os.ReadFile(file); err != nil {
 					t.Fatal(err)
-				} else if strings.Contains(string(text), `"rootfs"`) { // a configuration, which is not read to find the catalog
+				} else if strings.Contains(string(text), `"rootfs"`) && !strings.Contains(string(text), source.ConfigsLabel) { // a configuration of another image than the catalog's
 					check(t, os.WriteFile(file, append(text[:len(text)-1], ' '), 0o600))
 				}
 			}
@@ -329,7 +330,7 @@ func TestDiskFull(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(disk, "carried/blobs/sha256/.unfinished-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v are left, %v", left, err)
 	}
-	if _, err := mirror.OpenSource(t.Context(), to); err == nil {
+	if _, err := source.Open(t.Context(), to); err == nil {
 		t.Error("the folder is not finished, and is a source")
 	}
 	check(t, syscall.Mount("small", disk, "tmpfs", syscall.MS_REMOUNT, "size=16m"))

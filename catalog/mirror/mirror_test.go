@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -83,11 +84,11 @@ func (s *sea) push(t *testing.T, repository, tag string) string {
 // resources are.
 func run(t *testing.T, ctx context.Context, from, to string, selections ...string) (mirror.Document, int64, string, error) {
 	t.Helper()
-	source, err := mirror.OpenSource(ctx, from)
+	opened, err := source.Open(ctx, from)
 	if err != nil {
 		return mirror.Document{}, 0, "", err
 	}
-	defer source.Close()
+	defer opened.Close()
 	options := mirror.Options{Name: "sea", Tag: "latest", Namespace: "openshift-marketplace", Jobs: 3}
 	for _, text := range selections {
 		s, err := mirror.ParseSelection(text)
@@ -96,7 +97,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 		}
 		options.Selections = append(options.Selections, s)
 	}
-	m, err := mirror.New(ctx, source.Dir, options)
+	m, err := mirror.New(ctx, opened.Dir, options)
 	if err != nil {
 		return mirror.Document{}, 0, "", err
 	}
@@ -106,7 +107,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 		return mirror.Document{}, 0, "", err
 	}
 	defer destination.Close()
-	if err := m.Inspect(ctx, source.Images, destination); err != nil {
+	if err := m.Inspect(ctx, opened.Images, destination); err != nil {
 		return mirror.Document{}, 0, "", err
 	}
 	d := m.Document(from, to, false)
@@ -340,7 +341,7 @@ func TestResume(t *testing.T) {
 					t.Error("the catalog is there, and its images are not")
 				}
 				if kind == "folder" {
-					if _, err := mirror.OpenSource(t.Context(), destination); err == nil || !strings.Contains(err.Error(), "index.json") {
+					if _, err := source.Open(t.Context(), destination); err == nil || !strings.Contains(err.Error(), "index.json") {
 						t.Errorf("an unfinished folder is a source: %v", err)
 					}
 				}

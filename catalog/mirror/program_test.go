@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/registry"
@@ -174,7 +175,7 @@ func TestKilled(t *testing.T) {
 			}
 			v.mustBeWhole(t, false)
 			if to == carried {
-				if _, err := mirror.OpenSource(t.Context(), "oci:"+filepath.Join(v.dir, "carried")); err == nil || !strings.Contains(err.Error(), "index.json") {
+				if _, err := source.Open(t.Context(), "oci:"+filepath.Join(v.dir, "carried")); err == nil || !strings.Contains(err.Error(), "index.json") {
 					t.Errorf("an unfinished folder is a source: %v", err)
 				}
 			}

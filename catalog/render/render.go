@@ -16,6 +16,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
@@ -32,18 +33,18 @@ const writeSize = 1 << 20
 // indent is the number of spaces per level of JSON.
 const indent = 4
 
-// Write renders folders, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
+// Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
 // its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but
 // does not check whether documents fit together. Catalogs may be larger than memory.
-func Write(ctx context.Context, w io.Writer, format string, dirs []string) (err error) {
+func Write(ctx context.Context, w io.Writer, format string, sources []string) (err error) {
 	r := renderer{format: format}
 	if r.store, err = document.NewStore(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.store.Close()) }()
 	var faults []error
-	for _, dir := range dirs {
-		if err := r.read(ctx, dir); err != nil {
+	for _, text := range sources {
+		if err := r.open(ctx, text); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -82,11 +83,32 @@ const (
 	kindDeprecation
 )
 
-// read renders the documents of a folder and adds them to the parts.
-func (r *renderer) read(ctx context.Context, dir string) error {
-	if registryv1.IsFolder(dir) {
-		return r.readBundle(dir)
+// open renders what a source has and adds it to the parts.
+func (r *renderer) open(ctx context.Context, text string) (err error) {
+	opened, err := source.OpenAny(ctx, text)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	switch {
+	case opened.Bundle != nil:
+		b, err := Image(opened.Bundle.Reference, opened.Bundle.Files)
+		if err != nil {
+			return err
+		}
+		return r.add(b, "image "+opened.Bundle.Reference)
+	case registryv1.IsFolder(opened.Dir):
+		b, err := Folder(opened.Dir)
+		if err != nil {
+			return err
+		}
+		return r.add(b, "folder "+opened.Dir)
+	}
+	return opened.Named(r.read(ctx, opened.Dir))
+}
+
+// read renders the documents of a catalog's folder and adds them to the parts.
+func (r *renderer) read(ctx context.Context, dir string) error {
 	c, faults, err := fbc.ReadAndKeep(ctx, dir, func(d document.Document) error {
 		on, _ := r.free.Get().(*scratch)
 		if on == nil {
@@ -133,19 +155,15 @@ func joined(faults []*findings.Finding) error {
 	return errors.Join(all...)
 }
 
-// readBundle renders a bundle folder and adds it to the parts.
-func (r *renderer) readBundle(dir string) error {
-	b, err := Folder(dir)
-	if err != nil {
-		return err
-	}
+// add adds a bundle to the parts.
+func (r *renderer) add(b *Bundle, from string) error {
 	content, err := json.Marshal(b.Rendered)
 	if err != nil {
 		return err
 	}
 	text, err := r.render(content, &scratch{})
 	if err != nil {
-		return fmt.Errorf("bundle folder %s: %w", dir, err)
+		return fmt.Errorf("bundle %s: %w", from, err)
 	}
 	r.parts = append(r.parts, part{pkg: b.Package, kind: kindBundle, name: b.Name, text: text})
 	return nil

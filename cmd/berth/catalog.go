@@ -1,9 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/catalog/source"
+	"github.com/berth-csi/berth/fbc"
 )
 
 func newCatalogCommand() *cobra.Command {
@@ -19,6 +25,25 @@ catalog. These commands make such folders, check them, and answer OLM from them.
 	cmd.AddCommand(newCatalogBuildCommand(), newCatalogValidateCommand(), newCatalogRenderCommand(), newCatalogListCommand(),
 		newCatalogDiffCommand(), newCatalogPlanCommand(), newCatalogGraphCommand(), newCatalogServeCommand(), newCatalogImageCommand(), newCatalogMirrorCommand())
 	return cmd
+}
+
+const aboutSources = `A catalog is a folder, or an image: docker://REFERENCE, or just REFERENCE, such as quay.io/example/catalog:v1.
+Images are pulled without a container engine, with the credentials of ~/.docker/config.json or Podman's
+auth.json. oci:DIR is a folder that "berth catalog mirror" has written.`
+
+// withCatalog calls do with a catalog that must be valid for serving to OLM, from what the command line names.
+func withCatalog(ctx context.Context, text string, do func(*fbc.Catalog) error) (err error) {
+	opened, err := source.Open(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	c, err := rules.Load(ctx, opened.Dir)
+	if err != nil {
+		return notValid(text, opened.Named(err))
+	}
+	c.Dir = text
+	return opened.Named(do(c))
 }
 
 // requiredFlags makes a missing flag a fault of the command line, like a missing argument.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/diff"
-	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 )
 
 // failsOn are the values of --fail-on: whether a difference is one that the command exits with 1 for.
@@ -25,14 +25,19 @@ func newCatalogDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW [PACKAGE...]",
 		Short: "Show what changes for clusters from one catalog to another",
-		Long: `Show what changes for clusters when the catalog in folder NEW replaces the one in OLD: first the entries
+		Long: `Show what changes for clusters when the catalog NEW replaces OLD: first the entries
 from which updates no longer lead to the head of their channel. Then, package by package, or for the named
 packages only: channels, channel heads, the default channel, deprecations, and how new heads differ from
 old ones: images, permissions, versions of CustomResourceDefinitions, install modes.
 
 Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object. Long
-lists and digests are shortened, but not in JSON.`,
+lists and digests are shortened, but not in JSON.
+
+` + aboutSources,
 		Example: `  berth catalog diff catalog/certified new/certified
+
+  # With what a cluster has today
+  berth catalog diff quay.io/operatorhubio/catalog:latest catalog aws-efs-operator
 
   # For a pull request, which only what strands clusters fails
   berth catalog diff main/catalog catalog -o markdown --fail-on lost`,
@@ -67,15 +72,13 @@ lists and digests are shortened, but not in JSON.`,
 // failOnValues are the values of --fail-on.
 var failOnValues = slices.Sorted(maps.Keys(failsOn))
 
-func compareCatalogs(cmd *cobra.Command, old, new string, only []string) (*diff.Diff, error) {
+func compareCatalogs(cmd *cobra.Command, old, new string, only []string) (d *diff.Diff, err error) {
 	defer startProgress(cmd.ErrOrStderr(), "comparing")()
-	before, err := rules.Load(cmd.Context(), old)
-	if err != nil {
-		return nil, notValid(old, err)
-	}
-	after, err := rules.Load(cmd.Context(), new)
-	if err != nil {
-		return nil, notValid(new, err)
-	}
-	return diff.Compare(before, after, only...)
+	err = withCatalog(cmd.Context(), old, func(before *fbc.Catalog) error {
+		return withCatalog(cmd.Context(), new, func(after *fbc.Catalog) (err error) {
+			d, err = diff.Compare(before, after, only...)
+			return err
+		})
+	})
+	return d, err
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/graph"
-	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 )
 
@@ -21,39 +20,39 @@ var drawings = map[string]func(*graph.Package) string{
 func newCatalogGraphCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "graph DIR [PACKAGE]",
+		Use:   "graph CATALOG [PACKAGE]",
 		Short: "Draw the upgrade graph of a package",
 		Long: `Draw the upgrade graph of a package in a catalog: its channels side by side, the default one first and
 each with its head at the top, what each version replaces, skips or has in its skipRange, deprecated
 versions, versions from which no update leads to the head, and edges that OLM never takes.
 
 mermaid is for Markdown, dot for Graphviz. html is one page that loads nothing else, with all packages
-unless one is named. It has a search, and shows for each version what OperatorHub would.`,
+unless one is named. It has a search, and shows for each version what OperatorHub would.
+
+` + aboutSources,
 		Example: `  berth catalog graph catalog/certified aws-efs-operator
 
   # To explore in a browser
   berth catalog graph catalog -o html > catalog.html`,
-		Args:              takes("DIR", "[PACKAGE]"),
+		Args:              takes("CATALOG", "[PACKAGE]"),
 		ValidArgsFunction: completing(folders, packagesOf(0), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
 			defer stop()
-			c, err := rules.Load(cmd.Context(), args[0])
-			if err != nil {
-				return notValid(args[0], err)
-			}
-			packages, err := chosenPackages(c, args[1:])
-			if err != nil {
+			return withCatalog(cmd.Context(), args[0], func(c *fbc.Catalog) error {
+				packages, err := chosenPackages(c, args[1:])
+				if err != nil {
+					return err
+				}
+				if output == "html" {
+					return graph.WritePage(cmd.OutOrStdout(), packages)
+				}
+				if len(packages) > 1 {
+					return fmt.Errorf("%s holds %d packages, and %s draws one; name one that `berth catalog list packages %s` lists", c.Dir, len(packages), output, c.Dir)
+				}
+				_, err = io.WriteString(cmd.OutOrStdout(), drawings[output](packages[0]))
 				return err
-			}
-			if output == "html" {
-				return graph.WritePage(cmd.OutOrStdout(), packages)
-			}
-			if len(packages) > 1 {
-				return fmt.Errorf("%s holds %d packages, and %s draws one; name one that `berth catalog list packages %s` lists", c.Dir, len(packages), output, c.Dir)
-			}
-			_, err = io.WriteString(cmd.OutOrStdout(), drawings[output](packages[0]))
-			return err
+			})
 		},
 	}
 	addOutputFlag(cmd, &output, "mermaid", []string{"mermaid", "dot", "svg", "html"})

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/list"
-	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings/nearest"
 )
 
@@ -17,35 +17,37 @@ func newCatalogListCommand() *cobra.Command {
 	var output string
 	kinds := strings.Join(list.Kinds(), "|")
 	cmd := &cobra.Command{
-		Use:   "list " + kinds + " DIR [PACKAGE]",
+		Use:   "list " + kinds + " CATALOG [PACKAGE]",
 		Short: "List the packages, channels or bundles of a catalog",
-		Long: `List the packages, channels or bundles of the catalog in a folder, for all packages or for one.
+		Long: `List the packages, channels or bundles of a catalog, for all packages or for one.
 Bundles are listed once for each of their channels, the latest first.
 
 The table is for people and may change. On a terminal, it is as wide as that, and long values are cut; -o wide
-cuts none, and has more columns. Programs should use JSON.`,
+cuts none, and has more columns. Programs should use JSON.
+
+` + aboutSources,
 		Example: `  berth catalog list packages catalog
 
   # The upgrade edges of one package
   berth catalog list bundles catalog aws-efs-operator
 
-  berth catalog list channels catalog -o json`,
+  # Of an image
+  berth catalog list channels quay.io/operatorhubio/catalog:latest -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !slices.Contains(list.Kinds(), args[0]) {
 				return fmt.Errorf("there is no list of %q, want one of %s%s", args[0], strings.Join(list.Kinds(), ", "), nearest.Hint(args[0], list.Kinds()))
 			}
-			return takes(kinds, "DIR", "[PACKAGE]")(cmd, args)
+			return takes(kinds, "CATALOG", "[PACKAGE]")(cmd, args)
 		},
 		ValidArgsFunction: completing(oneOf(list.Kinds()...), folders, packagesOf(1), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			only := append(args, "")[2]
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[1])
-			c, err := rules.Load(cmd.Context(), args[1])
-			stop()
-			if err != nil {
-				return notValid(args[1], err)
-			}
-			return list.Write(cmd.OutOrStdout(), output, args[0], c, only, columnsOf(cmd.OutOrStdout()))
+			defer stop()
+			return withCatalog(cmd.Context(), args[1], func(c *fbc.Catalog) error {
+				stop()
+				return list.Write(cmd.OutOrStdout(), output, args[0], c, only, columnsOf(cmd.OutOrStdout()))
+			})
 		},
 	}
 	addOutputFlag(cmd, &output, "text", list.Formats)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -122,15 +123,15 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	}
 	stop := startProgress(cmd.ErrOrStderr(), "reading "+from)
 	defer func() { stop() }()
-	source, err := mirror.OpenSource(cmd.Context(), from)
+	opened, err := source.Open(cmd.Context(), from)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	options.Name = cmp.Or(c.name, source.Name)
-	m, err := mirror.New(cmd.Context(), source.Dir, options)
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	options.Name = cmp.Or(c.name, opened.Name)
+	m, err := mirror.New(cmd.Context(), opened.Dir, options)
 	if err != nil {
-		return &headed{"cannot mirror " + from + ":", err}
+		return &headed{"cannot mirror " + from + ":", opened.Named(err)}
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	destination, err := mirror.OpenDestination(to, options.Name)
@@ -140,7 +141,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	defer func() { err = errors.Join(err, destination.Close()) }()
 	stop()
 	stop = startProgress(cmd.ErrOrStderr(), "looking for what is missing")
-	if err := m.Inspect(cmd.Context(), source.Images, destination); err != nil {
+	if err := m.Inspect(cmd.Context(), opened.Images, destination); err != nil {
 		return &headed{"cannot mirror " + from + " to " + to + ":", err}
 	}
 	stop()

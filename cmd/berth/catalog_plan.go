@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
@@ -27,9 +26,9 @@ type catalogPlan struct {
 func newCatalogPlanCommand() *cobra.Command {
 	o := &catalogPlan{}
 	cmd := &cobra.Command{
-		Use:   "plan DIR [PACKAGE[@VERSION]]",
+		Use:   "plan CATALOG [PACKAGE[@VERSION]]",
 		Short: "Predict what OLM will do next with what is installed, and why",
-		Long: `Predict what OLM will do with the catalog in a folder, and explain why. OLM's own resolver makes the
+		Long: `Predict what OLM will do with a catalog, and explain why. OLM's own resolver makes the
 choice, in this process. For OLM v1, whose resolver is not in a library, the choice is as in its version 1.11.
 
 With PACKAGE@VERSION, the prediction is for a cluster with only that version installed. VERSION may be the
@@ -39,7 +38,9 @@ Without PACKAGE, the installed versions are read from a cluster: all Subscriptio
 catalog, as if their sources were replaced by it, and all ClusterExtensions of its packages, as if no other
 catalog had these. The catalogs of other Subscriptions are assumed to have
 nothing new. What may block OLM is read, too: unreachable catalogs, operators in other namespaces, custom
-resources that are invalid under a new CRD. Nothing is written to the cluster.`,
+resources that are invalid under a new CRD. Nothing is written to the cluster.
+
+` + aboutSources,
 		Example: `  berth catalog plan catalog/certified aws-efs-operator@0.0.8
 
   # OLM v1 takes bundles from all channels, and needs their images
@@ -51,17 +52,22 @@ resources that are invalid under a new CRD. Nothing is written to the cluster.`,
 		Args:              o.checkArgs,
 		ValidArgsFunction: completing(folders, versionsOf, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			predictions, err := o.predict(cmd, args)
-			if err == nil {
-				err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
-			}
-			if err != nil {
-				return err
-			}
-			if !prediction.Good(predictions) {
-				return &exitError{code: exitFound}
-			}
-			return nil
+			stop := startProgress(cmd.ErrOrStderr(), "predicting")
+			defer stop()
+			return withCatalog(cmd.Context(), args[0], func(c *fbc.Catalog) error {
+				predictions, err := o.predict(cmd.Context(), c, args[1:])
+				stop()
+				if err == nil {
+					err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
+				}
+				if err != nil {
+					return err
+				}
+				if !prediction.Good(predictions) {
+					return &exitError{code: exitFound}
+				}
+				return nil
+			})
 		},
 	}
 	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel, and all channels for OLM v1)")
@@ -84,19 +90,15 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	case o.olm != "v0" && o.olm != prediction.V1:
 		return fmt.Errorf("--olm is %q, want v0 or v1", o.olm)
 	}
-	return takes("DIR", "[PACKAGE[@VERSION]]")(cmd, args)
+	return takes("CATALOG", "[PACKAGE[@VERSION]]")(cmd, args)
 }
 
-func (o *catalogPlan) predict(cmd *cobra.Command, args []string) ([]*prediction.Prediction, error) {
-	defer startProgress(cmd.ErrOrStderr(), "predicting")()
-	c, err := rules.Load(cmd.Context(), args[0])
-	if err != nil {
-		return nil, notValid(args[0], err)
+// predict predicts for a package, or for what a cluster has.
+func (o *catalogPlan) predict(ctx context.Context, c *fbc.Catalog, pkgs []string) ([]*prediction.Prediction, error) {
+	if len(pkgs) == 0 {
+		return o.predictCluster(ctx, c)
 	}
-	if len(args) == 1 {
-		return o.predictCluster(cmd.Context(), c)
-	}
-	pkg, version, _ := strings.Cut(args[1], "@")
+	pkg, version, _ := strings.Cut(pkgs[0], "@")
 	if o.olm == prediction.V1 {
 		extension, err := prediction.InstalledExtension(c, pkg, version, o.channel)
 		if err != nil {
@@ -109,7 +111,7 @@ func (o *catalogPlan) predict(cmd *cobra.Command, args []string) ([]*prediction.
 	if err != nil {
 		return nil, err
 	}
-	return state.Predict(cmd.Context())
+	return state.Predict(ctx)
 }
 
 func (o *catalogPlan) predictCluster(ctx context.Context, c *fbc.Catalog) (all []*prediction.Prediction, err error) {

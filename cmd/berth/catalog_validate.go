@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 )
@@ -25,9 +28,9 @@ type catalogValidate struct {
 func newCatalogValidateCommand() *cobra.Command {
 	o := &catalogValidate{}
 	cmd := &cobra.Command{
-		Use:   "validate DIR",
+		Use:   "validate CATALOG",
 		Short: "Check a catalog",
-		Long: `Check the catalog in a folder and print all findings. Files that an .indexignore file excludes are left
+		Long: `Check a catalog and print all findings. Files that an .indexignore file excludes are left
 out, as OLM does. --rules lists what is checked.
 
 Findings are printed to standard output, one per line, as
@@ -37,11 +40,17 @@ and a summary to standard error. The other formats are for CI systems: json, sar
 With --against, the catalog is also compared with one that it replaces: what happens to clusters that
 installed from that one, if the CatalogSource or the Subscription changes.
 
-With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.`,
+With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.
+
+` + aboutSources + `
+Files of an image are named by their paths in it.`,
 		Example: `  berth catalog validate catalog
 
   # No cluster that installed from the community catalog may be stranded
   berth catalog validate catalog/certified --against catalog/community
+
+  # What is published
+  berth catalog validate quay.io/operatorhubio/catalog:latest
 
   # For a CI system that shows findings next to the lines of a pull request
   berth catalog validate catalog -o sarif > catalog.sarif
@@ -57,7 +66,7 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)
 			}
-			return takes("DIR")(cmd, args)
+			return takes("CATALOG")(cmd, args)
 		},
 		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,7 +77,7 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.against, "against", "", "`DIR` of the catalog that this one replaces")
+	flags.StringVar(&o.against, "against", "", "`CATALOG` that this one replaces")
 	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
 	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
 	flags.StringVar(&o.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
@@ -135,23 +144,47 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 }
 
 // check returns a report of all rules, and what the catalog has.
-func (o *catalogValidate) check(cmd *cobra.Command, dir string) (report findings.Report, summary string, err error) {
-	defer startProgress(cmd.ErrOrStderr(), "reading "+dir)()
-	c, found, err := fbc.Read(cmd.Context(), dir)
+func (o *catalogValidate) check(cmd *cobra.Command, text string) (report findings.Report, summary string, err error) {
+	defer startProgress(cmd.ErrOrStderr(), "reading "+text)()
+	ctx := cmd.Context()
+	opened, err := source.Open(ctx, text)
 	if err != nil {
 		return report, "", err
 	}
-	report = findings.Report{Tool: cmd.CommandPath(), Subject: dir, Rules: rules.Rules, Findings: append(found, rules.Check(c)...)}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	c, found, err := fbc.Read(ctx, opened.Dir)
+	if err != nil {
+		return report, "", opened.Named(err)
+	}
+	c.Dir = text
+	report = findings.Report{Tool: cmd.CommandPath(), Subject: text, Rules: rules.Rules, Findings: append(found, rules.Check(c)...)}
 	if o.against != "" {
-		before, err := rules.Load(cmd.Context(), o.against)
+		against, err := o.checkAgainst(ctx, c)
 		if err != nil {
-			return report, "", &headed{"the catalog to compare with is not valid:", err}
+			return report, "", err
 		}
 		report.Rules = catalogRules()
-		report.Findings = append(report.Findings, rules.Against(c, before)...)
+		report.Findings = append(report.Findings, against...)
 	}
+	opened.NameFindings(report.Findings)
 	findings.Sort(report.Findings)
-	return report, dir + ": " + contents(c), nil
+	return report, text + ": " + contents(c), nil
+}
+
+// checkAgainst compares the catalog with the one that it replaces.
+func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog) (found []*findings.Finding, err error) {
+	opened, err := source.Open(ctx, o.against)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	before, err := rules.Load(ctx, opened.Dir)
+	if err != nil {
+		return nil, &headed{"the catalog to compare with is not valid:", opened.Named(err)}
+	}
+	found = rules.Against(c, before)
+	opened.NameFindings(found)
+	return found, nil
 }
 
 // contents summarizes a catalog.

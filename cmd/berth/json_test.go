@@ -103,7 +103,7 @@ func TestJSONPage(t *testing.T) {
 		fmt.Fprintf(&page, "| [`%s`](#%s) | `berth %s` |\n", d.schema, strings.ReplaceAll(d.schema, ".", ""), strings.Join(d.commands, "`, `berth "))
 	}
 	page.WriteString("\nCatalogs, which `berth catalog render` writes, and the formats `sarif` and `junit` are defined by others.\n")
-	s := &source{packages: map[string][]*ast.File{}}
+	s := &sourceCode{packages: map[string][]*ast.File{}}
 	for _, d := range documents {
 		fmt.Fprintf(&page, "\n## %s\n\n| field | type | meaning |\n| --- | --- | --- |\n", d.schema)
 		for _, p := range d.parts {
@@ -156,11 +156,11 @@ func TestJSONOfEachCommand(t *testing.T) {
 // described is a field or a value, and its meaning.
 type described struct{ path, kind, meaning string }
 
-// source is the source code of this module, by folder.
-type source struct{ packages map[string][]*ast.File }
+// sourceCode is the source code of this module, by folder.
+type sourceCode struct{ packages map[string][]*ast.File }
 
 // files returns the files of a package.
-func (s *source) files(t *testing.T, dir string) []*ast.File {
+func (s *sourceCode) files(t *testing.T, dir string) []*ast.File {
 	t.Helper()
 	if s.packages[dir] == nil {
 		names, err := fs.Glob(os.DirFS(filepath.Join(root, dir)), "*.go")
@@ -182,7 +182,7 @@ func (s *source) files(t *testing.T, dir string) []*ast.File {
 }
 
 // groups yields the declarations of a kind in a package.
-func (s *source) groups(t *testing.T, dir string, kind token.Token) (all []*ast.GenDecl) {
+func (s *sourceCode) groups(t *testing.T, dir string, kind token.Token) (all []*ast.GenDecl) {
 	t.Helper()
 	for _, file := range s.files(t, dir) {
 		for _, d := range file.Decls {
@@ -195,7 +195,7 @@ func (s *source) groups(t *testing.T, dir string, kind token.Token) (all []*ast.
 }
 
 // values returns constants in the order of the code.
-func (s *source) values(t *testing.T, of constants) (all []described) {
+func (s *sourceCode) values(t *testing.T, of constants) (all []described) {
 	t.Helper()
 	for _, group := range s.groups(t, of.dir, token.CONST) {
 		for _, spec := range group.Specs {
@@ -236,7 +236,7 @@ func lastName(of ast.Expr) string {
 }
 
 // fields returns the fields of a type as JSON has them. within are the types that it is in, so that one within itself ends.
-func (s *source) fields(t *testing.T, before string, of reflect.Type, within []reflect.Type) (all []described) {
+func (s *sourceCode) fields(t *testing.T, before string, of reflect.Type, within []reflect.Type) (all []described) {
 	t.Helper()
 	within = append(slices.Clone(within), of)
 	for i := range of.NumField() {
@@ -295,7 +295,7 @@ func shape(of reflect.Type) (kind, suffix string, inner reflect.Type) {
 }
 
 // comment returns the comment of a field.
-func (s *source) comment(t *testing.T, of reflect.Type, field string) string {
+func (s *sourceCode) comment(t *testing.T, of reflect.Type, field string) string {
 	t.Helper()
 	name, _, _ := strings.Cut(of.Name(), "[") // without type arguments
 	for _, group := range s.groups(t, strings.TrimPrefix(of.PkgPath(), module), token.TYPE) {

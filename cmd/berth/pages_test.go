@@ -11,7 +11,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/registry"
 )
@@ -197,8 +196,8 @@ func TestPageCommands(t *testing.T) {
 		{"catalog.md", "## The upgrade graph", scene{setup: []string{"ln -s $ROOT/catalog catalog"}}},
 		{"coming-from-opm.md", "## First commands", scene{
 			files: "pages/opm.txtar",
-			setup: []string{"berth catalog image before --push $REGISTRY/example/catalog:latest", "chmod +x opm", "ln -s " + catalogs.OPM(t) + " real-opm"},
-			says:  map[string]string{"opm render quay.io": "./opm render $REGISTRY"},
+			setup: []string{"berth catalog image before --push $REGISTRY/example/catalog:latest"},
+			says:  map[string]string{"quay.io": "$REGISTRY"},
 		}},
 		{"release.md", "## Bundle", scene{}},
 		// Nothing ends the last command.

@@ -1,0 +1,231 @@
+// Package source opens what commands take for a catalog: a folder, the image of a catalog in a registry, or a folder that one
+// was mirrored to.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/registryv1"
+)
+
+// Prefixes of places, as other tools have them.
+const (
+	InFolder   = "oci:"
+	InRegistry = "docker://"
+)
+
+// ConfigsFolder is the folder of the catalog in its image, and ConfigsLabel is the label that names it.
+const (
+	ConfigsFolder = "configs"
+	ConfigsLabel  = "operators.operatorframework.io.index.configs.v1"
+)
+
+// limits are those of a catalog's image. The largest catalogs take a few hundred MiB, and their images come with programs.
+var limits = image.Limits{Time: 30 * time.Minute, Size: 16 << 30, Kept: 2 << 30}
+
+// Source is where a catalog and its images come from.
+type Source struct {
+	// Text is the source as the user wrote it.
+	Text string
+	// Dir is the folder of the catalog. That of an image is temporary.
+	Dir string
+	// Name is that of the mirror that the catalog comes from, or of the folder or image.
+	Name string
+	// Images is where the catalog's images are read from.
+	Images image.Source
+	// Bundle is what was pulled if the image is that of a bundle, which only OpenAny opens. There is no folder then.
+	Bundle *image.Pulled
+
+	// within is the folder of the catalog in its image, and "" if it is in no image.
+	within string
+	close  []func() error
+}
+
+// Open opens a source: the folder of a catalog, the image of one in a registry (docker:// and its reference, or just that),
+// or oci: and a folder that was mirrored to. Images of the first two are in the registries that they name.
+func Open(ctx context.Context, text string) (_ *Source, err error) {
+	s, err := OpenAny(ctx, text)
+	if err != nil || s.Bundle == nil {
+		return s, err
+	}
+	return nil, errors.Join(fmt.Errorf("image %s is that of a bundle; expected the image of a catalog, with the label %s", s.Text, ConfigsLabel), s.Close())
+}
+
+// OpenAny is like Open, and also opens the image of a bundle.
+func OpenAny(ctx context.Context, text string) (_ *Source, err error) {
+	s := &Source{Text: text, Images: image.Registries(ctx)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	dir, mirrored := strings.CutPrefix(text, InFolder)
+	reference, inRegistry := strings.CutPrefix(text, InRegistry)
+	switch {
+	case mirrored:
+		return s, s.openMirrored(ctx, dir)
+	case inRegistry || isReference(text):
+		return s, s.openImage(ctx, reference)
+	}
+	if _, err := os.Stat(filepath.Join(text, "oci-layout")); err == nil {
+		return s, fmt.Errorf("%s is a folder of images, not of a catalog; if it was mirrored to, write %s%s", text, InFolder, text)
+	}
+	s.Dir, s.Name = text, filepath.Base(filepath.Clean(text))
+	return s, nil
+}
+
+// isReference reports whether a text is the reference of an image, and not the path of a folder: nothing has the path, and
+// the text begins with the name of a registry.
+func isReference(text string) bool {
+	if _, err := os.Lstat(text); err == nil {
+		return false
+	}
+	registry, repository, below := strings.Cut(text, "/")
+	return below && repository != "" && strings.Trim(registry, ".") != "" && (strings.ContainsAny(registry, ".:") || registry == "localhost")
+}
+
+// openMirrored opens the catalog in a folder that it was mirrored to.
+func (s *Source) openMirrored(ctx context.Context, dir string) error {
+	folder, err := image.OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	s.Images, s.close = folder, append(s.close, folder.Close)
+	catalog, reference := folder.Catalog()
+	if reference == "" {
+		return fmt.Errorf("image folder %s has no catalog; expected a folder that `berth catalog mirror CATALOG %s%s` has finished", dir, InFolder, dir)
+	}
+	err = s.openImage(ctx, reference)
+	s.Name = catalog
+	return err
+}
+
+// openImage opens the image of a catalog or a bundle.
+func (s *Source) openImage(ctx context.Context, reference string) error {
+	if parsed, err := name.ParseReference(reference); err == nil {
+		s.Name = path.Base(parsed.Context().RepositoryStr())
+	}
+	holdsBundle := false
+	pulled, err := image.PullLabelled(ctx, s.Images, reference, limits, func(labels map[string]string) (folders []string, err error) {
+		holdsBundle = labels[registryv1.PackageAnnotation] != "" && labels[ConfigsLabel] == ""
+		if holdsBundle {
+			return registryv1.Folders, nil
+		}
+		s.within, err = configsOf(labels)
+		return []string{s.within}, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case holdsBundle:
+		s.Bundle = &pulled
+		return nil
+	case len(pulled.Files) == 0:
+		return fmt.Errorf("image %s has no catalog: it has no files in /%s", reference, s.within)
+	}
+	if s.Dir, err = os.MkdirTemp("", "berth-catalog-"); err != nil {
+		return err
+	}
+	s.close = append(s.close, func() error { return os.RemoveAll(s.Dir) })
+	return s.unpack(pulled.Files)
+}
+
+// configsOf returns the folder of the catalog in an image with these labels. Without the label, which OLM v1 requires, it is the
+// folder that all catalogs have in common.
+func configsOf(labels map[string]string) (string, error) {
+	label := labels[ConfigsLabel]
+	if label == "" {
+		return ConfigsFolder, nil
+	}
+	folder := strings.TrimPrefix(path.Clean("/"+label), "/")
+	if folder == "" {
+		return "", fmt.Errorf("its label %s is %q; expected a folder of the catalog, such as /%s", ConfigsLabel, label, ConfigsFolder)
+	}
+	return folder, nil
+}
+
+// unpack writes the files of the image below the folder, and never elsewhere.
+func (s *Source) unpack(files map[string][]byte) (err error) {
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		below, is := strings.CutPrefix(file, s.within+"/")
+		if !is {
+			return fmt.Errorf("image %s: %q is not a folder with a catalog", s.Text, file)
+		}
+		if err := root.MkdirAll(path.Dir(below), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := root.WriteFile(below, files[file], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close deletes what the source has in temporary files.
+func (s *Source) Close() error {
+	var faults []error
+	for _, each := range s.close {
+		faults = append(faults, each())
+	}
+	return errors.Join(faults...)
+}
+
+// Named returns an error whose text names files of an image by their paths in it, and not by those of temporary files.
+func (s *Source) Named(err error) error {
+	if err == nil || s.within == "" {
+		return err
+	}
+	joined, is := err.(interface{ Unwrap() []error })
+	if !is {
+		return &namedError{err, s}
+	}
+	var all []error
+	for _, each := range joined.Unwrap() {
+		all = append(all, s.Named(each))
+	}
+	return errors.Join(all...)
+}
+
+// NameFindings has findings name files of an image by their paths in it.
+func (s *Source) NameFindings(all []*findings.Finding) {
+	for _, f := range all {
+		f.File, f.Message = s.name(f.File), s.name(f.Message)
+	}
+}
+
+// name replaces the paths of temporary files in a text.
+func (s *Source) name(text string) string {
+	if s.within == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, s.Dir, s.within)
+}
+
+// namedError is an error about files of an image.
+type namedError struct {
+	error
+	source *Source
+}
+
+func (e *namedError) Error() string { return e.source.name(e.error.Error()) }
+
+func (e *namedError) Unwrap() error { return e.error }
