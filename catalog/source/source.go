@@ -81,6 +81,9 @@ func OpenAny(ctx context.Context, text string) (_ *Source, err error) {
 	case inRegistry || isReference(text):
 		return s, s.openImage(ctx, reference)
 	}
+	if _, err := os.Stat(text); err != nil {
+		return s, fmt.Errorf("%w; want the folder of a catalog, or the image of one with its registry, such as quay.io/example/catalog:v1", err)
+	}
 	if _, err := os.Stat(filepath.Join(text, "oci-layout")); err == nil {
 		return s, fmt.Errorf("%s is a folder of images, not of a catalog; if it was mirrored to, write %s%s", text, InFolder, text)
 	}
