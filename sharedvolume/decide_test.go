@@ -336,6 +336,14 @@ func TestStatusOf(t *testing.T) {
 		}, *failed(reasonConflict, "no %s", "way"), v1alpha1.SharedVolumeStatus{
 			Phase: "Failed", Message: "no way", ObservedGeneration: 1, Conditions: condition("False", "Conflict", "no way"),
 		}},
+		{"a failure since the creation", func(o *observed) {
+			o.claim, o.sharedVolume.CreationTimestamp = nil, metav1.NewTime(now)
+			o.sharedVolume.Status = v1alpha1.SharedVolumeStatus{Phase: "Pending", Conditions: []metav1.Condition{{Type: "Ready", Status: "False",
+				LastTransitionTime: metav1.NewTime(time.Unix(0, 0)), Reason: "Pending"}}} // as the API server's default has it
+			o.now = now.Add(time.Minute)
+		}, *failed(reasonConflict, "no %s", "way"), v1alpha1.SharedVolumeStatus{
+			Phase: "Failed", Message: "no way", ObservedGeneration: 1, Conditions: condition("False", "Conflict", "no way"),
+		}},
 		{"no claimRef while not bound", func(o *observed) { o.claim.Status.Phase = corev1.ClaimLost }, waiting, v1alpha1.SharedVolumeStatus{
 			Phase: "Pending",
 			Conditions: []metav1.Condition{{Type: "Ready", Status: "False", LastTransitionTime: metav1.NewTime(now), Reason: "Pending",

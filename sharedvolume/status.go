@@ -168,6 +168,10 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 	if r.phase == v1alpha1.Ready {
 		condition.Status = metav1.ConditionTrue
 	}
+	if ready := meta.FindStatusCondition(status.Conditions, condition.Type); ready != nil && ready.LastTransitionTime.Unix() == 0 && r != waiting {
+		// The API server's default has no time. It is only replaced in a write that there is anyway.
+		ready.LastTransitionTime = sv.CreationTimestamp
+	}
 	meta.SetStatusCondition(&status.Conditions, condition)
 	setAvailable(&status.Conditions, o.accessPoint, r.phase, status.ObservedGeneration, o.now)
 	if r.phase != v1alpha1.Deleting && o.claim != nil && ownsClaim(sv, o.claim) {
