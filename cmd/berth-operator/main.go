@@ -43,6 +43,7 @@ the Deployment of a driver's bundle, or the cluster version operator starts it a
 cluster storage operator; there is rarely a reason to start it by hand.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	driver := &cobra.Command{
 		Use:   "driver NAME",

@@ -45,12 +45,19 @@ func (i Info) line(command string) string {
 	return fmt.Sprintf("%s %s (%s, %s)\n", command, i.Version, i.Go, i.Platform)
 }
 
-// AddTo adds the subcommand version and the flag --version to a root command.
+// AddTo adds the subcommand version and the flag --version to a root command, which can be run.
 func AddTo(root *cobra.Command) {
 	root.AddCommand(newCommand())
-	root.Version = Get().Version
-	root.SetVersionTemplate(Get().line(root.Name()))
-	root.Flags().Bool("version", false, "print the version of this command") // or it would also be -v
+	// Cobra's own flag takes a template, with which the linker keeps every method of every type.
+	asked := root.Flags().Bool("version", false, "print the version of this command")
+	run := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*asked {
+			return run(cmd, args)
+		}
+		_, err := fmt.Fprint(cmd.OutOrStdout(), Get().line(cmd.Name()))
+		return err
+	}
 }
 
 func newCommand() *cobra.Command {
