@@ -43,7 +43,7 @@ func newVoyage(t *testing.T) *voyage {
 func (v *voyage) mirror(t *testing.T, from, to string, options ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), v.program, append([]string{"catalog", "mirror", from, to, "--name", "sea", "--jobs", "1"}, options...)...)
-	cmd.Dir, cmd.Env = v.dir, append(os.Environ(), v.env...)
+	cmd.Dir, cmd.Env = v.dir, append(os.Environ(), append(v.env, "TMPDIR="+t.TempDir())...) // a killed program leaves files there
 	return cmd
 }
 
