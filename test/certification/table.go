@@ -27,6 +27,10 @@ var reasons = []Reason{
 		Why: "the tests have this case with a device as the first volume"},
 	{Name: "several ephemeral volumes", Kind: NotApplicable, Tests: regexp.MustCompile(`\(immediate-binding\)\].*multiple inline ephemeral volumes`),
 		Why: "volumes that exist before the pod has a node may be in different zones"},
+	{Name: "immediate binding", Kind: NotApplicable, Tests: regexp.MustCompile(`\(immediate-binding\)\] ephemeral `), Drivers: []string{"azuredisk", "cinder", "ebs", "gcppd"},
+		Why: "a volume that exists before the pod has a node may be in another zone"},
+	{Name: "devices", Kind: NotApplicable, Tests: regexp.MustCompile(`\(block volmode\).*(mount multiple PV|correct filesystem size|with mount options|read-only inline)`),
+		Why: "a device has no file system and no mount options, and is never read-only"},
 	{Name: "snapshots", Kind: NotApplicable, Tests: regexp.MustCompile(`(?i)snapshot`), Without: "snapshotDataSource",
 		Why: "the storage takes no snapshots"},
 	{Name: "snapshots of no pattern", Kind: NotApplicable, Tests: regexp.MustCompile(`access the volume and restored snapshot`),
@@ -69,16 +73,18 @@ var reasons = []Reason{
 		Why: "needs the images of a populator and a validator of volumes, which are other projects'"},
 	{Name: "SSH", Kind: NotHere, Tests: regexp.MustCompile(`\] disruptive |while kubelet is down`),
 		Why: "stops the kubelet by SSH, which the nodes do not serve"},
-	{Name: "ext4 grows", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`\(default fs\).*(volume-expand should resize|support expansion of pvcs)`), Drivers: []string{"cinder", "ebs", "gcppd"},
-		Why: "no process of the machine has the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 in use"},
+	{Name: "ext4 grows", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`\(default fs\).*(volume-expand (should resize|Verify)|support expansion of pvcs|correct filesystem size)`), Drivers: []string{"cinder", "ebs", "gcppd"},
+		Why: "no process of the machine has the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 that is mounted"},
+	{Name: "folders", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`\((block volmode|ext4|xfs)\)|with mount options`), Drivers: []string{"azuredisk", "vsphere"},
+		Why: "needs disks; the volumes of the program in place of the driver are folders, which are no devices and have the machine's file system and its mount options"},
 	{Name: "SELinux", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`\[Feature:SELinux\]`),
 		Why: "the machine's kernel has no SELinux"},
 	{Name: "zones", Kind: NotHere, Tests: regexp.MustCompile(`topologies that conflict with AllowedTopologies`),
 		Why: "all nodes are in one zone"},
 
 	// What runs and fails.
-	{Name: "size of a share", Kind: Fails, Tests: regexp.MustCompile(`correct filesystem size when restoring`), Drivers: []string{"manila"},
-		Why: "a share here is a folder of the machine, which has the size of the machine's file system"},
+	{Name: "size of a folder", Kind: Fails, Tests: regexp.MustCompile(`correct filesystem size when restoring`), Drivers: []string{"azuredisk", "azurefile", "manila", "vsphere"},
+		Why: "a volume here is a folder of the machine, which has the size of the machine's file system"},
 }
 
 // pattern matches the tests of patterns that begin with a text.
