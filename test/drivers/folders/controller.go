@@ -39,6 +39,8 @@ type Features struct {
 	Modifies bool
 	// GrowsAlone says that nodes need not be told when a volume has grown.
 	GrowsAlone bool
+	// MountGroup says that nodes mount a volume for the group of a pod.
+	MountGroup bool
 	// Nodes reports whether there is a node with an ID, to which a volume may be attached; nil if there are all.
 	Nodes func(id string) bool
 }

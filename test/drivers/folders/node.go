@@ -31,6 +31,9 @@ func (n Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesReque
 	if !n.GrowsAlone {
 		capabilities = append(capabilities, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
 	}
+	if n.MountGroup {
+		capabilities = append(capabilities, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
+	}
 	for _, capability := range capabilities {
 		response.Capabilities = append(response.Capabilities, &csi.NodeServiceCapability{
 			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: capability}}})
@@ -68,6 +71,11 @@ func (n Node) NodeStageVolume(ctx context.Context, request *csi.NodeStageVolumeR
 	content, err := n.Store.content(Volumes, request.VolumeId)
 	if err != nil {
 		return nil, answer(err)
+	}
+	if group := request.VolumeCapability.GetMount().GetVolumeMountGroup(); group != "" {
+		if err := n.give(content, group); err != nil {
+			return nil, answer(err)
+		}
 	}
 	return &csi.NodeStageVolumeResponse{}, answer(bind(content, request.StagingTargetPath, false))
 }

@@ -162,7 +162,7 @@ func azureFile(ctx context.Context, flags *flag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	d.features = folders.Features{Clones: true, Parameters: true, GrowsAlone: true}
+	d.features = folders.Features{Clones: true, Parameters: true, GrowsAlone: true, MountGroup: true}
 	d.alsoOnNodes = true
 	d.parameters = strings.Fields("accesstier accountaccesstier accountquota allowblobpublicaccess allowsharedkeyaccess clientid confidentialcontainerlabel " +
 		"createaccount createfolderifnotexist disabledeleteretentionpolicy diskname enablelargefileshares enablemultichannel encryptintransit foldername " +

@@ -1,0 +1,57 @@
+package folders
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// TestGive: all in a folder belongs to the group, also what is created later, and nothing that a link leads to.
+func TestGive(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to other groups")
+	}
+	const group = 4000
+	outside, folder := filepath.Join(t.TempDir(), "outside"), t.TempDir()
+	inner := filepath.Join(folder, "inner")
+	for _, step := range []error{
+		os.WriteFile(outside, nil, 0o644), os.Mkdir(inner, 0o755), os.WriteFile(filepath.Join(inner, "before"), nil, 0o644),
+		os.Symlink(outside, filepath.Join(inner, "link")), Features{MountGroup: true}.give(folder, "4000"),
+		os.WriteFile(filepath.Join(inner, "after"), nil, 0o644),
+	} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && groupOf(t, path) != group {
+			t.Errorf("%s belongs to the group %d, want %d", path, groupOf(t, path), group)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := groupOf(t, outside); got == group {
+		t.Errorf("%s, to which a link leads, belongs to the group %d", outside, got)
+	}
+	for _, refused := range []error{Features{}.give(folder, "4000"), Features{MountGroup: true}.give(folder, "wheel"), Features{MountGroup: true}.give(folder, "-1")} {
+		if status.Code(refused) != codes.InvalidArgument {
+			t.Errorf("got %v, want %v", refused, codes.InvalidArgument)
+		}
+	}
+}
+
+func groupOf(t *testing.T, path string) uint32 {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Gid
+}
