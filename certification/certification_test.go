@@ -19,7 +19,7 @@ import (
 var yes = map[string]string{
 	"azuredisk": "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
 	"azurefile": "fsGroup volumeMountGroup snapshotDataSource pvcDataSource RWX controllerExpansion offlineExpansion onlineExpansion",
-	"cinder":    "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
+	"cinder":    "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion seLinuxMount",
 	"ebs":       "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
 	"efs":       "RWX",
 	"gcppd":     "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",

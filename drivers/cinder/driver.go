@@ -45,7 +45,6 @@ var Driver = drivers.Driver{
 	Certification: drivers.Certification{
 		Class: "standard-csi", SnapshotClass: "standard-csi",
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
-		TopologyKeys: []string{"topology.cinder.csi.openstack.org/zone"},
-		Clones:       true,
+		Clones: true, // and no TopologyKeys: volumes belong to zones only if an administrator enables that
 	},
 }

@@ -27,7 +27,7 @@ var reasons = []Reason{
 		Why: "the tests have this case with a device as the first volume"},
 	{Name: "several ephemeral volumes", Kind: NotApplicable, Tests: regexp.MustCompile(`\(immediate-binding\)\].*multiple inline ephemeral volumes`),
 		Why: "volumes that exist before the pod has a node may be in different zones"},
-	{Name: "immediate binding", Kind: NotApplicable, Tests: regexp.MustCompile(`\(immediate-binding\)\] ephemeral `), Drivers: []string{"azuredisk", "cinder", "ebs", "gcppd"},
+	{Name: "immediate binding", Kind: NotApplicable, Tests: regexp.MustCompile(`\(immediate-binding\)\] ephemeral `), Drivers: []string{"azuredisk", "ebs", "gcppd"},
 		Why: "a volume that exists before the pod has a node may be in another zone"},
 	{Name: "devices", Kind: NotApplicable, Tests: regexp.MustCompile(`\(block volmode\).*(mount multiple PV|correct filesystem size|with mount options|read-only inline)`),
 		Why: "a device has no file system and no mount options, and is never read-only"},
