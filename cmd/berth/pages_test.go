@@ -15,15 +15,6 @@ import (
 	"github.com/berth-csi/berth/test/registry"
 )
 
-// shownElsewhere are the pages whose transcripts need a cluster, a cloud or much time, with what shows them.
-var shownElsewhere = map[string]string{
-	"adopt.md":         "make demo-adopt",
-	"aws.md":           "make demo-aws",
-	"ci.md":            "test/ci runs the templates",
-	"csi-migration.md": "make demo-csi-migration",
-	"support.md":       "test/e2e runs must-gather",
-}
-
 // A scene is where the commands of a transcript run.
 type scene struct {
 	// files is an archive in testdata with files.
@@ -48,77 +39,48 @@ var mirrored = scene{
 	varies: regexp.MustCompile(`[0-9.]+ [KM]?i?B(/s, [0-9]+m?s left|/s)?`),
 }
 
-// scenes are those of the transcripts of berth in the pages, in their order; nil for one that needs a cluster.
-var scenes = map[string][]*scene{
+// scenes are those of the transcripts of berth in the pages, by page and heading, in their order.
+var scenes = map[string]map[string][]scene{
 	"catalog.md": {
-		{files: "pages/build.txtar", setup: []string{"berth bundle image bundles/0.3.0 --push $REGISTRY/example/tide-bundle:v0.3.0"}},
-		{files: "pages/mistakes.txtar", says: map[string]string{"127.0.0.1:5000": "$NOBODY"}},
-		{files: "pages/skips.txtar"},
-		{files: "pages/skips.txtar"},
-		{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output after"}},
-		{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}},
-		{files: "catalog_plan.txtar"},
+		"## Build a catalog":         {{files: "pages/build.txtar", setup: []string{"berth bundle image bundles/0.3.0 --push $REGISTRY/example/tide-bundle:v0.3.0"}}},
+		"### Images are not trusted": {{files: "pages/mistakes.txtar", says: map[string]string{"127.0.0.1:5000": "$NOBODY"}}},
+		"## Check a catalog":         {{files: "pages/skips.txtar"}, {files: "pages/skips.txtar"}},
+		"## What changes": {
+			{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output after"}},
+		},
+		"## What OLM will do": {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
 	},
-	"disconnected.md": {&mirrored, &mirrored, &mirrored},
+	"ci.md":           {"# Check catalogs in CI": {{setup: []string{"ln -s $ROOT/catalog catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}}},
+	"disconnected.md": {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
 	"release.md": {
-		{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},
-		{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/", "cp monitor.yaml bundle/aws-efs-operator/1.0.0/manifests/"}, files: "pages/monitor.txtar"},
-		{setup: []string{"ln -s $ROOT/bundle bundle", "ln -s $ROOT/catalog catalog"}, says: map[string]string{"127.0.0.1:5000": "$REGISTRY"}},
-		{files: "pages/stranded.txtar"},
+		"## Bundle": {
+			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},
+			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/", "cp monitor.yaml bundle/aws-efs-operator/1.0.0/manifests/"}, files: "pages/monitor.txtar"},
+			{setup: []string{"ln -s $ROOT/bundle bundle", "ln -s $ROOT/catalog catalog"}, says: map[string]string{"127.0.0.1:5000": "$REGISTRY"}},
+		},
+		"## Catalog": {{files: "pages/stranded.txtar"}},
 	},
-	"switch.md": {nil, nil, nil, nil, nil, nil, {setup: []string{"ln -s $ROOT/catalog catalog"}}},
+	"switch.md": {"## Versions 0.0.1 to 0.0.5": {{setup: []string{"ln -s $ROOT/catalog catalog"}}}},
 }
 
-// TestPages runs the commands that the pages show, and compares what they print with the pages. A line "…" there stands for any lines,
-// and one that ends with "…" for any that begin so.
+// TestPages runs the commands that the pages show, and compares what they print with the pages.
 func TestPages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := filepath.Glob(root + "/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range pages {
-		name := filepath.Base(file)
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := transcriptsOf(string(text))
-		if len(found) == 0 || shownElsewhere[name] != "" {
-			continue
-		}
-		if len(scenes[name]) != len(found) {
-			t.Errorf("%s has %d transcripts of berth, and there are scenes for %d: add one for each, or say what shows the page", name, len(found), len(scenes[name]))
-			continue
-		}
-		for i, transcript := range found {
-			if scenes[name][i] == nil {
+	for name, sections := range scenes {
+		for heading, scenes := range sections {
+			found := page.FollowedBy(t, root, name, heading)
+			if len(scenes) != len(found) {
+				t.Errorf("%s, %s has %d transcripts that this test follows, and there are scenes for %d", name, heading, len(found), len(scenes))
 				continue
 			}
-			t.Run(fmt.Sprintf("%s/%d", name, i+1), func(t *testing.T) { scenes[name][i].play(t, root, transcript) })
+			for i, block := range found {
+				t.Run(fmt.Sprintf("%s/%s/%d", name, heading, i+1), func(t *testing.T) { scenes[i].play(t, root, block.Transcript()) })
+			}
 		}
 	}
-}
-
-// step is a command of a transcript, and what it prints.
-type step struct{ command, output string }
-
-var block = regexp.MustCompile("(?s)(?:^|\n)```\n(\\$ (?:kubectl )?berth .*?\n)```\n")
-
-// transcriptsOf returns the blocks of a page in which commands of berth print something.
-func transcriptsOf(text string) (found [][]step) {
-	for _, match := range block.FindAllStringSubmatch(text, -1) {
-		var steps []step
-		for _, part := range strings.Split("\n"+match[1], "\n$ ")[1:] {
-			command, output, _ := strings.Cut(part, "\n")
-			steps = append(steps, step{command, strings.TrimSpace(output)})
-		}
-		found = append(found, steps)
-	}
-	return found
 }
 
 // set sets a scene in a new folder. It returns how commands run there, and how variables in texts are expanded.
@@ -164,11 +126,10 @@ func (s *scene) set(t *testing.T, root string) (run func(command string) (string
 }
 
 // play runs a transcript in its scene.
-func (s *scene) play(t *testing.T, root string, transcript []step) {
+func (s *scene) play(t *testing.T, root string, transcript []page.Step) {
 	run, expand := s.set(t, root)
 	for _, step := range transcript {
-		want := step.output
-		command := step.command
+		want, command := step.Output, step.Command
 		for shown, actual := range s.says {
 			want, command = strings.ReplaceAll(want, shown, expand(actual)), strings.ReplaceAll(command, shown, expand(actual))
 		}
@@ -177,7 +138,7 @@ func (s *scene) play(t *testing.T, root string, transcript []step) {
 		if s.varies != nil {
 			want, got = s.varies.ReplaceAllString(want, "SIZE"), s.varies.ReplaceAllString(got, "SIZE")
 		}
-		if !shows(want, got) {
+		if !page.Shows(want, got) {
 			t.Errorf("%s prints:\n%s\n\nThe page shows:\n%s", command, got, want)
 		}
 	}
@@ -200,15 +161,15 @@ func TestPageCommands(t *testing.T) {
 			says:  map[string]string{"quay.io": "$REGISTRY"},
 		}},
 		{"release.md", "## Bundle", scene{}},
-		// Nothing ends the last command.
-		{"release.md", "## Catalog", scene{setup: []string{"cp -r $ROOT/bundle $ROOT/catalog ."}, says: map[string]string{"berth catalog serve catalog/certified\n": ""}}},
+		{"release.md", "## Catalog", scene{
+			setup: []string{"cp -r $ROOT/bundle $ROOT/catalog .", "mkfifo said"},
+			// It serves until it is ended, and says when it serves.
+			says: map[string]string{"serve catalog/certified\n": "serve catalog/certified --address 127.0.0.1:0 2>said &\nread -r said <said\nkill $!\n"},
+		}},
 	} {
 		t.Run(tc.page+"/"+tc.heading, func(t *testing.T) {
 			run, expand := tc.scene.set(t, root)
-			for _, block := range page.Blocks(t, filepath.Join(root, "docs", tc.page), tc.heading, strings.NewReplacer()) {
-				if block.Language != "" || strings.HasPrefix(block.Text, "$ ") {
-					continue // not of the shell, or a transcript
-				}
+			for _, block := range page.FollowedBy(t, root, tc.page, tc.heading) {
 				command := block.Text
 				for shown, actual := range tc.scene.says {
 					command = strings.ReplaceAll(command, shown, expand(actual))
@@ -218,37 +179,5 @@ func TestPageCommands(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// shows reports whether what a page shows is what a command printed.
-func shows(shown, printed string) bool {
-	var pattern strings.Builder
-	pattern.WriteString("^")
-	for line := range strings.SplitSeq(shown, "\n") {
-		if line == "…" {
-			pattern.WriteString("(?:\n.*)*")
-			continue
-		}
-		pattern.WriteString("\n")
-		begin, cut := strings.CutSuffix(line, "…")
-		if pattern.WriteString(regexp.QuoteMeta(begin)); cut {
-			pattern.WriteString(".*")
-		}
-	}
-	return regexp.MustCompile(pattern.String() + "$").MatchString("\n" + printed)
-}
-
-func TestShows(t *testing.T) {
-	for _, tc := range []struct {
-		shown, printed string
-		want           bool
-	}{
-		{"a\nb", "a\nb", true}, {"a\nb", "a\nb\nc", false}, {"a\n…\nc", "a\nb\nb\nc", true}, {"a\n…\nc", "a\nc", true}, {"…\nc", "a\nb\nc", true}, {"…\nc", "c", true}, {"…\nc", "a\nb", false}, {"a\n…\nc", "a\nb", false},
-		{"a.", "ab", false}, {"sha256:4d…", "sha256:4dff", true}, {"sha256:4d…", "sha256:5", false}, {"", "", true}, {"", "a", false},
-	} {
-		if got := shows(tc.shown, tc.printed); got != tc.want {
-			t.Errorf("%q shows %q: %v, want %v", tc.shown, tc.printed, got, tc.want)
-		}
 	}
 }

@@ -3,15 +3,20 @@ package page
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // Block is a block of code of a page.
 type Block struct {
+	Heading  string // such as "## Install"
 	Language string // yaml, json; nothing for shell commands
 	Text     string
 }
+
+// ofCommands reports whether a block has shell commands.
+func (b Block) ofCommands() bool { return b.Language == "" || b.Language == "sh" }
 
 var (
 	heading = regexp.MustCompile(`^#+ `)
@@ -21,46 +26,48 @@ var (
 // Blocks returns the blocks below a heading of a page, such as "## Install", up to the next heading of any level, with other names.
 func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []Block) {
 	t.Helper()
+	headings, blocks := read(t, path, names)
+	if !slices.Contains(headings, below) {
+		t.Fatalf("%s lacks the heading %q", path, below)
+	}
+	return slices.DeleteFunc(blocks, func(b Block) bool { return b.Heading != below })
+}
+
+// read returns the headings of a page, and all of its blocks, with other names.
+func read(t testing.TB, path string, names *strings.Replacer) (headings []string, blocks []Block) {
+	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reading, exists := false, false
 	var block *Block
-	indent := ""
+	below, indent := "", ""
 	for line := range strings.Lines(string(content)) {
 		text := strings.TrimSuffix(line, "\n")
 		at := fence.FindStringSubmatch(text)
 		switch {
 		case block != nil && at != nil:
 			block.Text = names.Replace(block.Text)
-			if reading {
-				found = append(found, *block)
-			}
+			blocks = append(blocks, *block)
 			block = nil
 		case block != nil:
 			block.Text += strings.TrimPrefix(line, indent)
 		case at != nil:
-			block, indent = &Block{Language: at[2]}, at[1]
+			block, indent = &Block{Heading: below, Language: at[2]}, at[1]
 		case heading.MatchString(text):
-			reading = text == below
-			exists = exists || reading
+			below = text
+			headings = append(headings, text)
 		}
 	}
-	if !exists {
-		t.Fatalf("%s lacks the heading %q", path, below)
-	}
-	return found
+	return headings, blocks
 }
 
 // Commands returns the shell commands of the only such block below a heading of a page, with other names.
 func Commands(t testing.TB, path, below string, names *strings.Replacer) string {
 	t.Helper()
 	var commands []string
-	for _, block := range Blocks(t, path, below, names) {
-		if block.Language == "" {
-			commands = append(commands, block.Text)
-		}
+	for _, block := range commandBlocks(Blocks(t, path, below, names)) {
+		commands = append(commands, block.Text)
 	}
 	if len(commands) != 1 {
 		t.Fatalf("%s has %d blocks of commands below %q, want one", path, len(commands), below)

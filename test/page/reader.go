@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,8 @@ type Reader struct {
 	Programs []string
 	// Names replaces names in pages. It may be nil.
 	Names *strings.Replacer
+	// Varies matches what differs from run to run in what commands print, such as times. It may be nil.
+	Varies *regexp.Regexp
 	// Variables are shell commands that set variables before all others.
 	Variables string
 	// Limit is for each block.
@@ -46,52 +50,80 @@ exec %[1]s "$@"
 `
 
 // Follow does what a page says below a heading, and returns what the commands print. An object goes into a file of its name, too, as
-// commands expect it. Numbers choose some of the blocks, from 0.
+// commands expect it. What commands of a transcript print must be what the page shows. Numbers choose some of the blocks, from 0.
 func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed string) {
 	t.Helper()
 	names := r.Names
 	if names == nil {
 		names = strings.NewReplacer()
 	}
-	blocks := Blocks(t, filepath.Join(r.Docs, page), below, names)
-	if len(only) > 0 {
-		var chosen []Block
-		for _, i := range only {
-			chosen = append(chosen, blocks[i])
+	commands, followed := 0, 0
+	for i, block := range Blocks(t, filepath.Join(r.Docs, page), below, names) {
+		number := commands
+		if block.ofCommands() {
+			commands++
 		}
-		blocks = chosen
-	}
-	if len(blocks) == 0 {
-		t.Fatalf("%s has nothing to do below %q", page, below)
-	}
-	for _, block := range blocks {
-		command := block.Text
-		switch block.Language {
-		case "":
-		case "yaml":
-			var object unstructured.Unstructured
-			if err := yaml.Unmarshal([]byte(block.Text), &object.Object); err != nil {
-				t.Fatalf("%s, %s: %v", page, below, err)
-			}
-			if object.GetKind() == "" {
-				continue // a part of one
-			}
-			file := object.GetName() + ".yaml"
-			if err := os.WriteFile(filepath.Join(r.Dir, file), []byte(block.Text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			command = "oc apply -f " + file + "\n"
-		default:
+		if len(only) > 0 && !slices.Contains(only, i) {
 			continue
 		}
-		output, err := r.run(t, command)
-		t.Logf("%s, %s:\n%s%s", page, below, command, output)
-		if err != nil {
-			t.Fatalf("%s, %s: %v", page, below, err)
+		followed++
+		if block.ofCommands() {
+			mustFollow(t, page, below, number)
 		}
-		printed += output
+		printed += r.follow(t, page, block)
+	}
+	if followed == 0 || followed < len(only) {
+		t.Fatalf("%s has %d blocks below %q, want to follow %v", page, commands, below, only)
 	}
 	return printed
+}
+
+// follow does what a block of a page says, and returns what its commands print.
+func (r *Reader) follow(t testing.TB, page string, block Block) (printed string) {
+	t.Helper()
+	command := block.Text
+	switch {
+	case block.Language == "yaml":
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(block.Text), &object.Object); err != nil {
+			t.Fatalf("%s, %s: %v", page, block.Heading, err)
+		}
+		if object.GetKind() == "" {
+			return "" // a part of one
+		}
+		file := object.GetName() + ".yaml"
+		if err := os.WriteFile(filepath.Join(r.Dir, file), []byte(block.Text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		command = "oc apply -f " + file + "\n"
+	case !block.ofCommands():
+		return ""
+	}
+	if transcript := block.Transcript(); len(transcript) > 0 {
+		for _, step := range transcript {
+			output, err := r.run(t, step.Command) // pages show commands that fail, too, and what they print
+			t.Logf("%s, %s: %v:\n%s\n%s", page, block.Heading, err, step.Command, output)
+			if want, got := r.vary(step.Output), r.vary(output); !Shows(want, got) {
+				t.Errorf("%s, %s: %s prints:\n%s\n\nThe page shows:\n%s", page, block.Heading, step.Command, got, want)
+			}
+			printed += output
+		}
+		return printed
+	}
+	output, err := r.run(t, command)
+	t.Logf("%s, %s:\n%s%s", page, block.Heading, command, output)
+	if err != nil {
+		t.Fatalf("%s, %s: %v", page, block.Heading, err)
+	}
+	return output
+}
+
+// vary returns a text without what varies.
+func (r *Reader) vary(text string) string {
+	if r.Varies != nil {
+		text = r.Varies.ReplaceAllString(text, "~")
+	}
+	return strings.TrimSpace(text)
 }
 
 func (r *Reader) run(t testing.TB, command string) (string, error) {

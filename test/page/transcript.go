@@ -1,0 +1,37 @@
+package page
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Step is a command of a transcript, and what the page shows that it prints.
+type Step struct{ Command, Output string }
+
+// Transcript returns the steps of a block that shows commands with what they print, and none of another block.
+func (b Block) Transcript() (steps []Step) {
+	for _, part := range strings.Split("\n"+b.Text, "\n$ ")[1:] {
+		command, output, _ := strings.Cut(part, "\n")
+		steps = append(steps, Step{command, strings.TrimSpace(output)})
+	}
+	return steps
+}
+
+// Shows reports whether what a page shows is what a command printed. A line "…" of the page stands for any lines, and one that ends
+// with "…" for any that begin so.
+func Shows(shown, printed string) bool {
+	var pattern strings.Builder
+	pattern.WriteString("^")
+	for line := range strings.SplitSeq(shown, "\n") {
+		if line == "…" {
+			pattern.WriteString("(?:\n.*)*")
+			continue
+		}
+		pattern.WriteString("\n")
+		begin, cut := strings.CutSuffix(line, "…")
+		if pattern.WriteString(regexp.QuoteMeta(begin)); cut {
+			pattern.WriteString(".*")
+		}
+	}
+	return regexp.MustCompile(pattern.String() + "$").MatchString("\n" + printed)
+}
