@@ -18,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/page"
 )
 
 // TestAlerts checks the alerts of each driver's operator with promtool, and runs the tests in testdata.
@@ -66,7 +67,9 @@ func alertTests(t *testing.T, d drivers.Driver) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string][]byte{"alerts.yaml": []byte(strings.NewReplacer("${DRIVER}", d.CSIName, "${OPERATOR}", d.Operator.Name, "${CONDITION_PREFIX}", d.ConditionPrefix).Replace(string(common)))}
+	fourWeeks := page.Commands(t, filepath.Join("..", "docs", "slo.md"), "## How it is measured", strings.NewReplacer())
+	tests := map[string][]byte{"alerts.yaml": []byte(strings.NewReplacer("${DRIVER}", d.CSIName, "${OPERATOR}", d.Operator.Name, "${CONDITION_PREFIX}", d.ConditionPrefix,
+		"${FOUR_WEEKS}", strings.TrimSpace(fourWeeks)).Replace(string(common)))}
 	own, err := os.ReadFile(filepath.Join(d.Name, "testdata", "alerts.yaml"))
 	if err == nil {
 		tests["own.yaml"] = own

@@ -1,23 +1,32 @@
 package provision
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-csi/berth/aws/removal"
+	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/page"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// TestRequestFor reads a cluster, of which some nodes are not machines of AWS.
+// TestRequestFor reads a cluster, of which some nodes are not machines of AWS. An administrator does there what docs/aws.md says.
 func TestRequestFor(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	c := cluster.Shared(t, cluster.Options{}).Client()
+	shared := cluster.Shared(t, cluster.Options{})
+	c := shared.Client()
 	nodes := map[string]string{"elsewhere": "kind://docker/x/y", "odd": "aws:///us-east-1a/i-0123/../i-0456", "new": ""}
 	for i, id := range p.request.Instances {
 		nodes["worker-"+string(rune('a'+i))] = "aws:///us-east-1a/" + id
@@ -34,4 +43,26 @@ func TestRequestFor(t *testing.T) {
 	if diff := cmp.Diff(Request{Cluster: cluster.InfrastructureName, Tags: map[string]string{}, Instances: p.request.Instances}, request); diff != "" || region != "us-east-1" {
 		t.Errorf("region %s, request (-want +got):\n%s", region, diff)
 	}
+
+	built, err := tools.Programs(t.Context(), "./cmd/berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.EnsureNamespace(t.Context(), "team-a"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := shared.Kubectl(t.Context(), "apply", "-f", "../../drivers/efs/assets/crd").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := shared.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=1m", "crd/sharedvolumes.aws-efs.managed.openshift.io").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	environment := append(p.Environment(t, nil), aws.Variables(p.AddUser(t, "reader", slices.Concat(Permissions, removal.Permissions)...))...)
+	r := page.Reader{
+		Docs: "../../docs", Kubectl: shared.Tools().Path("kubectl"), Kubeconfig: shared.Kubeconfig(), Berth: built.Path("berth"),
+		Names: strings.NewReplacer("prod-x7k2p", cluster.InfrastructureName), Varies: regexp.MustCompile(`\b(fs|fsap|fsmt|sg)-[0-9a-f]{17}\b`),
+		Variables: "export " + strings.Join(environment, " "), Limit: time.Minute, Dir: t.TempDir(),
+	}
+	r.Follow(t, "aws.md", "## Create")
+	r.Follow(t, "aws.md", "## Delete")
 }

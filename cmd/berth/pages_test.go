@@ -71,7 +71,7 @@ func TestPages(t *testing.T) {
 	}
 	for name, sections := range scenes {
 		for heading, scenes := range sections {
-			found := page.FollowedBy(t, root, name, heading)
+			found := page.BlocksFor(t, root, name, heading)
 			if len(scenes) != len(found) {
 				t.Errorf("%s, %s has %d transcripts that this test follows, and there are scenes for %d", name, heading, len(found), len(scenes))
 				continue
@@ -169,7 +169,7 @@ func TestPageCommands(t *testing.T) {
 	} {
 		t.Run(tc.page+"/"+tc.heading, func(t *testing.T) {
 			run, expand := tc.scene.set(t, root)
-			for _, block := range page.FollowedBy(t, root, tc.page, tc.heading) {
+			for _, block := range page.BlocksFor(t, root, tc.page, tc.heading) {
 				command := block.Text
 				for shown, actual := range tc.scene.says {
 					command = strings.ReplaceAll(command, shown, expand(actual))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,9 @@ import (
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/csimigration"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/restarts"
 )
 
@@ -278,7 +281,9 @@ func TestOnAndOff(t *testing.T) {
 	s.must(restarts.Register(t.Context(), s.Cluster, ebs.Driver.CSIName, "joined"))
 	s.Degrade("worker-0", false)
 	s.mustSwitch(enable)
-	s.mustSwitch(disable)
+	r := s.reader()
+	r.Follow(t, migrationPage, "## Switch it off")
+	s.is(false)
 
 	// No node is ever ahead of the control plane, nor behind it when it goes off.
 	inOrder := func(migrate.Event) {
@@ -302,12 +307,30 @@ func TestOnAndOff(t *testing.T) {
 	s.Degrade("worker-0", false)
 	s.run(fault.Record(), s.do(disable, migrate.Options{}, nil))
 	s.is(false)
-	s.mustSwitch(enable)
+	r.Follow(t, migrationPage, "## Where a cluster stands")
+	r.Follow(t, migrationPage, "## Switch it on")
+	s.is(true)
 	s.Degrade("worker-0", true)
 	s.mustWait(disable, "MachineConfigPool worker is degraded")
 	s.Degrade("worker-0", false)
 	s.run(fault.Record(), s.do(enable, migrate.Options{}, nil))
 	s.is(true)
+
+	s.must(restarts.SetVersion(t.Context(), s.Cluster, "4.13.0"))
+	r.Follow(t, migrationPage, "## Downgrades")
+}
+
+const migrationPage = "csi-migration.md"
+
+// reader is an administrator who follows pages.
+func (s *scene) reader() *page.Reader {
+	s.t.Helper()
+	built, err := tools.Programs(s.t.Context(), "./cmd/berth")
+	s.must(err)
+	return &page.Reader{
+		Docs: "../../docs", Kubectl: s.Tools().Path("kubectl"), Kubeconfig: s.Kubeconfig(), Berth: built.Path("berth"),
+		Varies: regexp.MustCompile(`(?m)^ *[0-9.]+s `), Limit: s.limit, Dir: s.t.TempDir(),
+	}
 }
 
 // TestWrongOrder: what somebody did by hand in a wrong order is found, with the volumes that it strands, and the way out

@@ -22,6 +22,8 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
+const adoptPage = "adopt.md"
+
 // TestAdoptionRefusals: a real cluster in which something is not as it should be is refused, and nothing is written. When that is
 // put right, the driver is handed over, although the tool is killed before and after each of its writes.
 func TestAdoptionRefusals(t *testing.T) {
@@ -74,6 +76,11 @@ func TestAdoptionRefusals(t *testing.T) {
 	f.operate(fault.Record(), nil)
 	f.awaitReason(predecessor.Reason, "berth adopt plan "+d.Name)
 	f.awaitSafePlan()
+	r := f.reader()
+	if said := r.Follow(t, adoptPage, "# Hand a driver over to the cluster storage operator"); !strings.Contains(said, predecessor.Condition(d)+": ") {
+		t.Errorf("Storage says %q, want something about %s", said, predecessor.Condition(d))
+	}
+	r.Follow(t, adoptPage, "## Plan")
 
 	t.Run("F12: the tool is killed at each write", func(t *testing.T) { f.within(t).adopt(fault.KillAtEach()) })
 	recorded.MustHold(t)
@@ -102,9 +109,10 @@ func (f *former) removeAgain() {
 	f.awaitLate(true)
 	f.mustRefuseCleanup("the operator is installed again", "has an operator of the driver that OLM gives permissions")
 	f.awaitSafePlan()
-	f.adopt(fault.Record())
+	f.reader().Follow(f.t, adoptPage, "## Apply")
 	f.mustBeHandedOver()
 	f.awaitLate(false)
+	f.reader().Follow(f.t, adoptPage, "## Clean up")
 	f.testCleanup(fault.KillAtEach())
 }
 

@@ -78,11 +78,20 @@ func newOwnFormer(t testing.TB, d drivers.Driver, namespace string, images map[s
 		environment: newEnvironment(t, d.ClusterStorage.Platform, cluster.Options{OLM: true, Images: images}), driver: d,
 		namespace: namespace, version: d.Package.Name + ".v5.0.0", operator: d.Operator.Name, own: true,
 	}
-	f.subscribe(serving.Start(t, "../../catalog/certified"), d.Package.Channel)
-	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
+	f.subscribe(serving.Start(t, certifiedCatalog), d.Package.Channel)
+	f.installOwn()
+	return f
+}
+
+const certifiedCatalog = "../../catalog/certified"
+
+// installOwn creates the ClusterCSIDriver, and waits until our operator has installed the driver.
+func (f *former) installOwn() {
+	f.t.Helper()
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
 	custom.Spec.ManagementState, custom.Spec.LogLevel = operatorv1.Managed, operatorv1.Debug
 	f.create(custom)
-	cluster.Eventually(t, limit, "our operator to install the driver", func(ctx context.Context) error {
+	cluster.Eventually(f.t, limit, "our operator to install the driver", func(ctx context.Context) error {
 		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
@@ -93,7 +102,6 @@ func newOwnFormer(t testing.TB, d drivers.Driver, namespace string, images map[s
 		}
 		return fmt.Errorf("its conditions are %+v", custom.Status.Conditions)
 	})
-	return f
 }
 
 // subscribe has OLM install the operator from a catalog.
@@ -108,6 +116,12 @@ func (f *former) subscribe(address, channel string) {
 	f.subscription = &v1alpha1.Subscription{ObjectMeta: in(f.driver.Package.Name), Spec: &v1alpha1.SubscriptionSpec{
 		CatalogSource: "former", CatalogSourceNamespace: f.namespace, Package: f.driver.Package.Name, Channel: channel}}
 	f.create(f.subscription)
+	f.awaitInstalled()
+}
+
+// awaitInstalled waits until OLM has installed the version.
+func (f *former) awaitInstalled() {
+	f.t.Helper()
 	cluster.Eventually(f.t, limit, "OLM to install "+f.version, func(ctx context.Context) error {
 		version := &v1alpha1.ClusterServiceVersion{}
 		if err := f.Client().Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.version}, version); err != nil {

@@ -32,16 +32,17 @@ func TestDefaultClass(t *testing.T) {
 		decided []string
 	}{
 		{name: "a fresh cluster", platform: configv1.AWSPlatformType, want: []string{"gp3-csi"}, decide: func(w *environment) {
+			w.reader().Follow(w.t, platformsPage, "## Check the storage")
 			w.setDefault("gp3-csi", "false")
 			w.recreate("gp3-csi")
 		}},
 		{name: "the default is an in-tree class, and moved", platform: configv1.AWSPlatformType, want: []string{"gp2"},
-			given: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp2", Annotations: map[string]string{defaultAnnotation: "true"}}, Provisioner: "kubernetes.io/aws-ebs"},
-			decide: func(w *environment) {
-				w.setDefault("gp2", "false")
-				w.setDefault("gp3-csi", "true")
-			}, decided: []string{"gp3-csi"}},
-		{name: "several drivers", platform: configv1.OpenStackPlatformType},
+			given:   &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp2", Annotations: map[string]string{defaultAnnotation: "true"}}, Provisioner: "kubernetes.io/aws-ebs"},
+			decide:  func(w *environment) { w.reader().Follow(w.t, platformsPage, "## The default StorageClass") },
+			decided: []string{"gp3-csi"}},
+		{name: "several drivers", platform: configv1.OpenStackPlatformType,
+			decide:  func(w *environment) { w.reader().Follow(w.t, "cinder.md", "## The default class") },
+			decided: []string{"standard-csi"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/release"
 	"github.com/berth-csi/berth/test/vsphere"
 	"github.com/berth-csi/berth/test/walk"
@@ -118,18 +120,24 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 			Data:       map[string]string{drivers.CloudConfigKey: config},
 		})
 	}
-	w.askForOptional(infrastructure)
+	if platform == configv1.VSpherePlatformType { // its driver is optional
+		w.reader().Follow(t, platformsPage, "## vSphere")
+	}
 	return w
 }
 
-// askForOptional creates the ClusterCSIDrivers of drivers that the platform does not get otherwise.
-func (w *environment) askForOptional(infrastructure *configv1.Infrastructure) {
+const platformsPage = "platforms.md"
+
+// reader is an administrator who follows pages, with berth.
+func (w *environment) reader() *page.Reader {
 	w.t.Helper()
-	for _, d := range w.drivers {
-		if without := d.ClusterStorage.Without; without != nil && without(drivers.Platform{Infrastructure: infrastructure}) != "" {
-			w.create(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName},
-				Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}})
-		}
+	built, err := tools.Programs(w.t.Context(), "./cmd/berth")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &page.Reader{
+		Docs: "../../docs", Kubectl: w.Tools().Path("kubectl"), Kubeconfig: w.Kubeconfig(), Berth: built.Path("berth"),
+		Varies: regexp.MustCompile(`(?m)^ *[0-9.]+s |install-[a-z0-9]{5}`), Limit: limit, Dir: w.t.TempDir(),
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/crds"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/registry"
 	"github.com/berth-csi/berth/test/release"
 )
@@ -63,4 +65,10 @@ relatedImages: [{name: by tag, image: "%[1]s:v1.0.0"}]
 			return nil
 		})
 	}
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &page.Reader{Docs: filepath.Join(root, "docs"), Kubectl: c.Tools().Path("kubectl"), Kubeconfig: c.Kubeconfig(), Limit: limit, Dir: dir}
+	r.Follow(t, "disconnected.md", "## From registry to registry", 2)
 }

@@ -4,21 +4,28 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/page"
 )
 
@@ -32,18 +39,10 @@ func TestFollowPages(t *testing.T) {
 	}
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serve("certified-operators", w.catalog)
-	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &page.Reader{
-		Docs: filepath.Join(root, "docs"), Kubectl: w.Tools().Path("kubectl"), Kubeconfig: w.Kubeconfig(), Programs: []string{filepath.Dir(w.berth)},
-		Names: strings.NewReplacer("https://raw.githubusercontent.com/berth-csi/berth/main", root, "-f sharedvolume/policy", "-f "+filepath.Join(root, "sharedvolume/policy"),
-			"namespace=storage\n", "namespace="+drivers.ClusterStorageNamespace+"\n", "--timeout=10m", "--timeout=2m",
-			" --since=6h", "", " --since=1h", "", // process nodes keep no times of lines
-			"berth doctor\n", "berth doctor || [ $? = 1 ]\n"), // their kubelets know no driver
-		Limit: limit, Dir: t.TempDir(),
-	}
+	r := w.reader(
+		"namespace=storage\n", "namespace="+drivers.ClusterStorageNamespace+"\n", "--timeout=10m", "--timeout=2m",
+		" --since=6h", "", " --since=1h", "", // process nodes keep no times of lines
+		"berth doctor\n", "berth doctor || [ $? = 1 ]\n") // their kubelets know no driver
 	r.Variables = page.Commands(t, filepath.Join(r.Docs, "install.md"), "# Install the EFS driver", r.Names)
 	const install, share, secure, trouble, uninstall, objectives = "install.md", "sharedvolume.md", "security.md", "troubleshooting.md", "uninstall.md", "slo.md"
 
@@ -53,10 +52,18 @@ func TestFollowPages(t *testing.T) {
 	r.Follow(t, install, "## Watch it")
 	r.Follow(t, install, "## Tune the operator")
 	w.awaitVariable("SHARED_VOLUME_WORKERS", "4")
+	r.Follow(t, install, "## When OpenShift is updated")
+	w.mustOverride("False")
+	r.Follow(t, install, "## Coming from the community's operator", 1)
+	w.mustOverride("True")
+	r.Follow(t, install, "## When an update fails")
+	w.reinstall(r)
+	w.awaitVariable("SHARED_VOLUME_WORKERS", "4")
 	r.Follow(t, install, "## Where the driver is")
 	mustPrint(t, r.Follow(t, "install-ebs-manila.md", "# Install the EBS or the Manila driver"), w.driver.Package.Name+".v1.0.0")
 
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	r.Follow(t, secure, "## The model")
 	r.Follow(t, secure, "## Let namespaces use only what they were granted")
 	r.Follow(t, share, "# Mount an EFS file system")
 	r.Follow(t, secure, "### Names are no proof")
@@ -66,18 +73,36 @@ func TestFollowPages(t *testing.T) {
 	mustPrint(t, r.Follow(t, objectives, "## SharedVolumes are ready soon"), "website")
 	mustPrint(t, r.Follow(t, trouble, "# Troubleshoot"), "has phase Succeeded", "all of the 1 SharedVolumes are Ready")
 	mustPrint(t, r.Follow(t, trouble, "## My driver is not Available"), "Available=True", "aws-efs-operator")
+	root, err := tools.Root()
+	if err == nil {
+		err = os.Symlink(filepath.Join(root, "must-gather"), filepath.Join(r.Dir, "must-gather"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Follow(t, "support.md", "# Get help with a driver")
+	lost := w.loseUser("shop", "pvc-website")
+	of := w.reader("<namespace>", lost.Namespace, "<pod>", lost.Name, "<node>", lost.Spec.NodeName)
+	mustPrint(t, of.Follow(t, trouble, "## My pod hangs in ContainerCreating"), "ClaimName:  pvc-website", "untainted")
 
 	// A removal that a pod holds up, and that somebody does not wait for.
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
 	if err := w.Client().Delete(t.Context(), custom); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, limit, "the removal to wait for the pods", func(context.Context) error {
-		if said := r.Follow(t, uninstall, "## What a removal waits for"); !strings.Contains(said, "shop/website-") {
-			return fmt.Errorf("the condition says %q", said)
-		}
-		return nil
-	})
+	awaitReason := func(what string, wants bool) {
+		t.Helper()
+		cluster.Eventually(t, limit, fmt.Sprintf("the removal to wait for the pods: %t for %s", wants, what), func(context.Context) error {
+			said := r.Follow(t, uninstall, "## What a removal waits for")
+			if !strings.Contains(said, "shop/website-") || strings.Contains(said, what) != wants {
+				return fmt.Errorf("the condition says %q", said)
+			}
+			return nil
+		})
+	}
+	awaitReason("shop/"+lost.Name, true)
+	of.Follow(t, uninstall, "### Pods on lost nodes")
+	awaitReason("shop/"+lost.Name, false)
 	r.Follow(t, uninstall, "### Do not wait")
 	cluster.Eventually(t, limit, "the driver to be removed", w.Gone(custom))
 
@@ -88,6 +113,8 @@ func TestFollowPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.Eventually(t, limit, "the pods to end", w.Gone(website))
+	r.Follow(t, install, "## Remove the driver")
+	r.Follow(t, install, "## Install the driver")
 	r.Follow(t, uninstall, "## Remove the driver")
 	if left := w.uids(w.driverObjectsIn(drivers.ClusterStorageNamespace)...); len(left) > 0 {
 		t.Errorf("these objects of the driver are left: %v", left)
@@ -103,6 +130,79 @@ func TestFollowPages(t *testing.T) {
 	r.Follow(t, uninstall, "## Remove the operator", 1)
 	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "sharedvolumes.aws-efs.managed.openshift.io"}}
 	cluster.Eventually(t, limit, "the API to be removed", w.Gone(api))
+}
+
+// varies matches times, names that are generated, and numbers of files.
+var varies = regexp.MustCompile(`(?m)^ *[0-9.]+s |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|install-[a-z0-9]{5}|wrote \d+ files|; \d+ could not be collected`)
+
+// reader returns an administrator who follows pages in the cluster, with other names: pairs of a text and what stands there instead.
+func (w *environment) reader(names ...string) *page.Reader {
+	w.t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &page.Reader{
+		Docs: filepath.Join(root, "docs"), Kubectl: w.Tools().Path("kubectl"), Kubeconfig: w.Kubeconfig(), Berth: w.berth,
+		Names: strings.NewReplacer(append(names, "https://raw.githubusercontent.com/berth-csi/berth/main", root,
+			"-f sharedvolume/policy", "-f "+filepath.Join(root, "sharedvolume/policy"))...),
+		Varies: varies, Variables: "NS=" + namespace, Limit: limit, Dir: w.t.TempDir(),
+	}
+}
+
+// mustOverride fails the test unless the administrator has overridden whether OLM may update the operator.
+func (w *environment) mustOverride(want metav1.ConditionStatus) {
+	w.t.Helper()
+	condition := &operatorsv2.OperatorCondition{}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: w.driver.Package.Name + ".v1.0.0"}, condition); err != nil {
+		w.t.Fatal(err)
+	}
+	if got := condition.Spec.Overrides; len(got) != 1 || got[0].Type != operatorsv2.Upgradeable || got[0].Status != want {
+		w.t.Errorf("the OperatorCondition has the overrides %+v, want one, with status %s", got, want)
+	}
+}
+
+// reinstall does what install.md says in words: once the InstallPlans are gone, an administrator edits the Subscription that the
+// commands have written to a file, and applies it.
+func (w *environment) reinstall(r *page.Reader) {
+	w.t.Helper()
+	plans := &v1alpha1.InstallPlanList{}
+	cluster.Eventually(w.t, limit, "the InstallPlans to be gone", func(ctx context.Context) error {
+		if err := w.Client().List(ctx, plans, client.InNamespace(drivers.ClusterStorageNamespace)); err != nil {
+			return err
+		}
+		if len(plans.Items) > 0 {
+			return fmt.Errorf("%d are left", len(plans.Items))
+		}
+		return nil
+	})
+	file := filepath.Join(r.Dir, "subscription.yaml")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	saved := &v1alpha1.Subscription{}
+	if err := yaml.Unmarshal(content, saved); err != nil {
+		w.t.Fatal(err)
+	}
+	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: saved.Namespace, Name: saved.Name}, Spec: saved.Spec})
+}
+
+// loseUser leaves a pod that uses a claim on a node that is lost, and has a taint that nobody removes.
+func (w *environment) loseUser(namespace, claim string) *corev1.Pod {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Spec: corev1.NodeSpec{Unschedulable: true,
+		Taints: []corev1.Taint{{Key: w.driver.CSIName + "/agent-not-ready", Effect: corev1.TaintEffectNoExecute}}}}
+	pod := journey.PodWithClaim(namespace, "stuck", claim)
+	pod.Spec.NodeName = node.Name
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	w.create(node)
+	w.create(pod)
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, ptr.To(metav1.Now()) // a kubelet has accepted it
+	if err := w.Client().Status().Update(w.t.Context(), pod); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
 }
 
 // awaitVariable waits until the operator that runs has a variable.
@@ -124,7 +224,7 @@ func (w *environment) awaitVariable(name, value string) {
 }
 
 // mustPrint fails the test unless what commands print has all of these texts.
-func mustPrint(t *testing.T, printed string, wants ...string) {
+func mustPrint(t testing.TB, printed string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		if !strings.Contains(printed, want) {

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/page"
 )
 
 const (
@@ -49,7 +50,10 @@ func TestSwitchByHand(t *testing.T) {
 
 var byHand = way{
 	update: func(w *environment) {
-		w.patch(w.community(), fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
+		r := w.reader()
+		r.Variables = page.Commands(w.t, filepath.Join(r.Docs, "switch.md"), "# Switch to another catalog", r.Names)
+		r.Follow(w.t, "switch.md", "## By hand")
+		mustPrint(w.t, r.Follow(w.t, "install.md", "## Coming from the community's operator", 0), "patched (no change)") // it is the same command
 		w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
 	},
 	adopt: func(w *environment) {
@@ -73,7 +77,7 @@ func TestSwitchWithTool(t *testing.T) {
 			apply := func() {
 				w.kubectlBerth("", "switch", "apply", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver")
 			}
-			apply()
+			w.reader().Follow(w.t, "switch.md", "### Plan", 2)
 			w.checkSettled(apply)
 			if later := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver"); !strings.Contains(later, "There is nothing to do.") {
 				w.t.Errorf("after the switch, the plan is\n%s", later)

@@ -1,6 +1,12 @@
 package page
 
 var (
+	switchPage    = by("test/e2e", "TestFollowSwitchPage") // make prove SUITE=pages
+	move          = by("test/e2e", "TestMoveOver")         // make prove SUITE=pages
+	cloud         = by("aws/provision", "TestRequestFor")
+	onAndOff      = by("migrate/csimigration", "TestOnAndOff")
+	defaultClass  = by("test/clusterstorage", "TestDefaultClass")
+	refusals      = by("test/clusterstorage", "TestAdoptionRefusals")
 	transcripts   = by("cmd/berth", "TestPages")
 	silent        = by("cmd/berth", "TestPageCommands")
 	administrator = by("test/e2e", "TestFollowPages") // make prove SUITE=pages
@@ -8,7 +14,6 @@ var (
 	published     = by("test/drivers/continuity", "TestPublishedRelease")
 
 	drawing = nobody("a drawing or an output, without commands")
-	notYet  = nobody("no test follows it yet")
 )
 
 // followers says, for each block of shell commands of each page, by its heading and in its order, which tests run it, or why none
@@ -18,19 +23,19 @@ var followers = map[string]map[string][]follower{
 		"## Try it": {nobody("downloads and compiles a control plane, and runs all tests"), nobody("compiles a control plane; times vary")},
 	},
 	"adopt.md": {
-		"# Hand a driver over to the cluster storage operator": {notYet},
-		"## Plan":                               {notYet},
-		"## Apply":                              {notYet},
-		"## Clean up":                           {notYet},
-		"## Without a cluster storage operator": {notYet},
+		"# Hand a driver over to the cluster storage operator": {refusals},
+		"## Plan":                               {refusals},
+		"## Apply":                              {refusals},
+		"## Clean up":                           {refusals},
+		"## Without a cluster storage operator": {by("test/clusterstorage", "TestAdoptionByOLM")},
 	},
 	"architecture.md": {
 		"# Architecture":                       {drawing, drawing},
 		"## How an object gets into a cluster": {drawing},
 	},
 	"aws.md": {
-		"## Create": {notYet, notYet},
-		"## Delete": {notYet},
+		"## Create": {cloud, cloud},
+		"## Delete": {cloud},
 	},
 	"catalog.md": {
 		"## Build a catalog":         {transcripts},
@@ -42,24 +47,24 @@ var followers = map[string]map[string][]follower{
 	},
 	"certification.md":   {"## In a cloud": {nobody("needs a cluster in a cloud")}},
 	"ci.md":              {"# Check catalogs in CI": {transcripts}},
-	"cinder.md":          {"## The default class": {notYet}},
+	"cinder.md":          {"## The default class": {defaultClass}},
 	"coming-from-opm.md": {"## First commands": {silent}},
 	"csi-migration.md": {
-		"## Where a cluster stands": {notYet},
-		"## Switch it on":           {notYet},
-		"## Switch it off":          {notYet},
-		"## Downgrades":             {notYet},
+		"## Where a cluster stands": {onAndOff},
+		"## Switch it on":           {onAndOff},
+		"## Switch it off":          {onAndOff},
+		"## Downgrades":             {onAndOff},
 	},
 	"develop.md": {
 		"## Benchmarks":  {nobody("a benchmark, which takes minutes")},
 		"## Permissions": {nobody("writes the record in the repository; make test compares it")},
 	},
 	"disconnected.md": {
-		"## From registry to registry": {transcripts, transcripts, notYet},
+		"## From registry to registry": {transcripts, transcripts, by("test/e2e", "TestMirrorObjects")},
 		"## By a folder":               {transcripts},
 	},
 	"efs-utils-base.md": {
-		"## Release it":    {notYet},
+		"## Release it":    {nobody("downloads sources and an image of CentOS; TestEFSDriver of package release builds from others")},
 		"## What is in it": {drawing, drawing},
 	},
 	"install.md": {
@@ -70,11 +75,11 @@ var followers = map[string]map[string][]follower{
 		"## Watch it":                             {administrator, administrator},
 		"## Tune the operator":                    {administrator},
 		"## Where the driver is":                  {administrator},
-		"## Coming from the community's operator": {notYet, notYet},
-		"## When an update fails":                 {notYet},
-		"## When OpenShift is updated":            {notYet},
-		"## When the operator waits":              {notYet},
-		"## Remove the driver":                    {notYet},
+		"## Coming from the community's operator": {by("test/e2e", "TestSwitchByHand"), administrator},
+		"## When an update fails":                 {administrator},
+		"## When OpenShift is updated":            {administrator},
+		"## When the operator waits":              {by("test/e2e", "TestOperatorIsUpdatedBesideADeadPod")},
+		"## Remove the driver":                    {administrator},
 	},
 	"install-ebs-manila.md": {"# Install the EBS or the Manila driver": {administrator}},
 	"olm-v1.md": {
@@ -83,21 +88,21 @@ var followers = map[string]map[string][]follower{
 		"## Remove the operator": {extension},
 	},
 	"platforms.md": {
-		"## Check the storage":        {notYet},
-		"## The default StorageClass": {notYet},
-		"## vSphere":                  {notYet},
-		"## Run it by hand":           {notYet},
+		"## Check the storage":        {defaultClass},
+		"## The default StorageClass": {defaultClass},
+		"## vSphere":                  {by("test/clusterstorage", "TestOperators", "TestPermissionsAreExact")},
+		"## Run it by hand":           {nobody("listens at port 8443 of the machine, which other tests may have")},
 	},
-	"redhat-efs.md": {"## Move over": {notYet, notYet, notYet, notYet, notYet, notYet}},
+	"redhat-efs.md": {"## Move over": {move, move, move, move, move, move}},
 	"release.md": {
 		"## Bundle":                       {silent, transcripts, transcripts, transcripts},
 		"## Catalog":                      {silent, transcripts},
-		"## Release to your own registry": {notYet, notYet},
+		"## Release to your own registry": {nobody("needs docker for the login; TestPublishedRelease runs make release itself"), nobody("TestSignedRelease of package release runs the same command for each image")},
 		"### Install it on a cluster":     {published},
 		"### Remove it from the cluster":  {published},
 	},
 	"security.md": {
-		"## The model":                          {notYet},
+		"## The model":                          {administrator},
 		"### Names are no proof":                {administrator},
 		"## Close a cluster that began open":    {administrator, administrator},
 		"## Have SharedVolumes refused at once": {administrator},
@@ -107,31 +112,31 @@ var followers = map[string]map[string][]follower{
 		"## When the operator is gone": {administrator},
 	},
 	"slo.md": {
-		"## How it is measured":           {notYet},
+		"## How it is measured":           {by("drivers", "TestAlerts")},
 		"## The driver is available":      {administrator},
 		"## SharedVolumes are ready soon": {administrator},
 	},
-	"support.md": {"# Get help with a driver": {notYet}},
+	"support.md": {"# Get help with a driver": {administrator}},
 	"switch.md": {
-		"# Switch to another catalog": {notYet},
-		"## By hand":                  {notYet},
-		"## With the tool":            {notYet},
-		"### Plan":                    {notYet, notYet, notYet},
-		"### Apply":                   {notYet},
-		"### Status and rollback":     {notYet, notYet},
-		"## If the package has another name there": {notYet},
+		"# Switch to another catalog": {by("test/e2e", "TestSwitchByHand")},
+		"## By hand":                  {by("test/e2e", "TestSwitchByHand")},
+		"## With the tool":            {nobody("installs programs on the machine")},
+		"### Plan":                    {switchPage, switchPage, by("test/e2e", "TestSwitchWithTool")},
+		"### Apply":                   {switchPage},
+		"### Status and rollback":     {switchPage, switchPage},
+		"## If the package has another name there": {switchPage},
 		"## Versions 0.0.1 to 0.0.5":               {transcripts},
 	},
 	"troubleshooting.md": {
 		"# Troubleshoot":                       {administrator},
-		"## My pod hangs in ContainerCreating": {notYet, notYet},
-		"### The driver's log on a node":       {notYet},
+		"## My pod hangs in ContainerCreating": {administrator, administrator},
+		"### The driver's log on a node":       {by("test/drivers/continuity", "TestEFSOfOLMv1")},
 		"## My driver is not Available":        {administrator},
 	},
 	"uninstall.md": {
 		"## Remove the driver":        {administrator},
 		"## What a removal waits for": {administrator},
-		"### Pods on lost nodes":      {notYet},
+		"### Pods on lost nodes":      {administrator},
 		"### Do not wait":             {administrator},
 		"## Remove the operator":      {administrator, administrator},
 	},

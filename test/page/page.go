@@ -1,5 +1,5 @@
 // Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown, reads the
-// objects that a page has its readers create, and does what pages say.
+// objects that a page has its readers create, does what pages say, and knows which test does that for each block of commands.
 package page
 
 import (

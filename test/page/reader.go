@@ -23,8 +23,8 @@ type Reader struct {
 	Docs string
 	// Kubectl is the program, which also is the reader's oc, and Kubeconfig says which cluster.
 	Kubectl, Kubeconfig string
-	// Programs are folders with other programs.
-	Programs []string
+	// Berth is the program, which also is a plugin. It may be "" for pages without it.
+	Berth string
 	// Names replaces names in pages. It may be nil.
 	Names *strings.Replacer
 	// Varies matches what differs from run to run in what commands print, such as times. It may be nil.
@@ -43,7 +43,8 @@ case "$*" in
 "adm policy add-role-to-user "*)
   role=$4 user=$5
   shift 5
-  exec %[1]s create rolebinding "$role-$user" --clusterrole="$role" --user="$user" "$@" ;;
+  %[1]s create rolebinding "$role-$user" --clusterrole="$role" --user="$user" "$@" --dry-run=client -o yaml | %[1]s apply -f -
+  exit ;;
 "adm taint "*) shift ;;
 esac
 exec %[1]s "$@"
@@ -57,7 +58,7 @@ func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed 
 	if names == nil {
 		names = strings.NewReplacer()
 	}
-	commands, followed := 0, 0
+	commands, done := 0, 0
 	for i, block := range Blocks(t, filepath.Join(r.Docs, page), below, names) {
 		number := commands
 		if block.ofCommands() {
@@ -66,13 +67,13 @@ func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed 
 		if len(only) > 0 && !slices.Contains(only, i) {
 			continue
 		}
-		followed++
+		done++
 		if block.ofCommands() {
 			mustFollow(t, page, below, number)
 		}
 		printed += r.follow(t, page, block)
 	}
-	if followed == 0 || followed < len(only) {
+	if done == 0 || done < len(only) {
 		t.Fatalf("%s has %d blocks below %q, want to follow %v", page, commands, below, only)
 	}
 	return printed
@@ -132,11 +133,19 @@ func (r *Reader) run(t testing.TB, command string) (string, error) {
 	if err := os.WriteFile(filepath.Join(programs, "oc"), fmt.Appendf(nil, oc, r.Kubectl), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	links := map[string]string{"kubectl": r.Kubectl}
+	if r.Berth != "" {
+		links["berth"], links["kubectl-berth"] = r.Berth, r.Berth
+	}
+	for name, program := range links {
+		if err := os.Symlink(program, filepath.Join(programs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), r.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-ec", r.Variables+"\n"+command)
-	path := append([]string{programs}, r.Programs...)
-	cmd.Dir, cmd.Env = r.Dir, append(os.Environ(), "KUBECONFIG="+r.Kubeconfig, "PATH="+strings.Join(append(path, os.Getenv("PATH")), ":"))
+	cmd.Dir, cmd.Env = r.Dir, append(os.Environ(), "KUBECONFIG="+r.Kubeconfig, "PATH="+programs+":"+os.Getenv("PATH"))
 	output, err := cmd.CombinedOutput()
 	return string(output), err
 }

@@ -23,7 +23,7 @@ func Shows(shown, printed string) bool {
 	var pattern strings.Builder
 	pattern.WriteString("^")
 	for line := range strings.SplitSeq(shown, "\n") {
-		if line == "…" {
+		if strings.TrimSpace(line) == "…" {
 			pattern.WriteString("(?:\n.*)*")
 			continue
 		}

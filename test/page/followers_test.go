@@ -14,9 +14,9 @@ import (
 
 const root = "../.."
 
-// TestEachBlockIsFollowed: for each block of shell commands of each page, the table says which tests run it, or why none does. The
+// TestEachBlockHasAFollower: for each block of shell commands of each page, the table says which tests run it, or why none does. The
 // table has nothing else.
-func TestEachBlockIsFollowed(t *testing.T) {
+func TestEachBlockHasAFollower(t *testing.T) {
 	pages, err := filepath.Glob(pathOf(root, "*.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ func (f follower) includes(test string) bool {
 	return slices.Contains(f.tests, whole)
 }
 
-// FollowedBy returns the blocks below a heading of a page that the running test follows, as the table of followers says.
-func FollowedBy(t testing.TB, root, page, below string) (blocks []Block) {
+// BlocksFor returns the blocks below a heading of a page that the running test follows, as the table of followers says.
+func BlocksFor(t testing.TB, root, page, below string) (blocks []Block) {
 	t.Helper()
 	for i, block := range commandBlocks(Blocks(t, pathOf(root, page), below, strings.NewReplacer())) {
 		if all := followers[page][below]; i < len(all) && all[i].includes(t.Name()) {

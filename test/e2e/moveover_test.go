@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestMoveOver: an administrator does what the page about Red Hat's EFS operator says, in a cluster with the objects of that operator,
+// whose program is not there. In the end ours runs the driver in the same namespace, and nothing of the other one is left.
+func TestMoveOver(t *testing.T) {
+	if !*followPages {
+		t.Skip("-follow-pages is not set; make prove SUITE=pages sets it")
+	}
+	w := newEnvironment(t, efs(t), cluster.Options{})
+	left := w.installRedHats()
+	w.serveCatalog()
+	w.subscribe(nil)
+
+	w.reader().Follow(t, "redhat-efs.md", "## Move over")
+	nodes := &appsv1.DaemonSet{}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: "efs-csi-node"}, nodes); err != nil {
+		t.Fatal(err)
+	}
+	custom := &operatorv1.ClusterCSIDriver{}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: w.driver.CSIName}, custom); err != nil {
+		t.Fatal(err)
+	}
+	if len(custom.Finalizers) != 1 || nodes.Status.NumberReady == 0 || nodes.Status.NumberReady != nodes.Status.DesiredNumberScheduled {
+		t.Errorf("the driver is Available, with the finalizers %q and its node pods %+v", custom.Finalizers, nodes.Status)
+	}
+	if found := left(); found != "" {
+		t.Errorf("this is left:\n%s", found)
+	}
+}
+
+// installRedHats leaves what Red Hat's operator is installed with, and what it makes. It returns how to list what is left of that.
+func (w *environment) installRedHats() (left func() string) {
+	w.t.Helper()
+	const in, name = drivers.ClusterStorageNamespace, "aws-efs-csi-driver-operator"
+	w.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "redhats"}})
+	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}, Spec: &v1alpha1.SubscriptionSpec{
+		CatalogSource: "redhat-operators", CatalogSourceNamespace: cluster.CatalogNamespace, Package: name, Channel: "stable"}})
+	labels := map[string]string{"app": name}
+	w.create(&v1alpha1.ClusterServiceVersion{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name + ".v4.22.0", Labels: map[string]string{"operators.coreos.com/" + name + "." + in: ""}},
+		Spec: v1alpha1.ClusterServiceVersionSpec{
+			InstallModes: []v1alpha1.InstallMode{{Type: v1alpha1.InstallModeTypeAllNamespaces, Supported: true}},
+			InstallStrategy: v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{
+				DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{{Name: name, Spec: appsv1.DeploymentSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+						Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: "registry.example/operator"}}}},
+				}}},
+			}},
+		},
+	})
+	file := filepath.Join("testdata", "redhat-efs-driver.yaml")
+	kubectl := func(args ...string) string {
+		out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput()
+		if err != nil {
+			w.t.Fatalf("kubectl %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	kubectl("create", "-f", file)
+	w.create(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName, Finalizers: w.driver.History.Finalizers},
+		Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}})
+	return func() string {
+		return kubectl("get", "-f", file, "--ignore-not-found", "--output=name") +
+			kubectl("get", "--namespace="+in, "subscription,csv,deployment", name, name+".v4.22.0", "--ignore-not-found", "--output=name")
+	}
+}
