@@ -6,6 +6,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
 )
@@ -32,7 +34,29 @@ func TestFollowSwitchPage(t *testing.T) {
 	r := w.reader()
 	r.Follow(t, page, "### Plan", 0, 1)
 	r.Follow(t, page, "## If the package has another name there")
-	w.kubectlBerth("", "switch", "apply", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver", "--wait=false")
+	w.interruptSwitch(subscription.Approve)
 	r.Follow(t, page, "### Status and rollback")
 	r.Follow(t, page, "### Apply")
+}
+
+// interruptSwitch begins a switch, and interrupts it before a step.
+func (w *environment) interruptSwitch(before migrate.StepName) {
+	w.t.Helper()
+	admin := migrate.Cluster{Config: w.Config(), Client: w.Client()}
+	plan, _, err := subscription.Switch.Ensure(w.t.Context(), admin, subscription.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, interrupt := context.WithTimeout(w.t.Context(), limit)
+	defer interrupt()
+	reached := false
+	err = subscription.Switch.Apply(ctx, admin, plan, migrate.Options{Report: func(e migrate.Event) {
+		if e.Step == before { // it is reported before it is executed
+			reached = true
+			interrupt()
+		}
+	}})
+	if !reached {
+		w.t.Fatalf("the switch ended before step %s: %v", before, err)
+	}
 }

@@ -38,7 +38,6 @@ func TestEFSOfOLMv1(t *testing.T) {
 	claim := e.Claim(t, testbed.Claim{Namespace: namespace, Name: "files", Class: class})
 	e.startWriter(t, "writer-of-claim", testbed.Nodes[0], claim)
 	e.startWriter(t, "writer-of-sharedvolume", testbed.Nodes[1], e.share(t, claim))
-	e.mustFindLog(t, e.writers[0].Pod)
 	first := release.Build(t, efs.Driver)
 	second := first.Update(t)
 	e.run(t, []step{
@@ -82,15 +81,6 @@ func (e *extended) install(t testing.TB, catalog string) {
 	const name = "  name: berth\n"
 	e.Follow(t, olmPage, "## Install", "registry.example.com/team/berth-catalog-openshift:latest", catalog,
 		name, name+"  labels: {olm.operatorframework.io/metadata.name: berth}\n") // OLM's webhook, which cannot be reached here, would add it
-}
-
-// mustFindLog fails the test unless the commands of the page about trouble print the log of the driver on a pod's node.
-func (e *extended) mustFindLog(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	const trouble = "../../../docs/troubleshooting.md"
-	if log := e.Follow(t, trouble, "### The driver's log on a node", "<namespace>", pod.Namespace, "<pod>", pod.Name); !strings.Contains(log, "NodePublishVolume") {
-		t.Errorf("the driver's log does not have the mount of pod %s:\n%s", pod.Name, log)
-	}
 }
 
 func (e *extended) remove(t *testing.T) { e.Follow(t, olmPage, "## Remove the operator") }
