@@ -1,6 +1,7 @@
 package page
 
 var (
+	byHand        = by("test/e2e", "TestSwitchByHand", "TestSwitchWithKilledOperator")
 	switchPage    = by("test/e2e", "TestFollowSwitchPage") // make prove SUITE=pages
 	move          = by("test/e2e", "TestMoveOver")         // make prove SUITE=pages
 	cloud         = by("aws/provision", "TestRequestFor")
@@ -75,7 +76,7 @@ var followers = map[string]map[string][]follower{
 		"## Watch it":                             {administrator, administrator},
 		"## Tune the operator":                    {administrator},
 		"## Where the driver is":                  {administrator},
-		"## Coming from the community's operator": {by("test/e2e", "TestSwitchByHand"), administrator},
+		"## Coming from the community's operator": {byHand, administrator},
 		"## When an update fails":                 {administrator},
 		"## When OpenShift is updated":            {administrator},
 		"## When the operator waits":              {by("test/e2e", "TestOperatorIsUpdatedBesideADeadPod")},
@@ -118,8 +119,8 @@ var followers = map[string]map[string][]follower{
 	},
 	"support.md": {"# Get help with a driver": {administrator}},
 	"switch.md": {
-		"# Switch to another catalog": {by("test/e2e", "TestSwitchByHand")},
-		"## By hand":                  {by("test/e2e", "TestSwitchByHand")},
+		"# Switch to another catalog": {byHand},
+		"## By hand":                  {byHand},
 		"## With the tool":            {nobody("installs programs on the machine")},
 		"### Plan":                    {switchPage, switchPage, by("test/e2e", "TestSwitchWithTool")},
 		"### Apply":                   {switchPage},
