@@ -89,6 +89,7 @@ func (s *scene) set(t *testing.T, root string) (run func(command string) (string
 	dir, address := t.TempDir(), registry.Start(t, nil)
 	variables := []string{"ROOT=" + root, "REGISTRY=" + address, "MIRROR=" + registry.Start(t, nil), "NOBODY=" + registry.Nobody(), "KUBECONFIG=" + dir + "/none", "HOME=" + dir}
 	environment := append(os.Environ(), variables...)
+	environment = append(environment, "MAKELEVEL=0", "MAKEFLAGS=") // a make that make test runs would print more
 	expand = func(text string) string {
 		return os.Expand(text, func(name string) string {
 			for _, pair := range variables {
