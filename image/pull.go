@@ -87,7 +87,11 @@ func pullFrom(ctx context.Context, from Source, reference string, limits Limits,
 		err = fmt.Errorf("it took longer than %s: %w", limits.Time, err)
 	}
 	if err != nil {
-		return Pulled{}, fmt.Errorf("cannot pull image %s: %w%s", reference, err, remedy(ref.Context(), err))
+		advice := remedy(ref.Context(), err)
+		if errors.Is(ctx.Err(), context.Canceled) { // whatever failed did so since somebody did not want to wait
+			advice = ""
+		}
+		return Pulled{}, fmt.Errorf("cannot pull image %s: %w%s", reference, err, advice)
 	}
 	return pulled, nil
 }

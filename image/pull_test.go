@@ -3,7 +3,9 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -209,6 +211,26 @@ func TestPullExplains(t *testing.T) {
 				t.Errorf("got error\n%v\nwant\n%s", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestPullIsInterrupted: who does not want to wait needs no advice.
+func TestPullIsInterrupted(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	address := registry.Start(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			<-r.Context().Done()
+		})
+	})
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() { <-asked; interrupt() }()
+	_, err := Pull(ctx, address+"/harbour/cargo:v1", generous, "hold")
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "; check") {
+		t.Errorf("got error %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ package registryv1
 import (
 	"path"
 	"strings"
+	"time"
 
 	"github.com/berth-csi/berth/image"
 )
@@ -26,6 +27,10 @@ const (
 
 // Folders are the folders that a bundle consists of, in a folder or in an image.
 var Folders = []string{ManifestsDir, MetadataDir}
+
+// ImageLimits are the limits for pulling a bundle's image. OLM accepts no bundle above 4 MiB from a catalog, and etcd no object
+// above 1.5 MiB, so an image beyond these limits is not a bundle.
+var ImageLimits = image.Limits{Time: time.Minute, Size: 64 << 20}
 
 // AnnotationPrefix is how the annotations begin that the format defines. A bundle's image has the same as labels.
 const AnnotationPrefix = "operators.operatorframework.io.bundle."

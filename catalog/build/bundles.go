@@ -3,7 +3,6 @@ package build
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/blang/semver/v4"
 	"golang.org/x/sync/errgroup"
@@ -12,10 +11,6 @@ import (
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
 )
-
-// limits are the limits for pulling a bundle's image. OLM accepts no bundle above 4 MiB from a catalog, and etcd no object
-// above 1.5 MiB, so an image beyond these limits is not a bundle.
-var limits = image.Limits{Time: time.Minute, Size: 64 << 20}
 
 // pulls is the number of bundles that are read concurrently.
 const pulls = 4
@@ -49,7 +44,7 @@ func (d *draft) readBundle(ctx context.Context, b bundle) (*render.Bundle, error
 	case b.Folder != "":
 		return render.Folder(d.path(b.Folder))
 	}
-	pulled, err := image.Pull(ctx, b.Image, limits, registryv1.Folders...)
+	pulled, err := image.Pull(ctx, b.Image, registryv1.ImageLimits, registryv1.Folders...)
 	if err != nil {
 		return nil, err
 	}

@@ -57,16 +57,29 @@ type Source struct {
 
 // Open opens a source: the folder of a catalog, the image of one in a registry (docker:// and its reference, or just that),
 // or oci: and a folder that was mirrored to. Images of the first two are in the registries that they name.
-func Open(ctx context.Context, text string) (_ *Source, err error) {
-	s, err := OpenAny(ctx, text)
-	if err != nil || s.Bundle == nil {
-		return s, err
+func Open(ctx context.Context, text string) (*Source, error) {
+	s, err := open(ctx, text)
+	if errors.Is(err, errBundle) {
+		return s, fmt.Errorf("image %s is that of a bundle; expected the image of a catalog, with the label %s", text, ConfigsLabel)
 	}
-	return nil, errors.Join(fmt.Errorf("image %s is that of a bundle; expected the image of a catalog, with the label %s", s.Text, ConfigsLabel), s.Close())
+	return s, err
 }
 
 // OpenAny is like Open, and also opens the image of a bundle.
-func OpenAny(ctx context.Context, text string) (_ *Source, err error) {
+func OpenAny(ctx context.Context, text string) (*Source, error) {
+	s, err := open(ctx, text)
+	if !errors.Is(err, errBundle) {
+		return s, err
+	}
+	pulled, err := image.Pull(ctx, strings.TrimPrefix(text, InRegistry), registryv1.ImageLimits, registryv1.Folders...)
+	s.Bundle = &pulled
+	return s, err
+}
+
+// errBundle says that an image is that of a bundle. Nothing of it was read but its labels: it has other limits.
+var errBundle = errors.New("it is the image of a bundle")
+
+func open(ctx context.Context, text string) (_ *Source, err error) {
 	s := &Source{Text: text, Images: image.Registries(ctx)}
 	defer func() {
 		if err != nil {
@@ -117,27 +130,22 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 	return err
 }
 
-// openImage opens the image of a catalog or a bundle.
+// openImage opens the image of a catalog, and fails with errBundle for that of a bundle.
 func (s *Source) openImage(ctx context.Context, reference string) error {
 	if parsed, err := name.ParseReference(reference); err == nil {
 		s.Name = path.Base(parsed.Context().RepositoryStr())
 	}
-	holdsBundle := false
 	pulled, err := image.PullLabelled(ctx, s.Images, reference, limits, func(labels map[string]string) (folders []string, err error) {
-		holdsBundle = labels[registryv1.PackageAnnotation] != "" && labels[ConfigsLabel] == ""
-		if holdsBundle {
-			return registryv1.Folders, nil
+		if labels[registryv1.PackageAnnotation] != "" && labels[ConfigsLabel] == "" {
+			return nil, errBundle
 		}
 		s.within, err = configsOf(labels)
 		return []string{s.within}, err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case holdsBundle:
-		s.Bundle = &pulled
-		return nil
-	case len(pulled.Files) == 0:
+	}
+	if len(pulled.Files) == 0 {
 		return fmt.Errorf("image %s has no catalog: it has no files in /%s", reference, s.within)
 	}
 	if s.Dir, err = os.MkdirTemp("", "berth-catalog-"); err != nil {

@@ -149,6 +149,19 @@ func TestFindingsOfImages(t *testing.T) {
 		t.Errorf("graph of a bundle: %v:\n%s", err, out)
 	}
 
+	index, err := image.Content{Files: map[string][]byte{"hold/ballast": make([]byte, 65<<20)}, Labels: map[string]string{"operators.operatorframework.io.bundle.package.v1": "tide"}}.Index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heavy := address + "/harbour/heavy:v1"
+	if _, err := image.Push(t.Context(), heavy, index); err != nil {
+		t.Fatal(err)
+	}
+	out, err = exec.Command("berth", "catalog", "render", heavy).CombinedOutput()
+	if want := `^berth: cannot pull image \S+: its files take more than 67108864 bytes; expected a smaller image\n$`; exitCodeOf(t, err) != exitFailed || !regexp.MustCompile(want).Match(out) {
+		t.Errorf("render of a bundle that is too large: %v:\n%s", err, out)
+	}
+
 	known := filepath.Join(t.TempDir(), "known.json")
 	first := push("one", "/configs", map[string]string{"configs/tide/catalog.yaml": faulty})
 	if out, err := exec.Command("sh", "-c", `berth catalog validate "$0" -o json > "$1"`, first, known).CombinedOutput(); exitCodeOf(t, err) != exitFound {
