@@ -193,6 +193,11 @@ func TestKilled(t *testing.T) {
 					t.Errorf("%v are left, %v", left, err)
 				}
 				missing(t, v.mirror(t, carried, v.destination()))
+				list := exec.CommandContext(t.Context(), v.program, "catalog", "list", "packages", carried) // as other commands read a catalog
+				list.Dir = v.dir
+				if out, err := list.CombinedOutput(); err != nil || !strings.Contains(string(out), "tide") {
+					t.Errorf("%s: %v\n%s", list, err, out)
+				}
 			}
 			v.mustBeWhole(t, true)
 			if again := missing(t, v.mirror(t, from, to)); again != 0 {
