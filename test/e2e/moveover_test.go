@@ -66,18 +66,11 @@ func (w *environment) installRedHats() (left func() string) {
 		},
 	})
 	file := filepath.Join("testdata", "redhat-efs-driver.yaml")
-	kubectl := func(args ...string) string {
-		out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput()
-		if err != nil {
-			w.t.Fatalf("kubectl %q: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	kubectl("create", "-f", file)
+	w.kubectl("create", "-f", file)
 	w.create(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName, Finalizers: w.driver.History.Finalizers},
 		Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}})
 	return func() string {
-		return kubectl("get", "-f", file, "--ignore-not-found", "--output=name") +
-			kubectl("get", "--namespace="+in, "subscription,csv,deployment", name, name+".v4.22.0", "--ignore-not-found", "--output=name")
+		return w.kubectl("get", "-f", file, "--ignore-not-found", "--output=name") +
+			w.kubectl("get", "--namespace="+in, "subscription,csv,deployment", name, name+".v4.22.0", "--ignore-not-found", "--output=name")
 	}
 }

@@ -111,9 +111,12 @@ func (w *environment) member(of, role string) client.Client {
 	return api
 }
 
-func (w *environment) kubectl(args ...string) {
+// kubectl runs kubectl, which must succeed, and returns what it prints.
+func (w *environment) kubectl(args ...string) string {
 	w.t.Helper()
-	if out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput(); err != nil {
+	out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput()
+	if err != nil {
 		w.t.Fatalf("kubectl %q: %v\n%s", args, err, out)
 	}
+	return string(out)
 }
