@@ -113,7 +113,7 @@ buildah: # the EFS driver's image is built with it
 		{ echo "want buildah on the PATH: sudo apt-get install buildah" >&2; exit 1; }
 
 .PHONY: prove
-prove: mmdebstrap $(if $(findstring efs-utils,$(SUITE)),buildah) ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator-install
+prove: mmdebstrap $(if $(findstring efs-utils,$(SUITE)),buildah) ## Run a suite that is too long for make test: make prove SUITE=sweep-operator-install
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: sweep

@@ -359,11 +359,8 @@ func (env *testEnv) createShare() []client.Object {
 	}
 	env.create(volume, claim)
 	env.t.Cleanup(func() {
-		for _, err := range []error{env.Client().Delete(context.Background(), volume), env.removeFinalizers(shared)} {
-			if client.IgnoreNotFound(err) != nil {
-				env.t.Error(err)
-			}
-		}
+		env.removeVolume(volume)
+		env.release(shared)
 	})
 	cluster.Eventually(env.t, limit, "the volume to be bound", func(ctx context.Context) error {
 		for _, object := range []client.Object{volume, claim} {

@@ -127,7 +127,7 @@ func (env *taggingEnv) volume(handle string) {
 		},
 	}
 	env.create(volume)
-	env.t.Cleanup(func() { env.Client().Delete(context.Background(), volume) })
+	env.t.Cleanup(func() { env.removeVolume(volume) })
 }
 
 // waitForTags waits until an access point has tags, besides those by which it is a driver's.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -57,6 +58,8 @@ func testUninstallOrder(t *testing.T, env *testEnv) {
 func (env *testEnv) checkOrderOfRemoval() {
 	env.t.Helper()
 	stageOf := func(e cluster.AuditEvent) string {
+		// A roll-out deletes pods, too, but not because their workload is gone.
+		orphan := e.User == "system:serviceaccount:kube-system:generic-garbage-collector" && e.Verb == "delete" && e.Resource == "pods" && e.Namespace == env.home
 		switch own := e.User == env.user; {
 		case own && e.Verb == "patch" && e.Resource == "clustercsidrivers" && e.Subresource == "":
 			// Whatever the response: the operator may see the deletion before it receives the response, and then
@@ -64,9 +67,9 @@ func (env *testEnv) checkOrderOfRemoval() {
 			return "finalizer"
 		case e.Code != http.StatusOK:
 			return ""
-		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == env.home && env.madeBy("Deployment", e.Name):
+		case orphan && env.madeBy("Deployment", e.Name):
 			return "controller pods"
-		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == env.home && env.madeBy("DaemonSet", e.Name):
+		case orphan && env.madeBy("DaemonSet", e.Name):
 			return "node pods"
 		case own && e.Verb == "delete" && (e.Resource == "deployments" || e.Resource == "daemonsets" || e.Resource == "credentialsrequests"):
 			return e.Resource
@@ -75,28 +78,36 @@ func (env *testEnv) checkOrderOfRemoval() {
 		}
 		return ""
 	}
+	var removal []cluster.AuditEvent
 	first, last := map[string]int{}, map[string]int{}
 	cluster.Eventually(env.t, limit, "the removal to be in the audit log", func(context.Context) error { // the audit log lags behind
 		clear(first)
 		clear(last)
 		events := env.Audit(env.t)
-		// Earlier requests of others do not count.
-		began := slices.IndexFunc(events, func(e cluster.AuditEvent) bool { return e.User == env.user })
-		for i, event := range events[max(began, 0):] {
+		// A request can be in the log before another one whose effect has caused it, while that is still being answered.
+		slices.SortStableFunc(events, func(a, b cluster.AuditEvent) int { return a.Received.Compare(b.Received) })
+		// What happened before the deletion, such as a roll-out, or before the operator started, does not count.
+		deleted := slices.IndexFunc(events, func(e cluster.AuditEvent) bool {
+			return e.Verb == "delete" && e.Resource == "clustercsidrivers" && e.Name == env.driver.CSIName
+		})
+		started := slices.IndexFunc(events, func(e cluster.AuditEvent) bool { return e.User == env.user })
+		removal = events[max(deleted, started, 0):]
+		for i, event := range removal {
 			stage := stageOf(event)
-			if _, seen := first[stage]; !seen || stage == "finalizer" { // it was set once, too
+			if _, seen := first[stage]; !seen || stage == "finalizer" { // other fields are patched before
 				first[stage] = i
 			}
 			last[stage] = i
-			if event.Verb == "delete" && event.Resource == "clustercsidrivers" {
-				delete(last, "finalizer")
-			}
 		}
 		if last["finalizer"] == 0 {
 			return errors.New("no finalizer of the ClusterCSIDriver has been removed since its deletion")
 		}
 		return nil
 	})
+	request := func(i int) string {
+		e := removal[i]
+		return fmt.Sprintf("%s %s %s by %s at %s", e.Verb, e.Resource, e.Name, e.User, e.Received.Format(time.StampMicro))
+	}
 	order := []string{"deployments", "controller pods", "daemonsets", "node pods", "objects", "credentialsrequests", "finalizer"}
 	for i, stage := range order {
 		if last[stage] == 0 {
@@ -107,7 +118,7 @@ func (env *testEnv) checkOrderOfRemoval() {
 			before = first
 		}
 		if i > 0 && before[order[i-1]] > first[stage] {
-			env.t.Errorf("%s came before the last of %s", stage, order[i-1])
+			env.t.Errorf("%s came before the last of %s: %s, and then %s", stage, order[i-1], request(first[stage]), request(before[order[i-1]]))
 		}
 	}
 }

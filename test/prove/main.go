@@ -22,7 +22,7 @@ import (
 )
 
 // limit is the time limit of a suite.
-const limit = time.Hour
+const limit = 2 * time.Hour
 
 // suite is a set of tests of one package.
 type suite struct {
@@ -71,7 +71,7 @@ var ordinary = []suite{
 	{name: "olm-v1", about: "the EFS operator moves from OLM v0 to OLM v1, is updated, and leaves its API when it is removed, by the commands of docs/olm-v1.md, as root", pkg: "./test/drivers/continuity", run: "^TestEFSOfOLMv1$", options: []string{"-all-drivers"}, logs: true},
 	{name: "olm-v1-predictions", about: "what berth catalog plan says of ClusterExtensions is what OLM v1 does, as root", pkg: "./test/olmv1", run: "^TestPredictions$", options: []string{"-olm-v1"}},
 	{name: "published", about: "what make release pushes to a registry is what runs: OLM v0 from images of catalogs and bundles, OLM v1, must-gather, as root", pkg: "./test/drivers/continuity", run: "^TestPublishedRelease$", options: []string{"-all-drivers"}, logs: true},
-	{name: "endurance", about: "500 nodes and 5,000 claims of the EBS driver, beside which claims come and go for three quarters of an hour, as root", pkg: "./test/drivers/endurance", run: "^TestChurn$", options: []string{"-endurance=45m", "-nodes=500", "-claims=5000"}, logs: true},
+	{name: "endurance", about: "500 nodes and 5,000 claims of the EBS driver, beside which claims come and go for an hour, as root", pkg: "./test/drivers/endurance", run: "^TestChurn$", options: []string{"-endurance=1h", "-nodes=500", "-claims=5000"}, logs: true},
 	{name: "pages", about: "the pages about the EFS driver, from its installation to its removal, and moves from other operators: an administrator runs their commands", pkg: "./test/e2e", run: "^Test(FollowPages|MoveOver|FollowSwitchPage)$", options: []string{"-follow-pages"}, logs: true},
 	{name: "life", about: "the long life of a cluster with the EFS driver, and its journal, as root", pkg: "./test/drivers/continuity", run: "^TestLife$", options: []string{"-all-drivers"}, logs: true},
 	{name: "life-clusterstorage", about: "the life of a cluster with the cluster storage operator, on AWS and OpenStack", pkg: "./test/clusterstorage", run: "^TestLife$", options: []string{"-all-lives"}},

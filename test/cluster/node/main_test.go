@@ -143,7 +143,7 @@ func (c testCluster) awaitServing(t *testing.T, pod *corev1.Pod) self {
 	return me
 }
 
-// awaitEnd waits until a process has ended.
+// awaitEnd waits until a process has ended that was killed, but that nobody has waited for: it may still be ending.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	cluster.Eventually(t, waitLimit, fmt.Sprintf("process %d to end", pid), func(context.Context) error {

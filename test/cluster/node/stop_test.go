@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,11 +42,10 @@ func TestRolloutReplacesTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.Eventually(t, waitLimit, "the old pod to go", c.Gone(old))
-	for _, pid := range []int{first.PID, first.Child} {
-		if err := ended(pid); err != nil {
-			t.Error(err)
-		}
+	if err := ended(first.PID); err != nil {
+		t.Error(err)
 	}
+	awaitEnd(t, first.Child)
 	second := c.awaitServing(t, c.podOf(t, deployment))
 	if !slices.Contains(second.Env, "VERSION=2") {
 		t.Errorf("the environment of the new process is %q, want VERSION=2 in it", second.Env)
@@ -121,7 +121,11 @@ func TestForcedDeletionStopsTheProgram(t *testing.T) {
 const (
 	nodeKubeconfig = "TEST_NODE_KUBECONFIG"
 	nodeDir        = "TEST_NODE_DIR"
+	nodeSubnet     = "TEST_NODE_SUBNET"
 )
+
+// ownNodes counts the nodes that have their own process.
+var ownNodes atomic.Uint32
 
 func init() { programs["node"] = runNode }
 
@@ -133,17 +137,12 @@ func runNode() error {
 	if err != nil {
 		return err
 	}
-	api, err := url.Parse(config.Host)
-	if err != nil {
-		return err
-	}
-	octets := strings.Split(api.Hostname(), ".")
 	return node.Run(ctx, config, node.Options{
 		Name:   filepath.Base(os.Getenv(nodeDir)),
 		Dir:    os.Getenv(nodeDir),
 		Images: images(),
 		Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}},
-		Subnet: fmt.Sprintf("%s.%s.2%02d", octets[0], octets[1], os.Getpid()%50),
+		Subnet: os.Getenv(nodeSubnet),
 		Ready:  func() { fmt.Println("ready") },
 	})
 }
@@ -186,16 +185,10 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 			if err != nil {
 				t.Errorf("the node ended with %v", err)
 			}
-			if test.uid != 0 {
-				// Without a PID namespace, a container's processes are signalled, and a child of its program may still
-				// be ending when the node is gone.
-				awaitEnd(t, me.Child)
+			if err := ended(me.PID); err != nil {
+				t.Error(err)
 			}
-			for _, pid := range []int{me.PID, me.Child} {
-				if err := ended(pid); err != nil {
-					t.Error(err)
-				}
-			}
+			awaitEnd(t, me.Child)
 		})
 	}
 }
@@ -227,7 +220,7 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 			}
 		}
 	}
-	cmd.Env = append(os.Environ(), programVariable+"=node", nodeKubeconfig+"="+kubeconfig, nodeDir+"="+dir)
+	cmd.Env = append(os.Environ(), programVariable+"=node", nodeKubeconfig+"="+kubeconfig, nodeDir+"="+dir, nodeSubnet+"="+c.subnet(t))
 	cmd.Stderr = os.Stderr
 	output, err := cmd.StdoutPipe()
 	if err != nil {
@@ -244,6 +237,18 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 		t.Fatalf("the node printed %q, %v", line, err)
 	}
 	return ownNode{cmd, filepath.Base(dir)}
+}
+
+// subnet returns a subnet of the cluster that no other running node has, or two would give pods the same address. The
+// shared cluster's own nodes have lower numbers.
+func (c testCluster) subnet(t *testing.T) string {
+	t.Helper()
+	api, err := url.Parse(c.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	octets := strings.Split(api.Hostname(), ".")
+	return fmt.Sprintf("%s.%s.%d", octets[0], octets[1], 200+ownNodes.Add(1)%50)
 }
 
 func copyFile(t *testing.T, from, to string) {
