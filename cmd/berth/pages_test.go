@@ -145,7 +145,7 @@ func (s *scene) play(t *testing.T, root string, transcript []page.Step) {
 	}
 }
 
-// TestPageCommands runs commands of pages that show no output. Each of them must succeed.
+// TestPageCommands runs commands of pages that are no transcripts. Each of them must succeed, and print what the page shows.
 func TestPageCommands(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -165,18 +165,25 @@ func TestPageCommands(t *testing.T) {
 		{"release.md", "## Catalog", scene{
 			setup: []string{"cp -r $ROOT/bundle $ROOT/catalog .", "mkfifo said"},
 			// It serves until it is ended, and says when it serves.
-			says: map[string]string{"serve catalog/certified\n": "serve catalog/certified --address 127.0.0.1:0 2>said &\nread -r said <said\nkill $!\n"},
+			says: map[string]string{
+				"serve catalog/certified\n": "serve catalog/certified --address 127.0.0.1:0 2>said &\nread -r said <said\nkill $!\necho \"$said\" | cut -d: -f1\n",
+				"127.0.0.1:50051":           "127.0.0.1",
+			},
 		}},
 	} {
 		t.Run(tc.page+"/"+tc.heading, func(t *testing.T) {
 			run, expand := tc.scene.set(t, root)
 			for _, block := range page.BlocksFor(t, root, tc.page, tc.heading) {
-				command := block.Text
+				command, shows := block.Text, block.Output
 				for shown, actual := range tc.scene.says {
-					command = strings.ReplaceAll(command, shown, expand(actual))
+					command, shows = strings.ReplaceAll(command, shown, expand(actual)), strings.ReplaceAll(shows, shown, expand(actual))
 				}
-				if out, err := run("set -e\n" + command); err != nil {
+				out, err := run("set -e\n" + command)
+				if err != nil {
 					t.Errorf("%s\n%v\n%s", command, err, out)
+				}
+				if !page.Shows(strings.TrimSpace(shows), strings.TrimSpace(out)) {
+					t.Errorf("%s prints:\n%s\n\nThe page shows:\n%s", command, out, shows)
 				}
 			}
 		})

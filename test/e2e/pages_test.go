@@ -69,7 +69,7 @@ func TestFollowPages(t *testing.T) {
 	r.Follow(t, secure, "### Names are no proof")
 	mustPrint(t, r.Follow(t, secure, "## Close a cluster that began open"), "sharedvolumegrant.aws-efs.managed.openshift.io/shop ", "sharedvolumepolicy.aws-efs.managed.openshift.io/cluster ")
 	r.Follow(t, secure, "## Have SharedVolumes refused at once")
-	mustPrint(t, r.Follow(t, objectives, "## The driver is available"), "Events:", "Created", `"Starting the operator"`)
+	mustPrint(t, r.Follow(t, objectives, "## The driver is available"), "Events:", "ScalingReplicaSet", `"Starting the operator"`)
 	mustPrint(t, r.Follow(t, objectives, "## SharedVolumes are ready soon"), "website")
 	mustPrint(t, r.Follow(t, trouble, "# Troubleshoot"), "has phase Succeeded", "all of the 1 SharedVolumes are Ready")
 	mustPrint(t, r.Follow(t, trouble, "## My driver is not Available"), "Available=True", "aws-efs-operator")
@@ -93,7 +93,7 @@ func TestFollowPages(t *testing.T) {
 	awaitReason := func(what string, wants bool) {
 		t.Helper()
 		cluster.Eventually(t, limit, fmt.Sprintf("the removal to wait for the pods: %t for %s", wants, what), func(context.Context) error {
-			said := r.Follow(t, uninstall, "## What a removal waits for")
+			said := w.kubectl("get", "clustercsidriver", custom.Name, "--output=jsonpath={.status.conditions[?(@.type==\"AWSEFSUninstallProgressing\")].message}")
 			if !strings.Contains(said, "shop/website-") || strings.Contains(said, what) != wants {
 				return fmt.Errorf("the condition says %q", said)
 			}
@@ -103,6 +103,7 @@ func TestFollowPages(t *testing.T) {
 	awaitReason("shop/"+lost.Name, true)
 	of.Follow(t, uninstall, "### Pods on lost nodes")
 	awaitReason("shop/"+lost.Name, false)
+	r.Follow(t, uninstall, "## What a removal waits for")
 	r.Follow(t, uninstall, "### Do not wait")
 	cluster.Eventually(t, limit, "the driver to be removed", w.Gone(custom))
 
@@ -133,7 +134,7 @@ func TestFollowPages(t *testing.T) {
 }
 
 // varies matches times, names that are generated, and numbers of files.
-var varies = regexp.MustCompile(`(?m)^ *[0-9.]+s |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|install-[a-z0-9]{5}|wrote \d+ files|; \d+ could not be collected`)
+var varies = regexp.MustCompile(`(?m)^ *[0-9.]+s |website-[a-z0-9]+-[a-z0-9]{5}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|install-[a-z0-9]{5}|wrote \d+ files|; \d+ could not be collected`)
 
 // reader returns an administrator who follows pages in the cluster, with other names: pairs of a text and what stands there instead.
 func (w *environment) reader(names ...string) *page.Reader {

@@ -13,6 +13,10 @@ type Block struct {
 	Heading  string // such as "## Install"
 	Language string // yaml, json; nothing for shell commands
 	Text     string
+	Output   string // what the commands print, if the page shows that in a block of the language "text" right after them
+
+	indent         string // of its lines in the page
+	end, outputEnd int    // the numbers of the lines that end it and its output
 }
 
 // ofCommands reports whether a block has shell commands.
@@ -33,7 +37,7 @@ func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []
 	return slices.DeleteFunc(blocks, func(b Block) bool { return b.Heading != below })
 }
 
-// read returns the headings of a page, and all of its blocks, with other names.
+// read returns the headings of a page, and all of its blocks except those that are the output of another one, with other names.
 func read(t testing.TB, path string, names *strings.Replacer) (headings []string, blocks []Block) {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -41,22 +45,30 @@ func read(t testing.TB, path string, names *strings.Replacer) (headings []string
 		t.Fatal(err)
 	}
 	var block *Block
-	below, indent := "", ""
+	below, follows := "", false // whether there is no text between this line and the block before
+	number := 0
 	for line := range strings.Lines(string(content)) {
+		number++
 		text := strings.TrimSuffix(line, "\n")
 		at := fence.FindStringSubmatch(text)
 		switch {
 		case block != nil && at != nil:
-			block.Text = names.Replace(block.Text)
-			blocks = append(blocks, *block)
-			block = nil
+			block.Text, block.end = names.Replace(block.Text), number
+			if before := len(blocks) - 1; follows && block.Language == "text" && blocks[before].ofCommands() && blocks[before].Output == "" {
+				blocks[before].Output, blocks[before].outputEnd = block.Text, number
+			} else {
+				blocks = append(blocks, *block)
+			}
+			block, follows = nil, true
 		case block != nil:
-			block.Text += strings.TrimPrefix(line, indent)
+			block.Text += strings.TrimPrefix(line, block.indent)
 		case at != nil:
-			block, indent = &Block{Heading: below, Language: at[2]}, at[1]
+			block = &Block{Heading: below, Language: at[2], indent: at[1]}
 		case heading.MatchString(text):
-			below = text
+			below, follows = text, false
 			headings = append(headings, text)
+		case text != "":
+			follows = false
 		}
 	}
 	return headings, blocks

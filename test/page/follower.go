@@ -12,9 +12,16 @@ type follower struct {
 	pkg   string // the folder with the tests
 	tests []string
 	none  string
+	quiet bool // the commands print nothing
 }
 
 func by(pkg string, tests ...string) follower { return follower{pkg: pkg, tests: tests} }
+
+// printingNothing returns a follower of a block whose commands print nothing, or what only a console shows.
+func (f follower) printingNothing() follower {
+	f.quiet = true
+	return f
+}
 
 func nobody(why string) follower { return follower{none: why} }
 

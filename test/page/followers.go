@@ -9,7 +9,7 @@ var (
 	defaultClass  = by("test/clusterstorage", "TestDefaultClass")
 	refusals      = by("test/clusterstorage", "TestAdoptionRefusals")
 	transcripts   = by("cmd/berth", "TestPages")
-	silent        = by("cmd/berth", "TestPageCommands")
+	commands      = by("cmd/berth", "TestPageCommands")
 	administrator = by("test/e2e", "TestFollowPages") // make prove SUITE=pages
 	extension     = by("test/drivers/continuity", "TestEFSOfOLMv1", "TestPublishedRelease")
 	published     = by("test/drivers/continuity", "TestPublishedRelease")
@@ -44,12 +44,12 @@ var followers = map[string]map[string][]follower{
 		"## Check a catalog":         {transcripts, transcripts},
 		"## What changes":            {transcripts},
 		"## What OLM will do":        {transcripts, transcripts},
-		"## The upgrade graph":       {silent},
+		"## The upgrade graph":       {commands.printingNothing()},
 	},
 	"certification.md":   {"## In a cloud": {nobody("needs a cluster in a cloud")}},
 	"ci.md":              {"# Check catalogs in CI": {transcripts}},
 	"cinder.md":          {"## The default class": {defaultClass}},
-	"coming-from-opm.md": {"## First commands": {silent}},
+	"coming-from-opm.md": {"## First commands": {commands}},
 	"csi-migration.md": {
 		"## Where a cluster stands": {onAndOff},
 		"## Switch it on":           {onAndOff},
@@ -69,7 +69,7 @@ var followers = map[string]map[string][]follower{
 		"## What is in it": {drawing, drawing},
 	},
 	"install.md": {
-		"# Install the EFS driver":                {administrator},
+		"# Install the EFS driver":                {administrator.printingNothing()},
 		"## Install the operator":                 {administrator, administrator},
 		"## Install the driver":                   {administrator},
 		"### Create access points for claims":     {administrator},
@@ -96,8 +96,8 @@ var followers = map[string]map[string][]follower{
 	},
 	"redhat-efs.md": {"## Move over": {move, move, move, move, move, move}},
 	"release.md": {
-		"## Bundle":                       {silent, transcripts, transcripts, transcripts},
-		"## Catalog":                      {silent, transcripts},
+		"## Bundle":                       {commands, transcripts, transcripts, transcripts},
+		"## Catalog":                      {commands, transcripts},
 		"## Release to your own registry": {nobody("needs docker for the login; TestPublishedRelease runs make release itself"), nobody("TestSignedRelease of package release runs the same command for each image")},
 		"### Install it on a cluster":     {published},
 		"### Remove it from the cluster":  {published},
@@ -113,13 +113,13 @@ var followers = map[string]map[string][]follower{
 		"## When the operator is gone": {administrator},
 	},
 	"slo.md": {
-		"## How it is measured":           {by("drivers", "TestAlerts")},
+		"## How it is measured":           {by("drivers", "TestAlerts").printingNothing()},
 		"## The driver is available":      {administrator},
 		"## SharedVolumes are ready soon": {administrator},
 	},
 	"support.md": {"# Get help with a driver": {administrator}},
 	"switch.md": {
-		"# Switch to another catalog": {byHand},
+		"# Switch to another catalog": {byHand.printingNothing()},
 		"## By hand":                  {byHand},
 		"## With the tool":            {nobody("installs programs on the machine")},
 		"### Plan":                    {switchPage, switchPage, by("test/e2e", "TestSwitchWithTool")},

@@ -44,6 +44,22 @@ func TestEachBlockHasAFollower(t *testing.T) {
 	}
 }
 
+// TestEachBlockShowsWhatItPrints: a page shows what its commands print, as a test has seen it.
+func TestEachBlockShowsWhatItPrints(t *testing.T) {
+	for name, sections := range followers {
+		for heading, all := range sections {
+			for i, block := range commandBlocks(Blocks(t, pathOf(root, name), heading, strings.NewReplacer())) {
+				if i >= len(all) || all[i].none != "" {
+					continue
+				}
+				if shows := block.Output != "" || len(block.Transcript()) > 0; shows == all[i].quiet {
+					t.Errorf("%s, %q, block %d: it shows what commands print: %t; followers.go says that they print nothing: %t. Run its test with -update-pages", name, heading, i, shows, all[i].quiet)
+				}
+			}
+		}
+	}
+}
+
 // TestFollowersExist: each test that the table names exists, and its package names the page and the heading.
 func TestFollowersExist(t *testing.T) {
 	packages := map[string]source{}

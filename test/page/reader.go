@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,8 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
+var update = flag.Bool("update-pages", false, "write what the commands of pages print into the pages")
+
 // Reader does what pages say, with a cluster: it runs their commands, and applies their objects.
 type Reader struct {
 	// Docs is the folder with the pages.
@@ -27,7 +30,7 @@ type Reader struct {
 	Berth string
 	// Names replaces names in pages. It may be nil.
 	Names *strings.Replacer
-	// Varies matches what differs from run to run in what commands print, such as times. It may be nil.
+	// Varies matches what differs from run to run in what commands print, besides what does so in each cluster. It may be nil.
 	Varies *regexp.Regexp
 	// Variables are shell commands that set variables before all others.
 	Variables string
@@ -50,16 +53,12 @@ esac
 exec %[1]s "$@"
 `
 
-// Follow does what a page says below a heading, and returns what the commands print. An object goes into a file of its name, too, as
-// commands expect it. What commands of a transcript print must be what the page shows. Numbers choose some of the blocks, from 0.
+// Follow does what a page says below a heading, and returns what the commands print, which must be what the page shows, if it does.
+// An object goes into a file of its name, too, as commands expect it. Numbers choose some of the blocks, from 0.
 func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed string) {
 	t.Helper()
-	names := r.Names
-	if names == nil {
-		names = strings.NewReplacer()
-	}
 	commands, done := 0, 0
-	for i, block := range Blocks(t, filepath.Join(r.Docs, page), below, names) {
+	for i, block := range Blocks(t, filepath.Join(r.Docs, page), below, r.names()) {
 		number := commands
 		if block.ofCommands() {
 			commands++
@@ -77,6 +76,13 @@ func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed 
 		t.Fatalf("%s has %d blocks below %q, want to follow %v", page, commands, below, only)
 	}
 	return printed
+}
+
+func (r *Reader) names() *strings.Replacer {
+	if r.Names == nil {
+		return strings.NewReplacer()
+	}
+	return r.Names
 }
 
 // follow does what a block of a page says, and returns what its commands print.
@@ -104,9 +110,7 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 		for _, step := range transcript {
 			output, err := r.run(t, step.Command) // pages show commands that fail, too, and what they print
 			t.Logf("%s, %s: %v:\n%s\n%s", page, block.Heading, err, step.Command, output)
-			if want, got := r.vary(step.Output), r.vary(output); !Shows(want, got) {
-				t.Errorf("%s, %s: %s prints:\n%s\n\nThe page shows:\n%s", page, block.Heading, step.Command, got, want)
-			}
+			r.mustShow(t, page, block.Heading, step, output)
 			printed += output
 		}
 		return printed
@@ -116,11 +120,52 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 	if err != nil {
 		t.Fatalf("%s, %s: %v", page, block.Heading, err)
 	}
+	switch {
+	case *update && block.ofCommands() && output != "" && !Shows(r.vary(block.Output), r.vary(output)):
+		r.show(t, page, block, output)
+	case block.Output != "":
+		r.mustShow(t, page, block.Heading, Step{command, block.Output}, output)
+	}
 	return output
 }
 
+// show writes what the commands of a block print into the page.
+func (r *Reader) show(t testing.TB, page string, block Block, output string) {
+	t.Helper()
+	path := filepath.Join(r.Docs, page)
+	_, blocks := read(t, path, r.names()) // what was written before has moved the lines
+	i := slices.IndexFunc(blocks, func(b Block) bool { return b.Heading == block.Heading && b.Text == block.Text })
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := []string{"", "```text"}
+	shown = append(append(shown, strings.Split(strings.TrimRight(output, "\n"), "\n")...), "```")
+	for l, line := range shown {
+		shown[l] = strings.TrimRight(block.indent+line, " ")
+	}
+	lines := strings.Split(string(content), "\n")
+	lines = slices.Replace(lines, blocks[i].end, max(blocks[i].end, blocks[i].outputEnd), shown...)
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustShow fails the test unless a page shows what a step printed.
+func (r *Reader) mustShow(t testing.TB, page, heading string, step Step, printed string) {
+	t.Helper()
+	if want, got := r.vary(step.Output), r.vary(printed); !Shows(want, got) {
+		t.Errorf("%s, %s: %s prints:\n%s\n\nThe page shows:\n%s", page, heading, step.Command, got, want)
+	}
+}
+
+// always matches what differs from run to run in each cluster: ages, what the lines of a log begin with, and whether an object was
+// there before.
+var always = regexp.MustCompile(`(?m) \d+m?\d*s$|^[IWE]\d{4} \S+ +\d+ \S+\] | (?:created|configured|unchanged|(?:not )?labeled|patched(?: \(no change\))?)$`)
+
 // vary returns a text without what varies.
 func (r *Reader) vary(text string) string {
+	text = always.ReplaceAllString(text, "~")
 	if r.Varies != nil {
 		text = r.Varies.ReplaceAllString(text, "~")
 	}

@@ -103,7 +103,7 @@ func (p *published) subscribe(t testing.TB) {
 	t.Helper()
 	p.Follow(t, releasePage, "### Install it on a cluster", "registry.example.com/team", p.Repository(""),
 		"apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: csi-drivers, namespace: $NS}\nspec: {}\n---\n", "",
-		"interval: 45m", "interval: 20s")
+		"operatorgroup.operators.coreos.com/csi-drivers created\n", "", "interval: 45m", "interval: 20s")
 }
 
 // mustHaveUnpacked fails the test unless OLM serves the catalog from its image, and has unpacked the bundle of a version from its
