@@ -18,6 +18,8 @@ type page struct {
 	links []string
 	// loads are what a browser loads with the page.
 	loads []string
+	// unboxed are paragraphs of nothing but code: blocks of code that MkDocs has not recognized.
+	unboxed []string
 }
 
 // check returns the problems of a site in a folder.
@@ -66,6 +68,9 @@ func check(folder string) ([]string, error) {
 				linked[to] = true
 			}
 		}
+		for _, code := range p.unboxed {
+			problems = append(problems, fmt.Sprintf("%s: %q is no block of code: have a blank line before it, and indent it like the text of its list", name, code))
+		}
 		for _, target := range p.loads {
 			if to, _, outside := resolve(name, target); outside || !files[to] {
 				problems = append(problems, fmt.Sprintf("%s: loads %s: want a file of the site", name, target))
@@ -94,6 +99,8 @@ func read(root *html.Node) *page {
 		}
 		switch {
 		case node.Type != html.ElementNode:
+		case node.Data == "p" && node.FirstChild != nil && node.FirstChild == node.LastChild && node.FirstChild.Data == "code":
+			p.unboxed = append(p.unboxed, node.FirstChild.FirstChild.Data)
 		case node.Data == "a" && attributes["href"] != "":
 			p.links = append(p.links, attributes["href"])
 		case node.Data == "link" && strings.Contains(attributes["rel"], "stylesheet"):

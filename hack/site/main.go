@@ -84,11 +84,35 @@ func gather(to string) error {
 		if page == "README.md" {
 			name = "index.md"
 		}
-		if err := os.WriteFile(filepath.Join(to, name), []byte(relink(page, string(text))), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(to, name), []byte(nest(relink(page, string(text)))), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// item matches the beginning of an item of a list.
+var item = regexp.MustCompile(`^(?:-|\d+\.) +`)
+
+// nest indents what belongs to an item of a list by four spaces. GitHub takes fewer, and MkDocs does not.
+func nest(text string) string {
+	var nested strings.Builder
+	indent, code := "", false
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			indent, code = "", !code
+		case code || line == "\n":
+		case item.MatchString(line):
+			indent = strings.Repeat(" ", len(item.FindString(line)))
+		case !strings.HasPrefix(line, indent):
+			indent = ""
+		case indent != "":
+			nested.WriteString(strings.Repeat(" ", max(4-len(indent), 0)))
+		}
+		nested.WriteString(line)
+	}
+	return nested.String()
 }
 
 // link matches the target of a link to a file of the repository, after its text.

@@ -19,6 +19,14 @@ func TestRelink(t *testing.T) {
 	}
 }
 
+func TestNest(t *testing.T) {
+	const text = "1. One\n   more\n\n   ```\n   code\n     indented\n   ```\n\n2. Two\n\nText\n\n- A\n  b\n\n  c\n\n```\n- no item\n  x\n```\n"
+	const want = "1. One\n    more\n\n    ```\n    code\n      indented\n    ```\n\n2. Two\n\nText\n\n- A\n    b\n\n    c\n\n```\n- no item\n  x\n```\n"
+	if got := nest(text); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		pages map[string]string
@@ -41,6 +49,11 @@ func TestCheck(t *testing.T) {
 		}, []string{
 			"index.html: loads https://fonts.example.com/a.css: want a file of the site",
 			"index.html: loads missing.svg: want a file of the site",
+		}},
+		"a block of code that is none": {map[string]string{
+			"index.html": `<p><code>oc get pods</code></p><p>See <code>oc</code>.</p><pre><code>oc</code></pre>`,
+		}, []string{
+			`index.html: "oc get pods" is no block of code: have a blank line before it, and indent it like the text of its list`,
 		}},
 		"a page that nothing leads to": {map[string]string{"index.html": "", "a/index.html": ""}, []string{
 			"a/index.html: is not in the menu: add it to nav in hack/site/mkdocs.yml",
