@@ -131,7 +131,7 @@ var followers = map[string]map[string][]follower{
 	"troubleshooting.md": {
 		"# Troubleshoot":                       {administrator},
 		"## My pod hangs in ContainerCreating": {administrator, administrator},
-		"### The driver's log on a node":       {nobody("needs the driver on a real node, where no test follows it yet")},
+		"### The driver's log on a node":       {by("test/drivers/matrix", "TestMatrix")},
 		"## My driver is not Available":        {administrator},
 	},
 	"uninstall.md": {

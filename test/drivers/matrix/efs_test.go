@@ -341,24 +341,39 @@ func (b efsBed) testSharedVolume(t *testing.T, claim *corev1.PersistentVolumeCla
 	}
 	mistyped := shared.DeepCopy()
 	mistyped.Name, mistyped.Spec.AccessPointID = "mistyped", "fsap-0fedcba9876543210"
-	if _, err := journey.Share(ctx, b.Client(), mistyped); err != nil {
-		t.Fatal(err)
+	claimOf := func(volume *sharedvolume.SharedVolume) *corev1.PersistentVolumeClaim {
+		name, err := journey.Share(ctx, b.Client(), volume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
+	hanging := b.Create(t, testbed.Pod{Name: "hanging", Node: testbed.Nodes[1], Claim: claimOf(mistyped)})
 	b.awaitAvailable(t, mistyped, "AccessPointNotFound")
-	name, err := journey.Share(ctx, b.Client(), shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := claimOf(shared)
 	b.awaitAvailable(t, shared, "Found")
-	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	pods := b.share(t, theirs)
 	owner := b.Run(t, testbed.Pod{Name: "owner", Node: testbed.Nodes[0], Claim: claim})
 	if got := owner.Read(t, "answer"); got != "aye" {
 		t.Errorf("the owner of the claim reads %q, want what the SharedVolume's pod wrote", got)
 	}
-	b.Delete(t, append(pods, owner.Pod, shared, mistyped)...)
+	b.mustExplain(t, hanging)
+	b.Delete(t, append(pods, owner.Pod, hanging, shared, mistyped)...)
 	if _, err := os.Stat(b.files.Folder(efsFileSystem) + point.RootDirectory.Path + "/answer"); err != nil {
 		t.Errorf("after the SharedVolume was deleted, its files are gone, too: %v", err)
+	}
+}
+
+// mustExplain fails the test unless the commands of the page about trouble print why a pod hangs: the driver on its node logs that EFS
+// has refused the pod's access point.
+func (b efsBed) mustExplain(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	const refused = "access denied by server"
+	b.AwaitEvent(t, pod, "FailedMount", refused)
+	log := b.Follow(t, "../../../docs/troubleshooting.md", "### The driver's log on a node", "<namespace>", pod.Namespace, "<pod>", pod.Name)
+	_, failed, _ := strings.Cut(log, fmt.Sprintf(`GRPC error: rpc error: code = Internal desc = Could not mount "%s:/" at "/var/lib/kubelet/pods/%s/`, efsFileSystem, pod.UID))
+	if !strings.Contains(failed, refused) {
+		t.Errorf("the driver's log does not have that the mount for pod %s, UID %s, failed with %q:\n%s", pod.Name, pod.UID, refused, log)
 	}
 }
 

@@ -11,12 +11,13 @@ import (
 )
 
 // Follow runs the commands below a heading of a page of documentation, with other names: pairs of a text and what stands there
-// instead. The operator's namespace is that of the testbed.
-func (b *Testbed) Follow(t testing.TB, path, heading string, names ...string) {
+// instead. The operator's namespace is that of the testbed. It returns what the commands print.
+func (b *Testbed) Follow(t testing.TB, path, heading string, names ...string) string {
 	t.Helper()
 	reader := page.Reader{
 		Docs: filepath.Dir(path), Kubectl: b.Tools().Path("kubectl"), Kubeconfig: b.Kubeconfig(), Limit: 2 * Limit, Dir: t.TempDir(),
-		Names: strings.NewReplacer(append(names, drivers.ClusterStorageNamespace, cluster.OperatorNamespace)...),
+		Variables: "NS=" + cluster.OperatorNamespace,
+		Names:     strings.NewReplacer(append(names, drivers.ClusterStorageNamespace, cluster.OperatorNamespace)...),
 	}
-	reader.Follow(t, filepath.Base(path), heading)
+	return reader.Follow(t, filepath.Base(path), heading)
 }
