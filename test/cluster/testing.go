@@ -21,6 +21,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -203,6 +205,22 @@ func (c *Cluster) ServiceAccountConfig(t testing.TB, namespace, name string) *re
 	config := rest.AnonymousClientConfig(c.config)
 	config.BearerToken = token.Status.Token
 	return config
+}
+
+// WriteKubeconfig writes the kubeconfig of a service account, which is that of ServiceAccountConfig, to a file.
+func (c *Cluster) WriteKubeconfig(t testing.TB, namespace, name, file string) {
+	t.Helper()
+	account := c.ServiceAccountConfig(t, namespace, name)
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for user := range config.AuthInfos {
+		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
+	}
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Eventually waits until check returns nil, and fails the test with check's last error if that takes longer than

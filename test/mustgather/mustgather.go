@@ -13,8 +13,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
@@ -39,7 +37,8 @@ func Run(t testing.TB, c *cluster.Cluster, drivers ...string) (folder, output st
 func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 	t.Helper()
 	in := c.Namespace(t)
-	account := c.ServiceAccountConfig(t, in, "must-gather")
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	c.WriteKubeconfig(t, in, "must-gather", path)
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: in},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "must-gather"}},
@@ -53,17 +52,6 @@ func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 			t.Error(err)
 		}
 	})
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range config.AuthInfos {
-		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
 	return path
 }
 

@@ -92,7 +92,7 @@ var followers = map[string]map[string][]follower{
 		"## Check the storage":        {defaultClass},
 		"## The default StorageClass": {defaultClass},
 		"## vSphere":                  {by("test/clusterstorage", "TestOperators", "TestPermissionsAreExact")},
-		"## Run it by hand":           {nobody("listens at port 8443 of the machine, which other tests may have")},
+		"## Run it by hand":           {by("test/clusterstorage", "TestRunByHand")},
 	},
 	"redhat-efs.md": {"## Move over": {move, move, move, move, move, move}},
 	"release.md": {

@@ -110,7 +110,7 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 		for _, step := range transcript {
 			output, err := r.run(t, step.Command) // pages show commands that fail, too, and what they print
 			t.Logf("%s, %s: %v:\n%s\n%s", page, block.Heading, err, step.Command, output)
-			r.mustShow(t, page, block.Heading, step, output)
+			r.MustShow(t, page, block.Heading, step, output)
 			printed += output
 		}
 		return printed
@@ -124,7 +124,7 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 	case *update && block.ofCommands() && output != "" && !Shows(r.vary(block.Output), r.vary(output)):
 		r.show(t, page, block, output)
 	case block.Output != "":
-		r.mustShow(t, page, block.Heading, Step{command, block.Output}, output)
+		r.MustShow(t, page, block.Heading, Step{command, block.Output}, output)
 	}
 	return output
 }
@@ -151,8 +151,8 @@ func (r *Reader) show(t testing.TB, page string, block Block, output string) {
 	}
 }
 
-// mustShow fails the test unless a page shows what a step printed.
-func (r *Reader) mustShow(t testing.TB, page, heading string, step Step, printed string) {
+// MustShow fails the test unless a page shows what a step printed.
+func (r *Reader) MustShow(t testing.TB, page, heading string, step Step, printed string) {
 	t.Helper()
 	if want, got := r.vary(step.Output), r.vary(printed); !Shows(want, got) {
 		t.Errorf("%s, %s: %s prints:\n%s\n\nThe page shows:\n%s", page, heading, step.Command, got, want)

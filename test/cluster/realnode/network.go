@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -227,6 +228,9 @@ func (p *Place) listen(network, at string, listen func() error) error {
 	}
 	return nil
 }
+
+// Start starts a program of this machine in the node's network.
+func (p *Place) Start(program *exec.Cmd) error { return p.inside(program.Start) }
 
 // Find returns the place of a node that runs. dir is its folder. Only its methods Listen, ListenPacket and Close can be
 // used.
