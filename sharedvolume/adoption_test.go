@@ -2,8 +2,6 @@ package sharedvolume_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/page"
 )
 
 // legacy is a SharedVolume with the objects that the community operator created for it.
@@ -175,8 +174,8 @@ func TestAdoption(t *testing.T) {
 			env.do("create", env.client.Create(t.Context(), sv))
 			env.ready(sv)
 		}
-		for _, commands := range commandsOf(t, "security.md", "## Close a cluster that began open") {
-			env.shell(commands)
+		for _, block := range page.Blocks(t, "../docs/security.md", "## Close a cluster that began open", strings.NewReplacer()) {
+			env.shell(block.Text)
 		}
 		grant := &v1alpha1.SharedVolumeGrant{}
 		env.get(grant, "", other)
@@ -214,27 +213,6 @@ func (env testEnv) created(sv *v1alpha1.SharedVolume) *v1alpha1.SharedVolume {
 	env.t.Helper()
 	env.do("create", env.client.Create(env.t.Context(), sv))
 	return sv
-}
-
-// commandsOf returns the blocks of command lines in a section of a page.
-func commandsOf(t *testing.T, page, section string) []string {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("../docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, found := strings.Cut(string(raw), section+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	var commands []string
-	for i, block := range strings.Split(text, "\n```\n") {
-		if i%2 == 1 {
-			commands = append(commands, block)
-		}
-	}
-	if !found || len(commands) == 0 {
-		t.Fatalf("%s shows no commands under %q", page, section)
-	}
-	return commands
 }
 
 // bound waits until a SharedVolume is Ready with a claim that is not being deleted.
