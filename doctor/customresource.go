@@ -96,7 +96,7 @@ var help = map[string]string{
 	"MissingImage":                 "set what the message names in spec.config.env of the Subscription",
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
 	"RequestRefused":               "have the policy or webhook accept what the message names: the operator tries again each half minute",
-	"VolumesInUse":                 "end the pods that the message names, or keep the driver: set spec.managementState to Managed",
+	"VolumesInUse":                 "end the pods that the message names: see docs/uninstall.md, What a removal waits for",
 	"OtherDriver":                  "move over from that driver, as docs/install.md shows, or remove this operator",
 	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",
 	"OtherOperatorActive":          "delete that operator's Subscription and ClusterServiceVersion",
