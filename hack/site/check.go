@@ -99,7 +99,7 @@ func read(root *html.Node) *page {
 		}
 		switch {
 		case node.Type != html.ElementNode:
-		case node.Data == "p" && node.FirstChild != nil && node.FirstChild == node.LastChild && node.FirstChild.Data == "code":
+		case node.Data == "p" && node.FirstChild != nil && node.FirstChild == node.LastChild && node.FirstChild.Data == "code" && node.FirstChild.FirstChild != nil:
 			p.unboxed = append(p.unboxed, node.FirstChild.FirstChild.Data)
 		case node.Data == "a" && attributes["href"] != "":
 			p.links = append(p.links, attributes["href"])

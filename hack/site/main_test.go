@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 			"index.html: loads missing.svg: want a file of the site",
 		}},
 		"a block of code that is none": {map[string]string{
-			"index.html": `<p><code>oc get pods</code></p><p>See <code>oc</code>.</p><pre><code>oc</code></pre>`,
+			"index.html": `<p><code>oc get pods</code></p><p>See <code>oc</code>.</p><pre><code>oc</code></pre><p><code></code></p>`,
 		}, []string{
 			`index.html: "oc get pods" is no block of code: have a blank line before it, and indent it like the text of its list`,
 		}},
