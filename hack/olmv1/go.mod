@@ -1,7 +1,8 @@
 // OLM v1: catalogd and operator-controller. No code of ours lives here; test/olmv1 builds them when a test needs them.
 //
-// No module proxy serves boxcutter, so its source is beside a checkout of this repository, or tests skip. A checksum of one of its
-// dependencies cannot be looked up either: go.sum has the lines of the go.sum of operator-controller.
+// No module proxy serves boxcutter. BOXCUTTER=DIR names a folder with its source, which test/cluster/tools builds with in a copy of
+// this file; without it and without the programs themselves, tests skip. A checksum of one of its dependencies cannot be looked up
+// either: go.sum has the lines of the go.sum of operator-controller.
 module github.com/berth-csi/berth/hack/olmv1
 
 go 1.26.3
@@ -241,5 +242,3 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-replace pkg.package-operator.run/boxcutter => ../../../shared/fixtures/sources/boxcutter-v0.14.0

@@ -14,10 +14,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +27,7 @@ import (
 
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"golang.org/x/mod/modfile"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,29 +63,73 @@ var images = map[string]string{
 	"operator-controller": "quay.io/operator-framework/operator-controller",
 }
 
-// Images returns OLM's programs by the repositories of their images, for cluster.Options. It skips the test if the source of
-// one is not here, or if the machine cannot have real nodes.
+// boxcutter is the module of OLM's programs that no module proxy serves.
+const boxcutter = "pkg.package-operator.run/boxcutter"
+
+// Images returns OLM's programs by the repositories of their images, for cluster.Options. It skips the test if the user has given
+// neither a program nor what it can be built from, or if the machine cannot have real nodes.
 func Images(t testing.TB) map[string]string {
 	t.Helper()
 	cluster.NeedRealNodes(t)
-	if _, err := programs.Source("boxcutter-v0.14.0"); errors.Is(err, programs.ErrNoSource) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]string{}
-	for name, repository := range images {
-		program := tools.Program{
-			Name: name, Folder: "hack/olmv1", Source: true, Aligned: true, Package: "github.com/operator-framework/operator-controller/cmd/" + name,
-			Flags: []string{"-tags", "containers_image_openpgp,exclude_graphdriver_btrfs", "-ldflags", "-s -w"},
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		path, err := programs.Given(name)
+		if path == "" && err == nil {
+			path, err = buildProgram(t, name)
 		}
-		path, err := program.Ensure(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found[repository] = path
+		found[images[name]] = path
 	}
 	return found
+}
+
+// buildProgram builds a program of OLM.
+func buildProgram(t testing.TB, name string) (string, error) {
+	t.Helper()
+	source, err := programs.Folder(programs.BoxcutterVariable)
+	if err != nil {
+		return "", err
+	}
+	if source == "" {
+		t.Skip(missing(name))
+	}
+	program, err := programOf(name, source)
+	if err != nil {
+		return "", err
+	}
+	return program.Ensure(t.Context(), nil)
+}
+
+// programOf returns a program of OLM that is built with a source of boxcutter.
+func programOf(name, source string) (tools.Program, error) {
+	content, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	if err != nil {
+		return tools.Program{}, fmt.Errorf("%s names no folder with the source of %s: %w", programs.BoxcutterVariable, boxcutter, err)
+	}
+	if module := modfile.ModulePath(content); module != boxcutter {
+		return tools.Program{}, fmt.Errorf("%s=%s has the source of module %q, want %s", programs.BoxcutterVariable, source, module, boxcutter)
+	}
+	return tools.Program{
+		Name: name, Folder: pins, Replaced: map[string]string{boxcutter: source}, Aligned: true, Package: "github.com/operator-framework/operator-controller/cmd/" + name,
+		Flags: []string{"-tags", "containers_image_openpgp,exclude_graphdriver_btrfs", "-ldflags", "-s -w"},
+	}, nil
+}
+
+// pins is the folder that pins OLM's programs.
+const pins = "hack/olmv1"
+
+// missing says in one line what a program of OLM needs.
+func missing(name string) string {
+	version := "pinned"
+	if pinned, err := tools.PinsOf(pins); err == nil {
+		if v, err := pinned.Version(boxcutter); err == nil {
+			version = v
+		}
+	}
+	return fmt.Sprintf("OLM v1's %s is missing: want %s=DIR, a folder with catalogd and operator-controller, or %s=DIR, the source of %s %s, which no module proxy serves",
+		name, programs.GivenVariable, programs.BoxcutterVariable, boxcutter, version)
 }
 
 // OLM is OLM v1 on a cluster.

@@ -71,6 +71,9 @@ func (r recipe) build(ctx context.Context, into string, report func(Progress)) e
 				return err
 			}
 		}
+		if err := replace(modfile, r.replaced); err != nil {
+			return err
+		}
 		arguments = append([]string{"-modfile=" + modfile}, arguments...)
 	}
 	command := goBuild

@@ -79,6 +79,33 @@ func align(path string) error {
 	if err != nil {
 		return err
 	}
+	return edit(path, func(file *modfile.File) error {
+		for _, require := range slices.Clone(file.Require) {
+			module := require.Mod
+			if version, ok := shared.versions[module.Path]; ok && semver.Compare(version, module.Version) > 0 {
+				if err := errors.Join(file.AddRequire(module.Path, version), file.AddReplace(module.Path, "", module.Path, version)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// replace has a go.mod take modules from folders of this machine.
+func replace(path string, folders map[string]string) error {
+	return edit(path, func(file *modfile.File) error {
+		for module, folder := range folders {
+			if err := file.AddReplace(module, "", folder, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// edit changes a go.mod.
+func edit(path string, change func(*modfile.File) error) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -87,13 +114,8 @@ func align(path string) error {
 	if err != nil {
 		return err
 	}
-	for _, require := range slices.Clone(file.Require) {
-		module := require.Mod
-		if version, ok := shared.versions[module.Path]; ok && semver.Compare(version, module.Version) > 0 {
-			if err := errors.Join(file.AddRequire(module.Path, version), file.AddReplace(module.Path, "", module.Path, version)); err != nil {
-				return err
-			}
-		}
+	if err := change(file); err != nil {
+		return err
 	}
 	if content, err = file.Format(); err != nil {
 		return err

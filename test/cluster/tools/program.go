@@ -2,10 +2,14 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Program is a program that is built by itself, when something needs it.
@@ -22,6 +26,9 @@ type Program struct {
 	// Aligned says that a source is built with the modules of hack/tools where it wants earlier versions of them, so that
 	// compiled packages are shared.
 	Aligned bool
+	// Replaced are folders of this machine with the source of modules that Folder pins and that no module proxy serves, by the
+	// modules' paths. They go into a copy of go.mod, and the go command adds to the copy of go.sum what it has verified.
+	Replaced map[string]string
 	// Tests says that the program is that of the package's tests, whose name ends with ".test".
 	Tests bool
 	// Flags are those of go build.
@@ -44,32 +51,57 @@ func (p Program) Ensure(ctx context.Context, report func(Progress)) (string, err
 
 func (p Program) recipe() (recipe, error) {
 	programs := []program{{p.Name, p.Package}}
-	if !p.Source {
-		r, err := readRecipe(p.Folder, programs, p.Flags...)
-		r.tests = p.Tests
-		return r, err
-	}
 	root, err := Root()
 	if err != nil {
 		return recipe{}, err
 	}
+	if !p.Source {
+		r, err := readRecipe(p.Folder, programs, p.Flags...)
+		r.tests = p.Tests
+		if err != nil || len(p.Replaced) == 0 {
+			return r, err
+		}
+		r.replaced, r.incomplete, r.aligned, r.flags = p.Replaced, true, p.Aligned, append([]string{"-mod=mod"}, r.flags...)
+		for _, module := range slices.Sorted(maps.Keys(p.Replaced)) {
+			if err := r.addFiles(p.Replaced[module]); err != nil {
+				return r, fmt.Errorf("read the source of module %s: %w", module, err)
+			}
+		}
+		return r, r.addAligned(root)
+	}
 	r := recipe{programs: programs, folder: filepath.Join(root, p.Folder), flags: append([]string{"-mod=mod", "-buildvcs=false"}, p.Flags...), incomplete: true, aligned: p.Aligned}
-	err = filepath.WalkDir(r.folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	return r, errors.Join(r.addFiles(r.folder), r.addAligned(root))
+}
+
+// addFiles makes the files of a folder with source code part of the recipe. Like the go command it leaves out folders whose names
+// begin with a dot, such as that of git.
+func (r *recipe) addFiles(folder string) error {
+	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
 			return err
+		}
+		if entry.IsDir() && path != folder && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		if !entry.Type().IsRegular() {
+			return nil
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(r.folder, path)
+		name, err := filepath.Rel(folder, path)
 		r.pins = append(r.pins, []byte(name), content)
 		return err
 	})
-	if err == nil && p.Aligned {
-		var aligned []byte
-		aligned, err = os.ReadFile(filepath.Join(root, pinsFolder, "go.mod"))
-		r.pins = append(r.pins, aligned)
+}
+
+// addAligned makes the modules that the recipe is aligned with part of it.
+func (r *recipe) addAligned(root string) error {
+	if !r.aligned {
+		return nil
 	}
-	return r, err
+	shared, err := os.ReadFile(filepath.Join(root, pinsFolder, "go.mod"))
+	r.pins = append(r.pins, shared)
+	return err
 }

@@ -70,3 +70,58 @@ func TestProgramOfSource(t *testing.T) {
 		t.Errorf("left in the cache: %q, %v", left, err)
 	}
 }
+
+// TestReplacedModule: a program is built with the source of a module that nobody serves, from a folder that the pins do not name,
+// and again only if a file of it has changed. The pins stay as they are.
+func TestReplacedModule(t *testing.T) {
+	root, pinned, source, cache := t.TempDir(), "hack/greeter", t.TempDir(), t.TempDir()
+	write := func(folder, name, content string) {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const pins = "module example.com/greeter\ngo 1.26.0\nrequire example.invalid/words v0.14.0\n"
+	write(root, "go.mod", "module example.com/project\n")
+	write(root, pinsFolder+"/go.mod", "module example.com/tools\n")
+	write(root, pinned+"/go.mod", pins)
+	write(root, pinned+"/go.sum", "")
+	write(root, pinned+"/greeter/main.go", "package main\nimport \"example.invalid/words\"\nfunc main() { print(words.Greeting) }\n")
+	write(source, "go.mod", "module example.invalid/words\n")
+	write(source, "words.go", "package words\nconst Greeting = \"hello\"\n")
+	t.Chdir(root)
+	build := func() (dir Dir, prints string) {
+		t.Helper()
+		recipe, err := Program{Name: "greeter", Package: "./greeter", Folder: pinned, Replaced: map[string]string{"example.invalid/words": source}}.recipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir, err = recipe.ensure(t.Context(), cache, func(Progress) {}); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(dir.Path("greeter")).CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, string(out)
+	}
+	first, prints := build()
+	if prints != "hello" {
+		t.Errorf("the program prints %q, want what the folder's source says", prints)
+	}
+	write(source, ".git/index", "changed by git")
+	if again, _ := build(); again != first {
+		t.Errorf("built again in %s, want the program in %s", again, first)
+	}
+	write(source, "words.go", "package words\nconst Greeting = \"goodbye\"\n")
+	if changed, prints := build(); changed == first || prints != "goodbye" {
+		t.Errorf("after a change of the source the program in %s prints %q", changed, prints)
+	}
+	if content, err := os.ReadFile(filepath.Join(root, pinned, "go.mod")); err != nil || string(content) != pins {
+		t.Errorf("the build has changed go.mod: %q, %v", content, err)
+	}
+}

@@ -209,12 +209,13 @@ func CacheFolder(kind string) (string, error) {
 // recipe is all inputs of the built tools.
 type recipe struct {
 	programs   []program
-	folder     string   // of the pins
-	flags      []string // of go build
-	pins       [][]byte // content of go.mod and go.sum, and of all other files if the folder has source code
-	incomplete bool     // whether the go command completes go.mod and go.sum, in copies of them
-	aligned    bool     // whether these copies have the modules of hack/tools
-	tests      bool     // whether the programs are those of the packages' tests
+	folder     string            // of the pins
+	flags      []string          // of go build
+	pins       [][]byte          // content of go.mod and go.sum, and of all other files if the folder has source code
+	incomplete bool              // whether the go command completes go.mod and go.sum, in copies of them
+	aligned    bool              // whether these copies have the modules of hack/tools
+	replaced   map[string]string // folders with the source of modules, by the modules' paths, for the copy of go.mod
+	tests      bool              // whether the programs are those of the packages' tests
 }
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }

@@ -1,0 +1,47 @@
+package olmv1
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestProgramOf: a program of OLM is built with the folder that BOXCUTTER names, if that is the module that is missing.
+func TestProgramOf(t *testing.T) {
+	folder := func(gomod string) string {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "go.mod"), []byte(gomod), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return folder
+	}
+	for name, test := range map[string]struct{ source, err string }{
+		"the module":     {source: folder("module " + boxcutter + "\n")},
+		"another module": {folder("module example.com/cutter\n"), `has the source of module "example.com/cutter", want pkg.package-operator.run/boxcutter`},
+		"no module":      {t.TempDir(), "BOXCUTTER names no folder with the source of pkg.package-operator.run/boxcutter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program, err := programOf("catalogd", test.source)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got error %v, want %q in it", err, test.err)
+				}
+				return
+			}
+			if err != nil || program.Replaced[boxcutter] != test.source {
+				t.Errorf("got %+v, %v; want the module replaced by %s", program, err, test.source)
+			}
+		})
+	}
+}
+
+// TestMissing: what a test with OLM v1 lacks is one line.
+func TestMissing(t *testing.T) {
+	said := missing("catalogd")
+	for _, want := range []string{"PROGRAMS=DIR", "BOXCUTTER=DIR", boxcutter + " v0.14.0"} {
+		if !strings.Contains(said, want) || strings.Contains(said, "\n") {
+			t.Errorf("it says %q, want one line with %q", said, want)
+		}
+	}
+}
