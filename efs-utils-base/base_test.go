@@ -2,7 +2,6 @@ package base
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"io"
 	"os"
@@ -76,12 +75,12 @@ func newBuilder(t *testing.T) (*Builder, Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := programs.Source("efs-utils-v3.2.0")
-	if errors.Is(err, programs.ErrNoSource) {
-		t.Skip(err)
-	}
+	source, err := programs.Folder(programs.EFSUtilsVariable)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if source == "" {
+		t.Skip(programs.WantEFSUtils)
 	}
 	own, err := tools.ProgramsForImages(t.Context(), "./test/drivers/nfs/nfsclient")
 	if err != nil {
@@ -111,7 +110,7 @@ func newBuilder(t *testing.T) (*Builder, Options) {
 			t.Fatal(err)
 		}
 	}
-	return b, Options{Base: system, Source: filepath.Join(root, source), Proxy: proxy, FIPS: "optional", Time: time.Unix(1_700_000_000, 0)}
+	return b, Options{Base: system, Source: source, Proxy: proxy, FIPS: "optional", Time: time.Unix(1_700_000_000, 0)}
 }
 
 func copyFile(t *testing.T, from, to string) {

@@ -20,9 +20,17 @@ import (
 
 // checkDriver: the driver starts on the image, configures efs-utils in the node's folder, and runs the watchdog.
 func checkDriver(t *testing.T, b *Builder, o Options) {
+	const program = "aws-efs-csi-driver-v3.4.1"
+	real, err := programs.Given(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if real == "" {
+		t.Skipf("ours in its place does not run efs-utils: want %s=DIR, a folder with the program %s", programs.GivenVariable, program)
+	}
 	folder := t.TempDir()
-	copyFile(t, programs.For(t, "aws-efs-csi-driver-v3.4.1"), filepath.Join(folder, "aws-efs-csi-driver"))
-	copyFile(t, filepath.Join(o.Source, "../aws-efs-csi-driver-v3.4.1/LICENSE"), filepath.Join(folder, "LICENSE"))
+	copyFile(t, real, filepath.Join(folder, "aws-efs-csi-driver"))
+	copyFile(t, filepath.Join("..", "LICENSE"), filepath.Join(folder, "LICENSE"))
 	if err := b.BuildDriver(t.Context(), "localhost/driver", image, folder, "v3.4.1", o); err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,12 @@ func TestEFSDriver(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may install packages into an image")
 	}
-	utils, err := programs.Source("efs-utils-v3.2.0")
+	utils, err := programs.Folder(programs.EFSUtilsVariable)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
+	}
+	if utils == "" {
+		t.Skip(programs.WantEFSUtils)
 	}
 	r := startReleasing(t)
 	own, err := tools.ProgramsForImages(t.Context(), "./test/drivers/nfs/nfsclient")
@@ -40,7 +43,7 @@ func TestEFSDriver(t *testing.T) {
 	proxy := t.TempDir()
 	mustRun(t, proxy, "cp", own.Path("nfsclient"), "efs-proxy")
 	file := r.writeEFSDriver(t, efsDriver{Source: smallDriver(t), Version: "v9.9.9", Base: r.serveDebian(t), Proxy: proxy, FIPS: "optional",
-		EFSUtils: filepath.Join(r.root, utils), Architectures: []string{runtime.GOARCH}})
+		EFSUtils: utils, Architectures: []string{runtime.GOARCH}})
 	t.Logf("the release:\n%s", r.mustRelease(t, "--efs-driver", file, "--output", t.TempDir()))
 
 	index := r.index(t, efsDriverName+":latest")

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/programs"
 )
 
 // searchPath is the PATH of images.
@@ -26,6 +27,11 @@ const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 // archive returns the path of the image's archive.
 func (c content) archive(ctx context.Context, report func(tools.Progress), tag name.Tag) (string, error) {
+	if given, err := programs.Given(c.program); err != nil {
+		return "", err
+	} else if given != "" {
+		c = c.real()
+	}
 	var files []file
 	base := ""
 	building, both := errgroup.WithContext(ctx) // packages of Debian are installed while the compiler works
@@ -89,7 +95,7 @@ func (c content) key(tag name.Tag, base string, files []file) (string, error) {
 // pack writes the archive into a folder.
 func (c content) pack(folder string, tag name.Tag, base string, files []file) error {
 	own := filepath.Join(folder, "files.tar")
-	if err := writeTar(own, files); err != nil {
+	if err := writeTar(own, folders(files), files); err != nil {
 		return err
 	}
 	defer os.Remove(own)
@@ -129,15 +135,15 @@ func (c content) configure(image v1.Image) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// writeTar writes files to an archive that depends on nothing else.
-func writeTar(archive string, files []file) error {
+// writeTar writes folders, parents first, and files to an archive that depends on nothing else.
+func writeTar(archive string, folders []string, files []file) error {
 	out, err := os.Create(archive)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
 	writer := tar.NewWriter(out)
-	for _, folder := range folders(files) {
+	for _, folder := range folders {
 		if err := writer.WriteHeader(&tar.Header{Name: folder[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
 			return err
 		}

@@ -1,10 +1,10 @@
 package images
 
 import (
+	"fmt"
 	"path"
 	"path/filepath"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/programs"
 )
 
@@ -29,22 +29,23 @@ var efsUtilsFiles = []struct {
 
 const efsStaticFiles = "/etc/amazon/efs-static-files"
 
-// efsUtils returns the files of efs-utils, which mounts EFS file systems for the driver. The error is
-// programs.ErrNoSource if its source is not here.
+// efsUtils returns the files of efs-utils, which mounts EFS file systems for the real driver, from the source that the user names.
 func efsUtils() ([]file, error) {
-	root, err := tools.Root()
+	source, err := programs.Folder(programs.EFSUtilsVariable)
 	if err != nil {
 		return nil, err
 	}
-	source, err := programs.Source("efs-utils-v3.2.0")
-	if err != nil {
-		return nil, err
+	if source == "" {
+		return nil, fmt.Errorf("the real EFS driver mounts with efs-utils: %s", programs.WantEFSUtils)
 	}
 	files := []file{{target: "/var/log/amazon/efs"}}
 	for _, f := range efsUtilsFiles {
-		found, err := filepath.Glob(filepath.Join(root, source, f.pattern))
+		found, err := filepath.Glob(filepath.Join(source, f.pattern))
 		if err != nil {
 			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s=%s has no %s; %s", programs.EFSUtilsVariable, source, f.pattern, programs.WantEFSUtils)
 		}
 		for _, here := range found {
 			target := f.file

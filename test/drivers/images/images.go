@@ -4,10 +4,12 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -90,8 +92,22 @@ func standIn(program string) content {
 	return content{program: "standin", entrypoint: "/bin/" + program}
 }
 
+// efsDriver begins the names of the EFS driver's programs, which end with their versions.
+const efsDriver = "aws-efs-csi-driver-"
+
 func efs(version string) content {
-	return content{program: "aws-efs-csi-driver-" + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true, nfs: true, efsUtils: true}
+	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true, nfs: true, efsUtils: true}
+}
+
+// real returns the image with what the real program runs. Ours in its place may need less.
+func (c content) real() content {
+	switch {
+	case strings.HasPrefix(c.program, efsDriver):
+		c.debian, c.nfs, c.efsUtils = true, true, true
+	case c.program == "nfsplugin":
+		c.debian, c.nfs = true, true
+	}
+	return c
 }
 
 // Repositories returns the repositories of all images, sorted.
@@ -101,22 +117,46 @@ func Repositories() []string { return slices.Sorted(maps.Keys(contents)) }
 // "quay.io/openshift/origin-csi-livenessprobe:4.21". The image is that of the reference's repository, with any tag. If
 // the user's cache does not have it, its parts are built first. report, which may be nil, is called with the progress.
 //
+// Where the user has named a published image for it (PublishedVariable), that is pulled instead, and where the user has given its
+// program (programs.GivenVariable), that is in it.
+//
 // The error is programs.ErrNoSource if a part of the image can only be built from sources that are not here.
 func Archive(ctx context.Context, report func(tools.Progress), reference string) (string, error) {
 	tag, err := name.NewTag(reference, name.StrictValidation)
 	if err != nil {
 		return "", fmt.Errorf("pack the image %q: want a reference such as quay.io/openshift/origin-csi-livenessprobe:4.21: %w", reference, err)
 	}
-	repository := strings.TrimSuffix(reference, ":"+tag.TagStr())
-	c, ok := contents[repository]
-	if !ok {
-		return "", fmt.Errorf("pack the image %s: there is none for %s, only for %s; package images has the table", reference, repository, strings.Join(Repositories(), ", "))
+	repository, c, err := find(reference)
+	if err != nil {
+		return "", fmt.Errorf("pack the image %s: %w", reference, err)
 	}
-	archive, err := c.archive(ctx, report, tag)
+	named, err := published()
+	if err != nil {
+		return "", err
+	}
+	var archive string
+	if digest, ok := named[repository]; ok {
+		archive, err = c.real().archiveOfPublished(ctx, report, tag, digest)
+	} else {
+		archive, err = c.archive(ctx, report, tag)
+	}
 	if err != nil {
 		return "", fmt.Errorf("pack the image %s: %w", reference, err)
 	}
 	return archive, nil
+}
+
+// find returns the image of a reference or a repository.
+func find(reference string) (repository string, c content, err error) {
+	repository = reference
+	if tag, err := name.NewTag(reference, name.StrictValidation); err == nil {
+		repository = strings.TrimSuffix(reference, ":"+tag.TagStr())
+	}
+	c, ok := contents[repository]
+	if !ok {
+		return "", content{}, fmt.Errorf("there is no image %s, only %s; package images has the table", repository, strings.Join(Repositories(), ", "))
+	}
+	return repository, c, nil
 }
 
 // file is a file of an image.
@@ -134,6 +174,9 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 	if err != nil {
 		return nil, err
 	}
+	if static, err := programs.IsStatic(program); err != nil || !static && !c.debian {
+		return nil, cmp.Or(err, fmt.Errorf("%s needs shared libraries, and its image has nothing else; want a program that was built with CGO_ENABLED=0", program))
+	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
 	for _, name := range slices.Sorted(maps.Keys(c.beside)) {
 		other, err := programs.Path(ctx, report, name)
@@ -149,6 +192,12 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		}
 		files = append(files, mount...)
 	}
+	standIns, err := c.standInFiles(ctx, func(target string) []string { return []string{target} })
+	return append(files, standIns...), err
+}
+
+// standInFiles returns the stand-ins for programs that test machines cannot run, each at the paths that are returned for its own.
+func (c content) standInFiles(ctx context.Context, at func(target string) []string) (files []file, err error) {
 	standIns := c.standIns()
 	for _, pkg := range slices.Sorted(maps.Keys(standIns)) {
 		own, err := tools.ProgramsForImages(ctx, pkg)
@@ -156,7 +205,9 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 			return nil, err
 		}
 		for _, target := range standIns[pkg] {
-			files = append(files, file{target: target, source: own.Path(path.Base(pkg)), mode: 0o755})
+			for _, path := range at(target) {
+				files = append(files, file{target: path, source: own.Path(filepath.Base(pkg)), mode: 0o755})
+			}
 		}
 	}
 	return files, nil

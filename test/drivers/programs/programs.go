@@ -105,12 +105,16 @@ func Version(name string) (string, error) {
 	return pins.Version(from.module)
 }
 
-// Path returns the path of a program, and builds it first if the cache does not have it. report, which may be nil, is
+// Path returns the path of a program: the one that the user has given by PROGRAMS, or one that is built first if the cache does not
+// have it. report, which may be nil, is
 // called with the progress. The error is ErrNoSource if the program can only be built from sources that are not here.
 func Path(ctx context.Context, report func(tools.Progress), name string) (string, error) {
 	from, ok := origins[name]
 	if !ok {
 		return "", unknown(name)
+	}
+	if given, err := Given(name); given != "" || err != nil {
+		return given, err
 	}
 	if from.module == "" {
 		own, err := tools.ProgramsForImages(ctx, "./"+from.pkg)

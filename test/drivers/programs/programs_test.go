@@ -50,3 +50,75 @@ func TestNoSource(t *testing.T) {
 		t.Errorf("got %v, want ErrNoSource and the folder", err)
 	}
 }
+
+// TestGiven: the programs in the folder that PROGRAMS names are used, and what is wrong with it is said.
+func TestGiven(t *testing.T) {
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(executable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := func(files map[string]os.FileMode) string {
+		folder := t.TempDir()
+		for name, mode := range files {
+			content := program
+			if mode&0o001 != 0 { // a script
+				content = []byte("#!/bin/sh\n")
+			}
+			if err := os.WriteFile(filepath.Join(folder, name), content, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return folder
+	}
+	const none = "/nowhere/at/all"
+	for name, test := range map[string]struct {
+		folder, wants string
+		given         bool
+		err           string
+	}{
+		"nothing":               {wants: "livenessprobe"},
+		"a program":             {folder: folder(map[string]os.FileMode{"livenessprobe": 0o700}), wants: "livenessprobe", given: true},
+		"another program":       {folder: folder(map[string]os.FileMode{"livenessprobe": 0o700}), wants: "nfsplugin"},
+		"one that others have":  {folder: folder(map[string]os.FileMode{"livenessprobe": 0o700, "csi-attacher": 0o700}), wants: "csi-attacher"},
+		"no folder":             {folder: none, wants: "livenessprobe", err: "PROGRAMS: stat " + none},
+		"a file":                {folder: executable, wants: "livenessprobe", err: "is no folder"},
+		"no known name":         {folder: folder(map[string]os.FileMode{"livenesprobe": 0o700}), wants: "livenessprobe", err: "has no program to use; want one or more of aws-efs-csi-driver-v2.1.11, "},
+		"not executable":        {folder: folder(map[string]os.FileMode{"livenessprobe": 0o600}), wants: "livenessprobe", err: "livenessprobe is not executable: its mode is -rw-------"},
+		"not executable, other": {folder: folder(map[string]os.FileMode{"livenessprobe": 0o700, "nfsplugin": 0o600}), wants: "livenessprobe", err: "nfsplugin is not executable"},
+		"a script":              {folder: folder(map[string]os.FileMode{"livenessprobe": 0o701}), wants: "livenessprobe", err: "livenessprobe is no program for Linux"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(GivenVariable, test.folder)
+			got, err := Given(test.wants)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Fatalf("got error %v, want %q in it", err, test.err)
+				}
+				return
+			}
+			want := ""
+			if test.given {
+				want = filepath.Join(test.folder, test.wants)
+			}
+			if err != nil || got != want {
+				t.Errorf("got %q, %v; want %q", got, err, want)
+			}
+		})
+	}
+}
+
+// TestFolderOfTheClone: a relative path begins at the root of the clone, not where a test runs.
+func TestFolderOfTheClone(t *testing.T) {
+	t.Setenv(EFSUtilsVariable, "test/drivers")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Folder(EFSUtilsVariable); err != nil || got != filepath.Dir(here) {
+		t.Errorf("got %q, %v; want %q", got, err, filepath.Dir(here))
+	}
+}
