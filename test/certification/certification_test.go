@@ -15,6 +15,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/page"
 )
 
@@ -78,19 +79,28 @@ func run(t *testing.T, d drivers.Driver) string {
 	if err != nil {
 		t.Error(err)
 	}
+	got.Date = time.Now().UTC().Format(time.DateOnly)
+	if got.Programs, err = testbed.Programs(d, nil); err != nil {
+		t.Fatal(err)
+	}
 	if *update {
 		if err := os.WriteFile(recordOf(d.Name), []byte(got.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(recordOf(d.Name))
+	content, err := os.ReadFile(recordOf(d.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("the tests of driver %s differ from the record; if that is right, run with -update (-want +got):\n%s", d.Name, diff)
+	want, err := ParseRecord(string(content))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return got.summary()
+	if diff := cmp.Diff(want.outcomes(), got.outcomes()); diff != "" {
+		t.Errorf("the tests of driver %s with these programs: %s\ndiffer from the record of %s with these: %s\nif that is right, run with -update (-want +got):\n%s",
+			d.Name, got.Programs, want.Date, want.Programs, diff)
+	}
+	return got.summary() + "; " + got.Programs
 }
 
 // shown is the part of the page that has the tables.
@@ -169,12 +179,16 @@ func TestNewRecord(t *testing.T) {
 	block, fails := "[Testpattern: Dynamic PV (block volmode)] volumes should store data", "[Testpattern: Dynamic PV (xfs)] volumes should store data"
 	without := map[string]bool{}
 	record, err := NewRecord("efs", without, []Outcome{{Test: "a", State: Pass}, {Test: block, State: Skip}, {Test: block, State: Skip}})
-	if err != nil || record.String() != "pass\ta\nskip\t2\tblock\n" {
+	record.Date, record.Programs = "2026-11-27", "driver: the real one, v9.9.9"
+	if err != nil || record.String() != "ran\t2026-11-27\tdriver: the real one, v9.9.9\npass\ta\nskip\t2\tblock\n" {
 		t.Errorf("got the record %q, error %v", record, err)
 	}
 	parsed, err := ParseRecord(record.String())
 	if diff := cmp.Diff(record, parsed); err != nil || diff != "" {
 		t.Errorf("a record that was written and read differs (-want +got), error %v:\n%s", err, diff)
+	}
+	if _, err := ParseRecord("pass\ta\n"); err == nil || !strings.Contains(err.Error(), "want ran, the date and the programs") {
+		t.Errorf("a record that does not say what ran: got the error %v", err)
 	}
 	_, err = NewRecord("ebs", has, []Outcome{{Test: block, State: Skip, Message: "not today"}, {Test: fails, State: Fail, Message: "no space left"}})
 	for _, want := range []string{"skip, and no reason explains it: " + block + "\nnot today", "fail, and no reason explains it: " + fails + "\nno space left"} {

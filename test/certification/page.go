@@ -35,18 +35,18 @@ func Records() (map[string]Record, error) {
 // Markdown returns the tables of the page: how many tests there are of each kind, what passes and fails, and why others do not run.
 func Markdown(records map[string]Record) string {
 	var text strings.Builder
-	text.WriteString("| driver | pass | fail | cannot run here | do not apply |\n| --- | --- | --- | --- | --- |\n")
+	text.WriteString("| driver | programs | on | pass | fail | cannot run here | do not apply |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, driver := range registry.Names() {
 		r, run := records[driver]
 		if !run {
-			fmt.Fprintf(&text, "| %s | not run yet | | | |\n", driver)
+			fmt.Fprintf(&text, "| %s | not run yet | | | | | |\n", driver)
 			continue
 		}
 		count := map[Kind]int{}
 		for name, n := range r.Skipped {
 			count[named(name).Kind] += n
 		}
-		fmt.Fprintf(&text, "| %s | %d | %d | %d | %d |\n", driver, len(r.Passed), len(r.Failed), count[NotHere], count[NotApplicable])
+		fmt.Fprintf(&text, "| %s | %s | %s | %d | %d | %d | %d |\n", driver, r.Programs, r.Date, len(r.Passed), len(r.Failed), count[NotHere], count[NotApplicable])
 	}
 	if len(records) == 0 {
 		return text.String()

@@ -11,6 +11,8 @@ import (
 
 // Record is what a run of a driver's tests has shown.
 type Record struct {
+	// Date is that of the run, such as "2026-11-27", and Programs says which programs ran, as testbed.Programs does.
+	Date, Programs string
 	// Passed and Failed are the names of tests.
 	Passed, Failed []string
 	// Skipped counts the tests that did not run, by the names of the reasons.
@@ -41,6 +43,14 @@ func NewRecord(driver string, has map[string]bool, outcomes []Outcome) (Record, 
 
 // String returns the record as a file.
 func (r Record) String() string {
+	return fmt.Sprintf("%s\t%s\t%s\n", ran, r.Date, r.Programs) + r.outcomes()
+}
+
+// ran begins the line that says when and with which programs the tests ran.
+const ran = "ran"
+
+// outcomes returns the record without when and with which programs it was made.
+func (r Record) outcomes() string {
 	var text strings.Builder
 	for _, test := range r.Passed {
 		fmt.Fprintf(&text, "%s\t%s\n", Pass, test)
@@ -70,6 +80,8 @@ func ParseRecord(content string) (Record, error) {
 		line = strings.TrimSuffix(line, "\n")
 		state, rest, _ := strings.Cut(line, "\t")
 		switch state {
+		case ran:
+			r.Date, r.Programs, _ = strings.Cut(rest, "\t")
 		case Pass:
 			r.Passed = append(r.Passed, rest)
 		case Fail:
@@ -82,8 +94,11 @@ func ParseRecord(content string) (Record, error) {
 			}
 			r.Skipped[name] = n
 		default:
-			return Record{}, fmt.Errorf("line %q: want %s, %s or %s first", line, Pass, Fail, Skip)
+			return Record{}, fmt.Errorf("line %q: want %s, %s, %s or %s first", line, ran, Pass, Fail, Skip)
 		}
+	}
+	if r.Date == "" || r.Programs == "" {
+		return Record{}, fmt.Errorf("no line says when and with which programs the tests ran; want %s, the date and the programs", ran)
 	}
 	return r, nil
 }

@@ -79,7 +79,8 @@ var ordinary = []suite{
 	{name: "permissions-clusterstorage", about: "the permissions of the cluster storage operator and of the operators that it runs, on each platform", pkg: "./test/clusterstorage", run: "^TestPermissionsAreExact$", options: []string{"-all-platforms"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
 	{name: "release", about: "a release for all architectures, signed, and the same programs from another clone", pkg: "./release", run: "^TestSignedRelease$", options: []string{"-all-architectures"}, logs: true},
-	{name: "efs-utils", about: "the image efs-utils-base is built on Debian, and mount.efs, its tunnels, the watchdog and the driver work in it, as root", pkg: "./efs-utils-base", run: "^TestImages$", options: []string{"-build-images"}, logs: true},
+	{name: "efs-utils", about: "the image efs-utils-base is built on Debian, and mount.efs, its tunnels, the watchdog and the driver work in it, as root", pkg: "./efs-utils-base", run: "^TestImages$", options: []string{"-build-images"}, logs: true,
+		optional: regexp.MustCompile("^TestImages/driver$")},
 	{name: "release-efs-utils", about: "a release that builds the EFS driver's image on efs-utils-base, as root", pkg: "./release", run: "^TestEFSDriver$", options: []string{"-build-efs-driver"}, logs: true},
 	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"},
 		optional: regexp.MustCompile("/expand/ext4$"), report: matrix.Report},
@@ -114,7 +115,7 @@ func list() string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// prove runs the suite's tests and prints those that fail, a line each minute, and the table.
+// prove runs the suite's tests and prints those that fail or are skipped, a line each minute, and the table.
 func (s suite) prove(ctx context.Context, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, limit)
@@ -165,11 +166,12 @@ func (t *tally) add(event results.Event) {
 	case "output":
 		t.outputs[event.Test] = append(t.outputs[event.Test], event.Output)
 	case "pass", "fail", "skip":
-		if event.Action == "fail" || t.logs && !strings.Contains(event.Test, "/") {
-			fmt.Fprint(t.out, strings.Join(t.outputs[event.Test], ""))
-		}
-		if event.Action == "skip" && t.optional != nil && t.optional.MatchString(event.Test) {
-			t.unshown = append(t.unshown, event.Test+":\n"+strings.Join(t.outputs[event.Test], ""))
+		output := strings.Join(t.outputs[event.Test], "")
+		switch skipped := event.Action == "skip"; {
+		case skipped && t.optional != nil && t.optional.MatchString(event.Test):
+			t.unshown = append(t.unshown, event.Test+":\n"+output)
+		case skipped, event.Action == "fail", t.logs && !strings.Contains(event.Test, "/"):
+			fmt.Fprint(t.out, output)
 		}
 		delete(t.outputs, event.Test)
 		if event.Test != "" {

@@ -47,8 +47,8 @@ func TestTally(t *testing.T) {
 		},
 		{
 			name:   "skipped",
-			events: []results.Event{{Action: "skip", Test: "TestA"}, {Action: "pass", Test: "TestB"}},
-			table:  "| TestA | 0 | 0 | 1 |\n| TestB | 1 | 0 | 0 |\n", complaint: "1 tests were skipped; a proof needs them all",
+			events: []results.Event{{Action: "output", Test: "TestA", Output: "why\n"}, {Action: "skip", Test: "TestA"}, {Action: "pass", Test: "TestB"}},
+			table:  "| TestA | 0 | 0 | 1 |\n| TestB | 1 | 0 | 0 |\n", complaint: "1 tests were skipped; a proof needs them all", printed: "why\n",
 		},
 		{
 			name: "skipped, which this machine cannot run",

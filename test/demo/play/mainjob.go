@@ -88,7 +88,8 @@ func (j *mainJob) usePods(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("pod %s reads %q, want %q, which pod %s wrote", reader, read, greeting, writer)
 		}
 	}
-	return fmt.Sprintf("on nodes %s and %s read what the other one wrote", testbed.Nodes[0], testbed.Nodes[1]), nil
+	programs, err := testbed.Programs(j.driver, nil)
+	return fmt.Sprintf("on nodes %s and %s read what the other one wrote; %s", testbed.Nodes[0], testbed.Nodes[1], programs), err
 }
 
 func (j *mainJob) installDriver(ctx context.Context) (string, error) {

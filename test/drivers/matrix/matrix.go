@@ -4,7 +4,12 @@ package matrix
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/test/drivers/images"
+	"github.com/berth-csi/berth/test/drivers/programs"
 )
 
 // Capability is something that a driver may be able to do.
@@ -52,27 +57,61 @@ type Row struct {
 	// Driver is its name, with a version if there are several.
 	Driver string
 	Cells  map[Capability]Cell
-	// StandIn says that package standin stands in for the driver. The sidecars are real.
-	StandIn bool
+	// Image is the repository of the image with the driver.
+	Image string
+	// More are images with further programs of the driver, by what these are called in the table.
+	More map[string]string
 }
 
-// yes is what a cell shows whose test has passed.
-func (r Row) yes() string {
-	if r.StandIn {
-		return "stand-in"
+// which returns which program runs in an image of a repository.
+type which func(repository string) (programs.Ran, error)
+
+// programs returns which programs run as a row's driver, and whether the driver itself is the real one.
+func (r Row) programs(in which) (text string, real bool, err error) {
+	driver, err := in(r.Image)
+	if err != nil {
+		return "", false, fmt.Errorf("%s: %w", r.Driver, err)
 	}
-	return "yes"
+	text = driver.String()
+	for _, name := range slices.Sorted(maps.Keys(r.More)) {
+		ran, err := in(r.More[name])
+		if err != nil {
+			return "", false, fmt.Errorf("%s, %s: %w", r.Driver, name, err)
+		}
+		text += fmt.Sprintf("; %s: %s", name, ran)
+	}
+	return text, driver.Real, nil
+}
+
+// sidecars are those that run beside drivers, by the repositories of their images.
+var sidecars = []struct{ name, image string }{
+	{"external-provisioner", "quay.io/openshift/origin-csi-external-provisioner"},
+	{"external-attacher", "quay.io/openshift/origin-csi-external-attacher"},
+	{"external-resizer", "quay.io/openshift/origin-csi-external-resizer"},
+	{"external-snapshotter", "quay.io/openshift/origin-csi-external-snapshotter"},
+	{"snapshot-controller", "quay.io/openshift/origin-csi-snapshot-controller"},
+	{"node-driver-registrar", "quay.io/openshift/origin-csi-node-driver-registrar"},
+	{"livenessprobe", "quay.io/openshift/origin-csi-livenessprobe"},
+	{"kube-rbac-proxy", "quay.io/openshift/origin-kube-rbac-proxy"},
+}
+
+// passes is what a cell shows whose test has passed.
+func passes(real bool) string {
+	if real {
+		return "yes"
+	}
+	return "stand-in"
 }
 
 // Report returns the matrix with the outcome of each test, "pass", "fail" or "skip", by the test's name, and the names of
-// the tests that have not passed.
+// the tests that have not passed. The programs are those that run in this environment.
 func Report(outcomes map[string]string) (text string, open []string) {
-	return render(func(row Row, cell Cell) string {
+	text, err := render(images.WhichRuns, func(real bool, cell Cell) string {
 		switch outcome := outcomes[cell.Test]; {
 		case cell.Test == "":
 			return "–"
 		case outcome == "pass":
-			return row.yes()
+			return passes(real)
 		case outcome == "":
 			open = append(open, cell.Test)
 			return "not run"
@@ -80,18 +119,27 @@ func Report(outcomes map[string]string) (text string, open []string) {
 			open = append(open, cell.Test)
 			return strings.ToUpper(outcome)
 		}
-	}), open
+	})
+	if err != nil {
+		open = append(open, err.Error())
+	}
+	return text, open
 }
 
-// Markdown returns the matrix with the capabilities that have a test, and the reasons why others have none.
-func Markdown() string {
-	var text strings.Builder
-	text.WriteString(render(func(row Row, cell Cell) string {
+// Markdown returns the matrix with the capabilities that have a test, and the reasons why others have none. The programs are those that
+// run in a clone without anything else.
+func Markdown() (string, error) {
+	table, err := render(images.WhichIsPacked, func(real bool, cell Cell) string {
 		if cell.Test == "" {
 			return "–"
 		}
-		return row.yes()
-	}))
+		return passes(real)
+	})
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	text.WriteString(table)
 	text.WriteString("\n| capability | what its test shows |\n| --- | --- |\n")
 	for _, c := range Capabilities {
 		fmt.Fprintf(&text, "| %s | %s |\n", c.Name, c.Shows)
@@ -104,23 +152,35 @@ func Markdown() string {
 			}
 		}
 	}
-	return text.String()
+	return text.String(), nil
 }
 
-func render(show func(Row, Cell) string) string {
+func render(in which, show func(real bool, cell Cell) string) (string, error) {
 	var text strings.Builder
-	header, line := "| driver |", "| --- |"
+	header, line := "| driver | program |", "| --- | --- |"
 	for _, c := range Capabilities {
 		header += " " + string(c.Name) + " |"
 		line += " --- |"
 	}
 	text.WriteString(header + "\n" + line + "\n")
 	for _, row := range Rows {
-		fmt.Fprintf(&text, "| %s |", row.Driver)
+		ran, real, err := row.programs(in)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&text, "| %s | %s |", row.Driver, ran)
 		for _, c := range Capabilities {
-			fmt.Fprintf(&text, " %s |", show(row, row.Cells[c.Name]))
+			fmt.Fprintf(&text, " %s |", show(real, row.Cells[c.Name]))
 		}
 		text.WriteString("\n")
 	}
-	return text.String()
+	text.WriteString("\n| sidecar | program |\n| --- | --- |\n")
+	for _, s := range sidecars {
+		ran, err := in(s.image)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintf(&text, "| %s | %s |\n", s.name, ran)
+	}
+	return text.String(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/page"
 )
 
@@ -55,7 +56,38 @@ var shown = page.Part{
 	Update: "go test ./test/drivers/matrix -run TestPage -update",
 }
 
-func TestPageShowsTheMatrix(t *testing.T) { shown.Check(t, "\n"+Markdown()+"\n", *update) }
+func TestPageShowsTheMatrix(t *testing.T) {
+	text, err := Markdown()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown.Check(t, "\n"+text+"\n", *update)
+}
+
+// TestProgramOfARow: a row says which program ran: ours, or the one that the user has given.
+func TestProgramOfARow(t *testing.T) {
+	ours := func(string) (programs.Ran, error) { return programs.Ran{}, nil }
+	real := func(string) (programs.Ran, error) { return programs.Ran{Real: true, Version: "v9.9.9"}, nil }
+	for name, test := range map[string]struct {
+		in   which
+		want string
+	}{
+		"ours":  {ours, "| EFS, version 3.4.1 | ours in its place | stand-in | – | stand-in | – | – | stand-in | stand-in | stand-in | stand-in |\n"},
+		"given": {real, "| EFS, version 3.4.1 | the real one, v9.9.9 | yes | – | yes | – | – | yes | yes | yes | yes |\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := render(test.in, func(real bool, cell Cell) string {
+				if cell.Test == "" {
+					return "–"
+				}
+				return passes(real)
+			})
+			if err != nil || !strings.Contains(text, test.want) {
+				t.Errorf("got error %v and\n%s\nwant\n%s", err, text, test.want)
+			}
+		})
+	}
+}
 
 // TestEveryCellIsFilled: each has a test or a reason. Only a run shows whether the test exists: prove fails if it did not
 // run.
@@ -85,7 +117,7 @@ func TestReport(t *testing.T) {
 	passed["TestMatrix/efs/tags"] = "fail"
 	delete(passed, "TestMatrix/efs/delete")
 	text, open := Report(passed)
-	if diff := cmp.Diff([]string{"TestMatrix/efs/delete", "TestMatrix/efs/tags"}, open); diff != "" || !strings.Contains(text, "| yes | – | yes | – | – | not run | FAIL | yes | yes |") {
+	if diff := cmp.Diff([]string{"TestMatrix/efs/delete", "TestMatrix/efs/tags"}, open); diff != "" || !strings.Contains(text, " | – | – | not run | FAIL | ") {
 		t.Errorf("open tests (-want +got):\n%s\n%s", diff, text)
 	}
 }

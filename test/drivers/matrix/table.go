@@ -4,17 +4,20 @@ import "strings"
 
 // Rows are the drivers.
 var Rows = []Row{
-	{Driver: "EFS, version 2.1.11 of OpenShift 4.21", Cells: efsCells("efs")},
-	{Driver: "EFS, version 3.4.1", Cells: efsCells("efs-3.4.1")},
-	{Driver: "EBS, version 1.63.1", Cells: allCells("ebs")},
-	{Driver: "GCP PD, version 1.28.1", Cells: allCells("gcppd")},
-	{Driver: "Manila, version 1.36.0", Cells: manilaCells()},
-	{Driver: "Azure Disk", Cells: azureDiskCells(), StandIn: true},
-	{Driver: "Azure File", Cells: azureFileCells(), StandIn: true},
-	{Driver: "Cinder, version 1.36.0", Cells: cinderCells()},
-	{Driver: "vSphere", Cells: vSphereCells(), StandIn: true},
-	{Driver: "the sample driver, which is in no release", Cells: sampleCells},
+	{Driver: "EFS, version 2.1.11 of OpenShift 4.21", Cells: efsCells("efs"), Image: openshift + "aws-efs-csi-driver"},
+	{Driver: "EFS, version 3.4.1", Cells: efsCells("efs-3.4.1"), Image: "public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver"},
+	{Driver: "EBS, version 1.63.1", Cells: allCells("ebs"), Image: openshift + "aws-ebs-csi-driver"},
+	{Driver: "GCP PD, version 1.28.1", Cells: allCells("gcppd"), Image: openshift + "gcp-pd-csi-driver"},
+	{Driver: "Manila, version 1.36.0", Cells: manilaCells(), Image: openshift + "csi-driver-manila", More: map[string]string{"NFS plugin of nodes": openshift + "csi-driver-nfs"}},
+	{Driver: "Azure Disk", Cells: azureDiskCells(), Image: openshift + "azure-disk-csi-driver"},
+	{Driver: "Azure File", Cells: azureFileCells(), Image: openshift + "azure-file-csi-driver"},
+	{Driver: "Cinder, version 1.36.0", Cells: cinderCells(), Image: openshift + "openstack-cinder-csi-driver"},
+	{Driver: "vSphere", Cells: vSphereCells(), Image: openshift + "vsphere-csi-driver", More: map[string]string{"syncer": openshift + "vsphere-csi-driver-syncer"}},
+	{Driver: "the sample driver, which is in no release", Cells: sampleCells, Image: "quay.io/berth-csi/sample-csi-driver"},
 }
+
+// openshift begins the repositories of OpenShift's images.
+const openshift = "quay.io/openshift/origin-"
 
 var sampleCells = map[Capability]Cell{
 	Provision:       {Test: "TestMatrix/sample/provision"},

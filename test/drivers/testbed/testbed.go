@@ -15,6 +15,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +155,11 @@ func archives(t testing.TB, options Options) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	said, err := Programs(options.Driver, options.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("programs of %s: %s", options.Driver.Name, said)
 	return all
 }
 
@@ -161,15 +167,7 @@ func archives(t testing.TB, options Options) map[string]string {
 // built first if the cache does not have them. env are variables that the administrator sets for the operator. The error
 // is programs.ErrNoSource if a part of an image can only be built from sources that are not here.
 func Archives(ctx context.Context, report func(tools.Progress), driver drivers.Driver, env []corev1.EnvVar, more ...string) (map[string]string, error) {
-	references := map[string]string{}
-	for _, image := range driver.Images {
-		references[image.Env] = image.Default
-	}
-	for _, variable := range env {
-		if _, ok := references[variable.Name]; ok {
-			references[variable.Name] = variable.Value
-		}
-	}
+	references := references(driver, env)
 	all := map[string]string{}
 	for _, reference := range append(slices.Sorted(maps.Values(references)), more...) {
 		archive, err := images.Archive(ctx, report, reference)
@@ -179,6 +177,51 @@ func Archives(ctx context.Context, report func(tools.Progress), driver drivers.D
 		all[reference[:strings.LastIndex(reference, ":")]] = archive
 	}
 	return all, nil
+}
+
+// references returns a driver's images by the variables that name them. env are variables that the administrator sets.
+func references(driver drivers.Driver, env []corev1.EnvVar) map[string]string {
+	found := map[string]string{}
+	for _, image := range driver.Images {
+		found[image.Env] = image.Default
+	}
+	for _, variable := range env {
+		if _, ok := found[variable.Name]; ok {
+			found[variable.Name] = variable.Value
+		}
+	}
+	return found
+}
+
+// Programs says which programs run as a driver and its sidecars, such as "driver: the real one, v1.63.1; ours in place of
+// csi-livenessprobe". Sidecars that are built from modules are not in it. env are variables that the administrator sets.
+func Programs(driver drivers.Driver, env []corev1.EnvVar) (string, error) {
+	const image = "DRIVER_IMAGE"
+	references := references(driver, env)
+	ran, err := images.WhichRuns(references[image])
+	if err != nil {
+		return "", err
+	}
+	said, ours := []string{"driver: " + ran.String()}, []string{}
+	for _, variable := range slices.Sorted(maps.Keys(references)) {
+		reference := references[variable]
+		ran, err := images.WhichRuns(reference)
+		if err != nil {
+			return "", err
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(path.Base(reference), "origin-"), ":")
+		switch {
+		case variable == image:
+		case ran.Given:
+			said = append(said, name+": "+ran.String())
+		case !ran.Real:
+			ours = append(ours, name)
+		}
+	}
+	if len(ours) > 0 {
+		said = append(said, "ours in place of "+strings.Join(ours, ", "))
+	}
+	return strings.Join(said, "; "), nil
 }
 
 // Install has OLM install the operator of a release, with variables for it, and has that install the driver.
