@@ -57,8 +57,9 @@ var followers = map[string]map[string][]follower{
 		"## Downgrades":             {onAndOff},
 	},
 	"develop.md": {
-		"## Benchmarks":  {nobody("a benchmark, which takes minutes")},
-		"## Permissions": {nobody("writes the record in the repository; make test compares it")},
+		"## Real programs": {nobody("names programs that only their user has; TestNodeRunsWhatUsersGive has a node run some")},
+		"## Benchmarks":    {nobody("a benchmark, which takes minutes")},
+		"## Permissions":   {nobody("writes the record in the repository; make test compares it")},
 	},
 	"disconnected.md": {
 		"## From registry to registry": {transcripts, transcripts, by("test/e2e", "TestMirrorObjects")},

@@ -1,0 +1,40 @@
+package testbed
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/drivers/azuredisk"
+	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/test/drivers/programs"
+)
+
+// TestPrograms: what a demonstration and a suite print names the driver, with the image that the administrator has set, what the user
+// has given, and what is ours.
+func TestPrograms(t *testing.T) {
+	content, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "livenessprobe"), content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(programs.GivenVariable, folder)
+	other := []corev1.EnvVar{{Name: "DRIVER_IMAGE", Value: azuredisk.Driver.Images[0].Default}, {Name: "LOG_LEVEL", Value: "4"}}
+	for _, test := range []struct {
+		env  []corev1.EnvVar
+		want string
+	}{
+		{nil, `^driver: the real one, v[0-9.]+; csi-livenessprobe: the real one, sha256:[0-9a-f]{12}(; ours in place of .*)?$`},
+		{other, `^driver: ours in its place; csi-livenessprobe: `},
+	} {
+		if said, err := Programs(ebs.Driver, test.env); err != nil || !regexp.MustCompile(test.want).MatchString(said) {
+			t.Errorf("it says %q, %v; want %s", said, err, test.want)
+		}
+	}
+}
