@@ -65,17 +65,29 @@ runtime: # real nodes run containers, with images of drivers; where they cannot,
 		echo "no real nodes: want root, and the Debian packages runc, containernetworking-plugins and mmdebstrap"; exit 0; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap
 
-# The packages that take minutes start first, and two at a time: each of them has several clusters, and with more of these, two
-# processors are busy with switching between control planes. The tests keep both busy, so nothing is done that nobody uses:
-# make lint vets, and no debugger needs symbols.
-SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction ./test/drivers/matrix ./test/clusterstorage
+.PHONY: gcc
+gcc: # the race detector needs cgo
+	@command -v gcc >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev; } || \
+		{ echo "want gcc on the PATH: sudo apt-get install gcc libc6-dev" >&2; exit 1; }
 
+# Which tests are in which tier, and why, is in test/tiers. The tests keep two processors busy, so nothing is done that nobody uses: make
+# lint vets, and no debugger needs symbols.
 .PHONY: test
-test: browser runtime ## Run every test, against a real local cluster where one is needed
+test: browser runtime ## Run all short tests, and one journey for each promise of Berth, against real local clusters
 	@go run ./test/demo tools # shows how far it is, which go test would not
-	@mkdir -p bin
-	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 2 -timeout 75m -vet=off -ldflags=-w $(SLOWEST) ./...; \
-	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
+	@go run ./test/tiers first
+
+.PHONY: test-all
+test-all: browser runtime ## Run the tests that make test leaves out, and print which attacks and failures both have tried
+	@go run ./test/demo tools
+	@[ -f bin/test-first.json ] || { echo "run make test first: its results are in the tables at the end" >&2; exit 1; }
+	@go run ./test/tiers second; passed=$$?; cat bin/test-first.json bin/test-second.json >bin/test.json && \
+	go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
+
+.PHONY: test-race
+test-race: browser gcc ## Run the tests that need no cluster, and three journeys, with Go's race detector
+	@go run ./test/demo tools
+	@go run ./test/tiers race
 
 .PHONY: bench
 bench: ## Run the benchmarks

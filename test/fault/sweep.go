@@ -34,7 +34,10 @@ type Tally struct {
 
 // allFaults makes sweeps try every fault at every point, which takes many minutes. Otherwise they try one fault at
 // each point, and another one at the next point.
-var allFaults = flag.Bool("all-faults", false, "sweep: try every fault at every point, not one at each")
+var (
+	allFaults = flag.Bool("all-faults", false, "sweep: try every fault at every point, not one at each")
+	oneFault  = flag.Bool("one-fault", false, "sweep: try one fault at one point of each scenario, as make test does")
+)
 
 // All reports whether sweeps try every fault at every point.
 func All() bool { return *allFaults }
@@ -54,7 +57,7 @@ func Sweep(t *testing.T, workers int, scenarios ...Scenario) []Tally {
 	for n, s := range scenarios {
 		var queue []func()
 		for i, point := range s.Points {
-			if !All() && i%max(s.Sample, 1) > 0 {
+			if !s.disturbs(i) {
 				continue
 			}
 			for _, f := range chosen(point) {
@@ -72,6 +75,17 @@ func Sweep(t *testing.T, workers int, scenarios ...Scenario) []Tally {
 		fmt.Println(line)
 	}
 	return result
+}
+
+// disturbs reports whether the sweep tries faults at the scenario's i-th point.
+func (s Scenario) disturbs(i int) bool {
+	switch {
+	case All():
+		return true
+	case *oneFault: // in the middle, where a client has begun and has not finished
+		return i == len(s.Points)/2
+	}
+	return i%max(s.Sample, 1) == 0
 }
 
 // chosen returns the faults to try at a point.

@@ -123,14 +123,19 @@ func compile(ctx context.Context, module, into string, command, args []string, r
 	if err != nil {
 		return err
 	}
+	// With a trailing separator the go command knows that it is a folder, even if it does not exist.
+	return compileWith(ctx, module, total, slices.Concat(command, []string{"-o", into + string(filepath.Separator)}, args), report)
+}
+
+// compileWith runs a go command that compiles at most total packages, and reports each that it prints.
+func compileWith(ctx context.Context, module string, total int, args []string, report func(Progress)) error {
 	done := 0
 	report(Progress{Phase: "compiling", Total: total})
 	watch := &lineWriter{line: func(line string) {
 		done++
 		report(Progress{Phase: "compiling", Detail: line, Done: done, Total: total})
 	}}
-	// With a trailing separator the go command knows that it is a folder, even if it does not exist.
-	_, err = runGo(ctx, module, watch, slices.Concat(command, []string{"-o", into + string(filepath.Separator)}, args)...)
+	_, err := runGo(ctx, module, watch, args...)
 	return err
 }
 
@@ -205,4 +210,20 @@ func tail(text string, lines int) string {
 		return strings.Join(all, "\n")
 	}
 	return fmt.Sprintf("(%d lines omitted)\n%s", len(all)-lines, strings.Join(all[len(all)-lines:], "\n"))
+}
+
+// CompileTests compiles the packages of the project's tests, and all that these import, into the go command's cache. flags are those of
+// go test that tell what is compiled. report is called with the progress.
+func CompileTests(ctx context.Context, report func(Progress), flags []string, packages ...string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	args := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return strings.HasPrefix(flag, "-vet") || strings.HasPrefix(flag, "-ldflags") })
+	args = slices.Concat([]string{"-test"}, args, packages)
+	total, err := download(ctx, root, args, report)
+	if err != nil {
+		return err
+	}
+	return compileWith(ctx, root, total, slices.Concat([]string{"list", "-export", "-v"}, args), report)
 }

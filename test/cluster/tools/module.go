@@ -141,7 +141,11 @@ func runGo(ctx context.Context, dir string, stderr *lineWriter, args ...string) 
 	// Interrupt it first: then the go command removes its temporary folder and stops its compilers.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = goExitGrace
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cgo := "0"
+	if slices.Contains(args, "-race") { // which is written in C
+		cgo = "1"
+	}
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOWORK=off")
 	cmd.Stdout = &out
 	cmd.Stderr = &complaints
 	if stderr != nil {

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The tiers.
+const (
+	first  = "first"
+	second = "second"
+	race   = "race"
+)
+
+var tiers = []string{first, second, race}
+
+func isTier(name string) bool { return slices.Contains(tiers, name) }
+
+// module is the prefix of the project's import paths.
+const module = "github.com/berth-csi/berth/"
+
+// clusterPackage starts clusters: a package whose tests import it needs one.
+const clusterPackage = module + "test/cluster"
+
+// testedPackage is a package of the project, as go list describes it.
+type testedPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func (p testedPackage) hasTests() bool { return len(p.TestImports)+len(p.XTestImports) > 0 }
+
+// name is the package's folder.
+func (p testedPackage) name() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+// listPackages returns the packages of the project.
+func listPackages(ctx context.Context) (packages []testedPackage, err error) {
+	list := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list ./...: %w", err)
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p testedPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read what go list prints: %w", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// A job is one run of go test.
+type job struct {
+	packages []string // folders
+	// run and skip are those of go test, or "".
+	run, skip string
+	options   []string
+	// weight is about how many seconds it takes on two processors that do nothing else.
+	weight float64
+}
+
+// batch is how many packages without a cluster are one job: go test takes a second to find out what to do.
+const batch = 12
+
+// plan returns the jobs of a tier, in the order in which they start: the long ones first.
+func plan(tier string, packages []testedPackage) ([]job, error) {
+	if tier == race {
+		return planRace(packages), nil
+	}
+	var jobs []job
+	var short []string
+	for _, p := range packages {
+		if !p.hasTests() {
+			continue
+		}
+		s, isSplit := splitOf(p.name())
+		switch {
+		case isSplit:
+			if j, ok := s.job(tier); ok {
+				jobs = append(jobs, j)
+			}
+		case tier == first && weights[p.name()] >= longJob:
+			jobs = append(jobs, job{packages: []string{p.name()}, weight: weights[p.name()]})
+		case tier == first:
+			short = append(short, p.name())
+		}
+	}
+	for _, s := range splits {
+		if !slices.ContainsFunc(packages, func(p testedPackage) bool { return p.name() == s.pkg }) {
+			return nil, fmt.Errorf("splits.go names the package %s, which is not there", s.pkg)
+		}
+	}
+	return sorted(append(jobs, batches(short)...)), nil
+}
+
+// sorted returns jobs by weight, the longest first.
+func sorted(jobs []job) []job {
+	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.weight, a.weight) })
+	return jobs
+}
+
+// batches makes jobs of packages that take little time each.
+func batches(packages []string) (jobs []job) {
+	for chunk := range slices.Chunk(packages, batch) {
+		j := job{packages: chunk}
+		for _, p := range chunk {
+			j.weight += weightOf(p)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// planRace returns the packages whose tests need no cluster, and the journeys.
+func planRace(packages []testedPackage) []job {
+	var jobs []job
+	var alone []string
+	reaches := needCluster(packages)
+	for _, p := range packages {
+		switch run := raceJourneys[p.name()]; {
+		case run != "":
+			jobs = append(jobs, job{packages: []string{p.name()}, run: run, weight: 30})
+		case p.hasTests() && !reaches(p):
+			alone = append(alone, p.name())
+		}
+	}
+	return append(jobs, batches(alone)...)
+}
+
+// needCluster returns a function that reports whether the tests of a package can start a cluster.
+func needCluster(packages []testedPackage) func(testedPackage) bool {
+	imports := map[string][]string{}
+	for _, p := range packages {
+		imports[p.ImportPath] = p.Imports
+	}
+	known := map[string]bool{clusterPackage: true}
+	var reaches func(path string) bool
+	reaches = func(path string) bool {
+		found, ok := known[path]
+		if !ok {
+			known[path] = false // Go has no import cycles
+			found = slices.ContainsFunc(imports[path], reaches)
+			known[path] = found
+		}
+		return found
+	}
+	return func(p testedPackage) bool {
+		return slices.ContainsFunc(slices.Concat(p.TestImports, p.XTestImports), reaches)
+	}
+}
+
+// job returns the run of a tier, and false if the tier runs nothing of the package.
+func (s split) job(tier string) (job, bool) {
+	if tier == first && s.isLate() {
+		return job{}, false
+	}
+	j := job{packages: []string{s.pkg}, options: s.options}
+	here, there := s.first, s.second
+	if tier == second {
+		here, there = s.second, s.first
+		j.options = nil
+	}
+	if tier == first {
+		j.weight = weightOf(s.pkg)
+	} else {
+		j.weight = s.rest
+	}
+	switch {
+	case len(here) > 0:
+		j.run = pattern(here)
+	case len(there) > 0:
+		j.skip = pattern(there)
+	}
+	return j, true
+}
+
+// isLate reports whether all of the package's tests are in the second tier.
+func (s split) isLate() bool { return len(s.first)+len(s.second) == 0 }
+
+// pattern returns a regular expression, as go test -run takes it, for tests by name. A name may have elements of subtests.
+func pattern(names []string) string {
+	var all []string
+	for _, name := range names {
+		var parts []string
+		for _, part := range strings.Split(name, "/") {
+			parts = append(parts, "^"+regexp.QuoteMeta(part)+"$")
+		}
+		all = append(all, strings.Join(parts, "/"))
+	}
+	return strings.Join(all, "|")
+}
+
+func splitOf(pkg string) (split, bool) {
+	i := slices.IndexFunc(splits, func(s split) bool { return s.pkg == pkg })
+	if i < 0 {
+		return split{}, false
+	}
+	return splits[i], true
+}
+
+// jobPackages returns the packages of jobs, as go test takes them.
+func jobPackages(jobs []job) (paths []string) {
+	for _, j := range jobs {
+		paths = append(paths, j.paths()...)
+	}
+	return paths
+}
+
+func (j job) paths() (paths []string) {
+	for _, p := range j.packages {
+		paths = append(paths, "./"+p)
+	}
+	return paths
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-csi/berth/test/results"
+)
+
+// lanes is how many jobs run at the same time. Tests wait for clusters more than they work.
+const lanes = 3
+
+// limit is the time limit of a job.
+const limit = 75 * time.Minute
+
+// flags are those with which the tests of a tier are compiled. make lint vets, and no debugger needs symbols.
+func flags(tier string) []string {
+	if tier == race {
+		return []string{"-race", "-vet=off"}
+	}
+	return []string{"-vet=off", "-ldflags=-w"}
+}
+
+// report is what came of the tests.
+type report struct {
+	mu                      sync.Mutex
+	began                   time.Time
+	passed, failed, skipped int
+	broken                  []string // packages that failed without a test that did
+	failures                []string
+	packages                []timed
+	outputs                 map[string][]string
+	slowestTests            map[string]timed
+	failedIn                map[string]int
+	counted                 map[string]int
+	weight, done            float64
+}
+
+// timed is a package or a test, and how long it took, in seconds.
+type timed struct {
+	name    string
+	seconds float64
+}
+
+func newReport(jobs []job) *report {
+	r := &report{began: time.Now(), outputs: map[string][]string{}, slowestTests: map[string]timed{}, failedIn: map[string]int{}, counted: map[string]int{}}
+	for _, j := range jobs {
+		r.weight += j.weight
+	}
+	return r
+}
+
+// runAll runs jobs, prints a line for each package that has ended, and writes the events to a file.
+func runAll(ctx context.Context, tier string, jobs []job, file string) (*report, error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, err
+	}
+	events, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	defer events.Close()
+	r := newReport(jobs)
+	queue := make(chan job)
+	var workers sync.WaitGroup
+	for range lanes {
+		workers.Go(func() {
+			for j := range queue {
+				r.run(ctx, tier, j, events)
+			}
+		})
+	}
+	for _, j := range jobs {
+		queue <- j
+	}
+	close(queue)
+	workers.Wait()
+	return r, events.Close()
+}
+
+// run runs one job.
+func (r *report) run(ctx context.Context, tier string, j job, events io.Writer) {
+	if ctx.Err() != nil {
+		return
+	}
+	args := slices.Concat([]string{"test", "-json", "-p", "1", "-timeout", limit.String()}, flags(tier))
+	if j.run != "" {
+		args = append(args, "-run", j.run)
+	}
+	if j.skip != "" {
+		args = append(args, "-skip", j.skip)
+	}
+	args = slices.Concat(args, j.paths(), j.options)
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.Stderr = os.Stderr
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if tier == race { // the detector is written in C
+		command.Env = append(command.Env, "CGO_ENABLED=1")
+	}
+	out, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err == nil {
+		err = results.Each(io.TeeReader(out, &locked{r: r, to: events}), func(event results.Event) { r.add(event, j) })
+		_, _ = io.Copy(io.Discard, out)
+		waited := command.Wait()
+		if err == nil && waited != nil && !r.failedAny(j) {
+			err = waited
+		}
+	}
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.broken = append(r.broken, fmt.Sprintf("go %s: %v", strings.Join(args, " "), err))
+	}
+}
+
+// locked writes the lines of several jobs to one file. Each Write of go test is of whole lines.
+type locked struct {
+	r    *report
+	to   io.Writer
+	rest []byte
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	end := strings.LastIndexByte(string(l.rest), '\n') + 1
+	if end == 0 {
+		return len(p), nil
+	}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	_, err := l.to.Write(l.rest[:end])
+	l.rest = slices.Clone(l.rest[end:])
+	return len(p), err
+}
+
+func (r *report) failedAny(j job) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(j.packages, func(p string) bool { return r.failedIn[p] > 0 })
+}
+
+// add takes an event of go test.
+func (r *report) add(event results.Event, j job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := event.Package + " " + event.Test
+	switch event.Action {
+	case "output":
+		r.outputs[key] = append(r.outputs[key], event.Output)
+		return
+	case "pass", "fail", "skip":
+	default:
+		return
+	}
+	if event.Test == "" {
+		r.ended(event, j)
+		delete(r.outputs, key)
+		return
+	}
+	r.counted[event.Package]++
+	switch event.Action {
+	case "pass":
+		r.passed++
+	case "skip":
+		r.skipped++
+	case "fail":
+		r.failed++
+		r.failedIn[event.Package]++
+		r.failures = append(r.failures, key)
+		fmt.Printf("\n✗ %s\n%s\n", key, strings.Join(r.outputs[key], ""))
+	}
+	delete(r.outputs, key)
+	if longest := r.slowestTests[event.Package]; !strings.Contains(event.Test, "/") && event.Elapsed > longest.seconds {
+		r.slowestTests[event.Package] = timed{event.Test, event.Elapsed}
+	}
+}
+
+// ended prints the line of a package.
+func (r *report) ended(event results.Event, j job) {
+	if event.Action == "skip" && r.counted[event.Package] == 0 {
+		return
+	}
+	mark := "✔"
+	if event.Action == "fail" {
+		mark = "✗"
+		if r.failedIn[event.Package] == 0 { // it did not compile, or a program ended
+			fmt.Print(strings.Join(r.outputs[event.Package+" "], ""))
+			r.broken = append(r.broken, event.Package)
+			r.failedIn[event.Package]++
+		}
+	}
+	r.packages = append(r.packages, timed{event.Package, event.Elapsed})
+	r.done += j.weight / float64(len(j.packages))
+	since := time.Since(r.began)
+	fmt.Printf("%7s %3.0f%% %s %-34s %5d tests %7.1f s%s\n", since.Round(time.Second), 100*r.done/r.weight, mark, event.Package, r.counted[event.Package], event.Elapsed, r.left(since))
+}
+
+// left says about how long the rest takes, once a tenth is done.
+func (r *report) left(since time.Duration) string {
+	part := r.done / r.weight
+	if part < 0.1 || part > 0.98 {
+		return ""
+	}
+	rest := time.Duration(float64(since) * (1 - part) / part)
+	return fmt.Sprintf("   about %s left", rest.Round(10*time.Second))
+}
+
+// listed is how many packages slowest names.
+const listed = 10
+
+// slowest names the packages that took longest, and their slowest test.
+func (r *report) slowest() string {
+	slices.SortFunc(r.packages, func(a, b timed) int {
+		return cmp.Or(cmp.Compare(b.seconds, a.seconds), strings.Compare(a.name, b.name))
+	})
+	var text strings.Builder
+	text.WriteString("\nThe slowest packages:\n")
+	for _, p := range r.packages[:min(listed, len(r.packages))] {
+		test := r.slowestTests[p.name]
+		fmt.Fprintf(&text, "  %6.1f s  %-28s of which %.1f s %s\n", p.seconds, p.name, test.seconds, test.name)
+	}
+	return text.String()
+}
+
+// complaint says what failed.
+func (r *report) complaint() string {
+	slices.Sort(r.failures)
+	return fmt.Sprintf("%d tests failed:\n  %s", r.failed, strings.Join(append(r.failures, r.broken...), "\n  "))
+}

@@ -1,0 +1,52 @@
+package main
+
+// A split divides the tests of a package whose tests take minutes. All other packages are in the first tier as a whole.
+//
+// First and second name tests, perhaps with subtests. At most one of them is set, and the other tier has all other tests; without both, the
+// first tier has none.
+type split struct {
+	pkg           string
+	first, second []string
+	// options are those of the tests in the first tier.
+	options []string
+	// rest is about how many seconds the tests of the second tier take, as weights are for the first.
+	rest float64
+}
+
+// oneFault makes sweeps try one fault in each scenario, and not one at each point.
+var oneFault = []string{"-one-fault"}
+
+var splits = []split{
+	{pkg: "operator", rest: 600, first: []string{
+		"TestInstall", "TestAdoption", "TestUninstallOrder", "TestUninstallWaitsForPodsThatUseVolumes", "TestConfiguration",
+		"TestNothingIsTouchedWithoutCustomResource", "TestDefaultClass", "TestPermanentDriver", "TestRefusedObjectHoldsNothingElse",
+		"TestAttackForgedDriver", "TestAttackForgedLock", "TestAttackFixedNamespace", "TestAttackRecreatedNamespace", "TestTenantBlocksRemoval",
+		"TestTakeoverFromOpenShift45", "TestRetiredObjects", "TestRenderWithoutImages", "TestRenderForMonitoring",
+	}},
+	{pkg: "sharedvolume", rest: 150, options: oneFault, second: []string{
+		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",
+		"TestTenantHasPodsListed", "TestCrashSweep",
+	}},
+	{pkg: "migrate/subscription", rest: 300, options: oneFault, second: []string{"TestCrashSweep", "TestAttacks"}},
+	{pkg: "migrate/csimigration", rest: 80, second: []string{"TestCrashSweep", "TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes"}},
+	{pkg: "operator/clusterstorage", rest: 60, second: []string{"TestCrashSweep", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
+	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},
+	{pkg: "test/e2e", rest: 600, first: []string{"TestTheMainJob", "TestDoctor", "TestSwitchWithTool", "TestGrantsAreForAdministrators", "TestMustGather", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster"}},
+	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/aws", "TestAdoption/ebs", "TestLeftovers"}},
+	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
+	{pkg: "test/drivers/endurance", rest: 100, first: []string{"TestGrowth"}},
+	{pkg: "test/drivers/continuity", rest: 20, first: []string{"TestJournal"}},
+	{pkg: "test/drivers/filesystem", rest: 60},
+	{pkg: "test/olmv1", rest: 60},
+	{pkg: "release", rest: 400, first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}},
+}
+
+// raceJourneys are the tests of packages with clusters that run with the race detector, as go test -run has them.
+var raceJourneys = map[string]string{
+	"operator":     "^TestInstall$|^TestUninstallOrder$",
+	"sharedvolume": "^TestCreateAndDelete$|^TestManyAtOnce$",
+	"migrate":      "^TestResume$",
+}
+
+// longJob is how many seconds a package takes that is a job of its own.
+const longJob = 15

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/test/results"
+)
+
+const root = "../.."
+
+// TestSplitsNameTests: a test that was renamed would silently be in the wrong tier.
+func TestSplitsNameTests(t *testing.T) {
+	for _, s := range splits {
+		tests := mustHaveTests(t, s.pkg)
+		if len(s.first) > 0 && len(s.second) > 0 {
+			t.Errorf("%s: want the names of the tests of one tier, got %d of the first and %d of the second", s.pkg, len(s.first), len(s.second))
+		}
+		for _, name := range slices.Concat(s.first, s.second) {
+			if top, _, _ := strings.Cut(name, "/"); !slices.Contains(tests, top) {
+				t.Errorf("%s has no test %s", s.pkg, top)
+			}
+		}
+	}
+	for pkg, run := range raceJourneys {
+		for name := range strings.SplitSeq(run, "|") {
+			if !slices.Contains(mustHaveTests(t, pkg), strings.Trim(name, "^$")) {
+				t.Errorf("%s has no test %s", pkg, name)
+			}
+		}
+	}
+	for pkg := range weights {
+		mustHaveTests(t, pkg)
+	}
+}
+
+// TestPromisesAreInTheFirstTier: each promise has a test that make test runs.
+func TestPromisesAreInTheFirstTier(t *testing.T) {
+	for _, p := range promises {
+		if !slices.Contains(mustHaveTests(t, p.pkg), p.test) {
+			t.Errorf("%s: %s has no test %s", p.promise, p.pkg, p.test)
+		}
+		s, ok := splitOf(p.pkg)
+		if ok && slices.Contains(s.leaves([]string{p.test}), p.test) && !namesSubtest(s.first, p.test) {
+			t.Errorf("%s: the first tier does not run %s of %s", p.promise, p.test, p.pkg)
+		}
+	}
+}
+
+func namesSubtest(names []string, test string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, test+"/") })
+}
+
+// TestTiersTogetherAreAll: a test is in one tier, as go test understands the two patterns.
+func TestTiersTogetherAreAll(t *testing.T) {
+	for _, s := range splits {
+		one, _ := s.job(first)
+		two, _ := s.job(second)
+		for _, test := range mustHaveTests(t, s.pkg) {
+			inFirst, inSecond := !s.isLate() && runs(one, test), runs(two, test)
+			if inFirst == inSecond && !namesSubtest(slices.Concat(s.first, s.second), test) {
+				t.Errorf("%s %s: in the first tier %t, in the second %t", s.pkg, test, inFirst, inSecond)
+			}
+		}
+	}
+}
+
+// runs reports whether go test runs a test that has no subtests.
+func runs(j job, test string) bool {
+	matches := func(pattern string) bool {
+		for name := range strings.SplitSeq(pattern, "|") {
+			if regexp.MustCompile(name).MatchString(test) {
+				return true
+			}
+		}
+		return false
+	}
+	return (j.run == "" || matches(j.run)) && (j.skip == "" || !matches(j.skip))
+}
+
+func TestPattern(t *testing.T) {
+	if got, want := pattern([]string{"TestA", "TestB/one.two"}), `^TestA$|^TestB$/^one\.two$`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestNeedCluster: a package needs a cluster if its tests can start one, also by other packages that support tests.
+func TestNeedCluster(t *testing.T) {
+	packages := []testedPackage{
+		{ImportPath: module + "support", Imports: []string{clusterPackage}},
+		{ImportPath: module + "direct", XTestImports: []string{clusterPackage}},
+		{ImportPath: module + "indirect", TestImports: []string{module + "support"}},
+		{ImportPath: module + "alone", TestImports: []string{"testing", module + "direct"}},
+	}
+	needs := needCluster(packages)
+	for _, p := range packages[1:] {
+		if got, want := needs(p), p.name() != "alone"; got != want {
+			t.Errorf("%s: %t, want %t", p.name(), got, want)
+		}
+	}
+}
+
+func mustHaveTests(t *testing.T, pkg string) []string {
+	t.Helper()
+	tests, err := testsOf(filepath.Join(root, pkg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tests) == 0 {
+		t.Errorf("%s has no tests", pkg)
+	}
+	return tests
+}
+
+// TestReport: what failed is counted and named, also a package that failed without a test that did.
+func TestReport(t *testing.T) {
+	r := newReport([]job{{packages: []string{"good", "bad", "broken"}, weight: 3}})
+	for _, event := range []results.Event{
+		{Action: "pass", Package: "good", Test: "TestA", Elapsed: 2}, {Action: "skip", Package: "good", Test: "TestB"}, {Action: "pass", Package: "good", Elapsed: 3},
+		{Action: "output", Package: "bad", Test: "TestC", Output: "why\n"}, {Action: "fail", Package: "bad", Test: "TestC"}, {Action: "fail", Package: "bad"},
+		{Action: "output", Package: "broken", Output: "panic\n"}, {Action: "fail", Package: "broken"},
+	} {
+		r.add(event, job{packages: []string{"good", "bad", "broken"}, weight: 3})
+	}
+	if r.passed != 1 || r.failed != 1 || r.skipped != 1 {
+		t.Errorf("%d passed, %d failed, %d skipped, want 1 of each", r.passed, r.failed, r.skipped)
+	}
+	if got, want := r.complaint(), "1 tests failed:\n  bad TestC\n  broken"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := r.slowest(), "  3.0 s  good                         of which 2.0 s TestA"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
