@@ -1,5 +1,5 @@
 // Package attacks lists attacks against Berth: what stops each of them, and the test that tries it. Each area of
-// the project has its own file here. `make test` prints the table with the outcome of each attack in that run, and
+// the project has its own file here. `make test-all` prints the table with the outcome of each attack in that run, and
 // docs/security.md shows it.
 package attacks
 

@@ -1,5 +1,5 @@
 // Package failures lists what can go wrong while a driver is handed over to the cluster storage operator, and what comes of it.
-// `make test` prints the table with the outcome of the tests of each in that run, and docs/adopt.md shows it.
+// `make test-all` prints the table with the outcome of the tests of each in that run, and docs/adopt.md shows it.
 //
 // A test of a failure has its number in a part of its name, such as "F5: the Secret changes when no old pod is left". One of several
 // failures is "F1, F2: ...".

@@ -2,8 +2,7 @@
 //
 //   - "first" is make test: all tests that take little time, and one journey for each promise of Berth,
 //   - "second" is make test-all: all other tests,
-//   - "race" is make test-race: the packages that need no cluster, and three journeys, with Go's race detector,
-//   - "promises" prints the promises and the tests of the first tier that keep them.
+//   - "race" is make test-race: the packages that need no cluster, and three journeys, with Go's race detector.
 //
 // It shows how far it is and about how long is left, and ends with the number of tests that passed, failed and were skipped. What the
 // tests did is in bin/test-TIER.json, as go test -json writes it.
@@ -35,12 +34,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == "promises" {
-		fmt.Print(promisesTable())
-		return nil
-	}
 	if len(args) != 1 || !isTier(args[0]) {
-		return fmt.Errorf("want one of %s or promises; got %q", strings.Join(tiers, ", "), args)
+		return fmt.Errorf("want one of %s; got %q", strings.Join(tiers, ", "), args)
 	}
 	tier := args[0]
 	root, err := tools.Root()

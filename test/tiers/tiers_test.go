@@ -1,14 +1,18 @@
 package main
 
 import (
+	"flag"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/results"
 )
+
+var update = flag.Bool("update", false, "write the table of promises into docs/develop.md")
 
 const root = "../.."
 
@@ -48,6 +52,16 @@ func TestPromisesAreInTheFirstTier(t *testing.T) {
 			t.Errorf("%s: the first tier does not run %s of %s", p.promise, p.test, p.pkg)
 		}
 	}
+}
+
+// TestPageShowsThePromises: docs/develop.md has the table. -update writes it there.
+func TestPageShowsThePromises(t *testing.T) {
+	table := page.Part{
+		File:  filepath.Join(root, "docs/develop.md"),
+		Begin: "<!-- The table is written by go test ./test/tiers -update. -->", End: "<!-- end of the table -->",
+		Update: "go test ./test/tiers -update",
+	}
+	table.Check(t, "\n"+promisesTable()+"\n", *update)
 }
 
 func namesSubtest(names []string, test string) bool {
