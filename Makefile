@@ -1,5 +1,7 @@
 # Berth. `make help` lists the targets.
 export CGO_ENABLED := 0
+# The clone is a module of its own, whatever workspace the user is in.
+export GOWORK := off
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version.version=$(VERSION)
@@ -153,10 +155,11 @@ lint: ## gofmt, go vet and staticcheck
 	$(TOOL) staticcheck ./...
 
 .PHONY: verify
-verify: ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing, drivers named by their definitions only
+verify: ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing, drivers named by their definitions only, no path that leaves the clone
 	go run ./hack/imports
 	go run ./hack/words
 	go run ./hack/drivernames
+	go run ./hack/clone
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff

@@ -1,0 +1,107 @@
+// Command clone checks that no file names a path that leaves the clone, as nothing beside it may be needed. It prints each place that
+// does, and then fails. Relative paths in tests and in links begin at their file's folder, and paths on pages at the root, too.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// exempt are files that may, with the reason.
+var exempt = map[string]string{
+	"olm/prediction/openshift45_test.go":   "a subtest reads data beside the clone, and is skipped without",
+	"operator/openshift45_cluster_test.go": "a subtest reads data beside the clone, and is skipped without",
+	"test/e2e/switch_test.go":              "bundles beside the clone are tried, too",
+	"test/openshift45/openshift45.go":      "tests read data beside the clone, and are skipped without",
+	"test/release/published.go":            "the path begins in a clone that the test makes",
+	"test/drivers/programs/programs.go":    "sources beside the clone, which programs of ours take the place of",
+	"hack/clone/main_test.go":              "has such paths as examples",
+}
+
+func main() {
+	found, err := check()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "clone: %v\n", err)
+		os.Exit(1)
+	}
+	for _, line := range found {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	if len(found) > 0 {
+		os.Exit(1)
+	}
+}
+
+func check() (found []string, err error) {
+	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	for file := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		content, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, and not yet committed
+		}
+		if err != nil {
+			return nil, err
+		}
+		inFile := checkFile(file, string(content), exists)
+		if exempt[file] == "" {
+			found = append(found, inFile...)
+		} else if len(inFile) == 0 {
+			found = append(found, file+" is exempt in hack/clone, and names no path that leaves the clone: remove it there")
+		}
+	}
+	return found, nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+var (
+	// up is a relative path that begins with parent folders.
+	up = regexp.MustCompile(`(?:^|[^\w/.$})])((?:\.\./)+)([\w@-][\w./@-]*)?`)
+	// joined is the same as arguments of filepath.Join.
+	joined = regexp.MustCompile(`(?:"\.\.", )+`)
+	// beside is the folder with data that some machines have beside the clone, wherever a path to it begins.
+	beside = regexp.MustCompile(`\.\./shared/`)
+)
+
+// checkFile returns a line for each path in a file that leaves the clone. exists says whether the clone has a file.
+func checkFile(file, content string, exists func(string) bool) (found []string) {
+	depth := strings.Count(file, "/")
+	number := 0
+	for line := range strings.Lines(content) {
+		number++
+		report := func(what string) {
+			found = append(found, fmt.Sprintf("%s:%d: %q leaves the clone: nothing beside it may be needed", file, number, what))
+		}
+		if beside.MatchString(line) {
+			report(beside.FindString(line))
+			continue
+		}
+		for _, match := range up.FindAllStringSubmatch(line, -1) {
+			inClone := strings.Count(match[1], "../") <= depth
+			if inClone && strings.HasSuffix(file, ".md") && match[2] != "" { // a link, or else a path in a command, which begins at the root
+				inClone = exists(path.Join(path.Dir(file), match[1], match[2]))
+			}
+			if !inClone {
+				report(match[1] + match[2])
+			}
+		}
+		for _, match := range joined.FindAllString(line, -1) {
+			if strings.Count(match, `".."`) > depth {
+				report(strings.TrimSuffix(match, ", "))
+			}
+		}
+	}
+	return found
+}
