@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // defaultClassAnnotations make a StorageClass the default, as Kubernetes reads them.
@@ -33,5 +35,5 @@ func judgeDefaultClass(classes []storagev1.StorageClass) Result {
 	case 1:
 		return fine(defaultClass, "StorageClass %s is the default", defaults[0])
 	}
-	return warn(defaultClassSeveral, "oc annotate storageclass NAME "+defaultClassAnnotations[0]+"-", "%d StorageClasses are the default, of which claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
+	return warn(defaultClassSeveral, escape.Command("oc annotate storageclass NAME %s", defaultClassAnnotations[0]+"-"), "%d StorageClasses are the default, of which claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // examineCustomResource examines what the driver's operator reports.
@@ -18,7 +20,7 @@ func examineCustomResource(_ context.Context, p *patient) ([]Result, error) {
 }
 
 func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver) []Result {
-	describe := "oc describe clustercsidriver " + name
+	describe := escape.Command("oc describe clustercsidriver %s", name)
 	if custom == nil {
 		return []Result{fail(customResourceMissing, "create it, with spec.managementState Managed, as docs/install.md shows", "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
 	}
@@ -109,7 +111,7 @@ var help = map[string]string{
 	"RoleMissing":                  "set the variable that the message names in spec.config.env of the Subscription, or create the Secret: see docs/install.md, Credentials",
 	"CredentialsUnusable":          "give the Secret the keys that the message names",
 	"LeftAsItIs":                   "nothing, if you created the StorageClass; otherwise delete it, and the operator creates it again",
-	"ObjectsOfOtherVersion":        "install the later version of the operator again, or run the commands in the message",
+	"ObjectsOfOtherVersion":        "install the later version of the operator again; or see docs/troubleshooting.md about objects of other versions",
 }
 
 func helpFor(reason, describe string) string {

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/rollout"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/listing"
 )
 
@@ -52,7 +52,7 @@ func examineCredentials(ctx context.Context, p *patient) ([]Result, error) {
 // the cluster, and the operator says so in its conditions.
 func judgeCredentials(request *unstructured.Unstructured) Result {
 	name := request.GetNamespace() + "/" + request.GetName()
-	describe := fmt.Sprintf("oc -n %s describe credentialsrequest %s", request.GetNamespace(), request.GetName())
+	describe := escape.Command("oc -n %s describe credentialsrequest %s", request.GetNamespace(), request.GetName())
 	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions")
 	for _, c := range conditions {
 		c, _ := c.(map[string]any)
@@ -204,6 +204,6 @@ func judgeTaints(key string, nodes []string) []Result {
 	if len(nodes) == 0 {
 		return nil
 	}
-	return []Result{warn(startupTaint, "if it stays although the driver runs on the node, remove it: oc adm taint nodes <node> "+key+"-. Not every driver does",
+	return []Result{warn(startupTaint, "if it stays although the driver runs on the node, remove it: "+escape.Command("oc adm taint nodes NODE %s", key+"-")+". Not every driver does",
 		"nodes have the taint %s, which keeps pods off them: %s", key, names(nodes))}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // examineNamespace examines where the driver is, and whether the cluster's monitoring looks there.
@@ -73,6 +74,6 @@ func judgeMonitoring(namespace string, labels map[string]string) Result {
 	if labels[drivers.MonitoringLabel] == "true" {
 		return fine(monitored, "the cluster's monitoring reads metrics in namespace %s", namespace)
 	}
-	return warn(notMonitored, fmt.Sprintf("oc label namespace %s %s=true", namespace, drivers.MonitoringLabel),
+	return warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true"),
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // examineOperator examines the operators that OLM or the cluster storage operator runs.
@@ -109,15 +111,15 @@ func (w workload) judge(troubles []string) Result {
 	state := fmt.Sprintf("%s has %d of %d pods available, and %d up to date", name, w.available, w.want, w.updated)
 	switch {
 	case w.kind == "DaemonSet" && w.observed && w.want == 0:
-		return warn(noNodes, fmt.Sprintf("look at the node selector and the tolerations: oc -n %s describe daemonset %s", w.namespace, w.name), "%s is for no node at all", name)
+		return warn(noNodes, "look at the node selector and the tolerations: "+escape.Command("oc -n %s describe daemonset %s", w.namespace, w.name), "%s is for no node at all", name)
 	case w.isComplete():
 		return fine(workloadFine, "%s has all of its %d pods available and up to date", name, w.want)
 	case len(w.notReady) > 0 && len(troubles) == 0:
 		return warn(nodesNotReady, "repair the nodes, or delete their Node objects", "%s; nodes are NotReady: %s", state, names(w.notReady))
 	case len(troubles) > 0:
-		return fail(podsFail, fmt.Sprintf("oc -n %s describe %s %s; oc -n %[1]s get events", w.namespace, strings.ToLower(w.kind), w.name), "%s: %s", state, strings.Join(troubles, "; "))
+		return fail(podsFail, escape.Command("oc -n %s describe %s %s; oc -n %s get events", w.namespace, strings.ToLower(w.kind), w.name, w.namespace), "%s: %s", state, strings.Join(troubles, "; "))
 	case w.available == 0 && w.want > 0:
-		return fail(podsMissing, fmt.Sprintf("oc -n %s describe %s %s: its events say why pods are not created", w.namespace, strings.ToLower(w.kind), w.name), "%s", state)
+		return fail(podsMissing, escape.Command("oc -n %s describe %s %s", w.namespace, strings.ToLower(w.kind), w.name)+": its events say why pods are not created", "%s", state)
 	}
 	return warn(rolloutPending, "wait", "%s", state)
 }

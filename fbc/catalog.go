@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/findings/nearest"
 )
 
@@ -94,7 +95,7 @@ func (c *Catalog) Named(name string) (*Package, error) {
 	for _, p := range c.Packages {
 		names = append(names, p.Name)
 	}
-	return nil, fmt.Errorf("%s has no package %q; `berth catalog list packages %s` lists its packages%s", c.Dir, name, c.Dir, nearest.Hint(name, names))
+	return nil, fmt.Errorf("%s has no package %q; `%s` lists its packages%s", c.Dir, name, escape.Command("berth catalog list packages %s", c.Dir), nearest.Hint(name, names))
 }
 
 // FindChannel returns the channel with a name, or nil.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // DefaultJournalNamespace holds the journals unless an administrator names another namespace. No tenant can write
@@ -45,6 +47,11 @@ func (e Engine[P]) command(journals string, p Plan, verb string) string {
 	words := append([]string{"berth", e.Name, called}, p.Arguments(called)...)
 	if journals != DefaultJournalNamespace {
 		words = append(words, "--journal-namespace", journals)
+	}
+	for i, word := range words {
+		if !strings.HasPrefix(word, "--") { // a flag; the word after it is its value, whatever that is
+			words[i] = escape.Word(word)
+		}
 	}
 	return strings.Join(words, " ")
 }

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Phase is how far a migration is.
@@ -95,7 +97,7 @@ func (j *Journal) Abandon() string {
 	if j.stored == nil {
 		return "make a new plan"
 	}
-	return fmt.Sprintf("to abandon this migration as it stands, run `kubectl -n %s delete configmap %s` and make a new plan", j.namespace, j.name)
+	return fmt.Sprintf("to abandon this migration as it stands, run `%s` and make a new plan", escape.Command("kubectl -n %s delete configmap %s", j.namespace, j.name))
 }
 
 // findJournals returns the journals that match. It ignores what is not a valid journal, with a warning.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // remindInterval is how often the operator repeats an event that is to stay. Events expire an hour after they were last
@@ -38,7 +39,7 @@ func (r *reconciler) reminder(ctx context.Context) string {
 		klog.ErrorS(err, "Failed to find out whether the operator's namespace is monitored", "namespace", r.operatorNamespace)
 	} else if !monitored {
 		reminder += fmt.Sprintf(". To also get alerts, have the cluster's monitoring read the metrics of this namespace: "+
-			"oc label namespace %s %s=true", r.operatorNamespace, drivers.MonitoringLabel)
+			"%s", escape.Command("oc label namespace %s %s", r.operatorNamespace, drivers.MonitoringLabel+"=true"))
 	}
 	return reminder
 }

@@ -80,7 +80,7 @@ func TestRetiredObjects(t *testing.T) {
 
 	stop = run(first)
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{leftovers: operatorv1.ConditionFalse})
-	if got := condition(custom, leftovers); got.Reason != "ObjectsOfOtherVersion" || !strings.Contains(got.Message, "delete ConfigMap/efs-csi-new") {
+	if got := condition(custom, leftovers); got.Reason != "ObjectsOfOtherVersion" || !strings.Contains(got.Message, "delete ConfigMap -l") || !strings.Contains(got.Message, "metadata.name=efs-csi-new") {
 		t.Errorf("after the downgrade, the condition is %s: %s; want ObjectsOfOtherVersion, and how to delete efs-csi-new", got.Reason, got.Message)
 	}
 	env.waitForConditions(allWell)

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	watched "sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
@@ -61,8 +62,8 @@ func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) ef
 		return effect{reason: reasonNamespaceMissing, message: fmt.Sprintf(
 			"Namespace %s does not exist. The grant has no effect for a namespace that is created later, unless its spec.namespaceUID names that one's UID", grant.Name)}
 	}
-	settle := fmt.Sprintf(`To grant this namespace access, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '{"spec":{"namespaceUID":"%s"}}'`,
-		grant.Name, namespace.UID)
+	settle := "To grant this namespace access, whoever owns it: " + escape.Command("oc patch sharedvolumegrant %s --type=merge -p %s",
+		grant.Name, fmt.Sprintf(`{"spec":{"namespaceUID":%q}}`, namespace.UID))
 	switch {
 	case wanted != "" && wanted != string(namespace.UID):
 		return effect{reason: reasonNamespaceReplaced, message: fmt.Sprintf(

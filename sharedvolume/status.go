@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
@@ -103,10 +104,11 @@ func notGranted(o observed) *readiness {
 	switch {
 	case o.grant == nil:
 		return failed(reasonNotGranted, "%s%s", lead, fmt.Sprintf("there is no SharedVolumeGrant %s. A cluster administrator can create it: "+
-			`echo '{"apiVersion":"%s","kind":"SharedVolumeGrant","metadata":{"name":"%s"},"spec":{"fileSystems":[{"fileSystemID":"%s","accessPointIDs":["%s"]}]}}' | oc create -f -`,
-			sv.Namespace, v1alpha1.GroupVersion, sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID))
+			"%s", sv.Namespace, escape.Command("echo %s | oc create -f -", fmt.Sprintf(
+			`{"apiVersion":%q,"kind":"SharedVolumeGrant","metadata":{"name":%q},"spec":{"fileSystems":[{"fileSystemID":%q,"accessPointIDs":[%q]}]}}`,
+			v1alpha1.GroupVersion, sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID))))
 	case !lists(o.grant, sv.Spec):
-		return failed(reasonNotGranted, "%sSharedVolumeGrant %s does not list it. A cluster administrator can add it: oc edit sharedvolumegrant %[2]s", lead, o.grant.Name)
+		return failed(reasonNotGranted, "%sSharedVolumeGrant %s does not list it. A cluster administrator can add it: %s", lead, o.grant.Name, escape.Command("oc edit sharedvolumegrant %s", o.grant.Name))
 	default:
 		return failed(reasonNotGranted, "%sSharedVolumeGrant %s lists it, but not for this namespace. %s", lead, o.grant.Name, effectOf(o.grant, o.namespace).message)
 	}

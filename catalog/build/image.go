@@ -10,6 +10,7 @@ import (
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/image"
 )
 
@@ -21,7 +22,7 @@ func Image(ctx context.Context, dir string) (image.Content, error) {
 	}
 	for _, f := range found {
 		if f.Severity == findings.Error {
-			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` lists all findings", dir, f, dir)
+			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `%s` lists all findings", dir, f, escape.Command("berth catalog validate %s", dir))
 		}
 	}
 	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{source.ConfigsLabel: "/" + source.ConfigsFolder}}

@@ -10,6 +10,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/findings/nearest"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -85,7 +86,7 @@ func keep(p *fbc.Package, selections []Selection, defaultChannel string) (*kept,
 			faults = append(faults, fmt.Errorf("%s: package %q has no channel %q; its channels are %s%s", s, p.Name, s.Channel, strings.Join(channelNames(p.Channels), ", "), nearest.Hint(s.Channel, channelNames(p.Channels))))
 		}
 		if !slices.ContainsFunc(p.Channels, func(c *fbc.Channel) bool { return s.matches(p, c) }) && len(faults) == 0 {
-			faults = append(faults, fmt.Errorf("%s: no version of package %q is in that range; `berth catalog list bundles CATALOG %s` lists its versions", s, p.Name, p.Name))
+			faults = append(faults, fmt.Errorf("%s: no version of package %q is in that range; `%s` lists its versions", s, p.Name, escape.Command("berth catalog list bundles CATALOG %s", p.Name)))
 		}
 	}
 	for _, c := range p.Channels {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
 )
@@ -123,7 +124,7 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 	s.Images, s.close = folder, append(s.close, folder.Close)
 	catalog, reference := folder.Catalog()
 	if reference == "" {
-		return fmt.Errorf("image folder %s has no catalog; expected a folder that `berth catalog mirror CATALOG %s%s` has finished", dir, InFolder, dir)
+		return fmt.Errorf("image folder %s has no catalog; expected a folder that `%s` has finished", dir, escape.Command("berth catalog mirror CATALOG %s", InFolder+dir))
 	}
 	err = s.openImage(ctx, reference)
 	s.Name = catalog

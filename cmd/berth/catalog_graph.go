@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/graph"
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // drawings are the formats that draw one package.
@@ -48,7 +49,7 @@ unless one is named. It has a search, and shows for each version what OperatorHu
 					return graph.WritePage(cmd.OutOrStdout(), packages)
 				}
 				if len(packages) > 1 {
-					return fmt.Errorf("%s holds %d packages, and %s draws one; name one that `berth catalog list packages %s` lists", c.Dir, len(packages), output, c.Dir)
+					return fmt.Errorf("%s holds %d packages, and %s draws one; name one that `%s` lists", c.Dir, len(packages), output, escape.Command("berth catalog list packages %s", c.Dir))
 				}
 				_, err = io.WriteString(cmd.OutOrStdout(), drawings[output](packages[0]))
 				return err

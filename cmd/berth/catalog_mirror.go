@@ -156,7 +156,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 		return err
 	}
 	if mirror.IsFolder(to) {
-		cmd.PrintErrf("carry %s, and run: berth catalog mirror %s REGISTRY/PATH\n", to, to)
+		cmd.PrintErrf("carry %s, and run: %s\n", to, escape.Command("berth catalog mirror %s REGISTRY/PATH", to))
 		return c.show(cmd.OutOrStdout(), d)
 	}
 	files, err := m.Write(c.resources, d)

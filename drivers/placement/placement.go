@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 const (
@@ -311,9 +312,9 @@ func (d *decider) refuse(reason Reason, namespace, message string) {
 // annotate returns the command with which an administrator decides where the driver is.
 func (d *decider) annotate(namespace string, uid types.UID) string {
 	if uid == "" {
-		uid = "<its UID>"
+		uid = "UID"
 	}
-	return fmt.Sprintf("Run oc annotate --overwrite clustercsidriver %s %s=%s %s=%s.", d.driver.CSIName, NamespaceAnnotation, namespace, NamespaceUIDAnnotation, uid)
+	return "Run " + escape.Command("oc annotate --overwrite clustercsidriver %s %s %s.", d.driver.CSIName, NamespaceAnnotation+"="+namespace, NamespaceUIDAnnotation+"="+string(uid))
 }
 
 // candidates returns the namespaces that the driver may be in: those that traces name, and its fixed one.

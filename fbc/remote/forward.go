@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // The label and the port name that OLM sets on the pod that serves a CatalogSource.
@@ -36,8 +38,8 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	}
 	serving := slices.IndexFunc(pods.Items, isReady)
 	if serving < 0 {
-		return "", "", nil, fmt.Errorf("of %d pods with label %s=%s in namespace %s none is ready; see why with `oc describe pod -n %[4]s -l %[2]s=%[3]s`",
-			len(pods.Items), sourceLabel, source.Name, source.Namespace)
+		return "", "", nil, fmt.Errorf("of %d pods with label %s=%s in namespace %s none is ready; see why with `%s`",
+			len(pods.Items), sourceLabel, source.Name, source.Namespace, escape.Command("oc describe pod -n %s -l %s", source.Namespace, sourceLabel+"="+source.Name))
 	}
 	pod = pods.Items[serving].Name
 	port := portOf(&pods.Items[serving])

@@ -20,7 +20,7 @@ const module = "github.com/berth-csi/berth"
 // and a room that is in no list may not be imported.
 var mayImport = map[string][]string{
 	"cmd":            {"aws", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
-	"operator":       {"connections", "drivers", "listing", "yaml"},
+	"operator":       {"connections", "drivers", "findings", "listing", "yaml"},
 	"bundle":         {"drivers", "findings", "registryv1", "yaml"},
 	"migrate":        {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
 	"aws":            {"yaml"},
@@ -32,9 +32,9 @@ var mayImport = map[string][]string{
 	"connections":    {},
 	"findings":       {},
 	"image":          {},
-	"sharedvolume":   {"listing"},
+	"sharedvolume":   {"findings", "listing"},
 	"listing":        {},
-	"drivers":        {"yaml"},
+	"drivers":        {"findings", "yaml"},
 	"yaml":           {},
 	"efs-utils-base": {},
 	"certification":  {"drivers", "yaml"},

@@ -8,6 +8,7 @@ import (
 	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
@@ -35,7 +36,7 @@ func (in *input) checkExtensions(o *operator) migrate.Checks {
 		return refused(clusterExtension, "find out why OLM has not installed it; "+keepExtension,
 			"ClusterExtension %s is of package %s, but no ClusterRoleBinding of it gives an operator of the driver permissions", names[0], in.driver.Package.Name)
 	case in.bySuccessor:
-		return refused(clusterExtension, fmt.Sprintf("hand it over with `berth adopt apply %s`; %s", in.driver.Name, keepExtension),
+		return refused(clusterExtension, fmt.Sprintf("hand it over with `%s`; %s", escape.Command("berth adopt apply %s", in.driver.Name), keepExtension),
 			"ClusterExtension %s has installed an operator of the driver, which only an administrator can hand over", names[0])
 	}
 	return passed(clusterExtension, "ClusterExtension %s can be deleted without what it has installed", o.extension.GetName())

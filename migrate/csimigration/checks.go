@@ -9,6 +9,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -259,7 +260,7 @@ func (s *state) checkRevisions() (found migrate.Checks) {
 				found = append(found, warned(revisions, "it is waited for", "%s%s", component.component, moving)...)
 				continue
 			}
-			return refused(revisions, fmt.Sprintf("wait until the revision is on all nodes; if it has failed, find out why: `oc get %s cluster -o yaml`", strings.ToLower(component.kind)), "%s%s", component.component, moving)
+			return refused(revisions, fmt.Sprintf("wait until the revision is on all nodes; if it has failed, find out why: `%s`", escape.Command("oc get %s cluster -o yaml", strings.ToLower(component.kind))), "%s%s", component.component, moving)
 		}
 	}
 	if len(found) > 0 {

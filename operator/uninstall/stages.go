@@ -44,6 +44,9 @@ func stageOf(kind string) int {
 	return rest
 }
 
+// maxUnknown is how many objects of other versions a message names.
+const maxUnknown = 20
+
 // observedState is what the cluster shows of a driver that is to be removed. The controller decides from it alone, so
 // an interrupted removal continues where it stopped.
 type observedState struct {
@@ -153,7 +156,7 @@ func nextAction(observed observedState) action {
 		message += fmt.Sprintf("; kept, because volumes may refer to them: %s", strings.Join(observed.kept, ", "))
 	}
 	if len(observed.unknown) > 0 {
-		message += fmt.Sprintf("; not looked for, because another version of the operator created them: %s", strings.Join(observed.unknown, ", "))
+		message += fmt.Sprintf("; not looked for, because another version of the operator created them: %s", strings.Join(observed.unknown[:min(len(observed.unknown), maxUnknown)], ", "))
 	}
 	if observed.lostNamespace != "" {
 		message += fmt.Sprintf("; not looked at: the namespace %s, as the one that the driver was in has been deleted", observed.lostNamespace)
