@@ -9,6 +9,7 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/listing"
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
@@ -25,7 +27,10 @@ import (
 // found is where a driver and its operator are. What could not be read has an error, which the sections that need it report.
 type found struct {
 	// subscriptions are those to the driver's package, in any namespace, the proven ones first. Anybody may have created one.
-	subscriptions    []v1alpha1.Subscription
+	subscriptions []v1alpha1.Subscription
+	// forAll are the namespaces with an OperatorGroup for all namespaces. OLM installs the operators of drivers only there, and no
+	// tenant can create such a group.
+	forAll           map[string]bool
 	subscriptionsErr error
 	// unsubscribed are the ClusterServiceVersions of the driver's operator, if there is no Subscription. Anybody may have created one.
 	unsubscribed []types.NamespacedName
@@ -60,9 +65,9 @@ func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
 	return f, nil
 }
 
-// any reports whether there is anything of the driver, as far as it could be read.
+// any reports whether there is anything of the driver that only administrators or their operators create, as far as it could be read.
 func (f *found) any() bool {
-	return len(f.subscriptions) > 0 || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil || f.subscriptionsErr != nil || f.driverErr != nil
+	return f.isSubscribed() || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil || f.subscriptionsErr != nil || f.driverErr != nil
 }
 
 func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
@@ -73,14 +78,16 @@ func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driv
 	if err != nil {
 		return err
 	}
+	if f.forAll, err = predecessor.ReadGroups(ctx, c.Client); err != nil {
+		return err
+	}
 	err = optional(listing.Each(ctx, client, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
 		if s.Spec != nil && s.Spec.Package == d.Package.Name {
-			s.ManagedFields, s.Annotations, s.Labels, s.Status.CatalogHealth = nil, nil, nil, nil
-			f.subscriptions = append(f.subscriptions, s)
+			f.subscriptions = append(f.subscriptions, trimmed(s))
 		}
 		return nil
 	}))
-	if err != nil || len(f.subscriptions) > 0 {
+	if err != nil || slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return f.forAll[s.Namespace] }) {
 		return err
 	}
 	type version struct {
@@ -132,9 +139,32 @@ func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) err
 	return err
 }
 
-// isDoubtful reports whether a Subscription may be a stranger's, because others are where an operator is proven to be.
+// trimmed returns what is read of a Subscription. Anybody may have made it as large as the API server accepts.
+func trimmed(s v1alpha1.Subscription) v1alpha1.Subscription {
+	short := func(text string) string { return escape.Short(text, 1000) }
+	kept := v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Spec: &v1alpha1.SubscriptionSpec{
+		Package: s.Spec.Package, Channel: short(s.Spec.Channel), InstallPlanApproval: v1alpha1.Approval(short(string(s.Spec.InstallPlanApproval))),
+		CatalogSource: short(s.Spec.CatalogSource), CatalogSourceNamespace: short(s.Spec.CatalogSourceNamespace),
+	}}
+	kept.Status.State, kept.Status.InstalledCSV, kept.Status.CurrentCSV = s.Status.State, short(s.Status.InstalledCSV), short(s.Status.CurrentCSV)
+	if ref := s.Status.InstallPlanRef; ref != nil {
+		kept.Status.InstallPlanRef = &corev1.ObjectReference{Name: short(ref.Name)}
+	}
+	for _, c := range s.Status.Conditions[:min(len(s.Status.Conditions), 10)] {
+		kept.Status.Conditions = append(kept.Status.Conditions, v1alpha1.SubscriptionCondition{Type: c.Type, Status: c.Status, Reason: short(c.Reason), Message: short(c.Message)})
+	}
+	return kept
+}
+
+// isDoubtful reports whether a Subscription may be a stranger's: it is not where an operator is proven to be, and either
+// there is such a place, or OLM would install nothing from it.
 func (f *found) isDoubtful(s v1alpha1.Subscription) bool {
-	return len(f.proven) > 0 && !slices.Contains(f.proven, s.Namespace)
+	return !slices.Contains(f.proven, s.Namespace) && (len(f.proven) > 0 || !f.forAll[s.Namespace])
+}
+
+// isSubscribed reports whether an administrator has asked OLM for the driver's operator.
+func (f *found) isSubscribed() bool {
+	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return !f.isDoubtful(s) })
 }
 
 // rank orders Subscriptions: those that count come first.
@@ -162,7 +192,7 @@ func (f *found) ofExtensions() (namespaces []string) {
 func (f *found) operatorNamespace() string {
 	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {
-		if s.Status.InstalledCSV != "" {
+		if s.Status.InstalledCSV != "" && f.forAll[s.Namespace] {
 			namespaces = append(namespaces, s.Namespace)
 		}
 	}

