@@ -213,6 +213,9 @@ func (c creator) securityGroup(ctx context.Context, nodes network) (string, erro
 			return "", fmt.Errorf("waiting for security group %s: %w", c.name(), err)
 		}
 	}
+	if err := c.mustAdmitOnly(group, nodes.groups); err != nil {
+		return "", err
+	}
 	if err := c.admit(ctx, group, nodes.groups); err != nil {
 		return "", err
 	}
@@ -233,6 +236,46 @@ func (c creator) findGroup(ctx context.Context, vpc string) (*ec2types.SecurityG
 	}
 	group := found.SecurityGroups[0]
 	return &group, c.mustBeOurs("security group "+aws.ToString(group.GroupId), client.EC2Tags(group.Tags))
+}
+
+// mustAdmitOnly returns an error if a security group admits anything but members of groups to the port of NFS: somebody else in the
+// account may have made it.
+func (c creator) mustAdmitOnly(group *ec2types.SecurityGroup, members []string) error {
+	var differences []string
+	if _, marked := client.EC2Tags(group.Tags)[removal.GroupTag]; !marked {
+		differences = append(differences, "it lacks the tag "+removal.GroupTag)
+	}
+	for _, p := range group.IpPermissions {
+		asked := aws.ToString(p.IpProtocol) == "tcp" && aws.ToInt32(p.FromPort) == nfs && aws.ToInt32(p.ToPort) == nfs
+		var from []string
+		for _, pair := range p.UserIdGroupPairs {
+			if id := aws.ToString(pair.GroupId); !asked || !slices.Contains(members, id) {
+				from = append(from, id)
+			}
+		}
+		for _, r := range p.IpRanges {
+			from = append(from, aws.ToString(r.CidrIp))
+		}
+		for _, r := range p.Ipv6Ranges {
+			from = append(from, aws.ToString(r.CidrIpv6))
+		}
+		for _, list := range p.PrefixListIds {
+			from = append(from, aws.ToString(list.PrefixListId))
+		}
+		if len(from) > 0 {
+			differences = append(differences, fmt.Sprintf("it admits %s at ports %d-%d of protocol %s", strings.Join(from, ", "), aws.ToInt32(p.FromPort), aws.ToInt32(p.ToPort), aws.ToString(p.IpProtocol)))
+		}
+	}
+	return c.mustBeAsAsked("security group "+aws.ToString(group.GroupId), "that only the nodes are admitted, at port 2049 of protocol tcp", differences)
+}
+
+// mustBeAsAsked returns an error that names how what was found differs from what was asked for, if it does.
+func (c creator) mustBeAsAsked(what, want string, differences []string) error {
+	if len(differences) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s exists, but is not what was asked for: %s; want %s. Find out who made it; change or delete it, or use another --name",
+		what, strings.Join(differences, "; "), want)
 }
 
 // admit lets the members of security groups connect to the port of NFS.
@@ -308,7 +351,18 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 		return nil, nil
 	}
 	fs := page.FileSystems[0]
-	return &fs, c.mustBeOurs("file system "+aws.ToString(fs.FileSystemId), client.EFSTags(fs.Tags))
+	what := "file system " + aws.ToString(fs.FileSystemId)
+	if err := c.mustBeOurs(what, client.EFSTags(fs.Tags)); err != nil {
+		return nil, err
+	}
+	var differences []string
+	if !aws.ToBool(fs.Encrypted) {
+		differences = append(differences, "it is not encrypted")
+	}
+	if fs.PerformanceMode != "" && fs.PerformanceMode != efstypes.PerformanceModeGeneralPurpose {
+		differences = append(differences, fmt.Sprintf("its performance mode is %s", fs.PerformanceMode))
+	}
+	return &fs, c.mustBeAsAsked(what, "it encrypted, with performance mode "+string(efstypes.PerformanceModeGeneralPurpose), differences)
 }
 
 // mountTargets creates a mount target in each zone with nodes.
@@ -395,7 +449,7 @@ func (c creator) accessPoints(ctx context.Context, fileSystem string) error {
 func (c creator) accessPoint(ctx context.Context, fileSystem string, point AccessPoint) (id string, existed bool, err error) {
 	var found *efstypes.AccessPointDescription
 	if fileSystem != "" {
-		if found, err = c.findAccessPoint(ctx, fileSystem, point.Path); err != nil {
+		if found, err = c.findAccessPoint(ctx, fileSystem, point); err != nil {
 			return "", false, err
 		}
 	}
@@ -413,7 +467,7 @@ func (c creator) accessPoint(ctx context.Context, fileSystem string, point Acces
 		}
 	}
 	err = c.Poll(ctx, func(ctx context.Context) (bool, error) {
-		switch found, err = c.findAccessPoint(ctx, fileSystem, point.Path); {
+		switch found, err = c.findAccessPoint(ctx, fileSystem, point); {
 		case err != nil:
 			return true, err
 		case found == nil:
@@ -431,20 +485,45 @@ func (c creator) accessPoint(ctx context.Context, fileSystem string, point Acces
 	return aws.ToString(found.AccessPointId), existed, nil
 }
 
-// findAccessPoint returns the cluster's access point with a path, or nil.
-func (c creator) findAccessPoint(ctx context.Context, fileSystem, path string) (*efstypes.AccessPointDescription, error) {
+// findAccessPoint returns the cluster's access point that is as it was asked for, or nil. It returns an error if there are only others
+// with its path: they would give applications another user.
+func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (*efstypes.AccessPointDescription, error) {
+	var refused error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("listing the access points of file system %s: %w", fileSystem, err)
 		}
 		for _, point := range page.AccessPoints {
-			if point.RootDirectory != nil && aws.ToString(point.RootDirectory.Path) == path && c.mustBeOurs("", client.EFSTags(point.Tags)) == nil {
+			if point.RootDirectory == nil || aws.ToString(point.RootDirectory.Path) != want.Path || c.mustBeOurs("", client.EFSTags(point.Tags)) != nil {
+				continue
+			}
+			differences := want.differences(point)
+			if len(differences) == 0 {
 				return &point, nil
 			}
+			refused = c.mustBeAsAsked(aws.ToString(point.AccessPointId), fmt.Sprintf("user %d:%d and permissions %s", want.UID, want.GID, want.Permissions), differences)
 		}
 	}
-	return nil, nil
+	return nil, refused
+}
+
+// differences says how an access point differs from the one that was asked for.
+func (want AccessPoint) differences(found efstypes.AccessPointDescription) (all []string) {
+	switch user := found.PosixUser; {
+	case user == nil:
+		all = append(all, "it has no user, so each client is the user that it says")
+	case aws.ToInt64(user.Uid) != want.UID || aws.ToInt64(user.Gid) != want.GID || len(user.SecondaryGids) > 0:
+		all = append(all, fmt.Sprintf("its user is %d:%d, with %d more groups", aws.ToInt64(user.Uid), aws.ToInt64(user.Gid), len(user.SecondaryGids)))
+	}
+	octal := func(text string) string { return strings.TrimLeft(text, "0") }
+	switch made := found.RootDirectory.CreationInfo; {
+	case made == nil:
+		all = append(all, "it does not say whose its directory is")
+	case aws.ToInt64(made.OwnerUid) != want.UID || aws.ToInt64(made.OwnerGid) != want.GID || octal(aws.ToString(made.Permissions)) != octal(want.Permissions):
+		all = append(all, fmt.Sprintf("its directory is of %d:%d, with permissions %s", aws.ToInt64(made.OwnerUid), aws.ToInt64(made.OwnerGid), aws.ToString(made.Permissions)))
+	}
+	return all
 }
 
 // shortened returns a token for EFS, which has at most 64 characters.

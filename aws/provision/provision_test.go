@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/aws/removal"
@@ -198,6 +201,63 @@ func TestRefused(t *testing.T) {
 			}
 			if n := len(p.EFS.FileSystems()); n > 0 {
 				t.Errorf("%d file systems were created", n)
+			}
+		})
+	}
+}
+
+// TestSquatted: somebody else in the account has made what the names of a cluster lead to, with its tag.
+func TestSquatted(t *testing.T) {
+	t.Parallel()
+	mine := map[string]string{"kubernetes.io/cluster/mine-x7k2p": "owned"}
+	fileSystem := func(p *place, encrypted bool) *string {
+		made, err := p.admin.Clients.EFS.CreateFileSystem(p.t.Context(), &efs.CreateFileSystemInput{CreationToken: aws.String("berth-mine-x7k2p-efs"), Encrypted: &encrypted, Tags: efsTags(mine)})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return made.FileSystemId
+	}
+	for name, test := range map[string]struct {
+		prepare func(*place)
+		want    []string
+	}{
+		"a file system": {func(p *place) { fileSystem(p, false) }, []string{"it is not encrypted"}},
+		"a group": {func(p *place) {
+			evil := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
+			p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs", Tags: map[string]string{"kubernetes.io/cluster/mine-x7k2p": "owned", removal.GroupTag: ""},
+				Ingress: []cloudec2.Ingress{{Protocol: "tcp", FromPort: 0, ToPort: 65535, Group: evil}}})
+		}, []string{"admits sg-", "at ports 0-65535"}},
+		"a group of another kind": {func(p *place) {
+			p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs", Tags: mine})
+		}, []string{"lacks the tag " + removal.GroupTag}},
+		"an access point": {func(p *place) {
+			id := fileSystem(p, true)
+			if err := p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
+				_, err := p.admin.Clients.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{ClientToken: aws.String("evil"), FileSystemId: id, Tags: efsTags(mine),
+					PosixUser: &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(0)}, RootDirectory: &efstypes.RootDirectory{Path: aws.String("/b/c")}})
+				return err == nil, err
+			}); err != nil {
+				p.t.Fatal(err)
+			}
+		}, []string{"its user is 0:0", "want user 2000:3000 and permissions 0700"}},
+		"our own access point, with another user": {func(p *place) {
+			if _, err := p.create(p.t.Context(), false); err != nil {
+				p.t.Fatal(err)
+			}
+			p.request.AccessPoints[1].UID = 2001
+		}, []string{"its user is 2000:3000", "want user 2001:3000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			test.prepare(p)
+			for _, dryRun := range []bool{true, false} {
+				_, err := p.create(t.Context(), dryRun)
+				for _, want := range test.want {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("dry run: %v: the error is %v, want %q", dryRun, err, want)
+					}
+				}
 			}
 		})
 	}

@@ -14,7 +14,8 @@ import (
 
 // Delete deletes the resources that an inventory lists to delete, and waits until they are gone. If one cannot be deleted, it
 // deletes the others as far as possible, and returns an error. It calls gone, unless that is nil, for each that is gone. Until
-// ctx ends, it waits for what still uses a resource.
+// ctx ends, it waits for what still uses a resource. Right before each deletion, it looks again: it deletes nothing that is not the
+// cluster's any more, and no file system with an access point that the inventory does not have.
 func Delete(ctx context.Context, c *client.Clients, inventory *Inventory, gone func(Resource)) error {
 	var failed []error
 	for _, kind := range kinds {
@@ -23,7 +24,7 @@ func Delete(ctx context.Context, c *client.Clients, inventory *Inventory, gone f
 			if r.Kind != kind {
 				continue
 			}
-			if err := request(ctx, c, r); err != nil {
+			if err := request(ctx, c, inventory, r); err != nil {
 				failed = append(failed, fmt.Errorf("deleting %s: %w", r, err))
 			} else {
 				deleting = append(deleting, r)
@@ -123,10 +124,17 @@ var actions = map[Kind]action{
 	},
 }
 
-// request asks AWS to delete a resource. What is gone already is fine.
-func request(ctx context.Context, c *client.Clients, r Resource) error {
+// request asks AWS to delete a resource of an inventory. What is gone already is fine.
+func request(ctx context.Context, c *client.Clients, inventory *Inventory, r Resource) error {
 	do := actions[r.Kind]
 	return c.Poll(ctx, func(ctx context.Context) (bool, error) {
+		switch err := (finder{c}).lookAgain(ctx, inventory, r); {
+		case err == nil:
+		case slices.Contains(do.notFound, client.CodeOf(err)):
+			return true, nil
+		default:
+			return true, err
+		}
 		switch err := do.delete(ctx, c, r.ID); {
 		case err == nil || slices.Contains(do.notFound, client.CodeOf(err)):
 			return true, nil

@@ -55,7 +55,9 @@ func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluste
 		}
 		all = append(all, found...)
 	}
-	return sorted(all), nil
+	inventory := sorted(all)
+	inventory.Cluster = cluster
+	return inventory, nil
 }
 
 // finder reads AWS.

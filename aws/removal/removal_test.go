@@ -322,3 +322,37 @@ func TestRefused(t *testing.T) {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
+
+// TestMeanwhile: what others change after the list was shown is not deleted with it.
+func TestMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]struct {
+		do   func(*account, string) error
+		want string
+	}{
+		"another cluster's access point": {func(a *account, fs string) error {
+			_, err := a.admin.Clients.EFS.CreateAccessPoint(a.t.Context(), &efs.CreateAccessPointInput{ClientToken: aws.String("theirs"), FileSystemId: &fs,
+				Tags: []efstypes.Tag{{Key: aws.String("kubernetes.io/cluster/" + others), Value: aws.String("owned")}}})
+			return err
+		}, "was created in file system"},
+		"another cluster's tag": {func(a *account, fs string) error {
+			_, err := a.admin.Clients.EFS.TagResource(a.t.Context(), &efs.TagResourceInput{ResourceId: &fs,
+				Tags: []efstypes.Tag{{Key: aws.String("kubernetes.io/cluster/" + others), Value: aws.String("owned")}}})
+			return err
+		}, "its tags were changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t)
+			fs := a.fileSystem("mine", owned(mine))
+			inventory := a.find()
+			a.must(change.do(a, fs))
+			if err := Delete(t.Context(), a.admin.Clients, inventory, nil); err == nil || !strings.Contains(err.Error(), change.want) {
+				t.Errorf("the error is %v, want %q", err, change.want)
+			}
+			if len(a.EFS.FileSystems()) != 1 {
+				t.Error("the file system was deleted")
+			}
+		})
+	}
+}

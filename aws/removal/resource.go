@@ -1,6 +1,10 @@
 package removal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/berth-csi/berth/aws/ownership"
+)
 
 // Kind is a kind of resources.
 type Kind string
@@ -37,6 +41,8 @@ func (r Resource) String() string { return fmt.Sprintf("%s %s", r.Kind, r.ID) }
 
 // Inventory is what the tags of a cluster mark.
 type Inventory struct {
+	// Cluster is the cluster.
+	Cluster ownership.Cluster `json:"-"`
 	// Delete are the resources to delete, in order.
 	Delete []Resource `json:"delete"`
 	// Keep are those that are not deleted, although the cluster's tag is on them or on what contains them.
