@@ -1,0 +1,101 @@
+package mustgather
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// corpus has credentials as each cloud makes them, in each place in which they may be collected. What is between « and » may not be left;
+// the other words stay, so that support has something to read. A text is of an object, as the client prints it, or of a log.
+var corpus = []struct{ kind, object, log string }{
+	{"a variable", "    - name: OS_PASSWORD\n      value: «hunter2secret»\n    - name: OS_REGION\n      value: north", ""},
+	{"a quoted variable", "    - name: \"DB_PWD\"\n      value: \"«my secret, phrase»\"\n      other: stays", ""},
+	{"a variable of several lines", "    - name: MYPASS\n      value: |-\n        «hunter2secret»\n        «more»\n    - name: after", ""},
+	{"a folded text", "  password: «first» «second»\n    «third» «fourth»\n  stays: here", ""},
+	{"a quoted text of several lines", "  clientSecret: \"«first» «second»\\\n    \\ «third»\"\n  stays: here", ""},
+	{"an escaped quote", "{\"password\":\"«hun\\\"ter2secret»\",\"user\":\"admin\"}", "got {\"password\":\"«hun\\\"ter2secret»\",\"user\":\"admin\"}"},
+	{"JSON in JSON", "", `msg="{\"token\":\"«hun\\\"ter2secret»\",\"user\":\"admin\"}"`},
+	{"single quotes", "password: 'a,«b hunter2''secret»'", "password='a,«b hunter2secret»' user=admin"},
+	{"a field of JSON", `    "clientSecret": "«hunter2, \"secret»",` + "\n" + `    "user": "admin"`, ""},
+	{"a variable in JSON", "        \"name\": \"AZURE_STORAGE_ACCOUNTKEY\",\n        \"value\": \"«hunter2\\\"secret»\"", ""},
+	{"a description", "      AZURE_CLIENT_SECRET:  «hunter2secret»\n      OS_REGION:  north", ""},
+	{"an option", "    - --password=«hunter2secret»\n    - --v=2", "run --password «hunter2secret» --v=2"},
+	{"an option and its value", "    - --api-token\n    - «hunter2secret»\n    - --v=2", ""},
+	{"an option and its value in JSON", "    \"--api-token\",\n    \"«hunter2secret»\",\n    \"--v=2\"", ""},
+	{"AWS keys", "aws_access_key_id: «AKIAABCDEFGHIJKLMNOP»\naws_secret_access_key: «wJalrXUtnFEMI/K7MDENG»\naws_session_token: «IQoJb3JpZ2luX2Vj»",
+		"aws_access_key_id = «ASIAABCDEFGHIJKLMNOP» aws_secret_access_key = «wJalrXUtnFEMI/K7MDENG» aws_session_token=«IQoJb3JpZ2luX2Vj»"},
+	{"an AWS signature", "", "GET https://s3.example.com/b?X-Amz-Credential=«AKIAABCDEFGHIJKLMNOP»&X-Amz-Signature=«abcdef0123456»"},
+	{"an AWS header", "", "Authorization: AWS4-HMAC-SHA256 Credential=«AKIAABCDEFGHIJKLMNOP»/20250101/us-east-1, Signature=«abcdef0123456»"},
+	{"an Azure connection string", "connection: AccountName=acct;AccountKey=«hunter2secret==»;EndpointSuffix=core.windows.net", "AccountName=acct;AccountKey=«hunter2secret==»;EndpointSuffix=core.windows.net"},
+	{"an Azure account key", "  azurestorageaccountkey: «aHVudGVyMg==»", "key «" + strings.Repeat("aB3/", 21) + "aB==» of acct"},
+	{"an Azure SAS", "", "SharedAccessSignature=sv=2020&sig=«hunter2secret%3D» and https://acct.blob.core.windows.net/c?sv=2020&sig=«hunter2secret%3D»"},
+	{"an Azure client secret", "", "secret is «abc8Q~abcdefghijklmnopqrstuvwxyz0123456789» of app"},
+	{"a CIFS mount", "", "mount.cifs //acct.file.core.windows.net/share /mnt -o vers=3.0,username=acct,pass=«hunter2secret»"},
+	{"a CIFS user", "", "mount -o vers=3.0,username=acct%«hunter2secret» //x/y"},
+	{"a Keystone token", "", "X-Auth-Token: «gAAAAABhunter2token» and gone «gAAAAABhunter2token»"},
+	{"clouds.yaml", "      auth:\n        password: «hunter2secret»\n        application_credential_secret: «hunter2secret»\n        username: admin", ""},
+	{"a GCP key file", `  "private_key": "-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»\n-----END PRIVATE KEY-----\n",` + "\n" + `  "client_email": "a@b"`, ""},
+	{"a GCP token", "", "got «ya29.a0AfH6SMBhunter» and «AIzaSyA1234567890abcdefghijklmnopqrstuv»"},
+	{"vSphere", "  user: administrator@vsphere.local\n  vcenter.example.com.password: «hunter2secret»", "vcenter.example.com.password=«hunter2secret» server"},
+	{"Basic", "", "Authorization: Basic «dXNlcjpodW50ZXIy»"},
+	{"a list of headers", "", `headers map[Authorization:[Bearer «abcdefghijkl»] Accept:[json]]`},
+	{"a cookie", "", "Set-Cookie: session=«abcdefghijkl»; Path=/"},
+	{"a web token", "", "got «eyJhbGciOi.eyJzdWIi.c2lnbmF0dXJl» back"},
+	{"GitHub", "", "clone with «ghp_abcdefghijklmnopqrstuvwxyz0123456789» now"},
+	{"a registry", `    "auth": "«dXNlcjpodW50ZXIy»"`, `{"auths":{"quay.io":{"auth":"«dXNlcjpodW50ZXIy»"}}}`},
+	{"OpenShift", "", "oc login --token «sha256~abcdefghijklmnopqrstuvwxyz0123456789AB»"},
+	{"curl", "", "curl -u «admin:hunter2secret» https://example.com"},
+	{"a URL", "server: https://«admin:hunter2secret»@example.com/", "GET https://«admin:hunter2secret»@example.com/"},
+	{"stringData", "stringData:\n  «config: hunter2secret»\n  «more: hunter2secret»\nstays: here", ""},
+	{"nothing", "  secretName: efs-secret\n  automountServiceAccountToken: true\n  tokenExpirationSeconds: 3600\n  imagePullSecrets:\n  - name: pull\n  secretKeyRef:\n    key: password\n    name: creds\n" +
+		"  csi.storage.k8s.io/node-stage-secret-name: secret\n  tokenRequests:\n  - audience: sts.amazonaws.com", "token=true passwords are wanted in secret openshift-x/y"},
+}
+
+var secret = regexp.MustCompile(`«([^»]*)»`)
+
+// TestRedact has the script redact each credential, as it is and within a longer line.
+func TestRedact(t *testing.T) {
+	script, err := os.ReadFile("../../must-gather/gather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := regexp.MustCompile(`(?ms)^(redact\(\) \{.*?\}|without_values='.*?^'|without_patterns='.*?^')$`).FindAllString(string(script), -1)
+	if len(functions) != 3 {
+		t.Fatalf("found %d parts of the redaction in the script, want 3", len(functions))
+	}
+	redact := func(mode, text string) string {
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+strings.Join(functions, "\n")+"\nredact "+mode)
+		cmd.Stdin = strings.NewReader(text + "\n")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSuffix(string(out), "\n")
+	}
+	word := regexp.MustCompile(`[A-Za-z0-9]{4,}`)
+	for _, c := range corpus {
+		for mode, text := range map[string]string{"1": c.object, "0": c.log} {
+			if text == "" {
+				continue
+			}
+			got := redact(mode, secret.ReplaceAllString(text, "$1"))
+			for _, match := range secret.FindAllStringSubmatch(text, -1) {
+				for _, part := range word.FindAllString(match[1], -1) {
+					if strings.Contains(got, part) {
+						t.Errorf("%s: %q is left of %q in\n%s", c.kind, part, match[1], got)
+					}
+				}
+			}
+			for _, part := range word.FindAllString(secret.ReplaceAllString(text, " "), -1) {
+				lost := slices.Contains([]string{"BEGIN", "PRIVATE", "HMAC", "SHA256", "AWS4", "2020", "20250101", "east", "Signature", "Credential", "Path", "session", "gone"}, part)
+				if !lost && !strings.Contains(got, part) {
+					t.Errorf("%s: %q is lost in\n%s", c.kind, part, got)
+				}
+			}
+		}
+	}
+}
