@@ -209,6 +209,13 @@ func (m *remains) journaled() *Operator {
 
 func (m *remains) readLeft(ctx context.Context, c client.Client) error {
 	for _, namespace := range m.operators() {
+		gone, err := m.isGone(ctx, c, namespace)
+		if err != nil {
+			return err
+		}
+		if gone {
+			continue
+		}
 		for _, p := range m.driver.Predecessors() {
 			s := &state{driver: m.driver, plan: &Plan{Operator: &Operator{Namespace: namespace, Name: p.Operator}}}
 			if err := s.readLeft(ctx, c); err != nil {
@@ -220,6 +227,17 @@ func (m *remains) readLeft(ctx context.Context, c client.Client) error {
 		}
 	}
 	return nil
+}
+
+// isGone reports whether a namespace of an operator is gone, and all of the operator with it. Any user can create another one of the name
+// that the journal has.
+func (m *remains) isGone(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	uid, err := migrate.NamespaceUID(ctx, c, namespace)
+	if err != nil {
+		return false, err
+	}
+	o := m.journaled()
+	return uid == "" || o != nil && o.Namespace == namespace && o.NamespaceUID != uid, nil
 }
 
 // find reads an object of any kind.

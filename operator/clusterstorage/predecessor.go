@@ -17,11 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // How often the operator looks whether an operator that OLM ran has ended, and whether a person has decided: no watch shows
@@ -41,11 +43,14 @@ type hold struct {
 
 // A handOverState is what is known about the hand-over of a driver from OLM.
 type handOverState struct {
-	// accounts are the service accounts of the operators that OLM runs or ran. Their Deployments have the same names.
-	accounts map[client.ObjectKey]bool
-	last     predecessor.Handover
-	due      time.Time // when to go on
-	over     bool      // the driver has its new operator, and no hand-over is in progress
+	// accounts are the service accounts of the operators that OLM runs or ran, with the UIDs of their namespaces. Their Deployments
+	// have the same names.
+	accounts map[client.ObjectKey]types.UID
+	// since is when a process before this one began to wait for them; zero if this one did.
+	since metav1.Time
+	last  predecessor.Handover
+	due   time.Time // when to go on
+	over  bool      // the driver has its new operator, and no hand-over is in progress
 }
 
 // A succession is what a sync has found out about operators of the driver that OLM runs.
@@ -70,7 +75,11 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	known := c.known(d, o)
 	if !started {
 		for _, operator := range found {
-			known.accounts[client.ObjectKey{Namespace: operator.Namespace, Name: operator.Account}] = true
+			uid, _, err := c.namespace(ctx, operator.Namespace)
+			if err != nil {
+				return succession{blocked: true, after: resync}, err
+			}
+			known.accounts[client.ObjectKey{Namespace: operator.Namespace, Name: operator.Account}] = uid
 		}
 	}
 	err := c.goOn(ctx, d, known, len(found) > 0, started)
@@ -83,7 +92,7 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 		s.stuck = known.last.Message
 	case started && len(found) > 0 && err == nil && known.last.Stage == predecessor.None:
 		s.late = fmt.Sprintf("the Operator Lifecycle Manager (OLM) runs an operator of the driver, too, for %s: two operators revert each other's changes. "+
-			"Find out who has installed it, and remove it: see `berth adopt plan %s`", found[0], d.Name)
+			"Find out who has installed it, and remove it: see `%s`", found[0], escape.Command("berth adopt plan %s", d.Name))
 	}
 	if started {
 		return s, err
@@ -108,17 +117,41 @@ func (c *controller) known(d drivers.Driver, o observed) *handOverState {
 	if known := c.handOvers[d.Name]; known != nil {
 		return known
 	}
-	known := &handOverState{accounts: map[client.ObjectKey]bool{}}
+	known := &handOverState{accounts: map[client.ObjectKey]types.UID{}}
 	c.handOvers[d.Name] = known
 	if o.clusterOperator == nil {
 		return known
 	}
 	for _, related := range o.clusterOperator.Status.RelatedObjects {
 		if related.Group == appsv1.GroupName && related.Resource == "deployments" && predecessor.IsOperator(d, related.Name) {
-			known.accounts[client.ObjectKey{Namespace: related.Namespace, Name: related.Name}] = true
+			known.accounts[client.ObjectKey{Namespace: related.Namespace, Name: related.Name}] = ""
 		}
 	}
+	if waits := v1helpers.FindOperatorCondition(o.storage.Status.Conditions, predecessor.Condition(d)); waits != nil && slices.Contains(holds, waits.Reason) {
+		known.since = waits.LastTransitionTime
+	}
 	return known
+}
+
+// namespace returns the UID of a namespace, which is empty if there is none, and when it was created.
+func (c *controller) namespace(ctx context.Context, name string) (types.UID, metav1.Time, error) {
+	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	if err := c.cluster.objects.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil && !apierrors.IsNotFound(err) {
+		return "", metav1.Time{}, fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	return namespace.UID, namespace.CreationTimestamp, nil
+}
+
+// isGone reports whether the namespace is gone in which OLM ran an operator, and all of that operator with it. Any user can create
+// another one of its name.
+func (s *handOverState) isGone(key client.ObjectKey, uid types.UID, created metav1.Time) bool {
+	switch was := s.accounts[key]; {
+	case uid == "":
+		return true
+	case was != "":
+		return was != uid
+	}
+	return !s.since.IsZero() && created.After(s.since.Time)
 }
 
 // goOn makes the next step of a hand-over if it is due.
@@ -155,7 +188,7 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOver
 	const not = ". The cluster storage operator does not take the driver over: "
 	switch next := known.last; {
 	case next.Stage == predecessor.Removing:
-		return &hold{reason: predecessor.Reason, progresses: true, after: endInterval, message: fmt.Sprintf("%s. The cluster storage operator takes the driver over: %s. See `berth adopt status %s`", what, next.Message, d.Name)}, nil
+		return &hold{reason: predecessor.Reason, progresses: true, after: endInterval, message: fmt.Sprintf("%s. The cluster storage operator takes the driver over: %s. See `%s`", what, next.Message, escape.Command("berth adopt status %s", d.Name))}, nil
 	case next.Stage == predecessor.Declined:
 		return &hold{reason: predecessor.Reason, after: settleInterval, message: what + not + next.Message}, nil
 	case next.Stage == predecessor.Refused:
@@ -163,9 +196,9 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOver
 	case next.Stage == predecessor.Stuck:
 		return &hold{reason: predecessor.ReasonStuck, degraded: true, after: settleInterval, message: what + ". It does not go on: " + next.Message}, nil
 	case len(found) > 0:
-		return &hold{reason: predecessor.Reason, after: settleInterval, message: fmt.Sprintf("%s. The cluster storage operator starts its own once that one is gone: see `berth adopt plan %s`", what, d.Name)}, nil
+		return &hold{reason: predecessor.Reason, after: settleInterval, message: fmt.Sprintf("%s. The cluster storage operator starts its own once that one is gone: see `%s`", what, escape.Command("berth adopt plan %s", d.Name))}, nil
 	}
-	left, err := c.leftOf(ctx, d, known.accounts)
+	left, err := c.leftOf(ctx, d, known)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +216,7 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOver
 }
 
 // leftOf returns what is left of the operators that OLM ran; "" if nothing.
-func (c *controller) leftOf(ctx context.Context, d drivers.Driver, accounts map[client.ObjectKey]bool) (string, error) {
+func (c *controller) leftOf(ctx context.Context, d drivers.Driver, known *handOverState) (string, error) {
 	for _, p := range d.Predecessors() {
 		// OLM may have run it where this operator runs its own, under the same name. The garbage collector would delete what
 		// is taken over of it.
@@ -191,7 +224,14 @@ func (c *controller) leftOf(ctx context.Context, d drivers.Driver, accounts map[
 			return left, err
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(accounts), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(known.accounts), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) }) {
+		uid, created, err := c.namespace(ctx, key.Namespace)
+		if err != nil {
+			return "", err
+		}
+		if known.isGone(key, uid, created) {
+			continue
+		}
 		deployment := &metav1.PartialObjectMetadata{}
 		deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 		if err := c.cluster.objects.Get(ctx, key, deployment); err == nil {
@@ -261,7 +301,7 @@ func takesOver(s driverState, o observed, version string) bool {
 		return false
 	}
 	before := v1helpers.FindOperatorCondition(o.storage.Status.Conditions, predecessor.Condition(s.driver))
-	return s.first || before != nil && slices.Contains([]string{predecessor.Reason, predecessor.ReasonRefused, predecessor.ReasonStuck, ending, unsettled, takingOver}, before.Reason)
+	return s.first || before != nil && (before.Reason == takingOver || slices.Contains(holds, before.Reason))
 }
 
 // The reasons of the condition Available of a driver whose operator was one of OLM.
@@ -270,6 +310,9 @@ const (
 	unsettled  = "OldResourceUnsettled"
 	takingOver = "TakingOver"
 )
+
+// holds are those for which it is held.
+var holds = []string{predecessor.Reason, predecessor.ReasonRefused, predecessor.ReasonStuck, ending, unsettled}
 
 // stayAvailable changes the conditions of a driver that is being taken over: it serves volumes as before, whether or not its
 // new operator reports that yet.

@@ -11,7 +11,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
@@ -179,5 +181,30 @@ func TestUnsettled(t *testing.T) {
 	deleted.SetDeletionTimestamp(&now)
 	if got := drivers.ReadOldSettings(deleted).Unsettled(); !strings.Contains(got, "being deleted") {
 		t.Errorf("a deleted object: %q, want that it is being deleted", got)
+	}
+}
+
+// TestIsGone: a namespace that has the name of the one in which OLM ran an operator is not that one.
+func TestIsGone(t *testing.T) {
+	key := client.ObjectKey{Namespace: "harbour", Name: "boat-operator"}
+	at := func(minutes int) metav1.Time { return metav1.Unix(1_700_000_000+60*int64(minutes), 0) }
+	for name, test := range map[string]struct {
+		known, uid types.UID
+		since      metav1.Time
+		created    metav1.Time
+		gone       bool
+	}{
+		"the same":                                  {known: "a", uid: "a", created: at(1)},
+		"deleted":                                   {known: "a", created: at(1), gone: true},
+		"recreated":                                 {known: "a", uid: "b", created: at(1), gone: true},
+		"after a restart, older than the wait":      {uid: "a", since: at(2), created: at(1)},
+		"after a restart, recreated meanwhile":      {uid: "b", since: at(2), created: at(3), gone: true},
+		"after a restart, deleted":                  {since: at(2), gone: true},
+		"after a restart, when the wait is unknown": {uid: "a", created: at(3)},
+	} {
+		known := &handOverState{accounts: map[client.ObjectKey]types.UID{key: test.known}, since: test.since}
+		if gone := known.isGone(key, test.uid, test.created); gone != test.gone {
+			t.Errorf("%s: gone is %v, want %v", name, gone, test.gone)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/lock"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/operator/metrics"
 )
 
@@ -114,8 +115,12 @@ func (l *Lock) report(ctx context.Context, c client.Client, began metav1.Time) e
 	}
 	wait := waitFor(key, holder, began)
 	klog.InfoS("Waiting for the lock", "lock", key, "message", wait.message)
-	if wait.active {
+	if wait.active && holder.Spec.ServiceAccountName == l.driver.Operator.Name {
 		return nil
+	}
+	if wait.active { // whoever may write ConfigMaps here can name any pod
+		wait.message += fmt.Sprintf(". Its service account is %q, and that of an operator of the driver is %q: if it is no operator, delete the ConfigMap",
+			holder.Spec.ServiceAccountName, l.driver.Operator.Name)
 	}
 	return l.applyCondition(ctx, wait.message, wait.since)
 }
@@ -147,13 +152,13 @@ func waitFor(key client.ObjectKey, holder *corev1.Pod, began metav1.Time) lockWa
 	switch {
 	case holder.DeletionTimestamp != nil:
 		wait.message = fmt.Sprintf("%s. That pod is being deleted, and its node has not ended it. Its credentials expire at %s, and then this operator takes over. "+
-			"To have it take over at once, make sure that the node is off, and run oc -n %s delete pod %s --force --grace-period=0",
-			held, holder.DeletionTimestamp.Add(lock.TokenExpiry).UTC().Format(time.RFC3339), key.Namespace, holder.Name)
+			"To have it take over at once, make sure that the node is off, and run %s",
+			held, holder.DeletionTimestamp.Add(lock.TokenExpiry).UTC().Format(time.RFC3339), escape.Command("oc -n %s delete pod %s --force --grace-period=0", key.Namespace, holder.Name))
 	case wait.active:
 		wait.message = held + ". If that is a pod of another operator, delete its Subscription and its ClusterServiceVersion"
 	default:
 		wait.message = fmt.Sprintf("%s. That pod is not ready. If its node is lost, Kubernetes deletes the pod five minutes later; otherwise find out what is wrong with it, "+
-			"or run oc -n %s delete pod %s", held, key.Namespace, holder.Name)
+			"or run %s", held, escape.Command("oc -n %s delete pod %s", key.Namespace, holder.Name))
 	}
 	return wait
 }

@@ -30,7 +30,10 @@ func TestWaitForLockIsReported(t *testing.T) {
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.CSIName},
 		Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}}
 	pod := operatorPod(lock.namespace, "first")
-	for _, object := range []client.Object{custom, pod} {
+	pod.Spec.ServiceAccountName = driver.Operator.Name
+	stranger := operatorPod(lock.namespace, "stranger")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: lock.namespace, Name: driver.Operator.Name}}
+	for _, object := range []client.Object{custom, account, pod, stranger} {
 		if err := c.Client().Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +59,7 @@ func TestWaitForLockIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	createLock(t, c, lock.keyIn(lock.namespace), pod)
+	held := createLock(t, c, lock.keyIn(lock.namespace), pod)
 	setReady(corev1.ConditionTrue)
 	report()
 	if len(custom.Status.Conditions) != 1 {
@@ -89,6 +92,19 @@ func TestWaitForLockIsReported(t *testing.T) {
 	report()
 	if custom.ResourceVersion != version {
 		t.Error("a second report of the same wait has changed the ClusterCSIDriver")
+	}
+
+	// Whoever may write ConfigMaps here has the lock name a pod that is ready and is no operator.
+	held.OwnerReferences[0].Name, held.OwnerReferences[0].UID = stranger.Name, stranger.UID
+	if err := c.Client().Update(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	pod = stranger
+	setReady(corev1.ConditionTrue)
+	report()
+	condition = custom.Status.Conditions[slices.IndexFunc(custom.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Type != "Available" })]
+	if !strings.Contains(condition.Message, "pod stranger on node") || !strings.Contains(condition.Message, `if it is no operator, delete the ConfigMap`) {
+		t.Errorf("while a pod that is no operator holds the lock, the condition is %v", condition)
 	}
 }
 
