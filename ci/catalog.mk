@@ -5,7 +5,7 @@
 
 CATALOG      ?= catalog
 CATALOG_BASE ?= origin/main
-# A catalog that this one replaces, and a file with known findings, or nothing
+# A catalog that this one replaces, and a file with known findings, as it is in CATALOG_BASE, or nothing
 CATALOG_AGAINST  ?=
 CATALOG_BASELINE ?=
 # Changes that fail catalog-diff, of any, lost and never
@@ -14,7 +14,14 @@ BERTH            ?= berth
 
 .PHONY: catalog-validate
 catalog-validate: ## Validate $(CATALOG)
-	$(strip $(BERTH) catalog validate $(CATALOG) $(addprefix --against=,$(CATALOG_AGAINST)) $(addprefix --baseline=,$(CATALOG_BASELINE)))
+ifeq ($(strip $(CATALOG_BASELINE)),)
+	$(strip $(BERTH) catalog validate $(CATALOG) $(addprefix --against=,$(CATALOG_AGAINST)))
+else # a change does not decide what is known of itself
+	@known=$$(mktemp -d) && trap 'rm -rf "$$known"' EXIT && \
+	if git show $(CATALOG_BASE):$(CATALOG_BASELINE) > "$$known/known.json"; then set -- --baseline="$$known/known.json"; \
+	else echo "$(CATALOG_BASELINE) is not in $(CATALOG_BASE), so no finding is known yet"; set --; fi && \
+	$(BERTH) catalog validate $(CATALOG) $(addprefix --against=,$(CATALOG_AGAINST)) "$$@"
+endif
 
 .PHONY: catalog-diff
 catalog-diff: ## Report what $(CATALOG) changes for clusters since $(CATALOG_BASE)

@@ -50,6 +50,7 @@ lists and digests are shortened, but not in JSON.
 		},
 		ValidArgsFunction: completing(folders, folders, packagesOf(0, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			sayLinks(cmd, args[0], args[1])
 			d, err := compareCatalogs(cmd, args[0], args[1], args[2:])
 			if err != nil {
 				return err

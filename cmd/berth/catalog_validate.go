@@ -116,6 +116,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 			return err
 		}
 	}
+	sayLinks(cmd, dir, o.against)
 	report, summary, err := o.check(cmd, dir)
 	if err != nil {
 		return err

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// sayLinks says where folders lead that are links, or in a linked folder: a checkout may have a link in place of what is to be checked.
+// Of an absolute path only the last part counts.
+func sayLinks(cmd *cobra.Command, folders ...string) {
+	for _, folder := range folders {
+		path := filepath.Clean(folder)
+		if filepath.IsAbs(folder) {
+			parent, _ := filepath.EvalSymlinks(filepath.Dir(path))
+			path = filepath.Join(parent, filepath.Base(path))
+		}
+		if leads, err := filepath.EvalSymlinks(path); err == nil && leads != path {
+			cmd.PrintErrf("warning: %s is a link, and leads to %s\n", folder, leads)
+		}
+	}
+}
