@@ -38,6 +38,7 @@ var all = table{
 	{"Bundles, catalogs and images", onInputs},
 	{"Reports", onReports},
 	{"Servers", onServers},
+	{"The cloud's account", onAccount},
 }
 
 // Outcome is the result of an attack in a run of the tests.
@@ -49,7 +50,7 @@ const (
 	NotTried   Outcome = "not tried"
 )
 
-// Markdown returns the table in Markdown, with a section for each area.
+// Markdown returns the table in Markdown, with a section for each area, and a row for the attacks in succession that the same stops.
 func Markdown() string {
 	var text strings.Builder
 	for _, area := range all {
@@ -57,8 +58,12 @@ func Markdown() string {
 			continue
 		}
 		fmt.Fprintf(&text, "### %s\n\n| attack | what stops it |\n| --- | --- |\n", area.name)
-		for _, a := range area.attacks {
-			fmt.Fprintf(&text, "| %s | %s |\n", a.Attack, a.Stops)
+		for i := 0; i < len(area.attacks); {
+			first, attacks := area.attacks[i], []string{}
+			for ; i < len(area.attacks) && (len(attacks) == 0 || area.attacks[i].Stops == first.Stops || area.attacks[i].Stops == "as above"); i++ {
+				attacks = append(attacks, area.attacks[i].Attack)
+			}
+			fmt.Fprintf(&text, "| %s | %s |\n", strings.Join(attacks, "; "), first.Stops)
 		}
 		text.WriteString("\n")
 	}

@@ -22,4 +22,12 @@ var onOperator = []Attack{
 	{"the same while the operator is down", "as above, when it restarts", "operator TestAttackRecreatedNamespace/while_the_operator_is_away"},
 	{"the same before the driver is removed, to have the tenant's objects deleted", "as above; nothing in the namespace is deleted",
 		"operator TestAttackRecreatedNamespaceOfARemoval"},
+	{"have the AWS SDK in the driver's privileged pods start a program, by credential_process in the Secret with the credentials",
+		"the driver reads a copy of the file with known settings only, which stays as it is when the Secret changes", "drivers/efs TestCredentialProcess"},
+	{"name a pod that is ready and no operator in the lock in the operator's namespace, so that the operator waits in silence",
+		"the wait is reported unless the pod has an operator's service account", "operator/leader TestWaitForLockIsReported"},
+	{"recreate the namespace from which OLM ran an operator, with a pod of its account, to block the clean-up after a hand-over",
+		"the journal has the namespace's UID", "migrate/adoption TestRecreatedNamespaceBlocksNoCleanup"},
+	{"the same to keep the cluster storage operator from starting its own",
+		"namespaces of former operators are told by UIDs and their ages", "operator/clusterstorage TestIsGone"},
 }
