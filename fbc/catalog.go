@@ -146,11 +146,11 @@ func Fault(rule findings.Rule, span document.Span, path []any, format string, ar
 	if len(path) == 0 {
 		return finding
 	}
-	d, err := document.Load(span)
+	line, column, err := document.Locate(span, path)
 	if err != nil { // it is gone; a change of the catalog is reported elsewhere
 		return finding
 	}
-	return finding.At(d.Position(path))
+	return finding.At(line, column)
 }
 
 // emptyError returns the error about a folder without a catalog.

@@ -14,13 +14,18 @@ import (
 // built is an image that is not in a registry or a folder yet.
 type built struct {
 	root      v1.Hash
-	manifests map[v1.Hash]part
+	manifests map[v1.Hash]builtManifest
 	blobs     map[v1.Hash]v1.Layer
+}
+
+type builtManifest struct {
+	v1.Descriptor
+	text []byte
 }
 
 // Built returns the source of one image, whatever it is called.
 func Built(index v1.ImageIndex) (Source, error) {
-	b := &built{manifests: map[v1.Hash]part{}, blobs: map[v1.Hash]v1.Layer{}}
+	b := &built{manifests: map[v1.Hash]builtManifest{}, blobs: map[v1.Hash]v1.Layer{}}
 	listed, err := index.IndexManifest()
 	if err != nil {
 		return nil, err
@@ -72,7 +77,7 @@ func (b *built) keep(of interface {
 	if err != nil {
 		return err
 	}
-	b.manifests[d.Digest] = part{Descriptor: *d, text: text}
+	b.manifests[d.Digest] = builtManifest{*d, text}
 	return nil
 }
 

@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -17,16 +20,22 @@ import (
 
 // Destination is where a transfer copies images to: a path of a registry, or a folder.
 type Destination interface {
-	// place returns the repository for the images of another one.
-	place(of name.Repository) (name.Repository, error)
+	// place returns the repository for the images of another one, or of the catalog that is mirrored, whose name the user chose.
+	place(of name.Repository, catalog bool) (name.Repository, error)
+	// formerly reports whether a manifest is where earlier versions of this program put those of a repository.
+	formerly(ctx context.Context, of name.Repository, p part) (name.Repository, bool, error)
+	// hold notes that a repository of the destination has a blob.
+	hold(repo name.Repository, blob v1.Hash)
+	// tagged returns the digest that a tag names, or none.
+	tagged(ctx context.Context, tag name.Tag) (v1.Hash, error)
 	// has reports whether there is a blob or a manifest.
 	has(ctx context.Context, repo name.Repository, p part) (bool, error)
 	// upload stores a blob. Its content can be opened several times.
 	upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error
-	// put stores a manifest. All that it lists is there.
-	put(ctx context.Context, repo name.Repository, p part) error
-	// name gives a stored manifest a name.
-	name(ctx context.Context, ref name.Reference, p part) error
+	// put stores a manifest with its text. All that it lists is there.
+	put(ctx context.Context, repo name.Repository, p part, text []byte) error
+	// name gives a stored manifest a name, unless the name has become another one's since it was that of before.
+	name(ctx context.Context, ref name.Reference, p part, before v1.Hash, text []byte) error
 	// remedy says what to do about an error.
 	remedy(err error) string
 	// Close ends the use of the destination.
@@ -43,8 +52,9 @@ type below struct {
 	held map[v1.Hash]name.Repository // where the registry has blobs, so that it need not get them again
 }
 
-// Below returns the destination that has each image below a path such as registry.example.com/team, by the path of its own
-// repository: quay.io/example/operator is at registry.example.com/team/example/operator.
+// Below returns the destination that has each image below a path such as registry.example.com/team, by the name of its own
+// registry and repository: quay.io/example/operator is at registry.example.com/team/quay.io/example/operator. So nobody but
+// whoever runs quay.io has a say in what is there.
 func Below(path string) (Destination, error) {
 	path = strings.TrimSuffix(path, "/")
 	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") {
@@ -59,13 +69,62 @@ func Below(path string) (Destination, error) {
 	return &below{path: path, pusher: pusher, puller: puller, held: map[v1.Hash]name.Repository{}}, err
 }
 
-func (b *below) place(of name.Repository) (name.Repository, error) {
-	return name.NewRepository(b.path + "/" + of.RepositoryStr())
+func (b *below) place(of name.Repository, catalog bool) (name.Repository, error) {
+	if catalog {
+		return name.NewRepository(b.path + "/" + of.RepositoryStr())
+	}
+	host, err := pathOf(of.Registry)
+	if err != nil {
+		return name.Repository{}, err
+	}
+	return name.NewRepository(b.path + "/" + host + "/" + of.RepositoryStr())
+}
+
+// hostName is what the name of a registry's host may be.
+var hostName = regexp.MustCompile(`^[a-z0-9]+([.-]+[a-z0-9]+)*$`)
+
+// pathOf returns the name of a registry as a part of a path, which no other one has: no name of a host has an underscore.
+// registry.example.com:5000 is registry.example.com__5000, and [fd00::1]:5000 is v6__fd00-0000-…-0001__5000.
+func pathOf(registry name.Registry) (string, error) {
+	host, port := strings.ToLower(registry.RegistryStr()), ""
+	if host == name.DefaultRegistry {
+		return "docker.io", nil
+	}
+	if before, after, err := net.SplitHostPort(host); err == nil {
+		host, port = before, "__"+after
+	}
+	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && address.Is6() && address.Zone() == "" {
+		return "v6__" + strings.ReplaceAll(address.StringExpanded(), ":", "-") + port, nil
+	}
+	if !hostName.MatchString(host) {
+		return "", contentErrorf("its registry is %q; expected the name of a host, and a port if it has one", shortened(registry.RegistryStr()))
+	}
+	return host + port, nil
+}
+
+func (b *below) formerly(ctx context.Context, of name.Repository, p part) (name.Repository, bool, error) {
+	repo, err := name.NewRepository(b.path + "/" + of.RepositoryStr())
+	if err != nil {
+		return repo, false, err
+	}
+	has, err := b.has(ctx, repo, p)
+	return repo, has, err
+}
+
+func (b *below) tagged(ctx context.Context, tag name.Tag) (v1.Hash, error) {
+	now, err := b.puller.Head(ctx, tag)
+	if isAbsent(err) {
+		return v1.Hash{}, nil
+	}
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	return now.Digest, nil
 }
 
 func (b *below) has(ctx context.Context, repo name.Repository, p part) (bool, error) {
 	ref := repo.Digest(p.Digest.String())
-	if p.text != nil {
+	if p.manifest {
 		_, err := b.puller.Head(ctx, ref)
 		if isAbsent(err) {
 			return false, nil
@@ -115,19 +174,23 @@ func (b *below) upload(ctx context.Context, repo name.Repository, p part, open f
 	return nil
 }
 
-func (b *below) put(ctx context.Context, repo name.Repository, p part) error {
-	return b.pusher.Put(ctx, repo.Digest(p.Digest.String()), raw(p))
+func (b *below) put(ctx context.Context, repo name.Repository, p part, text []byte) error {
+	return b.pusher.Put(ctx, repo.Digest(p.Digest.String()), raw{text, p.MediaType})
 }
 
-func (b *below) name(ctx context.Context, ref name.Reference, p part) error {
+func (b *below) name(ctx context.Context, ref name.Reference, p part, before v1.Hash, text []byte) error {
 	tag, is := ref.(name.Tag)
 	if !is {
 		return nil // it has its digest
 	}
-	if now, err := b.puller.Head(ctx, tag); err == nil && now.Digest == p.Digest {
-		return nil
+	now, err := b.tagged(ctx, tag)
+	if err != nil || now == p.Digest {
+		return err
 	}
-	return b.pusher.Put(ctx, tag, raw(p))
+	if now != before {
+		return contentErrorf("the tag %s has become %s meanwhile; expected that nobody else sets it: repeat the command", tag, now)
+	}
+	return b.pusher.Put(ctx, tag, raw{text, p.MediaType})
 }
 
 func (b *below) remedy(err error) string {
@@ -141,10 +204,13 @@ func (b *below) remedy(err error) string {
 func (b *below) Close() error { return nil }
 
 // raw is a manifest that is pushed as it is.
-type raw part
+type raw struct {
+	text      []byte
+	mediaType types.MediaType
+}
 
 func (r raw) RawManifest() ([]byte, error)        { return r.text, nil }
-func (r raw) MediaType() (types.MediaType, error) { return r.Descriptor.MediaType, nil }
+func (r raw) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
 // blob is a blob that is pushed as it is.
 type blob struct {

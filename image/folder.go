@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,12 +23,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// refName is the annotation with which an OCI layout names its images: https://github.com/opencontainers/image-spec/blob/main/annotations.md
-const refName = "org.opencontainers.image.ref.name"
-
-// catalogName is the annotation that names the catalog in a folder.
-const catalogName = "mirror.berth-csi.github.io/catalog"
-
 // The parts of an OCI layout.
 const (
 	layoutFile  = "oci-layout"
@@ -36,8 +31,8 @@ const (
 	unfinished  = ".unfinished-" // prefix of files that are being written
 )
 
-// maxIndex is the maximum size of a folder's list of images, in bytes.
-const maxIndex = 256 << 20
+// maxIndex is the maximum size of a folder's list of images, in bytes. Each image takes about 500.
+const maxIndex = 64 << 20
 
 // Folder is a folder with images under the names that they have in their registries, in the OCI layout. It may be carried
 // where no registry can be reached. It is a Source and a Destination.
@@ -46,10 +41,10 @@ type Folder struct {
 	root *os.Root
 
 	mu       sync.Mutex
-	images   map[string]v1.Descriptor // by name, in index.json
-	subjects map[v1.Hash][]string     // names of what is attached, by the digest of what it is attached to
-	added    map[string]v1.Descriptor // by name, not in index.json yet
-	needed   map[string]bool          // files of blobs that were asked for since the folder was opened
+	images   map[string]indexed   // by name, in index.json
+	subjects map[v1.Hash][]string // names of what is attached, by the digest of what it is attached to
+	added    map[string]indexed   // by name, not in index.json yet
+	needed   map[string]bool      // files of blobs that were asked for since the folder was opened
 }
 
 // OpenFolder opens a folder of images. Nothing in it is trusted.
@@ -94,53 +89,143 @@ func openRoot(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image folder: %w", err)
 	}
-	return &Folder{dir: dir, root: root, images: map[string]v1.Descriptor{}, subjects: map[v1.Hash][]string{}, added: map[string]v1.Descriptor{},
+	return &Folder{dir: dir, root: root, images: map[string]indexed{}, subjects: map[v1.Hash][]string{}, added: map[string]indexed{},
 		needed: map[string]bool{}}, nil
 }
 
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// Catalog returns the name and the reference of the folder's catalog, or nothing.
-func (f *Folder) Catalog() (name, reference string) {
+// Catalog returns the name and the reference of the folder's catalog, and where it is from, or nothing.
+func (f *Folder) Catalog() (name, reference, origin string) {
 	for reference, d := range f.images {
-		if name := d.Annotations[catalogName]; name != "" {
-			return name, reference
+		if name := d.Annotations.Catalog; name != "" {
+			return name, reference, d.Annotations.Origin
 		}
 	}
-	return "", ""
+	return "", "", ""
 }
 
-// readIndex reads the list of images.
+// Hosts returns the registries of the images in the folder.
+func (f *Folder) Hosts() (all []string) {
+	for reference := range f.images {
+		host, _, _ := strings.Cut(reference, "/")
+		all = append(all, host)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// indexed is an image in the list of a folder.
+type indexed struct {
+	MediaType   types.MediaType    `json:"mediaType"`
+	Size        int64              `json:"size"`
+	Digest      v1.Hash            `json:"digest"`
+	Annotations indexedAnnotations `json:"annotations"`
+}
+
+type indexedAnnotations struct {
+	Catalog string `json:"mirror.berth-csi.github.io/catalog,omitempty"` // the name of the catalog, if it is that
+	Origin  string `json:"mirror.berth-csi.github.io/origin,omitempty"`  // where the catalog is from
+	Ref     string `json:"org.opencontainers.image.ref.name"`            // https://github.com/opencontainers/image-spec/blob/main/annotations.md
+}
+
+// readIndex reads the list of images, one image at a time: what an image takes in memory is there in the file.
 func (f *Folder) readIndex() error {
-	text, err := f.read(indexFile, maxIndex)
+	opened, err := f.file(indexFile)
 	if err != nil {
 		return err
 	}
-	var index v1.IndexManifest
-	if err := json.Unmarshal(text, &index); err != nil {
-		return fmt.Errorf("%s is not a list of images: %w", indexFile, err)
+	defer opened.Close()
+	if info, err := opened.Stat(); err == nil && info.Size() > maxIndex {
+		return contentErrorf("%s is longer than %d bytes; expected less", indexFile, maxIndex)
 	}
-	for _, d := range index.Manifests {
-		ref, err := parseName(d.Annotations[refName])
+	decoder := json.NewDecoder(io.LimitReader(opened, maxIndex))
+	if err := f.readImages(decoder); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s is not a list of images: something follows it", indexFile)
+	}
+	return nil
+}
+
+// readImages reads an object with a field of images.
+func (f *Folder) readImages(decoder *json.Decoder) error {
+	if err := expect(decoder, '{'); err != nil {
+		return err
+	}
+	subjects := map[v1.Hash]v1.Hash{} // of each manifest, which is read once, however many names it has
+	for decoder.More() {
+		field, err := decoder.Token()
 		if err != nil {
-			return fmt.Errorf("%s: %w, as in a folder that `berth catalog mirror` wrote", indexFile, err)
+			return noList(err)
 		}
-		if digest, is := ref.(name.Digest); is && digest.DigestStr() != d.Digest.String() {
-			return fmt.Errorf("%s has %s under the name %s; expected the same digest", indexFile, d.Digest, ref)
+		if field != "manifests" {
+			var passed json.RawMessage
+			if err := decoder.Decode(&passed); err != nil {
+				return noList(err)
+			}
+			continue
 		}
+		if err := expect(decoder, '['); err != nil {
+			return err
+		}
+		for decoder.More() {
+			var d indexed
+			if err := decoder.Decode(&d); err != nil {
+				return noList(err)
+			}
+			if err := f.list(d, subjects); err != nil {
+				return err
+			}
+		}
+		if err := expect(decoder, ']'); err != nil {
+			return err
+		}
+	}
+	return expect(decoder, '}')
+}
+
+func expect(decoder *json.Decoder, want json.Delim) error {
+	got, err := decoder.Token()
+	if err != nil {
+		return noList(err)
+	}
+	if got != want {
+		return noList(fmt.Errorf("it has %v where %v is expected", got, want))
+	}
+	return nil
+}
+
+func noList(err error) error { return fmt.Errorf("%s is not a list of images: %w", indexFile, err) }
+
+// list notes an image of the list.
+func (f *Folder) list(d indexed, subjects map[v1.Hash]v1.Hash) error {
+	ref, err := parseName(d.Annotations.Ref)
+	if err != nil {
+		return fmt.Errorf("%s: %w, as in a folder that `berth catalog mirror` wrote", indexFile, err)
+	}
+	if digest, is := ref.(name.Digest); is && digest.DigestStr() != d.Digest.String() {
+		return fmt.Errorf("%s has %s under the name %s; expected the same digest", indexFile, d.Digest, ref)
+	}
+	if len(d.MediaType) > maxType {
+		return fmt.Errorf("%s: a media type has %d letters; expected at most %d", indexFile, len(d.MediaType), maxType)
+	}
+	subject, read := subjects[d.Digest]
+	if !read {
 		_, text, err := f.manifest(context.Background(), ref.Context().Digest(d.Digest.String()))
 		if err != nil {
 			return err
 		}
-		subject, err := subjectOf(text)
-		if err != nil {
+		if subject, err = subjectOf(text); err != nil {
 			return fmt.Errorf("manifest %s: %w", d.Digest, err)
 		}
-		f.images[ref.Name()] = d
-		if subject != (v1.Hash{}) {
-			f.subjects[subject] = append(f.subjects[subject], ref.Name())
-		}
+		subjects[d.Digest] = subject
+	}
+	f.images[ref.Name()] = d
+	if subject != (v1.Hash{}) {
+		f.subjects[subject] = append(f.subjects[subject], ref.Name())
 	}
 	return nil
 }
@@ -187,8 +272,8 @@ func (f *Folder) manifest(_ context.Context, ref name.Reference) (v1.Descriptor,
 	if got, err := digestOf(text); err != nil || got != digest {
 		return v1.Descriptor{}, nil, contentErrorf("its file %s has content with the digest %s; expected the same: carry the folder again", fileOf(digest), got)
 	}
-	var read content
-	if err := json.Unmarshal(text, &read); err != nil {
+	read, err := contentOf(text)
+	if err != nil {
 		return v1.Descriptor{}, nil, contentErrorf("the manifest %s cannot be read: %v", digest, err)
 	}
 	// Manifests of Docker's say what they are, and those of OCI need not.
@@ -214,14 +299,15 @@ func (f *Folder) referrers(_ context.Context, subject name.Digest) (all []v1.Des
 	}
 	for _, ref := range f.subjects[digest] {
 		if strings.HasPrefix(ref, subject.Context().Name()+"@") {
-			all = append(all, f.images[ref])
+			d := f.images[ref]
+			all = append(all, v1.Descriptor{MediaType: d.MediaType, Size: d.Size, Digest: d.Digest})
 		}
 	}
 	return all, nil
 }
 
 // place makes Folder a Destination: images keep their names.
-func (f *Folder) place(of name.Repository) (name.Repository, error) { return of, nil }
+func (f *Folder) place(of name.Repository, _ bool) (name.Repository, error) { return of, nil }
 
 func (f *Folder) has(_ context.Context, _ name.Repository, p part) (bool, error) {
 	f.mu.Lock()
@@ -243,14 +329,23 @@ func (f *Folder) upload(_ context.Context, _ name.Repository, p part, open func(
 	return f.write(fileOf(p.Digest), content)
 }
 
-func (f *Folder) put(_ context.Context, _ name.Repository, p part) error {
-	return f.write(fileOf(p.Digest), strings.NewReader(string(p.text)))
+func (f *Folder) put(_ context.Context, _ name.Repository, p part, text []byte) error {
+	return f.write(fileOf(p.Digest), bytes.NewReader(text))
 }
 
-func (f *Folder) name(_ context.Context, ref name.Reference, p part) error {
+// tagged makes Folder a Destination: it is replaced as a whole, so that no name is in the way.
+func (f *Folder) tagged(context.Context, name.Tag) (v1.Hash, error) { return v1.Hash{}, nil }
+
+func (f *Folder) formerly(context.Context, name.Repository, part) (name.Repository, bool, error) {
+	return name.Repository{}, false, nil
+}
+
+func (f *Folder) hold(name.Repository, v1.Hash) {}
+
+func (f *Folder) name(_ context.Context, ref name.Reference, p part, _ v1.Hash, _ []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.added[ref.Name()] = v1.Descriptor{MediaType: p.MediaType, Size: p.Size, Digest: p.Digest, Annotations: map[string]string{refName: ref.Name()}}
+	f.added[ref.Name()] = indexed{MediaType: p.MediaType, Size: p.Size, Digest: p.Digest, Annotations: indexedAnnotations{Ref: ref.Name()}}
 	return nil
 }
 
@@ -275,14 +370,19 @@ func (f *Folder) write(file string, content io.Reader) (err error) {
 	return os.Rename(opened.Name(), filepath.Join(f.dir, filepath.FromSlash(file)))
 }
 
-// Finish lists the images that were copied since the folder was opened, and only those, among them the catalog of a name.
+// Finish lists the images that were copied since the folder was opened, and only those, among them the catalog of a name and
+// an origin.
 // Until then, the folder has the images that it had. Files that no image needs any more are deleted.
-func (f *Folder) Finish(catalog, reference string) error {
-	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{}}
+func (f *Folder) Finish(catalog, reference, origin string) error {
+	index := struct {
+		SchemaVersion int             `json:"schemaVersion"`
+		MediaType     types.MediaType `json:"mediaType"`
+		Manifests     []indexed       `json:"manifests"`
+	}{2, types.OCIImageIndex, []indexed{}}
 	for _, ref := range slices.Sorted(maps.Keys(f.added)) {
 		d := f.added[ref]
 		if ref == reference {
-			d.Annotations[catalogName] = catalog
+			d.Annotations.Catalog, d.Annotations.Origin = catalog, origin
 		}
 		index.Manifests = append(index.Manifests, d)
 	}

@@ -23,7 +23,7 @@ func TestNoFolderLeadsElsewhere(t *testing.T) {
 		}
 		f, err := NewFolder(dir)
 		if err == nil {
-			err = f.Finish("", "")
+			err = f.Finish("", "", "")
 		}
 		if err == nil || !strings.Contains(err.Error(), link+" is not a folder") {
 			t.Errorf("%s: error %v, want that it is not a folder", link, err)

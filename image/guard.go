@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // A registry may redirect its clients to where its layers are stored or to its token server. So whoever runs a
@@ -23,11 +25,13 @@ import (
 //   - never to this machine, unless the registry is on it, and never to link-local addresses, where clouds offer
 //     machines their credentials.
 //
-// Private addresses are allowed, as companies store layers there.
+// Private addresses are allowed, as companies store layers there, unless a stranger named the registry: whoever writes a
+// catalog could have a request sent to any address in the network of whoever mirrors it, and the answer copied.
 type guard struct {
 	registry string // host and port
 	secure   bool   // uses HTTPS
 	local    bool   // is on this machine
+	strange  bool   // was named by a stranger
 }
 
 // maxAnswer is the maximum size of a response other than a layer, in bytes. It is what registries accept as a
@@ -40,6 +44,14 @@ var (
 	toNamed  = newTransport(func(string, string, syscall.RawConn) error { return nil })
 	toPublic = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, false) })
 	toLocal  = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, true) })
+	// toStrange is for registries that a stranger named.
+	toStrange = newTransport(func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err == nil && isPrivate(at.Addr()) {
+			err = private(address)
+		}
+		return err
+	})
 )
 
 func newTransport(control func(network, address string, _ syscall.RawConn) error) *http.Transport {
@@ -67,19 +79,31 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := by.RoundTrip(request)
-	if err == nil && !(response.StatusCode == http.StatusOK && isForLayer(request)) {
+	ctx, cancel := context.WithCancelCause(request.Context())
+	response, err := by.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	response.Request = request
+	response.Body = &paced{ReadCloser: response.Body, cancel: cancel, left: patience}
+	if !(response.StatusCode == http.StatusOK && g.isForLayer(request)) {
 		response.Body = &answer{response.Body, maxAnswer}
 	}
-	return response, err
+	return response, nil
 }
 
 func (g *guard) transport(request *http.Request) (*http.Transport, error) {
 	to := request.URL
-	if to.Host == g.registry {
+	if g.strange {
+		if address, err := netip.ParseAddr(to.Hostname()); err == nil && isPrivate(address) || isLocal(to.Hostname()) {
+			return nil, private(to.Host)
+		}
+	}
+	if to.Host == g.registry && !g.strange {
 		return toNamed, nil
 	}
-	if g.secure && to.Scheme != "https" {
+	if g.secure && to.Host != g.registry && to.Scheme != "https" {
 		return nil, contentErrorf("its registry redirects to %q, without encryption; expected an address in HTTPS", to.Scheme+"://"+to.Host)
 	}
 	if address, err := netip.ParseAddr(to.Hostname()); err == nil && isForbidden(address, g.local) || isLocal(to.Hostname()) && !g.local {
@@ -88,7 +112,10 @@ func (g *guard) transport(request *http.Request) (*http.Transport, error) {
 	if proxy, err := http.ProxyFromEnvironment(request); err != nil || proxy != nil {
 		return toNamed, err // the proxy decides what can be reached through it
 	}
-	if g.local {
+	switch {
+	case g.strange:
+		return toStrange, nil
+	case g.local:
 		return toLocal, nil
 	}
 	return toPublic, nil
@@ -97,6 +124,19 @@ func (g *guard) transport(request *http.Request) (*http.Transport, error) {
 func forbidden(address string) error {
 	return contentErrorf("its registry redirects to %q, an address of this machine or its cloud; expected an address where registries keep layers", address)
 }
+
+func private(address string) error {
+	return contentErrorf("the catalog names a registry at %q, an address of this machine, its cloud or a private network; expected one that everybody can reach: if you want this one, name its host with --allow-host", address)
+}
+
+// isPrivate reports whether an address is not everybody's.
+func isPrivate(address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	return isForbidden(address, false) || address.IsPrivate() || sharedSpace.Contains(address)
+}
+
+// sharedSpace are the addresses that providers and clusters use behind their own translation: RFC 6598.
+var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
 // checkAddress checks the address that a host name resolved to.
 func checkAddress(address string, local bool) error {
@@ -141,12 +181,56 @@ func hostOf(hostAndPort string) string {
 	return strings.Trim(hostAndPort, "[]")
 }
 
-// isForLayer reports whether a request, or the one that was redirected to it, is for a layer.
-func isForLayer(request *http.Request) bool {
+// layerKey is the key of the path of a layer in the context of the request for it.
+type layerKey struct{}
+
+// forLayer says that a request is for a layer, whose length its reader limits.
+func forLayer(ctx context.Context, repo name.Repository, blob v1.Descriptor) context.Context {
+	return context.WithValue(ctx, layerKey{}, "/v2/"+repo.RepositoryStr()+"/blobs/"+blob.Digest.String())
+}
+
+// isForLayer reports whether a request, or the one that was redirected to it, is for a layer. On the way, the library asks for a
+// token, too, with the same context: at an address that the registry chooses, but always with parameters.
+func (g *guard) isForLayer(request *http.Request) bool {
 	for request.Response != nil && request.Response.Request != nil {
 		request = request.Response.Request
 	}
-	return strings.Contains(request.URL.Path, "/blobs/")
+	path, is := request.Context().Value(layerKey{}).(string)
+	return is && request.Method == http.MethodGet && request.URL.Host == g.registry && request.URL.Path == path && request.URL.RawQuery == ""
+}
+
+// A registry has patience to send something: what it sends at minRate, in bytes a second, does not use it up.
+const (
+	patience = 30 * time.Second
+	minRate  = 1 << 10
+)
+
+// paced is a response body that ends if it comes too slowly. Only the time counts in which somebody waits for it.
+type paced struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc // of the request
+	left   time.Duration
+}
+
+func (p *paced) Read(buffer []byte) (int, error) {
+	var slow atomic.Bool
+	timer := time.AfterFunc(p.left, func() {
+		slow.Store(true)
+		p.cancel(nil)
+	})
+	begin := time.Now()
+	n, err := p.ReadCloser.Read(buffer)
+	timer.Stop()
+	p.left = min(patience, p.left-time.Since(begin)+time.Duration(n)*time.Second/minRate)
+	if slow.Load() || p.left <= 0 {
+		return 0, contentErrorf("its registry sends less than %d bytes a second; expected more", minRate)
+	}
+	return n, err
+}
+
+func (p *paced) Close() error {
+	defer p.cancel(nil)
+	return p.ReadCloser.Close()
 }
 
 // answer is a response body with a maximum size.

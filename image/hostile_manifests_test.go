@@ -312,6 +312,18 @@ func TestHostileRegistry(t *testing.T) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="http://[fe80::1]/token",service="x"`)
 			w.WriteHeader(http.StatusUnauthorized)
 		}, `.*its registry redirects to "\[fe80::1\]", an address of this machine .*`},
+		{"an endless token, at an address like that of a layer", "/(v2/|blobs/token)$", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/blobs/token" {
+				endless(http.StatusOK)(w, r)
+				return
+			}
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+r.Host+`/blobs/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, long},
+		{"very many images in few bytes", "/manifests/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", indexType)
+			fmt.Fprintf(w, `{"schemaVersion": 2, "mediaType": %q, "manifests": [{}%s]}`, indexType, strings.Repeat(",{}", 300_000))
+		}, `the manifest sha256:.* cannot be read: it has more than 20000 values; expected fewer`},
 		{"on and on", "/blobs/", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 		}, `.*stopped after 10 redirects.*`},

@@ -160,12 +160,61 @@ func (p *pulling) manifest(ctx context.Context, ref name.Reference) (*manifest, 
 	return parse(found, text)
 }
 
+// maxValues is the maximum number of values in a manifest, and maxType of letters in a media type
+// (https://www.rfc-editor.org/rfc/rfc6838#section-4.2). An index of the maximum of images has a tenth of it.
+const (
+	maxValues = 20_000
+	maxType   = 255
+)
+
+// contentOf reads what a manifest says. It counts values before it makes room for them: three bytes of text take a hundred
+// bytes of memory.
+func contentOf(text []byte) (read content, err error) {
+	if n := values(text); n > maxValues {
+		return read, contentErrorf("it has more than %d values; expected fewer", maxValues)
+	}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return read, err
+	}
+	lists := [][]v1.Descriptor{read.Layers, read.Manifests}
+	for _, one := range []*v1.Descriptor{read.Config, read.Subject} {
+		if one != nil {
+			lists = append(lists, []v1.Descriptor{*one})
+		}
+	}
+	for _, list := range lists {
+		for _, d := range list {
+			if len(d.MediaType) > maxType {
+				return read, contentErrorf("a media type in it has %d letters; expected at most %d", len(d.MediaType), maxType)
+			}
+		}
+	}
+	return read, nil
+}
+
+// values returns at least the number of values in a text in JSON: of the commas, brackets and braces outside of its strings.
+func values(text []byte) (n int) {
+	inString := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case !inString && (c == ',' || c == '[' || c == '{'):
+			n++
+		}
+	}
+	return n
+}
+
 // parse reads a manifest, given the media type that the registry reported.
 func parse(found v1.Descriptor, text []byte) (*manifest, error) {
-	m := &manifest{Descriptor: found}
-	if err := json.Unmarshal(text, &m.content); err != nil {
+	read, err := contentOf(text)
+	if err != nil {
 		return nil, contentErrorf("the manifest %s cannot be read: %v", found.Digest, err)
 	}
+	m := &manifest{Descriptor: found, content: read}
 	isIndex, isImage := found.MediaType.IsIndex(), found.MediaType.IsImage()
 	switch c := m.content; {
 	case !isIndex && !isImage:
@@ -338,7 +387,12 @@ func (p *pulling) labels(ctx context.Context, of platformImage) (_ map[string]st
 	if err != nil {
 		return nil, err
 	}
-	var config v1.ConfigFile
+	if n := values(text); n > maxValues {
+		return nil, contentErrorf("its configuration %s has more than %d values; expected fewer", of.config.Digest, maxValues)
+	}
+	var config struct {
+		Config struct{ Labels map[string]string } `json:"config"`
+	}
 	if err := json.Unmarshal(text, &config); err != nil {
 		return nil, contentErrorf("its configuration %s cannot be read: %v", of.config.Digest, err)
 	}

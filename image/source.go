@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,13 +40,32 @@ func isAbsent(err error) bool {
 // registries are the registries that references name. Each gets only the credentials that are for it.
 type registries struct {
 	retryable func(error) bool
+	// strangers says that a stranger named them, and except are those that the user named.
+	strangers bool
+	except    []string
 	mu        sync.Mutex
 	pullers   map[name.Registry]*remote.Puller
 }
 
 // Registries returns the source that reads each image from the registry that its reference names, as Pull does, until the
 // context ends.
-func Registries(ctx context.Context) Source {
+func Registries(ctx context.Context) Source { return newRegistries(ctx) }
+
+// PublicRegistries is like Registries, for references that a stranger wrote: except for the registries that the user named, it
+// connects to none at an address of this machine, of its cloud, or of a private network.
+func PublicRegistries(ctx context.Context, except ...string) Source {
+	r := newRegistries(ctx)
+	r.strangers, r.except = true, except
+	return r
+}
+
+// IsLocal reports whether the registry of a reference is on this machine.
+func IsLocal(reference string) bool {
+	ref, err := name.ParseReference(reference)
+	return err == nil && isLocal(hostOf(ref.Context().RegistryStr()))
+}
+
+func newRegistries(ctx context.Context) *registries {
 	return &registries{
 		retryable: func(err error) bool { return ctx.Err() == nil && isTransient(err) },
 		pullers:   map[name.Registry]*remote.Puller{},
@@ -59,13 +79,19 @@ func (r *registries) puller(registry name.Registry) (*remote.Puller, error) {
 		return puller, nil
 	}
 	puller, err := remote.NewPuller(remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(newGuard(registry)),
+		remote.WithTransport(r.guard(registry)),
 		remote.WithRetryBackoff(remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 3}), // the library's waits ignore the context
 		remote.WithRetryPredicate(r.retryable))
 	if err == nil {
 		r.pullers[registry] = puller
 	}
 	return puller, err
+}
+
+func (r *registries) guard(registry name.Registry) *guard {
+	g := newGuard(registry)
+	g.strange = r.strangers && !slices.Contains(r.except, g.registry)
+	return g
 }
 
 func (r *registries) manifest(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
@@ -85,7 +111,7 @@ func (r *registries) open(ctx context.Context, repo name.Repository, blob v1.Des
 	if err != nil {
 		return nil, err
 	}
-	layer, err := puller.Layer(ctx, repo.Digest(blob.Digest.String()))
+	layer, err := puller.Layer(forLayer(ctx, repo, blob), repo.Digest(blob.Digest.String()))
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +134,11 @@ func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.D
 	if err != nil {
 		return nil, err
 	}
-	listed, err := index.IndexManifest()
+	text, err := index.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	listed, err := contentOf(text)
 	if err != nil {
 		return nil, contentErrorf("the list of what is attached to %s cannot be read: %v", subject.DigestStr(), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,10 @@ import (
 type Transfer struct {
 	From Source
 	To   Destination
+	// Catalog says that it copies the image of the catalog that is mirrored, whose place strangers do not choose.
+	Catalog bool
+	// Moving has it look where earlier versions of this program have put images.
+	Moving bool
 
 	copied atomic.Int64
 	flight singleflight.Group
@@ -36,7 +41,7 @@ func (t *Transfer) Place(reference string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	repo, err := t.To.place(ref.Context())
+	repo, err := t.To.place(ref.Context(), t.Catalog)
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", reference, err)
 	}
@@ -47,9 +52,9 @@ func (t *Transfer) Place(reference string) (string, error) {
 func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error) {
 	w, err := whole(ctx, t.From, reference)
 	if err != nil {
-		return nil, err
+		return nil, &sourceError{err}
 	}
-	repo, err := t.To.place(w.ref.Context())
+	repo, err := t.To.place(w.ref.Context(), t.Catalog)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", reference, err)
 	}
@@ -62,7 +67,43 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 			w.Missing += added
 		}
 	}
+	if err := t.lookUpNames(ctx, repo, w); err != nil {
+		return nil, fmt.Errorf("looking for what the destination has of image %s: %w%s", reference, err, t.To.remedy(err))
+	}
 	return w, nil
+}
+
+// lookUpNames finds out what names of an image are in the destination, and whether it is where earlier versions put it.
+func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Whole) error {
+	for i, n := range w.named {
+		tag, is := placed(n.ref, repo).(name.Tag)
+		if !is {
+			continue
+		}
+		now, err := t.To.tagged(ctx, tag)
+		if err != nil {
+			return err
+		}
+		w.named[i].before = now
+		of := PlannedTag{Reference: tag.Name(), Next: n.part.Digest.String()}
+		if now != (v1.Hash{}) {
+			of.Now = now.String()
+		}
+		w.Tags = append(w.Tags, of)
+	}
+	root := w.manifests[slices.IndexFunc(w.manifests, func(p part) bool { return p.Digest.String() == w.Digest })]
+	if !t.Moving || !root.missing {
+		return nil
+	}
+	former, has, err := t.To.formerly(ctx, w.ref.Context(), root)
+	if err != nil || !has {
+		return nil // some registries refuse to say that a repository is not there
+	}
+	w.Former = former.Name()
+	for _, b := range w.blobs {
+		t.To.hold(former, b.Digest) // the registry mounts them, and gets those again that it lacks there
+	}
+	return nil
 }
 
 // lookUp looks for a part in the destination, and returns the size of it if nothing counted it as missing before.
@@ -115,7 +156,7 @@ func (t *Transfer) Copy(ctx context.Context, w *Whole) error {
 }
 
 func (t *Transfer) copy(ctx context.Context, w *Whole) error {
-	repo, err := t.To.place(w.ref.Context())
+	repo, err := t.To.place(w.ref.Context(), t.Catalog)
 	if err != nil {
 		return err
 	}
@@ -126,7 +167,11 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 	}
 	for _, m := range w.manifests {
 		err := t.once(ctx, repo, m, func(ctx context.Context) error {
-			err := t.To.put(ctx, repo, m)
+			text, err := t.text(ctx, w, m)
+			if err != nil {
+				return err
+			}
+			err = t.To.put(ctx, repo, m, text)
 			if err == nil {
 				t.copied.Add(m.Size)
 			}
@@ -137,11 +182,26 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 		}
 	}
 	for _, n := range w.named {
-		if err := repeat(ctx, func() error { return t.To.name(ctx, placed(n.ref, repo), n.part) }); err != nil {
+		var text []byte
+		if _, is := n.ref.(name.Tag); is && n.before != n.part.Digest {
+			if text, err = t.text(ctx, w, n.part); err != nil {
+				return err
+			}
+		}
+		if err := repeat(ctx, func() error { return t.To.name(ctx, placed(n.ref, repo), n.part, n.before, text) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// text reads the text of a manifest once more.
+func (t *Transfer) text(ctx context.Context, w *Whole, p part) ([]byte, error) {
+	_, text, err := t.From.manifest(ctx, w.ref.Context().Digest(p.Digest.String()))
+	if err != nil {
+		return nil, &sourceError{err}
+	}
+	return text, nil
 }
 
 // placed returns a reference in another repository.
@@ -190,6 +250,12 @@ func (t *Transfer) upload(ctx context.Context, w *Whole, repo name.Repository, b
 	}
 	counted.reset(blob.Size) // a registry may have had it elsewhere
 	return nil
+}
+
+// IsOfSource reports whether an error of a transfer is one of the registry that has the image, and not one of the destination.
+func IsOfSource(err error) bool {
+	at := (*sourceError)(nil)
+	return errors.As(err, &at)
 }
 
 // sourceError is an error of the source, as opposed to one of the destination.

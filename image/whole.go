@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -22,6 +21,10 @@ type Whole struct {
 	Size, Missing int64
 	// Attached is the number of attached manifests: signatures, SBOMs, provenance.
 	Attached int
+	// Tags are those that the image needs in the destination: its own, if it was asked for by one, and those of what is attached.
+	Tags []PlannedTag
+	// Former is where an earlier version of this program has put the image, if it is there and not in its place.
+	Former string
 
 	ref       name.Reference
 	manifests []part // each after those that it needs
@@ -29,22 +32,34 @@ type Whole struct {
 	named     []named
 }
 
-// part is a manifest or a blob, and whether the destination lacks it.
-type part struct {
-	v1.Descriptor
-	text    []byte // of a manifest
-	missing bool
+// PlannedTag is a tag in a destination, and what becomes of it.
+type PlannedTag struct {
+	// Reference is its full name.
+	Reference string
+	// Now is the digest that it names, and "" if it names nothing. Next is the digest that it is to name.
+	Now, Next string
 }
 
-// named is a reference to a manifest, which the destination must have, too.
+// part is a manifest or a blob, and whether the destination lacks it. The text of a manifest is read again when it is copied:
+// those of all images take more memory than there is.
+type part struct {
+	v1.Descriptor
+	manifest bool
+	missing  bool
+}
+
+// named is a reference to a manifest, which the destination must have, too, and the digest that it has there before.
 type named struct {
-	ref  name.Reference
-	part part
+	ref    name.Reference
+	part   part
+	before v1.Hash
 }
 
 // Limits of what belongs to one image. No image comes near them.
 const (
 	maxParts     = 1024     // manifests
+	maxText      = 32 << 20 // bytes of all manifests
+	maxBlobs     = 16 << 10
 	maxNesting   = 4        // lists in lists, and attachments of attachments
 	maxBlobSize  = 64 << 30 // bytes
 	maxReferrers = 256      // of one manifest
@@ -83,12 +98,12 @@ func whole(ctx context.Context, from Source, reference string) (*Whole, error) {
 		return nil, err
 	}
 	w := &walk{Whole: &Whole{Reference: reference, ref: ref}, from: from, repository: ref.Context(), seen: map[v1.Hash]bool{}}
-	root, err := w.manifest(ctx, ref, nil, 0)
+	root, err := w.manifest(ctx, ref, nil, nil, 0)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w%s", reference, err, remedy(ref.Context(), err))
 	}
 	w.Digest = root.Digest.String()
-	w.named = append(w.named, named{ref, root})
+	w.named = append(w.named, named{ref: ref, part: root})
 	return w.Whole, nil
 }
 
@@ -98,10 +113,12 @@ type walk struct {
 	from       Source
 	repository name.Repository
 	seen       map[v1.Hash]bool
+	text       int // bytes of the manifests so far
 }
 
-// manifest visits a manifest, what it lists, and what is attached to it.
-func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Descriptor, depth int) (part, error) {
+// manifest visits a manifest, what it lists, and what is attached to it. It may have to be as another one lists it, or to name
+// a subject.
+func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Descriptor, subject *v1.Hash, depth int) (part, error) {
 	found, text, err := w.from.manifest(ctx, ref)
 	if err != nil {
 		if listed != nil && isAbsent(err) {
@@ -109,20 +126,26 @@ func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Desc
 		}
 		return part{}, err
 	}
-	p := part{Descriptor: v1.Descriptor{MediaType: found.MediaType, Size: int64(len(text)), Digest: found.Digest}, text: text}
+	p := part{Descriptor: v1.Descriptor{MediaType: found.MediaType, Size: int64(len(text)), Digest: found.Digest}, manifest: true}
 	if listed != nil && listed.Size != p.Size {
 		return part{}, contentErrorf("the manifest %s is %d bytes long, but listed with %d; expected the same", p.Digest, p.Size, listed.Size)
+	}
+	if w.text += len(text); w.text > maxText {
+		return part{}, contentErrorf("its manifests have more than %d bytes; expected fewer", maxText)
+	}
+	read, err := parse(p.Descriptor, text)
+	if err != nil {
+		return part{}, err
+	}
+	if subject != nil && (read.content.Subject == nil || read.content.Subject.Digest != *subject) {
+		return part{}, contentErrorf("its registry says that %s is attached to %s, but the manifest does not say so; expected it as the subject", p.Digest, *subject)
 	}
 	if w.seen[p.Digest] {
 		return p, nil
 	}
 	w.seen[p.Digest] = true
-	if len(w.seen) > maxParts || depth > maxNesting {
+	if len(w.seen) > maxParts+maxBlobs || len(w.manifests) > maxParts || depth > maxNesting {
 		return part{}, contentErrorf("more than %d manifests, or more than %d below each other, belong to it; expected fewer", maxParts, maxNesting)
-	}
-	read, err := parse(p.Descriptor, text)
-	if err != nil {
-		return part{}, err
 	}
 	if err := w.visit(ctx, read, depth); err != nil {
 		return part{}, err
@@ -141,7 +164,7 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 		if err := checkNotForeign(child); err != nil {
 			return err
 		}
-		if _, err := w.manifest(ctx, w.repository.Digest(child.Digest.String()), &child, depth+1); err != nil {
+		if _, err := w.manifest(ctx, w.repository.Digest(child.Digest.String()), &child, nil, depth+1); err != nil {
 			return err
 		}
 	}
@@ -159,6 +182,9 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 		if !w.seen[blob.Digest] {
 			w.seen[blob.Digest] = true
 			w.Size += blob.Size
+			if len(w.blobs) == maxBlobs {
+				return contentErrorf("more than %d blobs belong to it; expected fewer", maxBlobs)
+			}
 			w.blobs = append(w.blobs, part{Descriptor: v1.Descriptor{MediaType: blob.MediaType, Size: blob.Size, Digest: blob.Digest}})
 		}
 	}
@@ -175,13 +201,13 @@ func (w *walk) attached(ctx context.Context, to v1.Hash, depth int) error {
 		return contentErrorf("%d manifests are attached to %s; expected at most %d", len(referrers), to, maxReferrers)
 	}
 	for _, r := range referrers {
-		if err := w.attach(ctx, w.repository.Digest(r.Digest.String()), to, depth); err != nil {
+		if err := w.attach(ctx, w.repository.Digest(r.Digest.String()), &to, depth); err != nil {
 			return err
 		}
 	}
 	for _, ending := range attachedTags {
 		tag := w.repository.Tag(to.Algorithm + "-" + to.Hex + ending)
-		if err := w.attach(ctx, tag, v1.Hash{}, depth); err != nil && !isAbsent(err) {
+		if err := w.attach(ctx, tag, nil, depth); err != nil && !isAbsent(err) {
 			return err
 		}
 	}
@@ -189,28 +215,22 @@ func (w *walk) attached(ctx context.Context, to v1.Hash, depth int) error {
 }
 
 // attach visits an attached manifest, which must have the subject if that is given.
-func (w *walk) attach(ctx context.Context, ref name.Reference, subject v1.Hash, depth int) error {
-	p, err := w.manifest(ctx, ref, nil, depth+1)
+func (w *walk) attach(ctx context.Context, ref name.Reference, subject *v1.Hash, depth int) error {
+	p, err := w.manifest(ctx, ref, nil, subject, depth+1)
 	if err != nil {
 		return err
 	}
-	if subject != (v1.Hash{}) {
-		named, err := subjectOf(p.text)
-		if err != nil || named != subject {
-			return contentErrorf("its registry says that %s is attached to %s, but the manifest does not say so; expected it as the subject", p.Digest, subject)
-		}
-	}
 	if !slices.ContainsFunc(w.named, func(n named) bool { return n.ref.Name() == ref.Name() }) {
 		w.Attached++
-		w.named = append(w.named, named{ref, p})
+		w.named = append(w.named, named{ref: ref, part: p})
 	}
 	return nil
 }
 
 // subjectOf returns the digest of the manifest that another one is attached to, or nothing.
 func subjectOf(manifest []byte) (v1.Hash, error) {
-	var read content
-	if err := json.Unmarshal(manifest, &read); err != nil || read.Subject == nil {
+	read, err := contentOf(manifest)
+	if err != nil || read.Subject == nil {
 		return v1.Hash{}, err
 	}
 	return read.Subject.Digest, nil

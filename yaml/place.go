@@ -31,6 +31,17 @@ func Offset(source []byte, line, column int) int {
 // yamlBreak matches the line breaks of YAML, of which there are more kinds than in other text files.
 var yamlBreak = regexp.MustCompile(`\r\n|[\r\n\x{85}\x{2028}\x{2029}]`)
 
+// Lines returns the offsets of all lines, as YAML decoders count them.
+func Lines(source []byte) []int {
+	begins := []int{0}
+	for _, end := range yamlBreak.FindAllIndex(source, -1) {
+		if end[1] < len(source) {
+			begins = append(begins, end[1])
+		}
+	}
+	return begins
+}
+
 // lineBegin returns the offset of a line of the source, or of its last line if there are fewer. Lines count from 1.
 func lineBegin(source []byte, line int) int {
 	begin := 0

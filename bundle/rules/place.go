@@ -12,10 +12,44 @@ import (
 // Validators report fields, values or neither, but never lines. Finding the line means parsing the file again with a decoder
 // that keeps positions. Only faulty files pay for that.
 
-// placeOf returns the position of a field in a YAML document or, if there is none, of the field that it would be in. Numbers
-// in the path are indices of lists.
-func placeOf(document []byte, path []string) (line, column int) {
-	node, _ := walk(rootOf(document), path)
+// places are the contents of the files in which faults were located: each is parsed once.
+type places map[string]*parsed
+
+// parsed is the content of a file, and the first scalar of each value in it, once somebody looks for one.
+type parsed struct {
+	root    *yaml.Node
+	scalars map[string]*yaml.Node
+}
+
+func (p places) of(file string, document []byte) *parsed {
+	if p[file] == nil {
+		p[file] = &parsed{root: rootOf(document)}
+	}
+	return p[file]
+}
+
+// scalar returns the first scalar of a value.
+func (p *parsed) scalar(value string) *yaml.Node {
+	if p.scalars == nil {
+		p.scalars = map[string]*yaml.Node{}
+		p.collect(p.root)
+	}
+	return p.scalars[value]
+}
+
+func (p *parsed) collect(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && p.scalars[node.Value] == nil {
+		p.scalars[node.Value] = node
+	}
+	for _, content := range node.Content {
+		p.collect(content)
+	}
+}
+
+// placeOf returns the position of a field in a document or, if there is none, of the field that it would be in. Numbers in the
+// path are indices of lists.
+func placeOf(root *yaml.Node, path []string) (line, column int) {
+	node, _ := walk(root, path)
 	return node.Line, node.Column
 }
 
@@ -62,15 +96,15 @@ var fieldWords = regexp.MustCompile(`[A-Za-z0-9_/-]+`)
 
 // guessPlace returns the likely position of a validator's finding: that of the field or the value that it names, that of an
 // annotation in its message, or else the beginning.
-func guessPlace(document []byte, field, value, message string) (line, column int) {
-	root := rootOf(document)
+func guessPlace(in *parsed, field, value, message string) (line, column int) {
+	root := in.root
 	if path := fieldWords.FindAllString(field, -1); len(path) > 0 {
 		path = slices.DeleteFunc(path, func(word string) bool { return word == "csv" || word == "CSV" })
 		if node, depth := walk(root, path); depth > 0 {
 			return node.Line, node.Column
 		}
 	}
-	if node := scalar(root, value); node != nil && value != "" {
+	if node := in.scalar(value); node != nil && value != "" {
 		return node.Line, node.Column
 	}
 	if _, annotations := child(mappingOf(root, "metadata"), "annotations"); annotations != nil {
@@ -89,17 +123,4 @@ func mappingOf(node *yaml.Node, name string) *yaml.Node {
 		return value
 	}
 	return &yaml.Node{}
-}
-
-// scalar returns the first scalar of a value below a node.
-func scalar(node *yaml.Node, value string) *yaml.Node {
-	if node.Kind == yaml.ScalarNode && node.Value == value {
-		return node
-	}
-	for _, content := range node.Content {
-		if found := scalar(content, value); found != nil {
-			return found
-		}
-	}
-	return nil
 }

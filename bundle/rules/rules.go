@@ -5,6 +5,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -71,7 +72,7 @@ func Check(dir string) ([]*findings.Finding, error) {
 		found, others := registryv1.Faults(err)
 		return found, errors.Join(others...)
 	}
-	c := &check{dir: dir, bundle: b}
+	c := &check{dir: dir, bundle: b, places: places{}}
 	for _, own := range ownChecks {
 		own.find(c, own.rule)
 	}
@@ -82,9 +83,10 @@ func Check(dir string) ([]*findings.Finding, error) {
 		}
 		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
+	files := filesByObject(b.Objects)
 	for _, v := range validators {
 		for _, subject := range loaded.ObjectsToValidate() {
-			file := fileOf(subject, b.Objects)
+			file := fileOf(subject, files)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
 					c.add(v.rule, findings.Error, file, e)
@@ -103,12 +105,13 @@ type check struct {
 	dir    string
 	bundle *registryv1.Contents
 	found  []*findings.Finding
+	places places
 }
 
 // find adds a finding about a field of a file.
 func (c *check) find(rule findings.Rule, file string, path []string, format string, args ...any) {
 	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), format, args...)
-	c.found = append(c.found, f.At(placeOf(c.bundle.File(file), path)))
+	c.found = append(c.found, f.At(placeOf(c.places.of(file, c.bundle.File(file)).root, path)))
 }
 
 // add adds a finding of a validator.
@@ -123,7 +126,7 @@ func (c *check) add(rule findings.Rule, severity findings.Severity, file string,
 	}
 	rule.Severity = severity
 	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), "%s", message)
-	c.found = append(c.found, f.At(guessPlace(c.bundle.File(file), e.Field, fmt.Sprint(e.BadValue), message)))
+	c.found = append(c.found, f.At(guessPlace(c.places.of(file, c.bundle.File(file)), e.Field, fmt.Sprint(e.BadValue), message)))
 }
 
 // ordered sorts the findings and drops duplicates from different validators.
@@ -145,22 +148,33 @@ func (c *check) ordered() []*findings.Finding {
 	return kept
 }
 
-// fileOf returns the file that a validator's subject was read from. Findings about the whole bundle are in the file of its
-// ClusterServiceVersion.
-func fileOf(subject any, objects []registryv1.Object) string {
-	kind, name := v1alpha1.ClusterServiceVersionKind, ""
-	switch s := subject.(type) {
-	case *apiextensionsv1.CustomResourceDefinition:
-		kind, name = s.Kind, s.Name
-	case *apiextensionsv1beta1.CustomResourceDefinition:
-		kind, name = s.Kind, s.Name
-	case *unstructured.Unstructured:
-		kind, name = s.GetKind(), s.GetName()
-	}
+// object is the kind and the name of an object; the name is "" for the first of its kind.
+type object struct{ kind, name string }
+
+// filesByObject returns the files of objects.
+func filesByObject(objects []registryv1.Object) map[object]string {
+	files := map[object]string{}
 	for _, o := range objects {
-		if o.GetKind() == kind && (o.GetName() == name || name == "") {
-			return o.File
+		for _, of := range []object{{o.GetKind(), o.GetName()}, {o.GetKind(), ""}} {
+			if files[of] == "" {
+				files[of] = o.File
+			}
 		}
 	}
-	return registryv1.ManifestsDir
+	return files
+}
+
+// fileOf returns the file that a validator's subject was read from. Findings about the whole bundle are in the file of its
+// ClusterServiceVersion.
+func fileOf(subject any, files map[object]string) string {
+	of := object{kind: v1alpha1.ClusterServiceVersionKind}
+	switch s := subject.(type) {
+	case *apiextensionsv1.CustomResourceDefinition:
+		of = object{s.Kind, s.Name}
+	case *apiextensionsv1beta1.CustomResourceDefinition:
+		of = object{s.Kind, s.Name}
+	case *unstructured.Unstructured:
+		of = object{s.GetKind(), s.GetName()}
+	}
+	return cmp.Or(files[of], registryv1.ManifestsDir)
 }

@@ -216,7 +216,11 @@ func union(a, b []string) []string {
 
 // without returns the elements of a list that are not in another one, sorted.
 func without(list, other []string) []string {
-	return slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(s string) bool { return slices.Contains(other, s) })
+	leave := map[string]bool{}
+	for _, s := range other {
+		leave[s] = true
+	}
+	return slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(s string) bool { return leave[s] })
 }
 
 // equal reports whether the documents at two spans are equal, whatever their formatting.
@@ -285,7 +289,7 @@ func lost(old, now *upgrade.Graph) (names []string) {
 		stranded[e] = true
 	}
 	for _, e := range old.Entries {
-		if _, arrives := now.Path(e.Version()); !arrives && !stranded[e] {
+		if !now.Arrives(e.Version()) && !stranded[e] {
 			names = append(names, e.Name)
 		}
 	}

@@ -31,7 +31,15 @@ type Channel struct {
 	Deprecated string
 	Nodes      []*Node // in the order of rows
 	Edges      []Edge  // by what they lead to, and then by where they come from
+	// Unranged says that skipRanges lead from more versions than are drawn. Versions show their skipRange all the same.
+	Unranged bool
 }
+
+// Limits of what skipRanges add to a channel: pairs of an entry and a version that are compared, and edges.
+const (
+	maxPairs      = 4_000_000
+	maxRangeEdges = 20_000
+)
 
 // Node is a version in a channel.
 type Node struct {
@@ -91,10 +99,9 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 		}
 		return byName[n.Name]
 	}
-	stranded := g.Stranded()
+	stranded, heads, chain := setOf(g.Stranded()), setOf(g.Heads), setOf(g.Chain)
 	for _, e := range g.Entries {
-		add(&Node{Name: e.Name, Version: versionOf(p, e.Name), Range: e.SkipRange, Head: slices.Contains(g.Heads, e), Stranded: slices.Contains(stranded, e),
-			Passed: !slices.Contains(g.Chain, e)})
+		add(&Node{Name: e.Name, Version: versionOf(p, e.Name), Range: e.SkipRange, Head: heads[e], Stranded: stranded[e], Passed: !chain[e]})
 	}
 	outside := func(name string) *Node {
 		return add(&Node{Name: name, Version: versionOf(p, name), Outside: true})
@@ -111,16 +118,47 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 			}
 		}
 	}
-	for _, e := range g.Entries { // now that all nodes are there
-		for _, n := range drawn.Nodes {
-			number, err := semver.Parse(n.Version)
-			if n.Name != e.Name && err == nil && e.Follows(upgrade.Version{Name: n.Name, Number: &number}) == upgrade.SkipRange {
-				drawn.Edges = append(drawn.Edges, Edge{n, byName[e.Name], upgrade.SkipRange})
-			}
-		}
-	}
+	ranged := rangeEdges(g, drawn.Nodes, byName) // now that all nodes are there
+	drawn.Edges, drawn.Unranged = append(drawn.Edges, ranged...), ranged == nil
 	drawn.arrange()
 	return drawn
+}
+
+func setOf(entries []*upgrade.Entry) map[*upgrade.Entry]bool {
+	set := map[*upgrade.Entry]bool{}
+	for _, e := range entries {
+		set[e] = true
+	}
+	return set
+}
+
+// rangeEdges returns the edges of skipRanges, or nothing if there are too many: each entry may have all others in its skipRange.
+func rangeEdges(g *upgrade.Graph, nodes []*Node, byName map[string]*Node) []Edge {
+	var ranged []*upgrade.Entry
+	for _, e := range g.Entries {
+		if e.SkipRange != "" {
+			ranged = append(ranged, e)
+		}
+	}
+	if len(ranged)*len(nodes) > maxPairs {
+		return nil
+	}
+	edges := []Edge{}
+	for _, n := range nodes {
+		number, err := semver.Parse(n.Version)
+		if err != nil {
+			continue
+		}
+		for _, e := range ranged {
+			if n.Name != e.Name && e.Follows(upgrade.Version{Name: n.Name, Number: &number}) == upgrade.SkipRange {
+				edges = append(edges, Edge{n, byName[e.Name], upgrade.SkipRange})
+			}
+		}
+		if len(edges) > maxRangeEdges {
+			return nil
+		}
+	}
+	return edges
 }
 
 // versionOf returns the version of a bundle from the catalog or, without one, from the name.

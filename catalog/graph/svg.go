@@ -104,27 +104,29 @@ type lane struct {
 // lanes returns a lane for each skipRange with a version of the channel in it. Lanes that would overlap have different
 // places.
 func lanes(c *Channel) (all []*lane) {
-	for _, n := range c.Nodes {
-		l := &lane{to: n}
-		for _, e := range c.Edges {
-			if e.To == n && e.Kind == upgrade.SkipRange {
-				l.from = append(l.from, e.From)
-			}
+	var last *lane
+	for _, e := range c.Edges { // those to a version follow each other
+		if e.Kind != upgrade.SkipRange {
+			continue
 		}
-		if len(l.from) > 0 {
-			all = append(all, l)
+		if last == nil || last.to != e.To {
+			last = &lane{to: e.To}
+			all = append(all, last)
 		}
+		last.from = append(last.from, e.From)
 	}
 	// The shortest are next to the nodes.
 	slices.SortStableFunc(all, func(a, b *lane) int { return a.length() - b.length() })
-	for i, l := range all {
-		for slices.ContainsFunc(all[:i], func(other *lane) bool {
-			return other.place == l.place && other.top() <= l.bottom() && l.top() <= other.bottom()
-		}) {
-			l.place++
+	var places [maxLanes][]*lane
+	return slices.DeleteFunc(all, func(l *lane) bool {
+		for place, others := range places {
+			if !slices.ContainsFunc(others, func(other *lane) bool { return other.top() <= l.bottom() && l.top() <= other.bottom() }) {
+				l.place, places[place] = place, append(others, l)
+				return false
+			}
 		}
-	}
-	return slices.DeleteFunc(all, func(l *lane) bool { return l.place >= maxLanes })
+		return true
+	})
 }
 
 func (l *lane) top() int    { return min(l.to.Row, l.from[0].Row) }
@@ -152,6 +154,9 @@ func (d *drawing) draw(height int) {
 	}
 	if c.Deprecated != "" {
 		notes = append(notes, "deprecated")
+	}
+	if c.Unranged {
+		notes = append(notes, "too many skipRanges to draw")
 	}
 	fmt.Fprintf(d, `<text class="title" x="%d" y="%d">%s</text><text class="note" x="%d" y="%d">%s</text>`+"\n",
 		d.left+nodeWidth/2, margin+22, escape.HTML(c.Name), d.left+nodeWidth/2, margin+38, strings.Join(notes, ", "))
@@ -218,7 +223,7 @@ func (e Edge) style() (class, marker, why string) {
 
 // neighbours reports whether an edge connects adjacent rows.
 func (d *drawing) neighbours(e Edge) bool {
-	return abs(slices.Index(d.channel.Nodes, e.From)-slices.Index(d.channel.Nodes, e.To)) == 1
+	return abs(e.From.Row-e.To.Row) == 1
 }
 
 func (d *drawing) drawNode(n *Node) {

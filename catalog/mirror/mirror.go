@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"golang.org/x/sync/errgroup"
@@ -39,6 +39,8 @@ type Document struct {
 	// Size is the number of bytes of the catalog and all images, and Missing of those that the destination lacked.
 	Size    int64 `json:"size"`
 	Missing int64 `json:"missing"`
+	// NewHosts are the registries that the catalog names and did not when it was mirrored to the destination last, without its own.
+	NewHosts []string `json:"newHosts,omitempty"`
 	// Warnings are what clusters lack that install from this catalog alone.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -77,6 +79,8 @@ type Image struct {
 	Missing int64 `json:"missing"`
 	// Attached is the number of signatures, SBOMs and other manifests that are attached to it.
 	Attached int `json:"attached"`
+	// Former is where an earlier version of berth has put the image, if it is there and not at its destination.
+	Former string `json:"former,omitempty"`
 	// Bundle is a bundle that needs the image.
 	Bundle string `json:"bundle,omitempty"`
 }
@@ -90,6 +94,14 @@ type Options struct {
 	Namespace string
 	// Jobs is how many images are handled at a time.
 	Jobs int
+	// Time is how long each image may take.
+	Time time.Duration
+	// Text is the source as the user wrote it, Origin says where the catalog is from, and Host is its registry, if it has one.
+	Text, Origin, Host string
+	// Overwrite are tags of the destination that may be set although they are others'.
+	Overwrite []string
+	// Last is what the folder of objects says of the last mirror, if anything.
+	Last *Document
 }
 
 // Mirror is a smaller catalog, and the images that it needs.
@@ -108,6 +120,10 @@ type Mirror struct {
 	wholes   []*image.Whole  // of images
 	own      *image.Transfer // of the catalog
 	ownWhole *image.Whole
+
+	before, record *record // what the destination records of the catalog, and what it is to record
+	strikes        strikes
+	failed         faults // of images
 }
 
 // New makes the smaller catalog of the catalog in a folder, which must be valid, and so is the smaller one.
@@ -181,11 +197,14 @@ func (k *kept) report() Package {
 	return p
 }
 
-// catalogReference is the name of the catalog's image until it has one in a registry: no registry is called that.
-func (m *Mirror) catalogReference() string { return "mirror.invalid/" + m.Name + ":" + m.Tag }
+// noRegistry is the name that no registry has.
+const noRegistry = "mirror.invalid"
 
-// Inspect finds out what belongs to the catalog's image and to all others, and what of it the destination lacks. It looks
-// at all images before it fails because of some.
+// catalogReference is the name of the catalog's image until it has one in a registry.
+func (m *Mirror) catalogReference() string { return noRegistry + "/" + m.Name + ":" + m.Tag }
+
+// Inspect finds out what belongs to the catalog's image and to all others, and what of it the destination lacks. An image that
+// its registry does not give holds no other: Fault says what there is.
 func (m *Mirror) Inspect(ctx context.Context, from image.Source, to image.Destination) (err error) {
 	content, err := build.Image(ctx, m.folder)
 	if err != nil {
@@ -199,34 +218,37 @@ func (m *Mirror) Inspect(ctx context.Context, from image.Source, to image.Destin
 	if err != nil {
 		return err
 	}
-	m.to, m.transfer, m.own = to, &image.Transfer{From: from, To: to}, &image.Transfer{From: own, To: to}
+	m.to, m.transfer, m.own = to, &image.Transfer{From: from, To: to, Moving: true}, &image.Transfer{From: own, To: to, Catalog: true}
 	if m.catalog, m.ownWhole, err = inspected(ctx, m.own, m.catalogReference()); err != nil {
 		return err
 	}
-	m.images, m.wholes = make([]Image, len(m.needs)), make([]*image.Whole, len(m.needs))
-	var faults faults
-	group, ctx := errgroup.WithContext(ctx)
+	images, wholes := make([]Image, len(m.needs)), make([]*image.Whole, len(m.needs))
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
 	for i, need := range m.needs {
-		group.Go(func() (err error) {
-			m.images[i], m.wholes[i], err = inspected(ctx, m.transfer, need.reference)
-			m.images[i].Bundle = need.bundle
-			if err != nil && image.IsAbsent(err) {
-				faults.add(fmt.Errorf("bundle %s: %w", need.bundle, err))
-				return nil
-			}
-			return err
+		group.Go(func() error {
+			err := m.strikes.each(groupCtx, need.reference, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
+				images[i], wholes[i], err = inspected(ctx, m.transfer, need.reference)
+				return err
+			})
+			images[i].Bundle = need.bundle
+			return m.failed.note(groupCtx, need.bundle, err)
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if err := faults.joined(); err != nil {
-		return err
+	for i, w := range wholes {
+		if w != nil {
+			m.images, m.wholes = append(m.images, images[i]), append(m.wholes, w)
+		}
 	}
 	m.catalog.Source = ""
-	return m.checkTags()
+	return m.checkTags(ctx)
 }
+
+// Fault is what keeps images from being mirrored, so that the catalog is not either.
+func (m *Mirror) Fault() error { return m.failed.joined() }
 
 // inspected returns an image and what belongs to it.
 func inspected(ctx context.Context, t *image.Transfer, reference string) (Image, *image.Whole, error) {
@@ -238,25 +260,15 @@ func inspected(ctx context.Context, t *image.Transfer, reference string) (Image,
 	if err != nil {
 		return Image{}, nil, err
 	}
-	return Image{Source: reference, Destination: to, Digest: w.Digest, Size: w.Size, Missing: w.Missing, Attached: w.Attached}, w, nil
+	return Image{Source: reference, Destination: to, Digest: w.Digest, Size: w.Size, Missing: w.Missing, Attached: w.Attached, Former: w.Former}, w, nil
 }
 
-// checkTags fails if images of several registries would have the same tag.
-func (m *Mirror) checkTags() error {
-	first := map[string]Image{}
-	for _, i := range append(slices.Clone(m.images), m.catalog) {
-		before, taken := first[i.Destination]
-		if taken && before.Digest != i.Digest {
-			return fmt.Errorf("%s and %s would both be %s, and are not the same image; leave out one of them, or call the catalog otherwise", before.Source, cmp.Or(i.Source, "the catalog"), i.Destination)
-		}
-		first[i.Destination] = i
-	}
-	return nil
-}
-
-// Copy copies the images, and calls done for each. It ends with the first that fails. When all are there, it copies the
-// catalog, so that no cluster sees one whose images are missing.
+// Copy copies the images, and calls done for each. An image that its registry does not give holds no other. When all are there,
+// it copies the catalog, so that no cluster sees one whose images are missing.
 func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
+	if err := m.writeRecord(ctx); err != nil {
+		return err
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
 	for i, w := range m.wholes {
@@ -264,11 +276,11 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 			if groupCtx.Err() != nil {
 				return nil // another one failed
 			}
-			err := m.transfer.Copy(groupCtx, w)
+			err := m.strikes.each(groupCtx, m.images[i].Source, m.Time, func(ctx context.Context) error { return m.transfer.Copy(ctx, w) })
 			if err == nil {
 				done(m.images[i])
 			}
-			return err
+			return m.failed.note(groupCtx, m.images[i].Bundle, err)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -277,12 +289,15 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := m.Fault(); err != nil {
+		return err
+	}
 	if err := m.own.Copy(ctx, m.ownWhole); err != nil {
 		return err
 	}
 	done(m.catalog)
 	if folder, is := m.to.(*image.Folder); is {
-		return folder.Finish(m.Name, m.catalogReference())
+		return folder.Finish(m.Name, m.catalogReference(), m.Origin)
 	}
 	return nil
 }
@@ -292,7 +307,7 @@ func (m *Mirror) Copied() int64 { return m.transfer.Copied() + m.own.Copied() }
 
 // Document returns what is mirrored.
 func (m *Mirror) Document(source, destination string, dryRun bool) Document {
-	d := Document{Schema: Schema, Source: source, Destination: destination, DryRun: dryRun, Packages: m.Packages, Catalog: m.catalog, Images: m.images, Warnings: m.Warnings,
+	d := Document{Schema: Schema, Source: source, Destination: destination, DryRun: dryRun, Packages: m.Packages, Catalog: m.catalog, Images: m.images, NewHosts: m.newHosts(), Warnings: m.Warnings,
 		Size: m.catalog.Size, Missing: m.catalog.Missing}
 	for _, i := range m.images {
 		d.Size += i.Size
@@ -321,6 +336,10 @@ func imagesOf(all []*kept) (needs []need, err error) {
 				ref, err := name.ParseReference(reference)
 				if err != nil {
 					faults.add(fmt.Errorf("bundle %s: %q is not the name of an image: %w", b.Name, reference, err))
+					continue
+				}
+				if ref.Context().RegistryStr() == noRegistry {
+					faults.add(fmt.Errorf("bundle %s: %q is of a registry that there cannot be; expected another", b.Name, reference))
 					continue
 				}
 				if !seen[ref.Name()] {
@@ -353,11 +372,22 @@ func (f *faults) add(err error) {
 	f.others++
 }
 
+// note adds an error of an image with the bundle that needs it, and returns any other error.
+func (f *faults) note(ctx context.Context, bundle string, err error) error {
+	if err == nil || ctx.Err() != nil || !isOfImage(err) {
+		return err
+	}
+	f.add(fmt.Errorf("bundle %s: %w", bundle, err))
+	return nil
+}
+
 // joined returns all faults as an error, in a stable order.
 func (f *faults) joined() error {
-	slices.SortFunc(f.all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := slices.SortedFunc(slices.Values(f.all), func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if f.others > 0 {
-		f.all = append(f.all, fmt.Errorf("and %d others", f.others))
+		all = append(all, fmt.Errorf("and %d others", f.others))
 	}
-	return errors.Join(f.all...)
+	return errors.Join(all...)
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -89,7 +90,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 		return mirror.Document{}, 0, "", err
 	}
 	defer opened.Close()
-	options := mirror.Options{Name: "sea", Tag: "latest", Namespace: "openshift-marketplace", Jobs: 3}
+	options := mirror.Options{Name: "sea", Tag: "latest", Namespace: "openshift-marketplace", Jobs: 3, Time: time.Minute, Text: from, Origin: opened.Origin, Host: opened.Host}
 	for _, text := range selections {
 		s, err := mirror.ParseSelection(text)
 		if err != nil {
@@ -107,7 +108,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 		return mirror.Document{}, 0, "", err
 	}
 	defer destination.Close()
-	if err := m.Inspect(ctx, opened.Images, destination); err != nil {
+	if err := m.Inspect(ctx, opened.Images(ctx, nil), destination); err != nil {
 		return mirror.Document{}, 0, "", err
 	}
 	d := m.Document(from, to, false)
@@ -136,11 +137,16 @@ func digestIn(t *testing.T, reference string) string {
 func checkCopied(t *testing.T, to string, images []string) {
 	t.Helper()
 	for _, original := range images {
-		_, path, _ := strings.Cut(original, "/")
-		if err := image.CheckComplete(t.Context(), to+"/"+path); err != nil {
+		if err := image.CheckComplete(t.Context(), to+"/"+placeOf(original)); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// placeOf returns where an image is below the path of a mirror.
+func placeOf(original string) string {
+	host, path, _ := strings.Cut(original, "/")
+	return strings.Replace(host, ":", "__", 1) + "/" + path
 }
 
 // attachedTo returns the number of referrers, and whether there is a signature of cosign's.
@@ -195,10 +201,10 @@ func TestMirror(t *testing.T) {
 			if len(d.Images) != len(wanted) {
 				t.Errorf("%d images, want %d", len(d.Images), len(wanted))
 			}
-			if got := digestIn(t, to+"/example/tide-bundle:v1.0.0"); got != "" {
+			if got := digestIn(t, to+"/"+placeOf(s.address+"/example/tide-bundle:v1.0.0")); got != "" {
 				t.Errorf("a version that nobody chose is there: %s", got)
 			}
-			_, path, _ := strings.Cut(wanted[3], "/")
+			path := placeOf(wanted[3])
 			if referrers, signed := attachedTo(t, to+"/"+path); referrers != 1 || !signed {
 				t.Errorf("%d referrers of %s, and a signature: %t; want 1 and true", referrers, path, signed)
 			}
@@ -243,7 +249,7 @@ func checkResources(t *testing.T, s *sea, to, dir string) {
 		}
 	}
 	for file, want := range map[string]string{
-		"imagedigestmirrorset.yaml": fmt.Sprintf("  - mirrors:\n    - %[1]s/example/deep/tide\n    source: %[2]s/example/deep/tide\n  - mirrors:\n    - %[1]s/example/tide-bundle\n    source: %[2]s/example/tide-bundle\n", to, s.address),
+		"imagedigestmirrorset.yaml": fmt.Sprintf("  - mirrors:\n    - %[1]s/%[3]s/example/deep/tide\n    source: %[2]s/example/deep/tide\n  - mirrors:\n    - %[1]s/%[3]s/example/tide-bundle\n    source: %[2]s/example/tide-bundle\n", to, s.address, placeOf(s.address + "/")[:len(s.address)+1]),
 		"catalogsource.yaml":        "\n  image: " + to + "/sea:latest\n",
 		"clustercatalog.yaml":       "\n      ref: " + to + "/sea:latest\n",
 	} {
@@ -269,14 +275,14 @@ func TestTags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := digestIn(t, to+"/example/deep/tide:v1.0.0"); !strings.HasSuffix(s.images[1], "@"+got) {
+	if got := digestIn(t, to+"/"+placeOf(s.address+"/example/deep/tide:v1.0.0")); !strings.HasSuffix(s.images[1], "@"+got) {
 		t.Errorf("the tag is of %s, want %s", got, s.images[1])
 	}
 	text, err := os.ReadFile(filepath.Join(resources, "imagetagmirrorset.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata:\n  name: sea\nspec:\n  imageTagMirrors:\n  - mirrors:\n    - %s/example/deep/tide\n    source: %s/example/deep/tide\n", to, s.address)
+	want := fmt.Sprintf("apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata:\n  name: sea\nspec:\n  imageTagMirrors:\n  - mirrors:\n    - %s/%s\n    source: %s/example/deep/tide\n", to, placeOf(s.address+"/example/deep/tide"), s.address)
 	if string(text) != want {
 		t.Errorf("the ImageTagMirrorSet is\n%s\nwant\n%s", text, want)
 	}

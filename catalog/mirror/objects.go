@@ -24,7 +24,7 @@ const pollMinutes = 60
 // objects returns the objects with which a cluster uses the mirror, by file: where images are, and the catalog for OLM v0
 // and v1.
 func (m *Mirror) objects() (map[string][]byte, error) {
-	byDigest, byTag := map[string]string{}, map[string]string{}
+	byDigest, byTag := map[string][]string{}, map[string][]string{}
 	for _, i := range m.images {
 		to, err := name.ParseReference(i.Destination)
 		if err != nil {
@@ -34,11 +34,13 @@ func (m *Mirror) objects() (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		into := byDigest
+		into, places := byDigest, []string{to.Context().Name()}
 		if _, is := from.(name.Tag); is {
 			into = byTag
+		} else if former := m.record.Former[from.Context().Name()]; former != "" {
+			places = append(places, former) // versions that nobody chose this time are still there
 		}
-		into[sourceName(from.Context())] = to.Context().Name()
+		into[sourceName(from.Context())] = places
 	}
 	all := map[string]map[string]any{
 		catalogSourceFile: object("operators.coreos.com/v1alpha1", "CatalogSource", m.Name, map[string]any{
@@ -74,9 +76,9 @@ func object(version, kind, name string, spec map[string]any) map[string]any {
 }
 
 // mirrors lists where the images of repositories are.
-func mirrors(of map[string]string) (list []any) {
+func mirrors(of map[string][]string) (list []any) {
 	for _, source := range slices.Sorted(maps.Keys(of)) {
-		list = append(list, map[string]any{"source": source, "mirrors": []any{of[source]}})
+		list = append(list, map[string]any{"source": source, "mirrors": of[source]})
 	}
 	return list
 }

@@ -23,7 +23,7 @@ func OpenDestination(text, catalog string) (image.Destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	if other, _ := folder.Catalog(); other != "" && other != catalog {
+	if other, _, _ := folder.Catalog(); other != "" && other != catalog {
 		return nil, errors.Join(fmt.Errorf("image folder %s holds the catalog %q, which would be lost; choose another folder, or --name %s to replace it", dir, other, other), folder.Close())
 	}
 	return folder, nil

@@ -75,8 +75,7 @@ func failing(t *testing.T, cmd *exec.Cmd) string {
 func (v *voyage) mustBeWhole(t *testing.T, hasCatalog bool) {
 	t.Helper()
 	for _, original := range v.images[:6] {
-		_, path, _ := strings.Cut(original, "/")
-		here := v.to.Open + "/mirror/" + path
+		here := v.to.Open + "/mirror/" + placeOf(original)
 		if !hasCatalog && digestIn(t, here) == "" {
 			continue
 		}

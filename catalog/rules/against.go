@@ -81,7 +81,7 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*finding
 			continue // Check reports what it means for the entry
 		}
 		gone = append(gone, e.Name)
-		if _, arrives := g.Path(e.Version()); !arrives {
+		if !g.Arrives(e.Version()) {
 			lost = append(lost, e)
 		}
 	}

@@ -3,10 +3,13 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -257,4 +260,58 @@ func dialFrom(t *testing.T, address, from string) *grpc.ClientConn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// TestUnreadAnswers: what clients ask for and do not read takes no more than its room, others get answers meanwhile, and the room
+// is free again when the clients are gone.
+func TestUnreadAnswers(t *testing.T) {
+	const total = 1 << 20
+	dir := t.TempDir()
+	payload := base64.StdEncoding.EncodeToString([]byte(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cargo"}, "data": {"cargo": "` + strings.Repeat("x", 100<<10) + `"}}`))
+	text := "schema: olm.package\nname: tide\ndefaultChannel: stable\n---\nschema: olm.channel\npackage: tide\nname: stable\nentries: [{name: tide.v1.0.0}, {name: tide.v2.0.0, replaces: tide.v1.0.0}]\n"
+	for _, version := range []string{"1.0.0", "2.0.0"} {
+		text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v%[1]s\nproperties:\n- {type: olm.package, value: {packageName: tide, version: %[1]s}}\n- {type: olm.bundle.object, value: {data: %[2]s}}\n"+
+			"- {type: olm.csv.metadata, value: {displayName: tide}}\n", version, payload)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serveIt, taken := server.ServeWithin(total)
+	address := serveBy(t, serveIt, dir)
+	var attackers []*attacker
+	for range 8 {
+		a := attack(t, address, "127.0.0.2")
+		a.greet([]http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}})
+		for stream := uint32(1); stream < 32; stream += 2 {
+			a.begin(stream, "/api.Registry/ListBundles")
+			a.end(stream)
+		}
+		attackers = append(attackers, a)
+	}
+	cluster.Eventually(t, longest, "the attackers to take their share", func(context.Context) error {
+		if made, sent := taken(); sent < total/8 || made == 0 {
+			return fmt.Errorf("%d bytes are made, and %d are not read", made, sent)
+		}
+		return nil
+	})
+	if made, sent := taken(); made > total/4 || sent > total/4 {
+		t.Errorf("%d bytes are made, and %d are not read; want at most %d for one address", made, sent, total/4)
+	}
+	stream, err := api.NewRegistryClient(dialFrom(t, address, "127.0.0.3")).ListBundles(t.Context(), &api.ListBundlesRequest{})
+	got := -1
+	for ; err == nil; got++ {
+		_, err = stream.Recv()
+	}
+	if !errors.Is(err, io.EOF) || got != 2 {
+		t.Errorf("another client gets %d bundles, want 2: %v", got, err)
+	}
+	for _, a := range attackers {
+		a.conn.Close()
+	}
+	cluster.Eventually(t, longest, "the room to be free", func(context.Context) error {
+		if made, sent := taken(); made+sent > 0 {
+			return fmt.Errorf("%d and %d bytes are taken", made, sent)
+		}
+		return nil
+	})
 }

@@ -98,21 +98,30 @@ func deprecation(p *fbc.Package, schema, name string) *registry.Deprecation {
 
 // SendBundles sends all bundles, once for each channel. It leaves out the payload of those with an image, because OLM
 // reads that from the image.
-func (c *content) SendBundles(_ context.Context, stream registry.BundleSender) error {
+func (c *content) SendBundles(ctx context.Context, stream registry.BundleSender) error {
 	for _, p := range c.Packages {
 		for _, channel := range p.Channels {
 			for i := range channel.Entries {
-				bundle, err := c.bundle(p, channel, &channel.Entries[i], isInline)
-				if err != nil {
-					return err
-				}
-				if err := stream.Send(bundle); err != nil {
+				if err := c.sendBundle(ctx, p, channel, &channel.Entries[i], stream); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+func (c *content) sendBundle(ctx context.Context, p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, stream registry.BundleSender) error {
+	release, err := making(ctx, p.FindBundle(e.Name).Span)
+	if err != nil {
+		return err
+	}
+	defer release()
+	bundle, err := c.bundle(p, channel, e, isInline)
+	if err != nil {
+		return err
+	}
+	return stream.Send(bundle)
 }
 
 // ListBundles returns what SendBundles sends.
@@ -130,7 +139,7 @@ func (c *collector) Send(b *api.Bundle) error {
 }
 
 // GetBundle returns a bundle of a channel.
-func (c *content) GetBundle(_ context.Context, pkg, channel, name string) (*api.Bundle, error) {
+func (c *content) GetBundle(ctx context.Context, pkg, channel, name string) (*api.Bundle, error) {
 	p, ch, err := c.channel(pkg, channel)
 	if err != nil {
 		return nil, err
@@ -139,12 +148,17 @@ func (c *content) GetBundle(_ context.Context, pkg, channel, name string) (*api.
 	if i < 0 {
 		return nil, fmt.Errorf("package %q, channel %q, bundle %q not found", pkg, channel, name)
 	}
-	return c.wholeBundle(p, ch, &ch.Entries[i])
+	return c.wholeBundle(ctx, p, ch, &ch.Entries[i])
 }
 
 // wholeBundle returns a bundle with its payload, but without its upgrade edges, which clients that ask for one bundle do not
 // use.
-func (c *content) wholeBundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
+func (c *content) wholeBundle(ctx context.Context, p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
+	release, err := making(ctx, p.FindBundle(e.Name).Span)
+	if err != nil {
+		return nil, err
+	}
+	defer release() // from then on, the message counts
 	bundle, err := c.bundle(p, channel, e, func(*fbc.Bundle) bool { return true })
 	if err != nil {
 		return nil, err
@@ -154,23 +168,23 @@ func (c *content) wholeBundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.C
 }
 
 // GetBundleForChannel returns the head of a channel.
-func (c *content) GetBundleForChannel(_ context.Context, pkg, channel string) (*api.Bundle, error) {
+func (c *content) GetBundleForChannel(ctx context.Context, pkg, channel string) (*api.Bundle, error) {
 	p, ch, err := c.channel(pkg, channel)
 	if err != nil {
 		return nil, err
 	}
-	return c.wholeBundle(p, ch, c.heads[ch].ChannelEntry)
+	return c.wholeBundle(ctx, p, ch, c.heads[ch].ChannelEntry)
 }
 
 // GetBundleThatReplaces returns a bundle of a channel that replaces or skips another one.
-func (c *content) GetBundleThatReplaces(_ context.Context, name, pkg, channel string) (*api.Bundle, error) {
+func (c *content) GetBundleThatReplaces(ctx context.Context, name, pkg, channel string) (*api.Bundle, error) {
 	p, ch, err := c.channel(pkg, channel)
 	if err != nil {
 		return nil, err
 	}
 	for i, e := range ch.Entries {
 		if e.Replaces == name || slices.Contains(e.Skips, name) {
-			return c.wholeBundle(p, ch, &ch.Entries[i])
+			return c.wholeBundle(ctx, p, ch, &ch.Entries[i])
 		}
 	}
 	return nil, fmt.Errorf("no entry found for package %q, channel %q", pkg, channel)
@@ -230,7 +244,7 @@ func (c *content) GetBundleThatProvides(ctx context.Context, group, version, kin
 }
 
 // ListPackageCustomSchemas sends the documents of a schema that OLM does not define.
-func (c *content) ListPackageCustomSchemas(_ context.Context, schema, pkg string, send func(*structpb.Struct) error) error {
+func (c *content) ListPackageCustomSchemas(ctx context.Context, schema, pkg string, send func(*structpb.Struct) error) error {
 	for what, name := range map[string]string{"schema": schema, "packageName": pkg} {
 		if (what == "schema" || name != "") && !fbc.IsServable(name) {
 			return &cache.ValidationError{Err: fmt.Errorf("invalid custom schema query: %s is %q", what, name)}
@@ -240,17 +254,26 @@ func (c *content) ListPackageCustomSchemas(_ context.Context, schema, pkg string
 		if other.Schema != schema || other.Package != pkg {
 			continue
 		}
-		data, err := c.store.Load(nil, other.Span)
-		if err != nil {
-			return err
-		}
-		answer := &structpb.Struct{}
-		if err := answer.UnmarshalJSON(data); err != nil {
-			return err
-		}
-		if err := send(answer); err != nil {
+		if err := c.sendOther(ctx, other.Span, send); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *content) sendOther(ctx context.Context, span document.Span, send func(*structpb.Struct) error) error {
+	release, err := making(ctx, span)
+	if err != nil {
+		return err
+	}
+	defer release()
+	data, err := c.store.Load(nil, span)
+	if err != nil {
+		return err
+	}
+	answer := &structpb.Struct{}
+	if err := answer.UnmarshalJSON(data); err != nil {
+		return err
+	}
+	return send(answer)
 }

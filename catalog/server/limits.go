@@ -22,6 +22,8 @@ type limits struct {
 	// requestBytes and headerBytes bound the size of requests, which hold only a few names.
 	requestBytes int
 	headerBytes  uint32
+	// flight bounds the answers that are being made, and those that clients have not read yet.
+	flight *flight
 	// request is how long a request may take. OLM reads a whole large catalog in seconds. A connection with a request that
 	// takes longer is closed.
 	request time.Duration
@@ -37,6 +39,7 @@ var defaults = limits{
 	streams:      16,
 	requestBytes: 64 << 10,
 	headerBytes:  16 << 10,
+	flight:       newFlight(64 << 20),
 	request:      2 * time.Minute,
 	age:          30 * time.Minute,
 	ping:         time.Minute,
@@ -53,7 +56,10 @@ func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOptio
 		grpc.MaxHeaderListSize(l.headerBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: l.age, MaxConnectionAgeGrace: l.request, Time: l.ping, Timeout: l.pong}),
-		grpc.StatsHandler(stopwatch{l.request, listener}),
+		grpc.StatsHandler(stopwatch{l.request, listener, l.flight}),
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ChainUnaryInterceptor(countUnary),
+		grpc.ChainStreamInterceptor(countStream),
 	}
 }
 
@@ -62,6 +68,7 @@ func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOptio
 type stopwatch struct {
 	limit    time.Duration
 	listener *connections.Listener
+	flight   *flight
 }
 
 type (
@@ -69,13 +76,18 @@ type (
 	timerKey  struct{}
 )
 
-// TagConn remembers the remote address of a connection.
+// TagConn remembers the remote address of a connection, and what it has in flight.
 func (s stopwatch) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
-	return context.WithValue(ctx, remoteKey{}, info.RemoteAddr)
+	ctx = context.WithValue(ctx, remoteKey{}, info.RemoteAddr)
+	return context.WithValue(ctx, accountKey{}, newAccount(s.flight, info.RemoteAddr))
 }
 
-// HandleConn does nothing; it is part of stats.Handler.
-func (s stopwatch) HandleConn(context.Context, stats.ConnStats) {}
+// HandleConn gives back what a connection had in flight when it ends.
+func (s stopwatch) HandleConn(ctx context.Context, event stats.ConnStats) {
+	if _, ends := event.(*stats.ConnEnd); ends {
+		ctx.Value(accountKey{}).(*account).close()
+	}
+}
 
 // TagRPC adds room for the timer of a request to its context.
 func (s stopwatch) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ const (
 	ConfigsLabel  = "operators.operatorframework.io.index.configs.v1"
 )
 
+// carried begins the origin of a catalog that came in a folder of images.
+const carried = "a carried folder: "
+
 // limits are those of a catalog's image. The largest catalogs take a few hundred MiB, and their images come with programs.
 var limits = image.Limits{Time: 30 * time.Minute, Size: 16 << 30, Kept: 2 << 30}
 
@@ -46,10 +50,15 @@ type Source struct {
 	Dir string
 	// Name is that of the mirror that the catalog comes from, or of the folder or image.
 	Name string
-	// Images is where the catalog's images are read from.
-	Images image.Source
+	// Origin says where the catalog is from: "a folder", the repository of its image, or what the folder says that it was mirrored
+	// to. Host is the registry of its image, if it has one.
+	Origin, Host string
 	// Bundle is what was pulled if the image is that of a bundle, which only OpenAny opens. There is no folder then.
 	Bundle *image.Pulled
+
+	images image.Source // of the catalog itself
+	folder bool         // images are in a folder, too
+	local  bool         // the registry of its image is on this machine
 
 	// within is the folder of the catalog in its image, and "" if it is in no image.
 	within string
@@ -81,7 +90,7 @@ func OpenAny(ctx context.Context, text string) (*Source, error) {
 var errBundle = errors.New("it is the image of a bundle")
 
 func open(ctx context.Context, text string) (_ *Source, err error) {
-	s := &Source{Text: text, Images: image.Registries(ctx)}
+	s := &Source{Text: text, images: image.Registries(ctx)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -101,8 +110,18 @@ func open(ctx context.Context, text string) (_ *Source, err error) {
 	if _, err := os.Stat(filepath.Join(text, "oci-layout")); err == nil {
 		return s, fmt.Errorf("%s is a folder of images, not of a catalog; if it was mirrored to, write %s%s", text, InFolder, text)
 	}
-	s.Dir, s.Name = text, filepath.Base(filepath.Clean(text))
+	s.Dir, s.Name, s.Origin = text, filepath.Base(filepath.Clean(text)), "a folder"
 	return s, nil
+}
+
+// Images returns where the images are read from that the catalog names. Whoever wrote a catalog that comes from a registry has it
+// name no registry at an address of this machine, its cloud or a private network, except for the catalog's own and those that the
+// user allows.
+func (s *Source) Images(ctx context.Context, allowed []string) image.Source {
+	if s.folder || s.Host == "" || s.local {
+		return s.images
+	}
+	return image.PublicRegistries(ctx, append([]string{s.Host}, allowed...)...)
 }
 
 // isReference reports whether a text is the reference of an image, and not the path of a folder: nothing has the path, and
@@ -121,13 +140,15 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.Images, s.close = folder, append(s.close, folder.Close)
-	catalog, reference := folder.Catalog()
+	s.images, s.folder, s.close = folder, true, append(s.close, folder.Close)
+	catalog, reference, origin := folder.Catalog()
 	if reference == "" {
 		return fmt.Errorf("image folder %s has no catalog; expected a folder that `%s` has finished", dir, escape.Command("berth catalog mirror CATALOG %s", InFolder+dir))
 	}
 	err = s.openImage(ctx, reference)
-	s.Name = catalog
+	s.Name, s.Host = catalog, ""
+	// A folder says what it likes. So what came by one is not what came from a registry.
+	s.Origin = carried + cmp.Or(strings.TrimPrefix(origin, carried), "an earlier version")
 	return err
 }
 
@@ -135,8 +156,9 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 func (s *Source) openImage(ctx context.Context, reference string) error {
 	if parsed, err := name.ParseReference(reference); err == nil {
 		s.Name = path.Base(parsed.Context().RepositoryStr())
+		s.Origin, s.Host, s.local = parsed.Context().Name(), parsed.Context().RegistryStr(), image.IsLocal(reference)
 	}
-	pulled, err := image.PullLabelled(ctx, s.Images, reference, limits, func(labels map[string]string) (folders []string, err error) {
+	pulled, err := image.PullLabelled(ctx, s.images, reference, limits, func(labels map[string]string) (folders []string, err error) {
 		if labels[registryv1.PackageAnnotation] != "" && labels[ConfigsLabel] == "" {
 			return nil, errBundle
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,9 @@ type mirrorCommand struct {
 	namespace string
 	resources string
 	jobs      int
+	time      time.Duration
+	hosts     []string
+	overwrite []string
 	dryRun    bool
 	output    string
 }
@@ -42,7 +46,7 @@ can reach, or to a folder that can be carried there.
 
 SOURCE is the folder of a catalog, the image of one (docker://REFERENCE, or just REFERENCE), or oci:DIR, a
 folder that was mirrored to. DESTINATION is a path of a registry (docker://REGISTRY/PATH, or just
-REGISTRY/PATH), below which each image keeps the path of its repository, or oci:DIR.
+REGISTRY/PATH), below which each image has a place with the name of its registry and its repository, or oci:DIR.
 
 --package chooses PACKAGE[/CHANNEL][@RANGE], and may be repeated: all channels without /CHANNEL, all versions
 without @RANGE. @head is the head of each channel. Without --package, everything is mirrored. Updates between
@@ -53,7 +57,12 @@ through.
 
 Images are copied by digest and unchanged, for all architectures, with what is attached to them: signatures,
 SBOMs and provenance, as referrers of OCI or by the tags of cosign. Only what the destination lacks is copied.
-A command that was interrupted can be repeated, and continues. The catalog comes last.
+A command that was interrupted can be repeated, and continues. An image that its registry does not give holds
+no other. The catalog comes last, when all images are there.
+
+A tag of DESTINATION that names something else is set only if this catalog has set it before, which DESTINATION
+records, or if --overwrite names it. A catalog from a registry may name no registries at addresses of this machine,
+its cloud or private networks, except for its own and those of --allow-host. --dry-run lists registries that are new.
 
 When DESTINATION is a registry, the folder of --resources gets what a cluster needs to use it:
 an ImageDigestMirrorSet (and an ImageTagMirrorSet for images that the catalog names by tag), a CatalogSource,
@@ -72,6 +81,9 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
   berth catalog mirror catalog/certified oci:/media/usb/mirror --package aws-efs-operator
   berth catalog mirror oci:/media/usb/mirror registry.example.com/mirror`,
 		Args: cobra.MatchAll(takes("SOURCE", "DESTINATION"), func(*cobra.Command, []string) error {
+			if m.time <= 0 {
+				return fmt.Errorf("--image-timeout is %s, want more than 0", m.time)
+			}
 			if m.jobs < 1 || m.jobs > 64 {
 				return fmt.Errorf("--jobs is %d, want 1 to 64", m.jobs)
 			}
@@ -88,8 +100,12 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags.StringVar(&m.namespace, "namespace", "openshift-marketplace", "`NAMESPACE` of the CatalogSource")
 	flags.StringVar(&m.resources, "resources", "mirror", "`DIR` for the objects and the smaller catalog; replaced")
 	flags.IntVar(&m.jobs, "jobs", 4, "`NUMBER` of images that are copied at a time")
+	flags.DurationVar(&m.time, "image-timeout", 2*time.Hour, "longest `TIME` for each image")
+	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`HOST` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network; may be repeated")
+	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`REFERENCE` of a tag in DESTINATION to set although it names something that is not this catalog's; may be repeated")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and what the destination lacks, and copy nothing")
-	for flag, by := range map[string]cobra.CompletionFunc{"package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing} {
+	for flag, by := range map[string]cobra.CompletionFunc{"package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
+		"image-timeout": nothing, "allow-host": nothing, "overwrite": nothing} {
 		completeFlag(cmd, flag, by)
 	}
 	addOutputFlag(cmd, &m.output, "text", []string{"text", "json"})
@@ -110,7 +126,8 @@ func completeSelection(cmd *cobra.Command, args []string, typed string) ([]cobra
 }
 
 func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
-	options := mirror.Options{Choice: mirror.Choice{DefaultChannels: c.defaults}, Name: c.name, Tag: c.tag, Namespace: c.namespace, Jobs: c.jobs}
+	options := mirror.Options{Choice: mirror.Choice{DefaultChannels: c.defaults}, Name: c.name, Tag: c.tag, Namespace: c.namespace, Jobs: c.jobs,
+		Time: c.time, Text: from, Overwrite: c.overwrite, Last: mirror.Last(c.resources)}
 	for _, text := range c.packages {
 		s, err := mirror.ParseSelection(text)
 		if err != nil {
@@ -128,7 +145,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	options.Name = cmp.Or(c.name, opened.Name)
+	options.Name, options.Origin, options.Host = cmp.Or(c.name, opened.Name), opened.Origin, opened.Host
 	m, err := mirror.New(cmd.Context(), opened.Dir, options)
 	if err != nil {
 		return &headed{"cannot mirror " + from + ":", opened.Named(err)}
@@ -141,7 +158,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	defer func() { err = errors.Join(err, destination.Close()) }()
 	stop()
 	stop = startProgress(cmd.ErrOrStderr(), "looking for what is missing")
-	if err := m.Inspect(cmd.Context(), opened.Images, destination); err != nil {
+	if err := m.Inspect(cmd.Context(), opened.Images(cmd.Context(), c.hosts), destination); err != nil {
 		return &headed{"cannot mirror " + from + " to " + to + ":", err}
 	}
 	stop()
@@ -150,7 +167,14 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 		cmd.PrintErrf("warning: %s\n", warning)
 	}
 	if c.dryRun {
-		return c.show(cmd.OutOrStdout(), d)
+		err := c.show(cmd.OutOrStdout(), d)
+		if fault := m.Fault(); fault != nil {
+			err = errors.Join(err, &headed{"cannot mirror " + from + " to " + to + ":", fault})
+		}
+		return err
+	}
+	if fault := m.Fault(); fault != nil {
+		cmd.PrintErrf("warning: the catalog will not be copied, as images cannot be; the others are copied now:\n%v\n", fault)
 	}
 	if err := c.copy(cmd.Context(), cmd, m, d); err != nil {
 		return err
@@ -258,8 +282,29 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	for _, host := range d.NewHosts {
+		fmt.Fprintf(w, "new registry: %s\n", escape.Cell(host))
+	}
+	moved := map[string]string{}
+	for _, i := range d.Images {
+		if i.Former != "" {
+			moved[i.Former] = repositoryIn(i.Destination)
+		}
+	}
+	for _, former := range slices.Sorted(maps.Keys(moved)) {
+		fmt.Fprintf(w, "moves: %s to %s; what is there stays, and the objects for clusters name both\n", escape.Cell(former), escape.Cell(moved[former]))
+	}
 	_, err := fmt.Fprintf(w, "%s of %s would be copied, %s and the catalog\n", size(d.Missing), size(d.Size), count(len(d.Images), "image"))
 	return err
+}
+
+// repositoryIn returns the repository of a full reference.
+func repositoryIn(reference string) string {
+	reference, _, _ = strings.Cut(reference, "@")
+	if colon := strings.LastIndex(reference, ":"); colon > strings.LastIndex(reference, "/") {
+		reference = reference[:colon]
+	}
+	return reference
 }
 
 func instead(former string) string {

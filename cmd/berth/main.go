@@ -8,7 +8,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +22,28 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// readOnly are the commands that write nothing, and may end at any time. All others end when what they write is whole.
+var readOnly = []string{"bundle validate", "catalog diff", "catalog graph", "catalog list", "catalog plan", "catalog render", "catalog validate",
+	"switch plan", "switch status", "adopt plan", "adopt status", "csi-migration plan", "csi-migration status", "doctor"}
+
+// grace is how long a command that only reads may take to end after a signal. What it computes may know of no signal.
+const grace = 500 * time.Millisecond
+
+// endAfter ends the program soon after the context of a command that only reads.
+func endAfter(cmd *cobra.Command) {
+	if !slices.Contains(readOnly, strings.TrimPrefix(cmd.CommandPath(), cmd.Root().CommandPath()+" ")) {
+		return
+	}
+	context.AfterFunc(cmd.Context(), func() {
+		time.AfterFunc(grace, func() {
+			printError(cmd.Root(), errors.New("interrupted"))
+			os.Exit(exitFailed)
+		})
+	})
 }
 
 func run(ctx context.Context, args []string) int {
@@ -94,6 +118,7 @@ oc_complete-berth, it completes the plugin's arguments in a shell.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), newAWSCommand())
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { endAfter(cmd) }
 	version.AddTo(root)
 	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)

@@ -77,6 +77,8 @@ const (
 	SameCSV Code = "same-csv"
 	// OpenShiftHeldBack: OLM will block updates of the cluster to the next minor version of OpenShift.
 	OpenShiftHeldBack Code = "openshift-held-back"
+	// ResolverSlow: OLM's resolver takes longer than it is given here.
+	ResolverSlow Code = "resolver-slow"
 	// EndsEarly: updates end before the head of the channel.
 	EndsEarly Code = "ends-early"
 	// Deprecated means that the catalog deprecates the package, the channel, the installed bundle or the next one.

@@ -30,7 +30,7 @@ func TestGraphIsWhatOLMDoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resolved, err := state.resolve()
+			resolved, err := state.run()
 			var olm, ours string
 			switch {
 			case err != nil && strings.Contains(err.Error(), "no channel heads"):

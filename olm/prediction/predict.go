@@ -7,7 +7,10 @@ package prediction
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
@@ -101,7 +104,11 @@ type Reason struct {
 // cannot read these, or a bundle.
 func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 	st = st.normalized()
-	resolved, refusal := st.resolve()
+	st.deadline = time.Now().Add(resolverTime)
+	resolved, refusal := st.resolve(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	var all []*Prediction
 	for _, s := range st.Subscriptions {
 		f := st.subject(s)
@@ -167,6 +174,11 @@ func (f *subject) installed() upgrade.Version {
 
 // refused explains why OLM resolves nothing in the namespace.
 func (f *subject) refused(refusal error) {
+	if errors.Is(refusal, errSlow) {
+		f.Verdict, f.Why = Refused, []Reason{{Code: ResolverSlow, What: fmt.Sprintf("on package %s, %v", f.Package, errSlow),
+			Do: "have fewer bundles that exclude each other, or simpler constraints"}}
+		return
+	}
 	f.Verdict, f.Message = Refused, refusal.Error()
 	f.Why = f.namespaceProblems()
 	for _, other := range f.state.Subscriptions {
@@ -213,7 +225,7 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 				f.bundles = append(f.bundles, Bundle{from, found})
 			}
 		}
-		if err := f.predictLater(r); err != nil {
+		if err := f.predictLater(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -228,7 +240,7 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 }
 
 // predictLater predicts the updates after the first one: it runs the resolver again on the state after each update.
-func (f *subject) predictLater(r *resolution) error {
+func (f *subject) predictLater(ctx context.Context, r *resolution) error {
 	st, last := f.state, f.Next.Name
 	for seen := map[string]bool{}; !seen[last]; {
 		seen[last] = true
@@ -236,7 +248,15 @@ func (f *subject) predictLater(r *resolution) error {
 		if st, err = st.installed(r); err != nil {
 			return err
 		}
-		if r, err = st.resolve(); err != nil {
+		r, err = st.resolve(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, errSlow) {
+			f.risk(ResolverSlow, "", "%v; what follows %s is not predicted", errSlow, last)
+			return nil
+		}
+		if err != nil {
 			return nil // OLM refuses the next one; findRisks warns that updates end before the head
 		}
 		chosen := f.graph.Find(r.chosen[f.subscription.Name])

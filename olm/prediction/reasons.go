@@ -1,6 +1,7 @@
 package prediction
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -198,7 +199,7 @@ func (f *subject) unsatisfied(next *upgrade.Update) Reason {
 	alone.Subscriptions = slices.Clone(alone.Subscriptions)
 	alone.Subscriptions[slices.Index(alone.Subscriptions, f.subscription)] = subscription
 	alone.CSVs = slices.DeleteFunc(slices.Clone(alone.CSVs), func(csv *v1alpha1.ClusterServiceVersion) bool { return csv == f.csv })
-	if _, err := alone.resolve(); err != nil {
+	if _, err := alone.resolve(context.Background()); err != nil {
 		reason.What += ": " + stripBoilerplate(err)
 	}
 	return reason

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/api/client/clientset/versioned"
@@ -32,9 +33,38 @@ type resolution struct {
 	created []*v1alpha1.Subscription
 }
 
-// resolve runs OLM's own resolver. Its error is what OLM would write into the condition ResolutionFailed of all
-// Subscriptions of the namespace.
-func (st *State) resolve() (*resolution, error) {
+// resolverTime is how long OLM's resolver may take for one namespace, with all the updates that follow. What it solves has no
+// bound in the size of a catalog, and OLM gives it none either.
+var resolverTime = 30 * time.Second
+
+// errSlow says that the resolver takes too long.
+var errSlow = fmt.Errorf("OLM's resolver takes longer than %s: OLM will, too", resolverTime)
+
+// resolve runs OLM's own resolver until the deadline, or until the context ends. Its error is what OLM would write into the
+// condition ResolutionFailed of all Subscriptions of the namespace.
+func (st *State) resolve(ctx context.Context) (*resolution, error) {
+	type outcome struct {
+		*resolution
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() { // it knows no context, and ends with the process
+		r, err := st.run()
+		done <- outcome{r, err}
+	}()
+	limit := time.NewTimer(time.Until(st.deadline))
+	defer limit.Stop()
+	select {
+	case o := <-done:
+		return o.resolution, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-limit.C:
+		return nil, errSlow
+	}
+}
+
+func (st *State) run() (*resolution, error) {
 	st = st.withoutUnread()
 	log := logrus.New()
 	log.SetOutput(io.Discard)

@@ -2,6 +2,7 @@ package prediction
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -16,7 +17,7 @@ func (f *subject) findRisks(chosen *upgrade.Entry) {
 	if chosen != nil && f.csv != nil && chosen.Number != nil && chosen.Number.LT(f.csv.Spec.Version.Version) {
 		f.risk(Downgrade, "choose a channel or a catalog with a later head, unless the downgrade is intended", "%s is an earlier version than %s: OLM will downgrade", chosen.Name, f.csv.Name)
 	}
-	if chosen != nil && !f.ReachesHead {
+	if slow := slices.ContainsFunc(f.Risks, func(r Reason) bool { return r.Code == ResolverSlow }); chosen != nil && !f.ReachesHead && !slow {
 		f.risk(EndsEarly, "", "updates end before the head of the channel, %s", f.graph.Heads[0].Name)
 	}
 	for _, other := range f.state.overlapping() {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/lib/version"
@@ -47,6 +48,8 @@ type State struct {
 	missingInstallPlans map[string]string
 	// previousSources are the sources of Subscriptions before WithSpec changed them, by Subscription.
 	previousSources map[string]Source
+	// deadline is when the resolver has to be done.
+	deadline time.Time
 }
 
 // Source names a CatalogSource.

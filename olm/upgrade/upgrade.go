@@ -77,7 +77,23 @@ type Graph struct {
 	Chain []*Entry
 
 	byName map[string]*Entry
+	// byEdge are the places in the chain, from the head down, of the first entries that replace or skip a name; ranged are those of
+	// entries with a skipRange, without those of which the same skipRange comes earlier.
+	byEdge map[string]int
+	ranged []int
+	// outcome says of entries what becomes of them, as far as it is known.
+	outcome map[*Entry]outcome
 }
+
+// outcome says whether updates lead from an entry to the head.
+type outcome int
+
+const (
+	unknown outcome = iota
+	visiting
+	reachesHead
+	stranded
+)
 
 // Of returns the graph of a channel of a package.
 func Of(p *fbc.Package, c *fbc.Channel) *Graph {
@@ -137,6 +153,19 @@ func (g *Graph) order() {
 		}
 	}
 	g.Chain = chain
+	g.byEdge, g.outcome = map[string]int{}, map[*Entry]outcome{g.Heads[0]: reachesHead}
+	ranges := map[string]bool{}
+	for i, e := range chain {
+		for _, name := range append([]string{e.Replaces}, e.Skips...) {
+			if _, known := g.byEdge[name]; !known && name != "" {
+				g.byEdge[name] = i
+			}
+		}
+		if e.skipped != nil && !ranges[e.SkipRange] {
+			ranges[e.SkipRange] = true
+			g.ranged = append(g.ranged, i)
+		}
+	}
 }
 
 // cycleFrom follows replaces from an entry until it returns to that entry.
@@ -154,17 +183,22 @@ func (g *Graph) cycle() []string {
 	if len(g.Entries) == 0 {
 		return nil
 	}
-	names := []string{g.Entries[0].Name}
+	followers := map[string]*Entry{} // the first of each name
+	for _, e := range slices.Backward(g.Entries) {
+		followers[e.Replaces] = e
+		for _, name := range e.Skips {
+			followers[name] = e
+		}
+	}
+	names, places := []string{g.Entries[0].Name}, map[string]int{g.Entries[0].Name: 0}
 	for {
-		last := names[len(names)-1]
-		follower := g.Entries[slices.IndexFunc(g.Entries, func(e *Entry) bool {
-			return e.Replaces == last || slices.Contains(e.Skips, last)
-		})]
-		if first := slices.Index(names, follower.Name); first >= 0 {
+		follower := followers[names[len(names)-1]]
+		if first, visited := places[follower.Name]; visited {
 			cycle := append(names[first:], follower.Name)
 			slices.Reverse(cycle)
 			return cycle
 		}
+		places[follower.Name] = len(names)
 		names = append(names, follower.Name)
 	}
 }
@@ -178,26 +212,34 @@ type Update struct {
 // Next returns the update that OLM makes from an installed version. It returns nil if no entry has an edge from that
 // version, or if the entry nearest to the head is the installed one itself.
 func (g *Graph) Next(installed Version) *Update {
-	for _, e := range g.Chain {
-		if edge := e.Follows(installed); edge != "" {
-			if e.Name == installed.Name {
-				return nil
+	at, found := g.byEdge[installed.Name]
+	if installed.Number != nil {
+		for _, i := range g.ranged {
+			if found && i >= at {
+				break
 			}
-			return &Update{e, edge}
+			if g.Chain[i].skipped(*installed.Number) {
+				at, found = i, true
+				break
+			}
 		}
 	}
-	return nil
+	if !found || g.Chain[at].Name == installed.Name {
+		return nil
+	}
+	return &Update{g.Chain[at], g.Chain[at].Follows(installed)}
 }
 
 // Reaches reports whether edges lead from an installed version to an entry, in any number of updates. The head may have been
 // another one at each of them, so these need not be the updates that OLM would make now.
 func (g *Graph) Reaches(installed Version, name string) bool {
-	reached := []Version{installed}
+	reached, known := []Version{installed}, map[string]bool{installed.Name: true}
 	for i := 0; i < len(reached); i++ { // reached grows
 		for _, e := range g.Entries {
-			if e.Follows(reached[i]) == "" || slices.ContainsFunc(reached, func(v Version) bool { return v.Name == e.Name }) {
+			if known[e.Name] || e.Follows(reached[i]) == "" {
 				continue
 			}
+			known[e.Name] = true
 			if e.Name == name {
 				return true
 			}
@@ -213,27 +255,48 @@ func (g *Graph) Stranded() (all []*Entry) {
 	if len(g.Chain) == 0 {
 		return nil
 	}
-	const unknown, visiting, reachesHead, stranded = 0, 1, 2, 3
-	state := map[*Entry]int{g.Heads[0]: reachesHead}
-	var visit func(e *Entry) int
-	visit = func(e *Entry) int {
-		if state[e] != unknown {
-			return state[e]
-		}
-		state[e] = visiting
-		outcome := stranded
-		if next := g.Next(e.Version()); next != nil && visit(next.Entry) == reachesHead {
-			outcome = reachesHead
-		}
-		state[e] = outcome
-		return outcome
-	}
 	for _, e := range g.Entries {
-		if visit(e) != reachesHead {
+		if !g.reaches(e) {
 			all = append(all, e)
 		}
 	}
 	return all
+}
+
+// reaches reports whether updates lead from an entry to the head. What is known of an entry is kept, so that all entries
+// together take a step each.
+func (g *Graph) reaches(e *Entry) bool {
+	var way []*Entry
+	last := stranded
+	for e != nil && g.outcome[e] != visiting {
+		if g.outcome[e] != unknown {
+			last = g.outcome[e]
+			break
+		}
+		g.outcome[e] = visiting
+		way = append(way, e)
+		next := g.Next(e.Version())
+		if next == nil {
+			break
+		}
+		e = next.Entry
+	}
+	for _, passed := range way {
+		g.outcome[passed] = last
+	}
+	return last == reachesHead
+}
+
+// Arrives reports whether the updates that OLM makes from an installed version end at the head.
+func (g *Graph) Arrives(installed Version) bool {
+	if len(g.Chain) == 0 {
+		return false
+	}
+	if installed.Name == g.Heads[0].Name {
+		return true
+	}
+	next := g.Next(installed)
+	return next != nil && g.reaches(next.Entry)
 }
 
 // Path returns the updates that OLM makes from an installed version, one after the other, and whether

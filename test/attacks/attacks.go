@@ -36,6 +36,7 @@ var all = table{
 	{"Switching an operator's catalog", onSwitch},
 	{"Collecting what support needs", onSupport},
 	{"Bundles, catalogs and images", onInputs},
+	{"Catalogs and registries", onCatalogs},
 	{"Reports", onReports},
 	{"Servers", onServers},
 	{"The cloud's account", onAccount},

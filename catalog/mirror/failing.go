@@ -1,0 +1,66 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/berth-csi/berth/image"
+)
+
+// inspectionTime is how long the manifests of one image may take.
+const inspectionTime = 10 * time.Minute
+
+// maxStrikes is after how many images in a row a registry is asked for no other.
+const maxStrikes = 3
+
+// strikes counts the images of each registry that failed for a reason that others will have, too.
+type strikes struct {
+	mu     sync.Mutex
+	byHost map[string]int
+}
+
+// each does something with an image, within a time, unless its registry has failed with others.
+func (s *strikes) each(ctx context.Context, reference string, limit time.Duration, do func(context.Context) error) error {
+	host := hostOf(reference)
+	if s.count(host, 0) >= maxStrikes {
+		return fmt.Errorf("image %s: its registry has failed with %d images before; expected one that answers", reference, maxStrikes)
+	}
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := do(within)
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		err = &lateError{fmt.Errorf("it took longer than %s: %w", limit, err)}
+	}
+	switch {
+	case err == nil:
+		s.count(host, -maxStrikes)
+	case isOfImage(err) && !image.IsAbsent(err):
+		s.count(host, 1)
+	}
+	return err
+}
+
+// count adds to the strikes of a registry, and returns them.
+func (s *strikes) count(host string, n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byHost == nil {
+		s.byHost = map[string]int{}
+	}
+	s.byHost[host] = max(0, s.byHost[host]+n)
+	return s.byHost[host]
+}
+
+// lateError is an error of an image that took too long.
+type lateError struct{ error }
+
+func (e *lateError) Unwrap() error { return e.error }
+
+// isOfImage reports whether an error is about one image, and not about the destination: others may be fine.
+func isOfImage(err error) bool {
+	late := (*lateError)(nil)
+	return image.IsOfSource(err) || errors.As(err, &late)
+}

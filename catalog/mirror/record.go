@@ -1,0 +1,190 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/berth-csi/berth/image"
+)
+
+// record says what a catalog has in a registry. It is an image beside that of the catalog, written before any tag is set: so a
+// tag that names something else than what the catalog wants now is known to be the catalog's own, even after an interruption.
+// Nothing that a catalog names goes where records are.
+type record struct {
+	// Origin is where the catalog is from.
+	Origin string `json:"origin"`
+	// Tags are the digests that the catalog has given to tags, by the full names of the tags.
+	Tags map[string][]string `json:"tags"`
+	// Hosts are the registries that it has named.
+	Hosts []string `json:"hosts"`
+	// Former are the repositories in which an earlier version of this program put images, by the repositories of their sources.
+	Former map[string]string `json:"former,omitempty"`
+}
+
+// The file of a record in its image, and the ending of the image's tag after that of the catalog's.
+const (
+	recordFolder = "mirror"
+	recordFile   = recordFolder + "/record.json"
+	recordTag    = "-mirror-record"
+)
+
+// recordLimits are those of the image of a record. It takes about 200 bytes for each tag.
+var recordLimits = image.Limits{Time: 5 * time.Minute, Size: 32 << 20}
+
+// recordReference is the name of the record's image.
+func (m *Mirror) recordReference() string { return m.catalog.Destination + recordTag }
+
+// readRecord reads the record in the destination, or none if there is none or it is another catalog's.
+func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
+	digest, err := image.Find(ctx, m.recordReference())
+	if err != nil || digest == "" {
+		return nil, err
+	}
+	pulled, err := image.Pull(ctx, m.recordReference(), recordLimits, recordFolder)
+	if err != nil {
+		return nil, err
+	}
+	var r record
+	if err := json.Unmarshal(pulled.Files[recordFile], &r); err != nil {
+		return nil, fmt.Errorf("image %s is not the record of a mirror: %w; delete it if it is nothing else either", m.recordReference(), err)
+	}
+	if r.Origin != m.Origin {
+		return nil, nil
+	}
+	return &r, nil
+}
+
+// checkTags plans which tags are set, and fails if one is in the way that is not this catalog's: whoever wrote this catalog must
+// not replace the images of others, of which clusters look for new ones under their tags.
+func (m *Mirror) checkTags(ctx context.Context) error {
+	if _, is := m.to.(*image.Folder); is {
+		return nil // it has one catalog
+	}
+	before, err := m.readRecord(ctx)
+	if err != nil {
+		return err
+	}
+	m.before = before
+	if before == nil {
+		before = m.beforeRecords()
+	}
+	m.record = &record{Origin: m.Origin, Tags: map[string][]string{}, Former: map[string]string{}}
+	maps.Copy(m.record.Former, before.Former)
+	maps.Copy(m.record.Tags, before.Tags) // also of versions that nobody chose this time
+	for _, n := range m.needs {
+		m.record.Hosts = append(m.record.Hosts, hostOf(n.reference))
+	}
+	slices.Sort(m.record.Hosts)
+	m.record.Hosts = slices.Compact(m.record.Hosts)
+	var others faults
+	for _, w := range append(slices.Clone(m.wholes), m.ownWhole) {
+		for _, tag := range w.Tags {
+			own := tag.Now == "" || slices.Contains(before.Tags[tag.Reference], tag.Now) || slices.Contains(m.Overwrite, tag.Reference)
+			switch {
+			case own && tag.Now != "" && tag.Now != tag.Next:
+				m.record.Tags[tag.Reference] = []string{tag.Now, tag.Next}
+			case own:
+				m.record.Tags[tag.Reference] = []string{tag.Next}
+			case tag.Now != tag.Next:
+				others.add(fmt.Errorf("the tag %s names %s, which this catalog, %s, has not put there, and it wants %s there; nothing is copied: choose another --name, --tag or path, or, if the tag is to name that from now on, add --overwrite %s",
+					tag.Reference, tag.Now, m.Origin, tag.Next, tag.Reference))
+			}
+		}
+	}
+	for i, w := range m.wholes {
+		if w.Former != "" {
+			m.record.Former[repositoryOf(m.images[i].Source)] = w.Former
+		}
+	}
+	return others.joined()
+}
+
+// beforeRecords is what is known of a mirror that an earlier version of this program made: the catalog's tag, if the folder of
+// objects says that the same command has set it.
+func (m *Mirror) beforeRecords() *record {
+	r := &record{Tags: map[string][]string{}}
+	if m.Last != nil && m.Last.Source == m.Text && m.Last.Catalog.Destination == m.catalog.Destination {
+		r.Tags[m.catalog.Destination] = []string{m.Last.Catalog.Digest}
+	}
+	return r
+}
+
+// writeRecord writes the record, unless it is there.
+func (m *Mirror) writeRecord(ctx context.Context) error {
+	if m.record == nil || m.before != nil && m.record.equals(m.before) {
+		return nil
+	}
+	text, err := json.Marshal(m.record)
+	if err != nil {
+		return err
+	}
+	index, err := image.Content{Files: map[string][]byte{recordFile: text}}.Index()
+	if err == nil {
+		_, err = image.Push(ctx, m.recordReference(), index)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the record of what the catalog has in the destination: %w", err)
+	}
+	return nil
+}
+
+func (r *record) equals(other *record) bool {
+	return slices.Equal(r.Hosts, other.Hosts) && maps.Equal(r.Former, other.Former) && maps.EqualFunc(r.Tags, other.Tags, slices.Equal)
+}
+
+// newHosts are the registries that the catalog names, and that it did not when it was mirrored last, without that of the catalog
+// itself.
+func (m *Mirror) newHosts() (all []string) {
+	known := []string{m.Host}
+	if folder, is := m.to.(*image.Folder); is {
+		known = append(known, folder.Hosts()...)
+	} else if m.before != nil {
+		known = append(known, m.before.Hosts...)
+	}
+	for _, n := range m.needs {
+		if host := hostOf(n.reference); !slices.Contains(known, host) && !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// hostOf returns the registry of a full reference.
+func hostOf(reference string) string {
+	host, _, _ := strings.Cut(reference, "/")
+	return host
+}
+
+// repositoryOf returns the repository of a full reference.
+func repositoryOf(reference string) string {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return reference // it was parsed before
+	}
+	return ref.Context().Name()
+}
+
+// Last returns what the folder of objects says of the last mirror, or nothing.
+func Last(dir string) *Document {
+	text, err := os.ReadFile(filepath.Join(dir, documentFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var d Document
+	if err != nil || json.Unmarshal(text, &d) != nil {
+		return nil
+	}
+	return &d
+}

@@ -1,0 +1,369 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	testcatalogs "github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/registry"
+)
+
+var allCosts = flag.Bool("all-costs", false, "give commands inputs ten times as large, with the whole of their budgets")
+
+// input is a kind of hostile input: gen writes it to a folder in a size, and returns what the command line has for it.
+type input struct {
+	name string
+	gen  func(t *testing.T, dir string, n int) string
+	// n is its size, in whatever it has many of.
+	n int
+}
+
+// budget is what a command may take for the inputs of a row: seconds of processor time and MiB of memory, for those of the small
+// size and of the large one.
+type budget struct{ seconds, mebibytes float64 }
+
+var (
+	small = budget{8, 400}
+	large = budget{40, 1500}
+)
+
+// costs are the inputs of each command. IN stands for the input, and OUT for a folder to write to.
+var costs = map[string]struct {
+	args   string
+	inputs []input
+}{
+	"bundle validate":  {"IN", bundles},
+	"bundle image":     {"IN --layout OUT", bundles},
+	"bundle bump":      {"IN --output OUT --version 9.9.9", bundles},
+	"catalog build":    {"IN --output OUT", bundles},
+	"catalog validate": {"IN", withImages(catalogs)},
+	"catalog render":   {"IN", withImages(catalogs)},
+	"catalog list":     {"bundles IN", withImages(catalogs)},
+	"catalog diff":     {"IN IN", withImages(catalogs)},
+	"catalog graph":    {"IN tide -o html", withImages(catalogs)},
+	"catalog image":    {"IN --layout OUT", catalogs},
+	"catalog plan":     {"IN tide", append(slices.Clone(catalogs), input{"pigeons", pigeons, 13})},
+	"catalog mirror":   {"IN oci:OUT", append(slices.Clone(catalogs), input{"index", manyInIndex, 400_000})},
+	"catalog serve":    {"IN --address 127.0.0.1:0", withImages(catalogs)[len(catalogs):]}, // it takes folders, and must refuse these at once
+}
+
+// without are the commands that read no input of strangers from files or registries, and why their costs are bounded.
+var without = map[string]string{
+	"bundle generate":        "it reads a definition of this repository",
+	"switch plan":            "they read a cluster in pages, and OLM's resolver has its time: olm/prediction",
+	"switch apply":           "as above",
+	"switch status":          "as above",
+	"switch rollback":        "as above",
+	"adopt plan":             "they read objects of a cluster, which are at most 1.5 MiB each, in pages",
+	"adopt apply":            "as above",
+	"adopt resume":           "as above",
+	"adopt status":           "as above",
+	"adopt rollback":         "as above",
+	"adopt cleanup":          "as above",
+	"csi-migration status":   "as above",
+	"csi-migration plan":     "as above",
+	"csi-migration enable":   "as above",
+	"csi-migration disable":  "as above",
+	"csi-migration resume":   "as above",
+	"csi-migration rollback": "as above",
+	"doctor":                 "as above",
+	"aws create":             "they read AWS, in pages",
+	"aws destroy":            "as above",
+}
+
+var catalogs = []input{
+	{"chain", channel(func(i int, e map[string]any) {}), 1000},
+	{"range", channel(func(i int, e map[string]any) { e["skipRange"] = ">=0.0.0 <9999.0.0" }), 1000},
+	{"ranges", channel(func(i int, e map[string]any) { e["skipRange"] = fmt.Sprintf(">=0.0.0 <0.0.%d", i) }), 1000},
+	{"skips", channel(func(i int, e map[string]any) {
+		var skips []string
+		for j := range 200 {
+			skips = append(skips, fmt.Sprintf("x%d-%d", i, j))
+		}
+		e["skips"] = skips
+	}), 300},
+	{"duplicates", channel(func(i int, e map[string]any) { e["name"] = "tide.v1.0.0" }), 2000},
+	{"no bundles", channel(func(i int, e map[string]any) { e["name"] = fmt.Sprintf("none%d", i) }), 2000},
+	{"cycle", channel(func(i int, e map[string]any) { e["skips"] = []string{"tide.v1.999.0", "tide.v1.0.0"} }), 1000},
+	{"deep", func(t *testing.T, dir string, n int) string {
+		return file(t, dir, "catalog.yaml", tide+"---\nschema: deep\na: "+strings.Repeat("[", n)+strings.Repeat("]", n)+"\n")
+	}, 100_000},
+	{"long", func(t *testing.T, dir string, n int) string {
+		return file(t, dir, "catalog.yaml", tide+"---\nschema: long\na: "+strings.Repeat("x", n)+"\n")
+	}, 4 << 20},
+	{"many documents", func(t *testing.T, dir string, n int) string {
+		return file(t, dir, "catalog.yaml", tide+strings.Repeat("---\nschema: many\na: 1\n", n))
+	}, 20_000},
+	{"wide", func(t *testing.T, dir string, n int) string {
+		return file(t, dir, "catalog.json", `{"schema":"wide","a":[{}`+strings.Repeat(",{}", n)+"]}")
+	}, 300_000},
+	{"aliases", func(t *testing.T, dir string, _ int) string {
+		return file(t, dir, "catalog.yaml", tide+"---\nschema: bomb\n"+bomb)
+	}, 1},
+}
+
+var bundles = []input{
+	{"owned", bundle(func(csv map[string]any, n int) {
+		definitions := csv["spec"].(map[string]any)["customresourcedefinitions"].(map[string]any)
+		owned := definitions["owned"].([]any)
+		for i := range n {
+			of := maps.Clone(owned[0].(map[string]any))
+			of["name"] = fmt.Sprintf("x%d.example.com", i)
+			definitions["owned"] = append(definitions["owned"].([]any), of)
+		}
+	}), 500},
+	{"variables", bundle(func(csv map[string]any, n int) {
+		deployment := csv["spec"].(map[string]any)["install"].(map[string]any)["spec"].(map[string]any)["deployments"].([]any)[0].(map[string]any)
+		container := deployment["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+		for i := range n {
+			container["env"] = append(container["env"].([]any), map[string]any{"name": fmt.Sprintf("V%d_IMAGE", i), "value": fmt.Sprintf("quay.io/x/z%d@sha256:%064x", i, i)})
+		}
+	}), 500},
+	{"files", func(t *testing.T, dir string, n int) string {
+		bundle(func(map[string]any, int) {})(t, dir, n)
+		for i := range n {
+			file(t, filepath.Join(dir, "manifests"), fmt.Sprintf("cm%d.yaml", i), fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c%d"}}`, i))
+		}
+		return dir
+	}, 1000},
+}
+
+// file writes a file in a folder, and returns the folder.
+func file(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// channel generates a catalog with one channel, in which each entry replaces the one before, and changes each entry.
+func channel(change func(i int, entry map[string]any)) func(*testing.T, string, int) string {
+	return func(t *testing.T, dir string, n int) string {
+		t.Helper()
+		var text strings.Builder
+		encoder := json.NewEncoder(&text)
+		var entries []map[string]any
+		for i := range n {
+			e := map[string]any{"name": fmt.Sprintf("tide.v1.%d.0", i)}
+			if i > 0 {
+				e["replaces"] = fmt.Sprintf("tide.v1.%d.0", i-1)
+			}
+			change(i, e)
+			entries = append(entries, e)
+		}
+		all := []any{map[string]any{"schema": "olm.package", "name": "tide", "defaultChannel": "stable"},
+			map[string]any{"schema": "olm.channel", "package": "tide", "name": "stable", "entries": entries}}
+		for i := range n {
+			all = append(all, bundleDocument("tide", fmt.Sprintf("1.%d.0", i)))
+		}
+		for _, d := range all {
+			if err := encoder.Encode(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return file(t, dir, "catalog.json", text.String())
+	}
+}
+
+func bundleDocument(pkg, version string, properties ...any) map[string]any {
+	return map[string]any{"schema": "olm.bundle", "package": pkg, "name": pkg + ".v" + version, "image": "127.0.0.1:1/x/y@sha256:" + strings.Repeat("0", 64),
+		"properties": append([]any{map[string]any{"type": "olm.package", "value": map[string]any{"packageName": pkg, "version": version}}}, properties...)}
+}
+
+// pigeons generates a catalog that OLM's resolver does not solve in any time.
+func pigeons(t *testing.T, dir string, n int) string {
+	t.Helper()
+	if err := testcatalogs.WritePigeons(dir, n); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// bundle generates a bundle: one of this repository with a change of its ClusterServiceVersion.
+func bundle(change func(csv map[string]any, n int)) func(*testing.T, string, int) string {
+	return func(t *testing.T, dir string, n int) string {
+		t.Helper()
+		if err := os.CopyFS(dir, os.DirFS("../../bundle/aws-efs-operator/1.0.0")); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "manifests", "*clusterserviceversion*"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var csv map[string]any
+		if err := yaml.Unmarshal(text, &csv); err != nil {
+			t.Fatal(err)
+		}
+		change(csv, n)
+		if text, err = json.Marshal(csv); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(files[0], text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+}
+
+// manyInIndex generates a folder of images with a list of very many.
+func manyInIndex(t *testing.T, dir string, n int) string {
+	t.Helper()
+	file(t, dir, "oci-layout", `{"imageLayoutVersion":"1.0.0"}`)
+	return "oci:" + file(t, dir, "index.json", `{"schemaVersion":2,"manifests":[{}`+strings.Repeat(",{}", n)+"]}")
+}
+
+// withImages adds images of catalogs to inputs.
+func withImages(of []input) []input {
+	return append(slices.Clone(of), input{"index", manyInIndex, 400_000}, input{"unreachable", func(*testing.T, string, int) string { return registry.Nobody() + "/x/y:v1" }, 1})
+}
+
+// TestCosts: whatever a stranger wrote, a command ends within its budget. Each runs in a process of its own.
+func TestCosts(t *testing.T) {
+	berth := itself(t)
+	for _, command := range commandsOf(newCommand()) {
+		row, has := costs[command]
+		if !has && without[command] == "" {
+			t.Errorf("`berth %s` has no row in costs, and no reason in without", command)
+		}
+		if !has {
+			continue
+		}
+		t.Run(command, func(t *testing.T) {
+			for _, in := range row.inputs {
+				t.Run(in.name, func(t *testing.T) {
+					t.Parallel()
+					n, limit := in.n, small
+					if *allCosts && in.name != "pigeons" {
+						n, limit = 10*in.n, large
+					}
+					if in.name == "pigeons" {
+						if !*allCosts {
+							t.Skip("it takes the resolver's whole time; olm/prediction gives it less")
+						}
+						limit = budget{45, 1500}
+					}
+					where := in.gen(t, filepath.Join(t.TempDir(), "in"), n)
+					args := strings.Fields(strings.NewReplacer("IN", where, "OUT", filepath.Join(t.TempDir(), "out")).Replace(command + " " + row.args))
+					took, most := cost(t, berth, args, limit)
+					t.Logf("%-16s %-14s %8d %6.1f s of %2.0f %6.0f MiB of %4.0f", command, in.name, n, took, limit.seconds, most, limit.mebibytes)
+					if took > limit.seconds || most > limit.mebibytes {
+						t.Errorf("it took %.1f s and %.0f MiB; want at most %.0f and %.0f", took, most, limit.seconds, limit.mebibytes)
+					}
+				})
+			}
+		})
+	}
+}
+
+// cost runs a command, and returns its processor time in seconds and its memory in MiB. Whether it succeeds does not matter.
+func cost(t *testing.T, program string, args []string, limit budget) (seconds, mebibytes float64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10*limit.seconds)*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		t.Errorf("%s: %v\n%.500s", cmd, errors.Join(err, ctx.Err()), out)
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), float64(usage.Maxrss) / 1024
+}
+
+// commandsOf returns the commands that do something, by their names below the program's.
+func commandsOf(cmd *cobra.Command) (all []string) {
+	if !cmd.HasSubCommands() {
+		return []string{strings.TrimPrefix(cmd.CommandPath(), "berth ")}
+	}
+	for _, sub := range cmd.Commands() {
+		all = append(all, commandsOf(sub)...)
+	}
+	return all
+}
+
+// itself returns the program: TestMain is that under its name.
+func itself(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "berth")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// TestSignals: while it computes, a command that only reads ends soon after the first signal, and any command at the second.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	where := pigeons(t, filepath.Join(t.TempDir(), "in"), 13)
+	cmd := exec.CommandContext(t.Context(), itself(t), "catalog", "plan", where, "tide")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for busy := 0; busy < 200; { // until it has computed for two seconds
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if busy, err = strconv.Atoi(fields[11]); err != nil { // hundredths of a second
+			t.Fatal(err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(stderr.String(), "berth: ") {
+			t.Errorf("it ended with %v: %s", err, stderr.String())
+		}
+	case <-time.After(10 * time.Second): // of a machine with much else to do
+		t.Errorf("it still computes")
+		_ = cmd.Process.Kill()
+	}
+}
+
+// TestReadOnly: only commands that exist may end at any time.
+func TestReadOnly(t *testing.T) {
+	all := commandsOf(newCommand())
+	for _, name := range readOnly {
+		if !slices.Contains(all, name) {
+			t.Errorf("there is no command %s", name)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/berth-csi/berth/test/memory"
+)
+
+// TestStrangersRegistries: a catalog from a registry cannot have requests sent to addresses that are not everybody's.
+func TestStrangersRegistries(t *testing.T) {
+	var requests atomic.Int32
+	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer here.Close()
+	address := strings.TrimPrefix(here.URL, "http://")
+	for registry, to := range map[string]string{
+		address:                  here.URL + "/v2/",
+		"localhost:5000":         "http://localhost:5000/v2/",
+		"10.1.2.3:5000":          "http://10.1.2.3:5000/v2/",
+		"192.168.1.1":            "https://192.168.1.1/v2/",
+		"100.64.0.1":             "https://100.64.0.1/v2/",
+		"169.254.169.254":        "http://169.254.169.254/v2/",
+		"[fd00:ec2::254]:80":     "http://[fd00:ec2::254]:80/v2/",
+		"[fd12::1]:80":           "http://[fd12::1]:80/v2/",
+		"[::ffff:10.1.2.3]:80":   "http://[::ffff:10.1.2.3]:80/v2/",
+		"registry.example.com":   "https://10.1.2.3/layer", // to which it redirects
+		"registry.example.com:1": "https://127.0.0.1/layer",
+	} {
+		from, err := name.NewRegistry(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		strange := PublicRegistries(t.Context()).(*registries)
+		if _, err := strange.guard(from).transport(request); err == nil || !strings.Contains(err.Error(), "name its host with --allow-host") {
+			t.Errorf("%s, as a stranger names it: %v", to, err)
+		}
+		allowed := PublicRegistries(t.Context(), registry).(*registries)
+		if _, err := allowed.guard(from).transport(request); err != nil && to != "https://127.0.0.1/layer" {
+			t.Errorf("%s, as the user names it: %v", to, err)
+		}
+	}
+	// A name may stand for any address.
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, here.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := toStrange.RoundTrip(request); err == nil {
+		response.Body.Close()
+		t.Error("the transport for strangers' registries connects to this machine")
+	}
+	if requests.Load() > 0 {
+		t.Errorf("%d requests arrived; want none", requests.Load())
+	}
+}
+
+// TestPlaces: each registry has its own place below the path of a mirror, whatever strangers call theirs.
+func TestPlaces(t *testing.T) {
+	below, err := Below("mirror.example.com/team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for of, want := range map[string]string{
+		"quay.io/example/operator":          "quay.io/example/operator",
+		"ubuntu":                            "docker.io/library/ubuntu",
+		"registry.example.com:5000/a/b":     "registry.example.com__5000/a/b",
+		"127.0.0.1:5000/certified":          "127.0.0.1__5000/certified",
+		"[fd00::1]:5000/a":                  "v6__fd00-0000-0000-0000-0000-0000-0000-0001__5000/a",
+		"registry.example.com__5000/a/b":    "",
+		"registry.example.com__5000:5000/a": "",
+	} {
+		repo, err := name.NewRepository(of)
+		if err != nil {
+			continue // no reference can name it
+		}
+		placed, err := below.place(repo, false)
+		if got := strings.TrimPrefix(placed.Name(), "mirror.example.com/team/"); (err == nil) != (want != "") || err == nil && got != want {
+			t.Errorf("%s is at %s, want %s: %v", of, got, want, err)
+		}
+	}
+}
+
+// waiting is a body of which nothing comes until the context ends.
+type waiting struct{ ctx context.Context }
+
+func (w waiting) Read([]byte) (int, error) {
+	<-w.ctx.Done()
+	return 0, w.ctx.Err()
+}
+
+func (waiting) Close() error { return nil }
+
+// TestSlowBody: a response that comes too slowly ends, and one that comes at the minimum rate does not.
+func TestSlowBody(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	slow := &paced{ReadCloser: waiting{ctx}, cancel: cancel, left: 10 * time.Millisecond}
+	if _, err := io.ReadAll(slow); err == nil || !strings.Contains(err.Error(), "its registry sends less than 1024 bytes a second") {
+		t.Errorf("a slow one: %v", err)
+	}
+	fast := &paced{ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), cancel: cancel, left: time.Second}
+	if read, err := io.ReadAll(fast); err != nil || len(read) != 1<<20 || fast.left < 10*time.Second {
+		t.Errorf("a fast one: %d bytes, and %s are left: %v", len(read), fast.left, err)
+	}
+}
+
+// TestLayerAnswers: only the request for a layer itself has an answer without the limit of other answers.
+func TestLayerAnswers(t *testing.T) {
+	repo, err := name.NewRepository("registry.example.com/x/blobs/y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}
+	layer := "https://registry.example.com/v2/x/blobs/y/blobs/" + digest.String()
+	ctx := forLayer(t.Context(), repo, v1.Descriptor{Digest: digest})
+	for _, tc := range []struct {
+		ctx  context.Context
+		url  string
+		want bool
+	}{
+		{ctx, layer, true},
+		{t.Context(), layer, false},
+		{t.Context(), "https://registry.example.com/v2/x/blobs/y/manifests/v1", false},
+		{ctx, layer + "?service=x&scope=repository", false}, // a token, at the address of the layer
+		{ctx, strings.Replace(layer, "registry.", "tokens.", 1), false},
+	} {
+		request, err := http.NewRequestWithContext(tc.ctx, http.MethodGet, tc.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := newGuard(repo.Registry).isForLayer(request); got != tc.want {
+			t.Errorf("%s: %t", tc.url, got)
+		}
+	}
+}
+
+// TestManyInIndex: a list of very many images in few bytes takes no more memory than the list itself.
+func TestManyInIndex(t *testing.T) {
+	dir := t.TempDir()
+	text := `{"schemaVersion":2,"manifests":[{}` + strings.Repeat(",{}", 4<<20) + `]}`
+	if err := os.WriteFile(filepath.Join(dir, indexFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	used := memory.Allocated(func() { _, err = OpenFolder(dir) })
+	if err == nil || !strings.Contains(err.Error(), "as in a folder that `berth catalog mirror` wrote") || used > 4<<20 {
+		t.Errorf("it took %d KiB: %v", used>>10, err)
+	}
+}

@@ -1,0 +1,35 @@
+package prediction
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// TestSlowResolver: where OLM's resolver does not end, the prediction says so.
+func TestSlowResolver(t *testing.T) {
+	dir := t.TempDir()
+	if err := catalogs.WritePigeons(dir, 10); err != nil { // which takes the resolver twenty seconds
+		t.Fatal(err)
+	}
+	c, _, err := fbc.Read(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := Installed(c, "tide", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(was time.Duration) { resolverTime = was }(resolverTime)
+	resolverTime = 100 * time.Millisecond
+	got, err := state.Predict(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || got[0].Verdict != Refused || len(got[0].Why) != 1 || got[0].Why[0].Code != ResolverSlow || !strings.HasPrefix(got[0].Why[0].What, "on package tide, OLM's resolver takes longer than ") {
+		t.Errorf("the predictions are %+v", got)
+	}
+}
