@@ -26,7 +26,7 @@ type strikes struct {
 func (s *strikes) each(ctx context.Context, reference string, limit time.Duration, do func(context.Context) error) error {
 	host := hostOf(reference)
 	if s.count(host, 0) >= maxStrikes {
-		return fmt.Errorf("image %s: its registry has failed with %d images before; expected one that answers", reference, maxStrikes)
+		return &outError{host}
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -54,6 +54,11 @@ func (s *strikes) count(host string, n int) int {
 	return s.byHost[host]
 }
 
+// outError is that of an image whose registry has failed with others.
+type outError struct{ host string }
+
+func (e *outError) Error() string { return "registry " + e.host + " has failed" }
+
 // lateError is an error of an image that took too long.
 type lateError struct{ error }
 
@@ -61,6 +66,6 @@ func (e *lateError) Unwrap() error { return e.error }
 
 // isOfImage reports whether an error is about one image, and not about the destination: others may be fine.
 func isOfImage(err error) bool {
-	late := (*lateError)(nil)
-	return image.IsOfSource(err) || errors.As(err, &late)
+	late, out := (*lateError)(nil), (*outError)(nil)
+	return image.IsOfSource(err) || errors.As(err, &late) || errors.As(err, &out)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -360,6 +361,7 @@ type faults struct {
 	mu     sync.Mutex
 	all    []error
 	others int
+	out    map[string]int // images that were not asked for, as their registry has failed
 }
 
 func (f *faults) add(err error) {
@@ -377,6 +379,15 @@ func (f *faults) note(ctx context.Context, bundle string, err error) error {
 	if err == nil || ctx.Err() != nil || !isOfImage(err) {
 		return err
 	}
+	if out := (*outError)(nil); errors.As(err, &out) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.out == nil {
+			f.out = map[string]int{}
+		}
+		f.out[out.host]++
+		return nil
+	}
 	f.add(fmt.Errorf("bundle %s: %w", bundle, err))
 	return nil
 }
@@ -388,6 +399,9 @@ func (f *faults) joined() error {
 	all := slices.SortedFunc(slices.Values(f.all), func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if f.others > 0 {
 		all = append(all, fmt.Errorf("and %d others", f.others))
+	}
+	for _, host := range slices.Sorted(maps.Keys(f.out)) {
+		all = append(all, fmt.Errorf("as registry %s has failed with %d images, %d others of it were not asked for", host, maxStrikes, f.out[host]))
 	}
 	return errors.Join(all...)
 }

@@ -174,7 +174,10 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 		return err
 	}
 	if fault := m.Fault(); fault != nil {
-		cmd.PrintErrf("warning: the catalog will not be copied, as images cannot be; the others are copied now:\n%v\n", fault)
+		cmd.PrintErrln("warning: the catalog will not be copied, as these images cannot be; the others are copied now:")
+		for _, line := range linesOf(fault) {
+			cmd.PrintErrln(line)
+		}
 	}
 	if err := c.copy(cmd.Context(), cmd, m, d); err != nil {
 		return err

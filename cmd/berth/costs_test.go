@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	testcatalogs "github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/registry"
 )
 
@@ -49,19 +49,19 @@ var costs = map[string]struct {
 	args   string
 	inputs []input
 }{
-	"bundle validate":  {"IN", bundles},
-	"bundle image":     {"IN --layout OUT", bundles},
-	"bundle bump":      {"IN --output OUT --version 9.9.9", bundles},
-	"catalog build":    {"IN --output OUT", bundles},
-	"catalog validate": {"IN", withImages(catalogs)},
-	"catalog render":   {"IN", withImages(catalogs)},
-	"catalog list":     {"bundles IN", withImages(catalogs)},
-	"catalog diff":     {"IN IN", withImages(catalogs)},
-	"catalog graph":    {"IN tide -o html", withImages(catalogs)},
-	"catalog image":    {"IN --layout OUT", catalogs},
-	"catalog plan":     {"IN tide", append(slices.Clone(catalogs), input{"pigeons", pigeons, 13})},
-	"catalog mirror":   {"IN oci:OUT", append(slices.Clone(catalogs), input{"index", manyInIndex, 400_000})},
-	"catalog serve":    {"IN --address 127.0.0.1:0", withImages(catalogs)[len(catalogs):]}, // it takes folders, and must refuse these at once
+	"bundle validate":  {"IN", bundleInputs},
+	"bundle image":     {"IN --layout OUT", bundleInputs},
+	"bundle bump":      {"IN --output OUT --version 9.9.9", bundleInputs},
+	"catalog build":    {"IN --output OUT", bundleInputs},
+	"catalog validate": {"IN", withImages(catalogInputs)},
+	"catalog render":   {"IN", withImages(catalogInputs)},
+	"catalog list":     {"bundles IN", withImages(catalogInputs)},
+	"catalog diff":     {"IN IN", withImages(catalogInputs)},
+	"catalog graph":    {"IN tide -o html", withImages(catalogInputs)},
+	"catalog image":    {"IN --layout OUT", catalogInputs},
+	"catalog plan":     {"IN tide", append(slices.Clone(catalogInputs), input{"pigeons", pigeons, 13})},
+	"catalog mirror":   {"IN oci:OUT", append(slices.Clone(catalogInputs), input{"index", manyInIndex, 400_000})},
+	"catalog serve":    {"IN --address 127.0.0.1:0", withImages(catalogInputs)[len(catalogInputs):]}, // it takes folders, and must refuse these at once
 }
 
 // without are the commands that read no input of strangers from files or registries, and why their costs are bounded.
@@ -88,7 +88,7 @@ var without = map[string]string{
 	"aws destroy":            "as above",
 }
 
-var catalogs = []input{
+var catalogInputs = []input{
 	{"chain", channel(func(i int, e map[string]any) {}), 1000},
 	{"range", channel(func(i int, e map[string]any) { e["skipRange"] = ">=0.0.0 <9999.0.0" }), 1000},
 	{"ranges", channel(func(i int, e map[string]any) { e["skipRange"] = fmt.Sprintf(">=0.0.0 <0.0.%d", i) }), 1000},
@@ -119,8 +119,8 @@ var catalogs = []input{
 	}, 1},
 }
 
-var bundles = []input{
-	{"owned", bundle(func(csv map[string]any, n int) {
+var bundleInputs = []input{
+	{"owned", bundleWith(func(csv map[string]any, n int) {
 		definitions := csv["spec"].(map[string]any)["customresourcedefinitions"].(map[string]any)
 		owned := definitions["owned"].([]any)
 		for i := range n {
@@ -129,7 +129,7 @@ var bundles = []input{
 			definitions["owned"] = append(definitions["owned"].([]any), of)
 		}
 	}), 500},
-	{"variables", bundle(func(csv map[string]any, n int) {
+	{"variables", bundleWith(func(csv map[string]any, n int) {
 		deployment := csv["spec"].(map[string]any)["install"].(map[string]any)["spec"].(map[string]any)["deployments"].([]any)[0].(map[string]any)
 		container := deployment["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 		for i := range n {
@@ -137,7 +137,7 @@ var bundles = []input{
 		}
 	}), 500},
 	{"files", func(t *testing.T, dir string, n int) string {
-		bundle(func(map[string]any, int) {})(t, dir, n)
+		bundleWith(func(map[string]any, int) {})(t, dir, n)
 		for i := range n {
 			file(t, filepath.Join(dir, "manifests"), fmt.Sprintf("cm%d.yaml", i), fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c%d"}}`, i))
 		}
@@ -194,14 +194,14 @@ func bundleDocument(pkg, version string, properties ...any) map[string]any {
 // pigeons generates a catalog that OLM's resolver does not solve in any time.
 func pigeons(t *testing.T, dir string, n int) string {
 	t.Helper()
-	if err := testcatalogs.WritePigeons(dir, n); err != nil {
+	if err := catalogs.WritePigeons(dir, n); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// bundle generates a bundle: one of this repository with a change of its ClusterServiceVersion.
-func bundle(change func(csv map[string]any, n int)) func(*testing.T, string, int) string {
+// bundleWith generates a bundle: one of this repository with a change of its ClusterServiceVersion.
+func bundleWith(change func(csv map[string]any, n int)) func(*testing.T, string, int) string {
 	return func(t *testing.T, dir string, n int) string {
 		t.Helper()
 		if err := os.CopyFS(dir, os.DirFS("../../bundle/aws-efs-operator/1.0.0")); err != nil {
