@@ -3,11 +3,21 @@ export CGO_ENABLED := 0
 # The clone is a module of its own, whatever workspace the user is in.
 export GOWORK := off
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+VERSION := $(if $(wildcard .git),$(shell git describe --tags --always --dirty 2>/dev/null))
 LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version.version=$(VERSION)
 # A program with gRPC's traces keeps every method of every type, and is a third larger.
 TAGS    := grpcnotrace
 TOOL    := go tool -modfile=hack/tools/go.mod
+
+# Where a clone may be: docs/develop.md. What the user has set for other modules is not for this one, and without a version the go
+# command cannot find one either.
+export GOFLAGS := $(filter-out -mod=% -modfile=%,$(shell go env GOFLAGS 2>/dev/null)) $(if $(VERSION),,-buildvcs=false)
+# With it, cd goes elsewhere.
+unexport CDPATH
+# Go and tests execute what they write there.
+ifneq (,$(findstring noexec,$(shell findmnt -no OPTIONS --target "$${TMPDIR:-/tmp}" 2>/dev/null)))
+export TMPDIR := $(shell folder="$${XDG_CACHE_HOME:-$$HOME/.cache}/berth/tmp" && mkdir -p "$$folder" && echo "$$folder")
+endif
 
 .PHONY: help
 help: ## List the targets
@@ -57,15 +67,14 @@ browser: # tests of pages open them in Chromium
 	@for program in chromium-headless-shell chromium chromium-browser google-chrome; do \
 		if command -v $$program >/dev/null; then exit 0; fi; \
 	done; \
-	if [ "$$(id -u)" != 0 ]; then echo "want Chromium on the PATH: sudo apt-get install chromium-headless-shell" >&2; exit 1; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then echo "want Chromium on the PATH: sudo apt-get install chromium-headless-shell" >&2; exit 1; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends chromium-headless-shell
 
 .PHONY: runtime
 runtime: # real nodes run containers, with images of drivers; where they cannot, tests skip and demonstrations say so
 	@if command -v runc >/dev/null && command -v mmdebstrap >/dev/null && [ -x /usr/lib/cni/ptp ]; then exit 0; fi; \
-	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "no real nodes: want root, and the Debian packages runc, containernetworking-plugins and mmdebstrap"; exit 0; fi; \
-	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
+	{ apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap; } || true
 
 .PHONY: gcc
 gcc: # the race detector needs cgo
@@ -102,8 +111,8 @@ bench-catalog: ## Compare validate, render and serve with real opm, on catalogs 
 .PHONY: fuzz
 fuzz: ## Try each parser on ten thousand random inputs
 	@# A number of inputs, as a duration can end with an error: golang/go#75804
-	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
-	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 10000x || exit 1; done
+	@grep -rn --include='*_test.go' '^func Fuzz' . | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
+	while read -r package target; do go test "$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 10000x || exit 1; done
 
 .PHONY: site
 site: mkdocs ## Build the documentation's site in bin/site, with search, and check its links
@@ -112,18 +121,18 @@ site: mkdocs ## Build the documentation's site in bin/site, with search, and che
 .PHONY: mkdocs
 mkdocs:
 	@if ! command -v mkdocs >/dev/null; then \
-		if [ "$$(id -u)" != 0 ]; then echo "want MkDocs and its theme Material: sudo apt-get install mkdocs mkdocs-material" >&2; exit 1; fi; \
+		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then echo "want MkDocs and its theme Material: sudo apt-get install mkdocs mkdocs-material" >&2; exit 1; fi; \
 		apt-get update -q && apt-get install -qy --no-install-recommends mkdocs mkdocs-material; \
 	fi
 
 .PHONY: mmdebstrap
 mmdebstrap: # images of drivers are built on a small Debian
-	@command -v mmdebstrap >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends mmdebstrap; } || \
+	@command -v mmdebstrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends mmdebstrap; } || \
 		{ echo "want mmdebstrap on the PATH: sudo apt-get install mmdebstrap" >&2; exit 1; }
 
 .PHONY: buildah
 buildah: # the EFS driver's image is built with it
-	@command -v buildah >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends buildah; } || \
+	@command -v buildah >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -qy --no-install-recommends buildah; } || \
 		{ echo "want buildah on the PATH: sudo apt-get install buildah" >&2; exit 1; }
 
 .PHONY: prove
@@ -149,13 +158,17 @@ generate: ## Regenerate all generated files
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck
-	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" $$unformatted; exit 1; fi
 	go vet ./...
 	$(TOOL) staticcheck ./...
 
+.PHONY: clone
+clone: # what is compared with what is committed, or may be
+	@prefix=$$(git rev-parse --show-prefix 2>&1) && [ -z "$$prefix" ] || { echo "want a Git clone of the project; git rev-parse says: $$prefix" >&2; exit 1; }
+
 .PHONY: verify
-verify: ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing, drivers named by their definitions only, no path that leaves the clone
+verify: clone ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing, drivers named by their definitions only, no path that leaves the clone
 	go run ./hack/imports
 	go run ./hack/words
 	go run ./hack/drivernames

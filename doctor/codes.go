@@ -61,6 +61,7 @@ const (
 	rolloutPending            Code = "rollout"                     // pods are being updated
 	registrationFine          Code = "registered"                  // the kubelets know the driver
 	notRegistered             Code = "not-registered"              // kubelets do not know the driver
+	registrationNotExamined   Code = "registration-not-examined"   // pods of the driver are only reported as running, so that no kubelet can know it
 	startupTaint              Code = "startup-taint"               // nodes keep the taint with which they wait for the driver
 	sharedVolumesFine         Code = "sharedvolumes"               // all SharedVolumes are Ready
 	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready

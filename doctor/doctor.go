@@ -42,7 +42,7 @@ const (
 	OK          Verdict = "ok"           // as it should be
 	Warning     Verdict = "warning"      // somebody should know it; the driver works
 	Fault       Verdict = "fault"        // something does not work, or will not
-	NotExamined Verdict = "not-examined" // it could not be read
+	NotExamined Verdict = "not-examined" // it could not be read, or nothing runs that could be examined
 )
 
 // Result is the result of one check.

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -78,7 +79,7 @@ func examineWorkloads(ctx context.Context, p *patient) ([]Result, error) {
 		return nil, err
 	}
 	var results []Result
-	var nodes int32
+	var sets []*appsv1.DaemonSet
 	for _, m := range drivers.OfKind(manifests, "Deployment") {
 		of, err := p.examineDeployment(ctx, m.Object.GetNamespace(), m.Object.GetName())
 		if err != nil {
@@ -101,21 +102,36 @@ func examineWorkloads(ctx context.Context, p *patient) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		results, nodes = append(results, of...), max(nodes, set.Status.DesiredNumberScheduled)
+		results, sets = append(results, of...), append(sets, set)
 	}
-	if nodes > 0 {
-		missing, registered, err := p.registrations(ctx)
-		if err != nil {
+	of, err := p.examineNodes(ctx, sets)
+	return append(results, of...), err
+}
+
+// examineNodes examines whether kubelets know the driver, and whether pods may use the nodes where it runs.
+func (p *patient) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([]Result, error) {
+	var want int32
+	for _, set := range sets {
+		want = max(want, set.Status.DesiredNumberScheduled)
+	}
+	if want == 0 {
+		return nil, nil
+	}
+	tainted, reporting, err := p.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.registrations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.want = int(want)
+	if len(r.known) < r.want && len(reporting) > 0 {
+		if r.reported, err = p.scheduledOn(ctx, sets, reporting); err != nil {
 			return nil, err
 		}
-		tainted, err := p.tainted(ctx)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, judgeRegistrations(p.driver.CSIName, int(nodes), registered, missing))
-		results = append(results, judgeTaints(startupTaintOf(p.driver.CSIName), tainted)...)
 	}
-	return results, nil
+	return append([]Result{r.judge(p.driver.CSIName)}, judgeTaints(startupTaintOf(p.driver.CSIName), tainted)...), nil
 }
 
 func (p *patient) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]Result, error) {
@@ -139,34 +155,80 @@ type csiNode struct {
 	Spec storagev1.CSINodeSpec `json:"spec"`
 }
 
-// registrations counts the nodes whose kubelet knows the driver, and names the others.
-func (p *patient) registrations(ctx context.Context) (missing []string, registered int, err error) {
+// registrations are the nodes whose kubelet knows a driver.
+type registrations struct {
+	want  int      // on how many nodes pods of the driver should run
+	known []string // the nodes whose kubelet knows the driver
+	// missing are the other nodes. Not on all of them should pods of the driver run.
+	missing []string
+	// reported are the nodes on which pods of the driver are only reported as running.
+	reported []string
+}
+
+// registrations finds the nodes whose kubelet knows the driver, and the others.
+func (p *patient) registrations(ctx context.Context) (r registrations, err error) {
 	storage, err := p.rest(storagev1.SchemeGroupVersion)
 	if err != nil {
-		return nil, 0, err
+		return r, err
 	}
 	err = listing.Each(ctx, storage, listing.List{Resource: "csinodes"}, func(node csiNode) error {
 		if slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == p.driver.CSIName }) {
-			registered++
+			r.known = append(r.known, node.Metadata.Name)
 		} else {
-			missing = append(missing, node.Metadata.Name)
+			r.missing = append(r.missing, node.Metadata.Name)
 		}
 		return nil
 	})
-	return missing, registered, err
+	return r, err
 }
 
-// judgeRegistrations is about the nodes on which pods of the driver should run. Others may lack the driver, too.
-func judgeRegistrations(driver string, want, registered int, missing []string) Result {
-	if registered >= want {
-		return fine(registrationFine, "the kubelets of %d nodes know driver %s", registered, driver)
+// scheduledOn returns those of some nodes on which pods of DaemonSets are.
+func (p *patient) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nodes []string) ([]string, error) {
+	core, err := p.rest(corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
 	}
-	without := "" // a node of which no driver has ever registered has no CSINode
-	if len(missing) > 0 {
-		without = "; nodes without it: " + names(missing)
+	var on []string
+	for _, set := range sets {
+		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("selector of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
+		}
+		if err := listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: set.Namespace, Labels: selector.String()}, func(of pod) error {
+			if slices.Contains(nodes, of.Spec.NodeName) {
+				on = append(on, of.Spec.NodeName)
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
-	return fail(notRegistered, "look at the driver's pods on nodes without it: their container csi-node-driver-registrar registers the driver with the kubelet",
-		"the kubelets of %d nodes know driver %s, want %d%s", registered, driver, want, without)
+	slices.Sort(on)
+	return slices.Compact(on), nil
+}
+
+// judge is about the nodes on which pods of the driver should run. Others may lack the driver, too.
+func (r registrations) judge(driver string) Result {
+	if len(r.known) >= r.want {
+		return fine(registrationFine, "the kubelets of %d nodes know driver %s", len(r.known), driver)
+	}
+	reported := slices.DeleteFunc(slices.Clone(r.reported), func(node string) bool { return slices.Contains(r.known, node) })
+	if want := r.want - len(reported); len(r.known) < want {
+		without := "" // a node of which no driver has ever registered has no CSINode
+		if len(r.missing) > 0 {
+			without = "; nodes without it: " + names(r.missing)
+		}
+		return fail(notRegistered, "look at the driver's pods on nodes without it: their container csi-node-driver-registrar registers the driver with the kubelet",
+			"the kubelets of %d nodes know driver %s, want %d%s", len(r.known), driver, want, without)
+	}
+	these := "these nodes"
+	if len(reported) == 1 {
+		these = "this node"
+	}
+	return Result{
+		Code: registrationNotExamined, Verdict: NotExamined, What: fmt.Sprintf("not examined: pods of %s are reported, not run: %s", these, names(reported)),
+		Do: "nothing, if that is how they should be; only on nodes that run containers can a kubelet know driver " + driver,
+	}
 }
 
 // startupTaintOf is the key of the taint with which administrators keep pods off new nodes until a driver runs there. Its makers
@@ -181,22 +243,35 @@ type node struct {
 	Spec struct {
 		Taints []corev1.Taint `json:"taints"`
 	} `json:"spec"`
+	Status struct {
+		NodeInfo struct {
+			ContainerRuntimeVersion string `json:"containerRuntimeVersion"`
+		} `json:"nodeInfo"`
+	} `json:"status"`
 }
 
-// tainted names the nodes with the driver's startup taint.
-func (p *patient) tainted(ctx context.Context) (names []string, err error) {
+// withoutRuntime is the container runtime, with its version, of nodes that report containers as running without a
+// runtime that runs them, as those of Berth's own test clusters do. A kubelet always gives name and version of a
+// runtime, such as cri-o://1.33.2.
+const withoutRuntime = "process://"
+
+// nodes names the nodes with the driver's startup taint, and those that have no container runtime.
+func (p *patient) nodes(ctx context.Context) (tainted, reporting []string, err error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	key := startupTaintOf(p.driver.CSIName)
 	err = listing.Each(ctx, core, listing.List{Resource: "nodes"}, func(n node) error {
 		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key }) {
-			names = append(names, n.Metadata.Name)
+			tainted = append(tainted, n.Metadata.Name)
+		}
+		if n.Status.NodeInfo.ContainerRuntimeVersion == withoutRuntime {
+			reporting = append(reporting, n.Metadata.Name)
 		}
 		return nil
 	})
-	return names, err
+	return tainted, reporting, err
 }
 
 // judgeTaints is about nodes with a driver's startup taint. Only some drivers remove it, as that needs permission to change any Node.

@@ -133,16 +133,22 @@ func TestJudgements(t *testing.T) {
 		"no pods":                            {one(with(func(w *workload) { w.available, w.updated = 0, 0 }).judge(nil)), "pods-missing fault", ""},
 		"no nodes":                           {one(with(func(w *workload) { w.available, w.updated, w.want = 0, 0, 0 }).judge(nil)), "no-nodes warning", ""},
 		"a Deployment of no replicas":        {one(workload{kind: "Deployment", observed: true}.judge(nil)), "workload ok", ""},
-		"kubelets":                           {one(judgeRegistrations("d", 2, 2, []string{"control-plane"})), "registered ok", ""},
-		"kubelets that lack the driver":      {one(judgeRegistrations("d", 2, 1, []string{"n1"})), "not-registered fault", "n1"},
-		"kubelets that know no driver":       {one(judgeRegistrations("d", 2, 0, nil)), "not-registered fault", "of 0 nodes know driver d, want 2\n"},
-		"a startup taint":                    {judgeTaints("d/agent-not-ready", []string{"n1", "n2"}), "startup-taint warning", "taint d/agent-not-ready, which keeps pods off them: n1, n2"},
-		"no startup taint":                   {judgeTaints("d/agent-not-ready", nil), "", ""},
-		"monitored":                          {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "true"})), "monitored ok", ""},
-		"not monitored":                      {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", ""},
-		"no default class":                   {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false")})), "default-class-none ok", ""},
-		"a default class":                    {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false"), class("b", "true")})), "default-class ok", "b"},
-		"two default classes":                {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "true"), class("b", "true")})), "default-class-several warning", "a, b"},
+		"kubelets":                           {one(registrations{want: 2, known: []string{"n1", "n2"}, missing: []string{"control-plane"}}.judge("d")), "registered ok", ""},
+		"kubelets that lack the driver":      {one(registrations{want: 2, known: []string{"n2"}, missing: []string{"n1"}}.judge("d")), "not-registered fault", "n1"},
+		"kubelets that know no driver":       {one(registrations{want: 2}.judge("d")), "not-registered fault", "of 0 nodes know driver d, want 2\n"},
+		"pods that are reported":             {one(registrations{want: 2, reported: []string{"n1", "n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of these nodes are reported, not run: n1, n2"},
+		"a pod that is reported":             {one(registrations{want: 2, known: []string{"n1"}, reported: []string{"n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of this node are reported, not run: n2"},
+		"a kubelet that lacks it, and a pod that is reported": {
+			one(registrations{want: 2, missing: []string{"n1"}, reported: []string{"n2"}}.judge("d")), "not-registered fault", "of 0 nodes know driver d, want 1; nodes without it: n1"},
+		"a node that registered although its pods are reported": {
+			one(registrations{want: 2, known: []string{"n1"}, missing: []string{"n2"}, reported: []string{"n1"}}.judge("d")), "not-registered fault", "of 1 nodes know driver d, want 2"},
+		"a startup taint":     {judgeTaints("d/agent-not-ready", []string{"n1", "n2"}), "startup-taint warning", "taint d/agent-not-ready, which keeps pods off them: n1, n2"},
+		"no startup taint":    {judgeTaints("d/agent-not-ready", nil), "", ""},
+		"monitored":           {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "true"})), "monitored ok", ""},
+		"not monitored":       {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", ""},
+		"no default class":    {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false")})), "default-class-none ok", ""},
+		"a default class":     {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false"), class("b", "true")})), "default-class ok", "b"},
+		"two default classes": {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "true"), class("b", "true")})), "default-class-several warning", "a, b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got, text []string

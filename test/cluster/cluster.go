@@ -20,6 +20,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -71,6 +73,7 @@ type Cluster struct {
 // Init must be called at the beginning of main by every program that starts a cluster. The program is started again
 // as the cluster's keeper or as one of its pods; then Init does not return.
 func Init() {
+	syscall.Umask(0o022) // other users' processes, such as those of pods, read some of the files
 	node.Launcher()
 	realnode.Init()
 	keepIfAsked()
@@ -141,6 +144,13 @@ func open(s state) (*Cluster, error) {
 	c := &Cluster{state: s, config: config, client: api}
 	c.audit = newAuditTrail(c.AuditLog())
 	return c, nil
+}
+
+// Outdated reports whether the program that keeps the cluster has been built again since, or is gone. Another version of
+// the project may have started the cluster then.
+func (c *Cluster) Outdated() bool {
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.state.Keeper.PID))
+	return err == nil && strings.HasSuffix(program, " (deleted)")
 }
 
 // Config returns a copy of the administrator's client configuration.

@@ -31,6 +31,8 @@ type assignment struct {
 	Tools   tools.Dir `json:"tools"`
 	CRDs    []string  `json:"crds"` // files of definitions
 	Options Options   `json:"options"`
+	// Kept are the folders of the project and of its cache, which pods see wherever they are.
+	Kept []string `json:"kept"`
 	// NodePrograms are set if there are real nodes.
 	NodePrograms realnode.Programs `json:"nodePrograms"`
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/test/cluster/crds"
-	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
@@ -79,9 +79,17 @@ func newAssignment(ctx context.Context, dir string, options Options, report func
 	if err != nil {
 		return assignment{}, err
 	}
-	job := assignment{Dir: dir, Tools: built, Options: options}
+	root, err := tools.Root()
+	if err != nil {
+		return assignment{}, err
+	}
+	cache, err := tools.CacheFolder("")
+	if err != nil {
+		return assignment{}, err
+	}
+	job := assignment{Dir: dir, Tools: built, Options: options, Kept: []string{root, cache}}
 	if options.RealNodes > 0 {
-		if err := realnode.Missing(); err != nil {
+		if err := machine.Missing(); err != nil {
 			return assignment{}, err
 		}
 		if job.NodePrograms, err = nodePrograms(ctx, report); err != nil {

@@ -60,7 +60,7 @@ func (k *keeper) startNodes(ctx context.Context) error {
 		}
 		options := node.Options{
 			Name: entry.name, Labels: map[string]string{}, Taints: entry.taints,
-			Dir: k.plane.path("nodes/" + entry.name), Images: k.job.Options.Images, Subnet: k.subnet.node(i),
+			Dir: k.plane.path("nodes/" + entry.name), Images: k.job.Options.Images, Kept: k.job.Kept, Subnet: k.subnet.node(i),
 			Ready: func() { ready <- struct{}{} },
 		}
 		for _, role := range entry.roles {

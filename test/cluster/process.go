@@ -124,7 +124,7 @@ func (p *processes) start(program program) (*exec.Cmd, error) {
 	defer log.Close()
 	cmd := exec.Command(program.path, program.args...)
 	cmd.Dir = p.logs // programs write at most logs to their working folder
-	cmd.Env = slices.Concat(withoutCI(os.Environ()), p.env, program.env)
+	cmd.Env = slices.Concat(inherited(os.Environ()), p.env, program.env)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	forked := make(chan error)
@@ -219,13 +219,14 @@ func tailOfFile(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// withoutCI removes CI, as OLM panics with it when it creates an object without its label.
-func withoutCI(environ []string) []string {
-	var kept []string
-	for _, variable := range environ {
-		if !strings.HasPrefix(variable, "CI=") {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
+// disinherited are the variables of the user that a cluster's programs do not get: with CI, OLM panics when it creates an
+// object without its label, and a user's proxy reaches neither a real node nor a Service.
+var disinherited = []string{"CI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+
+// inherited returns what a cluster's programs get of an environment. Programs read the names of proxies in lower case, too.
+func inherited(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(disinherited, strings.ToUpper(name))
+	})
 }

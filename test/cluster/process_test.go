@@ -6,10 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
+
+// TestInherited: what the user's environment says about CI systems and proxies is not for a cluster's programs.
+func TestInherited(t *testing.T) {
+	got := inherited([]string{"HOME=/home/me", "CI=true", "HTTP_PROXY=http://p:1", "https_proxy=http://p:1", "No_Proxy=*", "all_proxy=socks5://p:1", "CIRCUS=1", "EMPTY="})
+	if want := []string{"HOME=/home/me", "CIRCUS=1", "EMPTY="}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
 
 // TestProcessesYield: control planes give way to others, unless they are measured.
 func TestProcessesYield(t *testing.T) {

@@ -17,13 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
 // NeedRealNodes skips a test on a machine on which real nodes cannot run.
 func NeedRealNodes(t testing.TB) {
 	t.Helper()
-	if err := realnode.Missing(); err != nil {
+	if err := machine.Missing(); err != nil {
 		t.Skip(err)
 	}
 }

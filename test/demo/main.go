@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/progress"
 )
@@ -28,6 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	syscall.Umask(0o022) // other users' processes, such as those of pods, read some of the files
 	root, err := tools.Root()
 	if err != nil {
 		return err
@@ -35,6 +37,11 @@ func run(ctx context.Context, args []string) error {
 	d := &demo{folder: filepath.Join(root, ".demo"), began: time.Now()}
 	d.printer = progress.New(os.Stdout, d.began)
 	what := strings.Join(args, " ")
+	if said, err := foretell(what, machine.Missing(), os.Geteuid() == 0); err != nil {
+		return err
+	} else if said != "" {
+		fmt.Println(said)
+	}
 	if strings.HasPrefix(what, "platform ") {
 		return d.up(ctx, what)
 	}
@@ -50,6 +57,42 @@ func run(ctx context.Context, args []string) error {
 		return d.buildForTests(ctx)
 	}
 	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"aws\", \"csi-migration\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
+}
+
+// foretell says what a demonstration will only report, given what this machine lacks for real nodes, and how to see it. It
+// returns an error if nothing would be left.
+func foretell(what string, missing error, root bool) (string, error) {
+	if missing == nil {
+		return "", nil
+	}
+	see := ""
+	if !root {
+		// sudo has another PATH, in which go need not be.
+		see = "; with sudo: " + `sudo env "PATH=$PATH" make ` + target(what)
+	}
+	switch name, _, _ := strings.Cut(what, " "); name {
+	case "up", "switch":
+		return fmt.Sprintf("The driver, its sidecars and pods with volumes will only be reported as running: %v%s", missing, see), nil
+	case "tools":
+		return fmt.Sprintf("Tests that need real nodes will be skipped: %v%s", missing, see), nil
+	case "adopt", "aws", "platform":
+		return "", fmt.Errorf("this demonstration runs drivers in containers: %w%s", missing, see)
+	}
+	return "", nil
+}
+
+// target returns the target of the Makefile that runs this program with arguments.
+func target(what string) string {
+	switch name, argument, _ := strings.Cut(what, " "); name {
+	case "up":
+		return "demo"
+	case "tools":
+		return "test"
+	case "platform":
+		return "demo-platform PLATFORM=" + argument
+	default:
+		return "demo-" + name
+	}
 }
 
 type demo struct {
@@ -68,11 +111,22 @@ func (d *demo) up(ctx context.Context, play string) error {
 	}
 	// For users without kubectl, and as a plugin for users with it.
 	for name, program := range map[string]string{"kubectl": built.Path("kubectl"), "kubectl-berth": filepath.Join("bin", "berth")} {
-		if err := os.Symlink(program, filepath.Join(d.folder, name)); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := link(program, filepath.Join(d.folder, name)); err != nil {
 			return err
 		}
 	}
 	return d.play(play)
+}
+
+// link makes path a link to target. An earlier version may have linked something else there.
+func link(target, path string) error {
+	if found, err := os.Readlink(path); err == nil && found == target {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(target, path)
 }
 
 func (d *demo) down(ctx context.Context) error {

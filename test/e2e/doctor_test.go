@@ -49,7 +49,9 @@ func TestDoctor(t *testing.T) {
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.InstallDriver(ctx, c, w.driver.CSIName)
 	})
-	w.mustDiagnose("kubelets that do not know the driver", 1, map[doctor.Code]doctor.Verdict{"conditions": doctor.OK, "namespace": doctor.OK, "not-registered": doctor.Fault})
+	w.mustDiagnose("nodes that only report the driver's pods", 2, map[doctor.Code]doctor.Verdict{
+		"conditions": doctor.OK, "namespace": doctor.OK, "workload": doctor.OK, "registration-not-examined": doctor.NotExamined,
+	})
 	w.register()
 	shared := sharedVolume("kept")
 	w.grant(shared.Namespace)

@@ -6,7 +6,7 @@
 // So Deployments, DaemonSets and Jobs work with the real controllers, and a program under test finds the same
 // environment as in a cluster.
 //
-// Its limits: a program sees the files of this machine, except that it has its own /run and /tmp. It shares the
+// Its limits: a program sees the files of this machine, except that it has its own /run and /tmp: see Options.Kept. It shares the
 // machine's network, so a program should listen on its pod's address: on all addresses, it would take the port from
 // all pods. Users, security contexts, limits and lifecycle hooks are ignored.
 package node
@@ -47,6 +47,9 @@ type Options struct {
 	Dir string
 	// Images maps an image repository, without tag and digest, to the path of the local program for its containers.
 	Images map[string]string
+	// Kept are folders of this machine that programs see at their paths, even below /run or /tmp, which programs have for
+	// themselves.
+	Kept []string
 	// Subnet is the first three octets of a loopback network, such as "127.83.12", that no other node of this machine
 	// uses. Its .1 is the node's address, and each pod gets one of the others.
 	Subnet string
@@ -130,6 +133,7 @@ func newHost(cfg *rest.Config, client kubernetes.Interface, opts Options) (*host
 	return &host{
 		dir:       dir,
 		images:    opts.Images,
+		kept:      opts.Kept,
 		addresses: addresses,
 		spawner:   newSpawner(dir),
 		client:    client,

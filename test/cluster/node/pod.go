@@ -19,6 +19,7 @@ import (
 type host struct {
 	dir       string
 	images    map[string]string
+	kept      []string // see Options
 	addresses *addresses
 	spawner   *spawner
 	client    kubernetes.Interface

@@ -141,6 +141,7 @@ func runNode() error {
 		Name:   filepath.Base(os.Getenv(nodeDir)),
 		Dir:    os.Getenv(nodeDir),
 		Images: images(),
+		Kept:   []string{os.Getenv(nodeDir)},
 		Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}},
 		Subnet: os.Getenv(nodeSubnet),
 		Ready:  func() { fmt.Println("ready") },
@@ -173,6 +174,9 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 			if err != nil || answer != pod.Namespace {
 				t.Errorf("the service account's namespace: got %q, %v, want %q", answer, err, pod.Namespace)
 			}
+			if answer, err := ask(t.Context(), pod.Status.PodIP, "/file?path="+own.kept); err != nil || answer != "kept" {
+				t.Errorf("a file below /tmp in a folder that is kept: got %q, %v", answer, err)
+			}
 
 			if err := own.cmd.Process.Signal(test.signal); err != nil {
 				t.Fatal(err)
@@ -196,6 +200,7 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 type ownNode struct {
 	cmd  *exec.Cmd
 	name string
+	kept string // a file in the node's folder
 }
 
 // startNode starts a node in its own process, as another user if uid is not 0, and waits until it is ready. A test
@@ -208,9 +213,12 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	// The other user may read neither the test's executable nor the kubeconfig in their folders.
-	program, kubeconfig := filepath.Join(dir, "program"), filepath.Join(dir, "kubeconfig")
+	program, kubeconfig, kept := filepath.Join(dir, "program"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "kept")
 	copyFile(t, images()[imageRepository], program)
 	copyFile(t, c.Kubeconfig(), kubeconfig)
+	if err := os.WriteFile(kept, []byte("kept"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command(program)
 	if uid != 0 && os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -236,7 +244,7 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 	if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the node printed %q, %v", line, err)
 	}
-	return ownNode{cmd, filepath.Base(dir)}
+	return ownNode{cmd, filepath.Base(dir), kept}
 }
 
 // subnet returns a subnet of the cluster that no other running node has, or two would give pods the same address. The

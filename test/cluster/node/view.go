@@ -31,7 +31,7 @@ func (c *container) start() (*process, view, error) {
 	if err != nil {
 		return nil, view{}, configError{err}
 	}
-	private, err := freshRoot(c.root())
+	private, err := freshRoot(c.root(), c.pod.host.kept)
 	if err != nil {
 		return nil, view{}, err
 	}
@@ -92,8 +92,8 @@ func (c *container) runBeside(ctx context.Context, v view, command []string) err
 func (c *container) root() string { return filepath.Join(c.pod.dir, "containers", c.spec.Name) }
 
 // freshRoot empties the folder and creates in it what each run of a container has for itself: /run, with the pod's
-// service account, and /tmp.
-func freshRoot(root string) ([]mount, error) {
+// service account, and /tmp. What these hide of some folders of the machine is mounted above them.
+func freshRoot(root string, kept []string) ([]mount, error) {
 	run, tmp := filepath.Join(root, "run"), filepath.Join(root, "tmp")
 	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(run, 0o755), os.MkdirAll(tmp, 0o777)); err != nil {
 		return nil, err
@@ -101,6 +101,17 @@ func freshRoot(root string) ([]mount, error) {
 	mounts := []mount{{Source: run, Target: "/run"}, {Source: tmp, Target: "/tmp"}}
 	if resolved, err := filepath.EvalSymlinks("/var/run"); err == nil && resolved != "/run" {
 		mounts = append(mounts, mount{Source: run, Target: resolved})
+	}
+	for _, folder := range kept {
+		resolved, err := filepath.EvalSymlinks(folder)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range []string{folder, resolved} {
+			if belowAny(path, []string{"/run", "/tmp", "/var/run"}) {
+				mounts = append(mounts, mount{Source: resolved, Target: path})
+			}
+		}
 	}
 	return mounts, keepResolver(run)
 }

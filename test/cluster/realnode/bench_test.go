@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 )
 
 // BenchmarkNode measures what a real node costs until it is ready, with its cluster starting beside it.
 func BenchmarkNode(b *testing.B) {
-	if err := realnode.Missing(); err != nil {
+	if err := machine.Missing(); err != nil {
 		b.Skip(err)
 	}
 	for b.Loop() {

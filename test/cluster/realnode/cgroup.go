@@ -10,66 +10,29 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 )
-
-// cgroupFolder is where all machines mount the hierarchies of control groups.
-const cgroupFolder = "/sys/fs/cgroup"
-
-// hierarchy is a hierarchy of control groups of version 1.
-type hierarchy struct {
-	// controllers are such as "memory" or "name=systemd", which are also the options of its mount.
-	controllers string
-	// own is the folder of the group that this process is in.
-	own string
-}
-
-// mountPoint returns the folder on which the hierarchy is mounted.
-func (h hierarchy) mountPoint() string {
-	return filepath.Join(cgroupFolder, strings.TrimPrefix(h.controllers, "name="))
-}
-
-// readHierarchies returns the hierarchies of version 1 that this machine has mounted.
-func readHierarchies() ([]hierarchy, error) {
-	content, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil, err
-	}
-	var all []hierarchy
-	for line := range strings.Lines(string(content)) {
-		// Such as "4:memory:/user.slice". That of version 2 names no controllers.
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(fields) != 3 || fields[1] == "" {
-			continue
-		}
-		h := hierarchy{controllers: fields[1]}
-		h.own = filepath.Join(h.mountPoint(), fields[2])
-		if _, err := os.Stat(filepath.Join(h.mountPoint(), "cgroup.procs")); err == nil {
-			all = append(all, h)
-		}
-	}
-	return all, nil
-}
 
 // controlGroups are the control groups of a node, one in each hierarchy, below those of its supervisor.
 type controlGroups struct {
-	hierarchies []hierarchy
+	hierarchies []machine.Hierarchy
 	name        string
 }
 
 // createControlGroups creates the control groups of the node in a folder, and records them there first.
 func createControlGroups(dir string) (controlGroups, error) {
-	hierarchies, err := readHierarchies()
+	hierarchies, err := machine.Hierarchies()
 	if err != nil {
 		return controlGroups{}, err
 	}
 	groups := controlGroups{hierarchies: hierarchies, name: fmt.Sprintf("berth-node-%.6x", sha256.Sum256([]byte(dir)))}
 	var folders []string
 	for _, h := range hierarchies {
-		folders = append(folders, filepath.Join(h.own, groups.name))
+		folders = append(folders, filepath.Join(h.Own, groups.name))
 	}
 	if err := writeRecord(dir, cgroupsFile, folders); err != nil {
 		return controlGroups{}, err
@@ -80,7 +43,7 @@ func createControlGroups(dir string) (controlGroups, error) {
 		}
 		// A new cpuset has neither processors nor memory, and accepts no process.
 		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
-			values, err := os.ReadFile(filepath.Join(hierarchies[i].own, name))
+			values, err := os.ReadFile(filepath.Join(hierarchies[i].Own, name))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -101,7 +64,7 @@ func (g controlGroups) leave() error { return g.move(".") }
 
 func (g controlGroups) move(to string) error {
 	for _, h := range g.hierarchies {
-		if err := os.WriteFile(filepath.Join(h.own, to, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(h.Own, to, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,8 @@ package realnode
 
 import (
 	"fmt"
+
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 )
 
 // Paths of files in a node.
@@ -81,7 +83,7 @@ config_path = "` + hostsFolder + `"
 restrict_oom_score_adj = true
 
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-bin_dirs = ["` + cniFolder + `"]
+bin_dirs = ["` + machine.CNIFolder + `"]
 conf_dir = "/etc/cni/net.d"
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]

@@ -10,7 +10,7 @@
 // process that started it ends, in whatever way, and then removes what the kernel does not: control groups, loop
 // devices and files. All else goes with the node's first process, because that is the first one of a PID namespace.
 //
-// It needs root, control groups of version 1, and the programs of some Debian packages: see Missing.
+// It needs root, control groups of version 1, and the programs of some Debian packages: see machine.Missing.
 package realnode
 
 import (
@@ -59,37 +59,6 @@ type Node struct {
 	life       io.Closer     // the supervisor ends the node when it is closed
 	ended      chan struct{} // closed when the supervisor has ended
 	err        error         // then set
-}
-
-// cniFolder has the CNI plugins of Debian's package.
-const cniFolder = "/usr/lib/cni"
-
-// Missing returns what this machine lacks for real nodes, and nil if they can run.
-func Missing() error {
-	var missing []string
-	if os.Geteuid() != 0 {
-		missing = append(missing, "root (run this as root)")
-	}
-	if _, err := exec.LookPath("runc"); err != nil {
-		missing = append(missing, "runc on the PATH (apt-get install runc)")
-	}
-	for _, plugin := range []string{"ptp", "host-local", "loopback"} {
-		if _, err := os.Stat(filepath.Join(cniFolder, plugin)); err != nil {
-			missing = append(missing, filepath.Join(cniFolder, plugin)+" (apt-get install containernetworking-plugins)")
-		}
-	}
-	if hierarchies, err := readHierarchies(); err != nil {
-		missing = append(missing, err.Error())
-	} else if len(hierarchies) == 0 {
-		missing = append(missing, "control groups of version 1 below /sys/fs/cgroup (version 2 is not supported)")
-	}
-	if known, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(known), "\toverlay\n") {
-		missing = append(missing, "the overlay file system (modprobe overlay)")
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return fmt.Errorf("real nodes cannot run here; missing: %s", strings.Join(missing, "; "))
 }
 
 const (

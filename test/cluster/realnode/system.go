@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 )
 
 // system is what a node's first process has to do.
@@ -310,7 +312,7 @@ var kernelSettings = map[string]string{
 
 // mountKernel mounts the kernel's file systems: processes, network devices and control groups are the node's.
 func mountKernel(root string) error {
-	hierarchies, err := readHierarchies() // before /proc is the node's
+	hierarchies, err := machine.Hierarchies() // before /proc is the node's
 	if err != nil {
 		return err
 	}
@@ -319,12 +321,12 @@ func mountKernel(root string) error {
 	if err := errors.Join(
 		mountAt("proc", proc, "proc", flags, ""),
 		mountAt("sysfs", sys, "sysfs", flags, ""),
-		mount("cgroup", filepath.Join(root, cgroupFolder), "tmpfs", flags, "mode=755"),
+		mount("cgroup", filepath.Join(root, machine.CgroupFolder), "tmpfs", flags, "mode=755"),
 	); err != nil {
 		return err
 	}
 	for _, h := range hierarchies {
-		if err := mountAt("cgroup", filepath.Join(root, h.mountPoint()), "cgroup", flags, h.controllers); err != nil {
+		if err := mountAt("cgroup", filepath.Join(root, h.MountPoint()), "cgroup", flags, h.Controllers); err != nil {
 			return err
 		}
 	}

@@ -196,14 +196,17 @@ func programsIn(ctx context.Context, folder string, args []string) (Dir, error) 
 	return Dir(dir), Build(ctx, dir, nil, args...)
 }
 
-// CacheFolder creates and returns a folder in the user's cache.
+// CacheFolder creates and returns a folder in the user's cache. An empty kind means the folder with those of all kinds.
 func CacheFolder(kind string) (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a folder to cache in: %w", err)
+		return "", fmt.Errorf("find a folder to cache in: %w; set XDG_CACHE_HOME to a folder that you may write to", err)
 	}
 	folder := filepath.Join(base, "berth", kind)
-	return folder, os.MkdirAll(folder, 0o755)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("create a folder to cache in: %w; set XDG_CACHE_HOME to a folder that you may write to", err)
+	}
+	return folder, nil
 }
 
 // recipe is all inputs of the built tools.

@@ -150,6 +150,17 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// TestCacheFolder: without a folder to write to, the error says how to name another one.
+func TestCacheFolder(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "")
+	for _, home := range []string{"/proc", ""} { // nobody can create a folder there, not even root
+		t.Setenv("HOME", home)
+		if folder, err := CacheFolder("tools"); err == nil || !strings.Contains(err.Error(), "set XDG_CACHE_HOME to a folder that you may write to") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("with HOME %q: got %q, %v", home, folder, err)
+		}
+	}
+}
+
 func TestRootIsFoundFromBelow(t *testing.T) {
 	root, err := Root()
 	if err != nil {

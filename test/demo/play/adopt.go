@@ -280,13 +280,9 @@ func (h handOver) compare(ctx context.Context) error {
 }
 
 func (h handOver) farewell() {
-	fmt.Printf(`
-The cluster stays up until 'make demo-down'. To look at it:
-
-  export KUBECONFIG=%s PATH=%s:$PATH
-
-  kubectl berth adopt status %[3]s
-  kubectl get clusteroperator storage -o yaml
-  kubectl -n %[4]s get deployments,daemonsets,pods -o wide
-`, h.cluster.Kubeconfig(), h.home, h.driver.Name, h.driver.Namespace)
+	h.demo.farewell(staysUp, h.onPath(h.home),
+		"kubectl berth adopt status "+h.driver.Name,
+		"kubectl get clusteroperator storage -o yaml",
+		"kubectl -n "+h.driver.Namespace+" get deployments,daemonsets,pods -o wide",
+	)
 }

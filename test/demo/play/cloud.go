@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/test/aws/ec2"
 	"github.com/berth-csi/berth/test/aws/metadata"
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/nfs"
@@ -31,7 +31,7 @@ import (
 // that is impossible, the result of the stage says why, and the driver's pods are only reported as running.
 func (s *demo) buildDriver(ctx context.Context, aliases map[string]string) error {
 	return s.printer.Stage("driver, sidecars, nodes", func() (string, error) {
-		if err := realnode.Missing(); err != nil {
+		if err := machine.Missing(); err != nil {
 			return "only reported as running, not run: " + err.Error(), nil
 		}
 		var archives map[string]string

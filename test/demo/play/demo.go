@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func (s *demo) startCluster(ctx context.Context) (string, error) {
 	running, err := cluster.Find(clusterFolder(s.folder))
 	if err == nil {
 		s.cluster = running
-		return "is up already", nil
+		return upAlready(running), nil
 	}
 	if !errors.Is(err, cluster.ErrNotRunning) {
 		return "", err
@@ -177,6 +178,48 @@ func fileOf(writer string) string { return journey.DataFolder + "/from-" + write
 
 // kubectl returns the path of kubectl from the root of the repository.
 func (s *demo) kubectl() string { return filepath.Base(s.home) + "/kubectl" }
+
+// upAlready says that a cluster is up, and whether another version of the project may have made it.
+func upAlready(c *cluster.Cluster) string {
+	if c.Outdated() {
+		return "is up already, made by an earlier build: 'make demo-down' ends it if it does not fit"
+	}
+	return "is up already"
+}
+
+// farewell prints an introduction, settings of a shell in the root of the repository, and commands that need them. The last
+// command is berth doctor.
+func (s *demo) farewell(introduction string, settings string, commands ...string) {
+	fmt.Printf("\n%s\n\n  export KUBECONFIG=%s%s\n\n", introduction, quoted(s.cluster.Kubeconfig()), settings)
+	for _, line := range append(commands, filepath.Base(s.home)+"/bin/berth doctor") {
+		fmt.Printf("  %s\n", line)
+	}
+}
+
+// staysUp introduces the commands of a farewell.
+const staysUp = "The cluster stays up until 'make demo-down'. To look at it:"
+
+// plain matches what means the same to a shell, quoted or not.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
+
+// quoted quotes a word for a shell if need be.
+func quoted(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// unquoted returns the word that quoted was given.
+func unquoted(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(word, "'"), "'"), `'\''`, "'")
+}
+
+// onPath is a setting of a farewell, with which the shell finds the programs of a folder first.
+func (s *demo) onPath(folder string) string { return " PATH=" + quoted(folder) + ":$PATH" }
 
 // path returns a path in the folder of the demonstration.
 func (s *demo) path(elements ...string) string {

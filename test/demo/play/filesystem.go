@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -39,8 +40,12 @@ var awsCloud = simulatedCloud{
 		cloud := region.Options()
 		files.Serve(&cloud)
 		administrator := region.AddUser(t, "administrator", slices.Concat(provision.Permissions, removal.Permissions)...)
-		env := append(region.Environment(t, nil), aws.Variables(administrator)...)
-		return cloud, os.WriteFile(s.path("aws.env"), []byte(strings.Join(env, "\n")+"\n"), 0o600)
+		var env strings.Builder
+		for _, variable := range append(region.Environment(t, nil), aws.Variables(administrator)...) {
+			name, value, _ := strings.Cut(variable, "=")
+			fmt.Fprintf(&env, "%s=%s\n", name, quoted(value))
+		}
+		return cloud, os.WriteFile(s.path("aws.env"), []byte(env.String()), 0o600)
 	},
 }
 
@@ -61,7 +66,10 @@ func runAWS(ctx context.Context, s *demo) error {
 	if err != nil {
 		return err
 	}
-	s.env = strings.Fields(string(env))
+	for line := range strings.Lines(string(env)) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		s.env = append(s.env, name+"="+unquoted(value))
+	}
 	create := []string{"berth", "aws", "create", "--access-point", "/" + volumeName}
 	for _, args := range [][]string{append(slices.Clone(create), "--dry-run"), create} {
 		if err := s.show(ctx, args...); err != nil {
@@ -175,13 +183,9 @@ func (f fileSystem) useClaim(ctx context.Context) (string, error) {
 }
 
 func (f fileSystem) farewell() {
-	fmt.Printf(`
-The file system is gone; the cluster stays up until 'make demo-down'. To create another one:
-
-  export KUBECONFIG=%s PATH=$PWD/%s/bin:$PATH
-  set -a; . %s; set +a
-
-  berth aws create --help
-  berth aws create
-`, f.cluster.Kubeconfig(), strings.TrimSuffix(f.kubectl(), "/kubectl"), f.path("aws.env"))
+	f.demo.farewell("The file system is gone; the cluster stays up until 'make demo-down'. To create another one:",
+		f.onPath(filepath.Join(f.home, "bin"))+"\n  set -a; . "+quoted(f.path("aws.env"))+"; set +a",
+		"berth aws create --help",
+		"berth aws create",
+	)
 }

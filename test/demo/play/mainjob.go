@@ -110,16 +110,13 @@ func (j *mainJob) share(ctx context.Context) (string, error) {
 }
 
 func (j *mainJob) farewell() {
-	fmt.Printf(`
-The cluster stays up until 'make demo-down'. To look at it:
-
-  export KUBECONFIG=%s
-
-  %[2]s get sharedvolumegrants,sharedvolumes,pvc,pv
-  %[2]s get clustercsidriver %[3]s -o yaml
-  %[2]s -n %[4]s get csv,pods -o wide
-`, j.cluster.Kubeconfig(), j.kubectl(), j.driver.CSIName, namespace)
-	if j.archives != nil {
-		fmt.Printf("  %s -n %s exec %s -- %s\n", j.kubectl(), team, pods[0], strings.Join(readFrom(pods[1]), " "))
+	commands := []string{
+		j.kubectl() + " get sharedvolumegrants,sharedvolumes,pvc,pv",
+		j.kubectl() + " get clustercsidriver " + j.driver.CSIName + " -o yaml",
+		j.kubectl() + " -n " + namespace + " get csv,pods -o wide",
 	}
+	if j.archives != nil {
+		commands = append(commands, fmt.Sprintf("%s -n %s exec %s -- %s", j.kubectl(), team, pods[0], strings.Join(readFrom(pods[1]), " ")))
+	}
+	j.demo.farewell(staysUp, "", commands...)
 }

@@ -178,13 +178,9 @@ func classOf(ctx context.Context, c client.Client, driver string) (string, error
 }
 
 func (p onPlatform) farewell(s *demo) {
-	fmt.Printf(`
-The cluster stays up until 'make demo-down'. To look at it:
-
-  export KUBECONFIG=%s
-
-  %[2]s get clusteroperator %[3]s -o yaml
-  %[2]s get clustercsidrivers,storageclasses,pvc,pv
-  %[2]s -n %[4]s get pods -o wide
-`, s.cluster.Kubeconfig(), s.kubectl(), clusterstorage.ClusterOperatorName, drivers.ClusterStorageNamespace)
+	s.farewell(staysUp, "",
+		s.kubectl()+" get clusteroperator "+clusterstorage.ClusterOperatorName+" -o yaml",
+		s.kubectl()+" get clustercsidrivers,storageclasses,pvc,pv",
+		s.kubectl()+" -n "+drivers.ClusterStorageNamespace+" get pods -o wide",
+	)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/test/cluster/realnode/machine"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
@@ -30,7 +30,7 @@ type simulatedCloud struct {
 
 // build builds the images and the nodes.
 func (c simulatedCloud) build(ctx context.Context, s *demo) error {
-	if err := realnode.Missing(); err != nil {
+	if err := machine.Missing(); err != nil {
 		return fmt.Errorf("drivers need nodes with containers: %w", err)
 	}
 	return s.printer.Stage("drivers, sidecars, nodes", func() (string, error) {
@@ -49,7 +49,7 @@ func (c simulatedCloud) build(ctx context.Context, s *demo) error {
 func (c simulatedCloud) startCluster(s *demo) func(context.Context) (string, error) {
 	return func(ctx context.Context) (_ string, err error) {
 		if s.cluster, err = cluster.Find(clusterFolder(s.folder)); err == nil {
-			return "is up already", nil
+			return upAlready(s.cluster), nil
 		}
 		if !errors.Is(err, cluster.ErrNotRunning) {
 			return "", err

@@ -141,14 +141,10 @@ func (w switching) compare(ctx context.Context) error {
 }
 
 func (w switching) farewell() {
-	fmt.Printf(`
-The cluster stays up until 'make demo-down'. To look at it:
-
-  export KUBECONFIG=%s PATH=%s:$PATH
-
-  kubectl berth switch status %[3]s
-  kubectl get sharedvolumes,pvc,pods -A
-  kubectl -n %[4]s get subscription,csv,daemonset
-  kubectl get events -A --field-selector reason=Adopted
-`, w.cluster.Kubeconfig(), w.home, w.driver.Package.Name, namespace)
+	w.demo.farewell(staysUp, w.onPath(w.home),
+		"kubectl berth switch status "+w.driver.Package.Name,
+		"kubectl get sharedvolumes,pvc,pods -A",
+		"kubectl -n "+namespace+" get subscription,csv,daemonset",
+		"kubectl get events -A --field-selector reason=Adopted",
+	)
 }

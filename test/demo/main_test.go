@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestForetell: before anything is built, a demonstration says in one line what it will only report, and how to see it.
+func TestForetell(t *testing.T) {
+	lacking := errors.New("real nodes cannot run here; missing: a part")
+	for name, test := range map[string]struct {
+		what    string
+		missing error
+		root    bool
+		says    []string
+		fails   bool
+	}{
+		"nothing missing": {what: "up", root: true},
+		"an ordinary user": {what: "up", missing: lacking, says: []string{
+			"will only be reported as running", "missing: a part", `with sudo: sudo env "PATH=$PATH" make demo`}},
+		"root without the packages":   {what: "switch", missing: lacking, root: true, says: []string{"will only be reported as running", "missing: a part"}},
+		"a switch":                    {what: "switch", missing: lacking, says: []string{"make demo-switch"}},
+		"tests":                       {what: "tools", missing: lacking, says: []string{"will be skipped", "make test"}},
+		"a platform, which is all":    {what: "platform aws", missing: lacking, fails: true, says: []string{"missing: a part", "make demo-platform PLATFORM=aws"}},
+		"a hand-over":                 {what: "adopt", missing: lacking, fails: true, says: []string{"make demo-adopt"}},
+		"a file system":               {what: "aws", missing: lacking, root: true, fails: true, says: []string{"missing: a part"}},
+		"CSI migration, without pods": {what: "csi-migration", missing: lacking},
+		"the end":                     {what: "down", missing: lacking},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, err := foretell(test.what, test.missing, test.root)
+			if (err != nil) != test.fails {
+				t.Fatalf("got error %v, want one: %v", err, test.fails)
+			}
+			if err != nil {
+				said = err.Error()
+			}
+			if len(test.says) == 0 && said != "" || strings.Contains(said, "\n") || test.root && strings.Contains(said, "sudo") {
+				t.Errorf("it says %q", said)
+			}
+			for _, want := range test.says {
+				if !strings.Contains(said, want) {
+					t.Errorf("it says %q, want %q in it", said, want)
+				}
+			}
+		})
+	}
+}
+
+// TestLink: links that an earlier version has made lead to what is there now.
+func TestLink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubectl")
+	for _, target := range []string{"/earlier/kubectl", "/now/kubectl", "/now/kubectl"} {
+		if err := link(target, path); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.Readlink(path); got != target {
+			t.Errorf("the link leads to %q, %v, want %q", got, err, target)
+		}
+	}
+}

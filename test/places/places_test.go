@@ -1,0 +1,267 @@
+// Package places tests where a clone may be, and how its user's environment may be set up. docs/develop.md has the table.
+package places
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/page"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/develop.md")
+
+// row is a row of the table: a place, or a setting, and what happens there.
+type row struct {
+	where, happens string
+	// try sets up the place. Without it, by says what else shows the row.
+	try func(*testing.T, *place)
+	by  string
+}
+
+// place is a folder with a copy of the project, and the environment of its user.
+type place struct {
+	folder string
+	env    []string
+	// shell is a command before make, such as "umask 077 &&".
+	shell string
+}
+
+var rows = []row{
+	{where: "a path with spaces and non-ASCII letters", happens: "works", try: func(*testing.T, *place) {}},
+	{where: "through a symbolic link", happens: "works", try: func(t *testing.T, p *place) {
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(p.folder, link); err != nil {
+			t.Fatal(err)
+		}
+		p.folder = link
+	}},
+	{where: "below `/tmp`, also the user's cache", by: "`TestNoProcessOutlivesItsNode`",
+		happens: "works: pods have a `/tmp` of their own, in which the clone and Berth's cache are at their paths"},
+	{where: "`/tmp` mounted noexec", by: "`TestNoexec`", happens: "works with `make`, which has programs in the user's cache instead; elsewhere, set `TMPDIR`"},
+	{where: "a release's archive, without `.git`", by: "`TestArchive`",
+		happens: "works, except for `make verify`, which compares with what is committed, and says that it wants a clone"},
+	{where: "`umask 077`", happens: "works", try: func(_ *testing.T, p *place) { p.shell = "umask 077 &&" }},
+	{where: "`GOFLAGS=-mod=mod`", happens: "works: `make` drops `-mod` and `-modfile`", try: set("GOFLAGS=-mod=mod")},
+	{where: "`GOFLAGS=-mod=vendor`", happens: "likewise", try: set("GOFLAGS=-mod=vendor")},
+	{where: "`GOWORK` set", happens: "works: `make` switches it off", try: set("GOWORK=/nowhere/go.work")},
+	{where: "`GOTOOLCHAIN=local`", happens: "works with the Go version of `go.mod`, or a later one; the go command names it otherwise", try: set("GOTOOLCHAIN=local")},
+	{where: "`GOPROXY=off`", happens: "works with the modules that are in the module cache; the go command names the first that is not", try: set("GOPROXY=off")},
+	{where: "a read-only `HOME`", by: "`TestCacheFolder`", try: set("HOME=/proc", "XDG_CACHE_HOME=", "XDG_CONFIG_HOME="),
+		happens: "works with `XDG_CACHE_HOME`, `GOPATH` and `GOCACHE` elsewhere; an error names `XDG_CACHE_HOME`, or it is the go command's"},
+	{where: "a proxy in `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY`", by: "`TestInherited`", try: set(append(proxies("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), proxies("http_proxy", "https_proxy", "all_proxy")...)...),
+		happens: "works: modules come through it, a cluster's programs and pods do not get it, and nobody asks it for a loopback address"},
+	{where: "`TMPDIR` with spaces", happens: "works", try: func(t *testing.T, p *place) {
+		temporary := filepath.Join(t.TempDir(), "a b")
+		if err := os.Mkdir(temporary, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		p.env = append(p.env, "TMPDIR="+temporary)
+	}},
+	{where: "`SHELL`, and any locale", happens: "works", try: set("SHELL=/bin/false", "LC_ALL=C", "LANG=")},
+	{where: "`CDPATH`", happens: "works", by: "`TestFolders`"},
+	{where: "no `apt-get`", by: "`TestWithoutPackages`, `TestForetell`",
+		happens: "works; without the Debian packages, demonstrations say first what they only report, and tests that need them are skipped or name them"},
+	{where: "a container without privileges", by: "`TestLackingCapabilities`, `TestForetell`",
+		happens: "without user namespaces pods cannot run, and their events say how to allow them; without capabilities it is as for an ordinary user"},
+	{where: "two clones at the same time", by: "`TestTwoClusters`, `TestEnsureBuildsOnce`", happens: "works: each cluster has addresses of its own, and one of them builds what both need"},
+	{where: "after `make demo` of an earlier version", by: "`TestLink`", happens: "works; if a cluster is still up that an earlier version made, the demonstration says so"},
+}
+
+// set returns a setup that sets variables.
+func set(variables ...string) func(*testing.T, *place) {
+	return func(_ *testing.T, p *place) { p.env = append(p.env, variables...) }
+}
+
+// proxies gives variables the address of a proxy that nobody serves.
+func proxies(names ...string) []string {
+	for i, name := range names {
+		names[i] = name + "=http://127.0.0.1:9"
+	}
+	return names
+}
+
+// TestPlaces: in each place make compiles a demonstration and runs it. There is no cluster that it could end.
+func TestPlaces(t *testing.T) {
+	project := copied(t)
+	// The first one fills the go command's cache for the others.
+	if out, err := demoDown(project); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, row := range rows {
+		if row.try == nil {
+			continue
+		}
+		t.Run(row.where, func(t *testing.T) {
+			t.Parallel()
+			p := &place{folder: project.folder, env: project.env}
+			row.try(t, p)
+			if out, err := demoDown(p); err != nil || !strings.Contains(out, "were not up") {
+				t.Errorf("make demo-down: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestNoexec: where nothing can be executed in the temporary folder, make has another one.
+func TestNoexec(t *testing.T) {
+	unshare := []string{"--mount"}
+	if os.Geteuid() != 0 {
+		unshare = append(unshare, "--map-root-user")
+	}
+	if out, err := exec.Command("unshare", append(unshare, "true")...).CombinedOutput(); err != nil {
+		t.Skipf("want root or user namespaces, to mount a file system: %v: %s", err, out)
+	}
+	p, temporary := copied(t), t.TempDir()
+	p.write(t, "run.mk", "include Makefile\nrun:\n\t@program=$$(mktemp) && printf '#!/bin/sh\\necho it runs' >$$program && chmod +x $$program && $$program\n")
+	p.env = append(p.env, "TMPDIR="+temporary, "XDG_CACHE_HOME="+t.TempDir())
+	out, err := p.run("unshare " + strings.Join(unshare, " ") + ` sh -c 'mount -t tmpfs -o noexec tmpfs "$TMPDIR" && exec make --no-print-directory -f run.mk run'`)
+	if err != nil || out != "it runs\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestFolders: make goes to folders of the project, even if CDPATH has some of the same names.
+func TestFolders(t *testing.T) {
+	p, elsewhere := copied(t), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(elsewhere, "hack", "tools"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.write(t, "where.mk", "include Makefile\nwhere:\n\t@cd hack/tools && pwd\n")
+	p.env = append(p.env, "CDPATH="+elsewhere)
+	if out, err := p.run("make --no-print-directory -f where.mk where"); err != nil || out != filepath.Join(p.folder, "hack", "tools")+"\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestArchive: an archive of a release has no history, and make says so where that matters, even inside of another repository.
+func TestArchive(t *testing.T) {
+	p := copied(t)
+	for _, outside := range []bool{false, true} {
+		if outside {
+			if out, err := exec.Command("git", "init", "-q", filepath.Dir(p.folder)).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+		}
+		out, err := p.run("make --no-print-directory verify")
+		if err == nil || !strings.Contains(out, "want a Git clone of the project") {
+			t.Errorf("make verify in an archive, inside of another repository: %v: %v\n%s", outside, err, out)
+		}
+	}
+}
+
+// TestWithoutPackages: where nothing can be installed, demonstrations begin all the same, and targets that need a package name it.
+func TestWithoutPackages(t *testing.T) {
+	p := copied(t)
+	programs := t.TempDir()
+	for _, name := range []string{"id", "make", "sh"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.env = append(p.env, "PATH="+programs)
+	if out, err := p.run("make runtime"); err != nil || out != "" {
+		t.Errorf("make runtime: %v\n%s", err, out)
+	}
+	for target, want := range map[string]string{
+		"browser": "apt-get install chromium-headless-shell", "mkdocs": "apt-get install mkdocs", "mmdebstrap": "apt-get install mmdebstrap", "buildah": "apt-get install buildah",
+	} {
+		out, err := p.run("make " + target)
+		said, rest, _ := strings.Cut(out, "\n")
+		if err == nil || !strings.Contains(said, want) || strings.Count(rest, "\n") > 1 { // make adds that the target has failed
+			t.Errorf("make %s: %v, and it says\n%s", target, err, out)
+		}
+	}
+}
+
+// TestTable: docs/develop.md has the rows, with what shows each.
+func TestTable(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| --- | --- | --- |\n")
+	for _, row := range rows {
+		by := row.by
+		if row.try != nil {
+			by = strings.TrimSuffix("`TestPlaces`, "+by, ", ")
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", row.where, row.happens, by)
+	}
+	table.WriteString("\n")
+	page.Part{
+		File: "../../docs/develop.md", Begin: "| where a clone is, or what is set | what happens | shown by |", End: "Whatever else a machine has or lacks:",
+		Update: "go test ./test/places -run TestTable -update",
+	}.Check(t, table.String(), *update)
+}
+
+// copied returns a copy of the project in a folder whose name is unusual, without history, and an environment in which the go command has
+// its usual caches wherever HOME is.
+func copied(t *testing.T) *place {
+	t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &place{folder: filepath.Join(t.TempDir(), "größe of a “clone”"), env: os.Environ()}
+	if err := os.CopyFS(p.folder, sources{os.DirFS(root)}); err != nil {
+		t.Fatal(err)
+	}
+	caches, err := exec.Command("go", "env", "GOPATH", "GOMODCACHE", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := strings.Split(string(caches), "\n")
+	for i, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} {
+		p.env = append(p.env, name+"="+values[i])
+	}
+	// What runs this test, perhaps make, is not what runs there.
+	p.env = append(p.env, "MAKEFLAGS=", "MAKELEVEL=", "GOFLAGS=", "GOWORK=")
+	return p
+}
+
+// sources are the files of the project without what is built, and without history.
+type sources struct{ fs.FS }
+
+// ReadDir leaves out what is built, and history.
+func (s sources) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(s.FS, name)
+	if name != "." {
+		return entries, err
+	}
+	var kept []fs.DirEntry
+	for _, entry := range entries {
+		switch entry.Name() {
+		case ".git", "bin", ".demo":
+		default:
+			kept = append(kept, entry)
+		}
+	}
+	return kept, err
+}
+
+// demoDown ends the clusters of demonstrations in a place.
+func demoDown(p *place) (string, error) { return p.run("make --no-print-directory demo-down") }
+
+// write writes a file of a place.
+func (p *place) write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command of a shell in a place, and returns what it says.
+func (p *place) run(command string) (string, error) {
+	cmd := exec.Command("sh", "-c", p.shell+" exec "+command)
+	cmd.Dir, cmd.Env = p.folder, append(p.env, "PWD="+p.folder)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
