@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string) error {
 	d := &demo{folder: filepath.Join(root, ".demo"), began: time.Now()}
 	d.printer = progress.New(os.Stdout, d.began)
 	what := strings.Join(args, " ")
-	if said, err := foretell(what, machine.Missing(), os.Geteuid() == 0); err != nil {
+	if said, err := predict(what, machine.Missing(), os.Geteuid() == 0); err != nil {
 		return err
 	} else if said != "" {
 		fmt.Println(said)
@@ -59,9 +59,9 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"aws\", \"csi-migration\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
 }
 
-// foretell says what a demonstration will only report, given what this machine lacks for real nodes, and how to see it. It
+// predict says what a demonstration will only report, given what this machine lacks for real nodes, and how to see it. It
 // returns an error if nothing would be left.
-func foretell(what string, missing error, root bool) (string, error) {
+func predict(what string, missing error, root bool) (string, error) {
 	if missing == nil {
 		return "", nil
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestForetell: before anything is built, a demonstration says in one line what it will only report, and how to see it.
-func TestForetell(t *testing.T) {
+// TestPredict: before anything is built, a demonstration says in one line what it will only report, and how to see it.
+func TestPredict(t *testing.T) {
 	lacking := errors.New("real nodes cannot run here; missing: a part")
 	for name, test := range map[string]struct {
 		what    string
@@ -31,7 +31,7 @@ func TestForetell(t *testing.T) {
 		"the end":                     {what: "down", missing: lacking},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said, err := foretell(test.what, test.missing, test.root)
+			said, err := predict(test.what, test.missing, test.root)
 			if (err != nil) != test.fails {
 				t.Fatalf("got error %v, want one: %v", err, test.fails)
 			}
