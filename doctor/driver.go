@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -227,7 +228,7 @@ func (r registrations) judge(driver string) Result {
 	}
 	return Result{
 		Code: registrationNotExamined, Verdict: NotExamined, What: fmt.Sprintf("not examined: pods of %s are reported, not run: %s", these, names(reported)),
-		Do: "nothing, if that is how they should be; only on nodes that run containers can a kubelet know driver " + driver,
+		Do: "nothing, if that is how they should be; a kubelet can know the driver only where its pods run",
 	}
 }
 

@@ -72,7 +72,9 @@ var places = map[string]place{
 			return []Result{judgeDefaultClass([]storagev1.StorageClass{*c, *c})}
 		}),
 	"Node": judged(`{"key":"k","name":"n"}`, func(of *map[string]string) []Result {
-		return append(judgeTaints((*of)["key"], []string{(*of)["name"]}), judgeRegistrations((*of)["key"], 2, 1, []string{(*of)["name"]}))
+		name := []string{(*of)["name"]}
+		return append(judgeTaints((*of)["key"], name),
+			registrations{want: 2, known: []string{"other"}, missing: name}.judge((*of)["key"]), registrations{want: 1, reported: name}.judge((*of)["key"]))
 	}),
 	"workload": judged(`{"kind":"DaemonSet","namespace":"ns","name":"w","trouble":"t"}`, func(of *map[string]string) (results []Result) {
 		w := workload{kind: (*of)["kind"], namespace: (*of)["namespace"], name: (*of)["name"], want: 1, observed: true}
