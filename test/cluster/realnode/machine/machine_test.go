@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,5 +30,13 @@ func TestLackingCapabilities(t *testing.T) {
 	}()
 	if got, want := <-lacking, []string{"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_MKNOD", "CAP_SYS_CHROOT"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestMissingSaysWhatToInstall: the reason for a skipped test names the package.
+func TestMissingSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if err := Missing(); err == nil || !strings.Contains(err.Error(), "apt-get install runc") {
+		t.Errorf("without runc: got %v, want what to install", err)
 	}
 }
