@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,8 +35,8 @@ func bind(source, target string, readOnly bool) error {
 	return nil
 }
 
-// unmount removes all mounts from a folder, if it is there and has any.
-func unmount(target string) error {
+// Unmount removes all mounts from a folder, if it is there and has any.
+func Unmount(target string) error {
 	for {
 		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
@@ -44,4 +46,19 @@ func unmount(target string) error {
 			return fmt.Errorf("unmount %s: %w", target, err)
 		}
 	}
+}
+
+// IsMounted reports whether something is mounted at a folder, as far as the thread sees it.
+func IsMounted(folder string) (bool, error) {
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return false, err
+	}
+	escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(filepath.Clean(folder))
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == escaped {
+			return true, nil
+		}
+	}
+	return false, nil
 }

@@ -25,8 +25,8 @@ type content struct {
 	program string
 	// entrypoint is the program's path in the image.
 	entrypoint string
-	// debian says that the image has the Debian of debian.go.
-	debian bool
+	// debian says that the image has the Debian of debian.go, and shell that it has at least a shell.
+	debian, shell bool
 	// nfs says that the image has the stand-ins for mount.nfs and mount.nfs4.
 	nfs bool
 	// efsUtils says that the image has efs-utils, which mounts EFS file systems, with a stand-in for efs-proxy.
@@ -59,7 +59,7 @@ var contents = map[string]content{
 
 	"quay.io/openshift/origin-aws-ebs-csi-driver":          {program: "aws-ebs-csi-driver", entrypoint: "/usr/bin/aws-ebs-csi-driver", debian: true},
 	"quay.io/openshift/origin-csi-driver-manila":           {program: "manila-csi-plugin", entrypoint: "/usr/bin/manila-csi-plugin", debian: true},
-	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin", debian: true, nfs: true},
+	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin"},
 	"quay.io/openshift/origin-openstack-cinder-csi-driver": {program: "cinder-csi-plugin", entrypoint: "/usr/bin/cinder-csi-plugin", debian: true},
 	"quay.io/openshift/origin-gcp-pd-csi-driver":           {program: "gce-pd-csi-driver", entrypoint: "/usr/bin/gce-pd-csi-driver", debian: true, diskID: true},
 
@@ -70,7 +70,7 @@ var contents = map[string]content{
 	"quay.io/openshift/origin-vsphere-csi-driver-syncer":                 standIn("vsphere-syncer"),
 
 	// In OpenShift, this image has a shell, which pods of OpenShift 4.5 run when they end.
-	RegistrarWithShell: {program: "csi-node-driver-registrar", entrypoint: "/usr/bin/csi-node-driver-registrar", debian: true},
+	RegistrarWithShell: {program: "csi-node-driver-registrar", entrypoint: "/usr/bin/csi-node-driver-registrar", shell: true},
 
 	// The images in which OLM unpacks bundles and catalogs, and serves catalogs.
 	OLMUtilities: {program: "cpb", entrypoint: "/usr/bin/cpb", debian: true, beside: map[string]string{"copy-content": "/usr/bin/copy-content"}},
@@ -96,7 +96,7 @@ func standIn(program string) content {
 const efsDriver = "aws-efs-csi-driver-"
 
 func efs(version string) content {
-	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true, nfs: true, efsUtils: true}
+	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", shell: true}
 }
 
 // real returns the image with what the real program runs. Ours in its place may need less.
@@ -119,8 +119,6 @@ func Repositories() []string { return slices.Sorted(maps.Keys(contents)) }
 //
 // Where the user has named a published image for it (PublishedVariable), that is pulled instead, and where the user has given its
 // program (programs.GivenVariable), that is in it.
-//
-// The error is programs.ErrNoSource if a part of the image can only be built from sources that are not here.
 func Archive(ctx context.Context, report func(tools.Progress), reference string) (string, error) {
 	tag, err := name.NewTag(reference, name.StrictValidation)
 	if err != nil {
@@ -164,9 +162,10 @@ type file struct {
 	target string // path in the image
 	source string // path here; an empty folder has none
 	mode   int64
+	link   string // what the file is a link to
 }
 
-func (f file) isFolder() bool { return f.source == "" }
+func (f file) isFolder() bool { return f.source == "" && f.link == "" }
 
 // files returns all files of an image that are not in its base.
 func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file, error) {
@@ -178,6 +177,10 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		return nil, cmp.Or(err, fmt.Errorf("%s needs shared libraries, and its image has nothing else; want a program that was built with CGO_ENABLED=0", program))
 	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
+	if path.Base(c.entrypoint) != c.program { // a program of ours knows what to be by the name of its file
+		files[0].target = path.Join(path.Dir(c.entrypoint), c.program)
+		files = append(files, file{target: c.entrypoint, link: c.program})
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.beside)) {
 		other, err := programs.Path(ctx, report, name)
 		if err != nil {

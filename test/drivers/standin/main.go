@@ -23,9 +23,12 @@ import (
 
 // program is a real program.
 type program struct {
-	// flags are those of its command line, with their defaults. Those of klog are in addition if klog says so.
-	flags map[string]any
-	klog  bool
+	// flags are those of its command line, with their defaults. Those of klog are in addition if klog says so, and those of
+	// Kubernetes' logging if logging does.
+	flags         map[string]any
+	klog, logging bool
+	// saysVersion says that the program itself answers --version.
+	saysVersion bool
 	// run is what it does, with the values of its flags.
 	run func(context.Context, *flag.FlagSet) error
 }
@@ -33,13 +36,22 @@ type program struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	name := filepath.Base(os.Args[0])
+	name := ownName()
 	err := start(ctx, name, os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		log.Fatalf("%s (a stand-in): %v", name, err)
 	}
+}
+
+// ownName returns the name of the program that this is to be: that of its file, or what it was started as where the file's has
+// another name.
+func ownName() string {
+	if file, err := os.Executable(); err == nil && programs[filepath.Base(file)].run != nil {
+		return filepath.Base(file)
+	}
+	return filepath.Base(os.Args[0])
 }
 
 // start runs the program of a name.
@@ -57,7 +69,7 @@ func start(ctx context.Context, name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if flags.Lookup("version") != nil && valueOf[bool](flags, "version") {
+	if flags.Lookup("version") != nil && valueOf[bool](flags, "version") && !p.saysVersion {
 		fmt.Println("Driver Version: stand-in")
 		return nil
 	}
