@@ -20,7 +20,6 @@ var exempt = map[string]string{
 	"test/e2e/switch_test.go":              "bundles beside the clone are tried, too",
 	"test/openshift45/openshift45.go":      "tests read data beside the clone, and are skipped without",
 	"test/release/published.go":            "the path begins in a clone that the test makes",
-	"test/drivers/programs/programs.go":    "sources beside the clone, which programs of ours take the place of",
 	"hack/clone/main_test.go":              "has such paths as examples",
 }
 
