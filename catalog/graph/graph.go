@@ -193,7 +193,7 @@ func compareVersions(a, b string) int {
 	second, errSecond := semver.Parse(b)
 	switch {
 	case errFirst == nil && errSecond == nil:
-		return first.Compare(second)
+		return fbc.CompareVersions(first, second)
 	case errFirst == nil:
 		return 1
 	case errSecond == nil:
