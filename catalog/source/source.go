@@ -64,6 +64,7 @@ type Source struct {
 
 	images image.Source // of the catalog itself
 	folder bool         // images are in a folder, too
+	single bool         // the folder has only the catalog
 	local  bool         // the registry of its image is on this machine
 
 	// within is the folder of the catalog in its image, and "" if it is in no image.
@@ -166,6 +167,9 @@ func (s *Source) readStdin() (err error) {
 // name no registry at an address of this machine, its cloud or a private network, except for the catalog's own and those that the
 // user allows.
 func (s *Source) Images(ctx context.Context, allowed []string) image.Source {
+	if s.single { // the catalog's images are not with it, and whoever wrote it may be anybody
+		return image.PublicRegistries(ctx, allowed...)
+	}
 	if s.folder || s.Host == "" || s.local {
 		return s.images
 	}
@@ -197,9 +201,7 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 	s.Name, s.Host = catalog, ""
 	// A folder says what it likes. So what came by one is not what came from a registry.
 	s.Origin = carried + cmp.Or(strings.TrimPrefix(origin, carried), "an earlier version")
-	if folder.IsSingle() { // the catalog's images are not with it
-		s.images = image.Registries(ctx)
-	}
+	s.single = folder.IsSingle()
 	return err
 }
 
