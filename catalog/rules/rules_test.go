@@ -146,7 +146,7 @@ func TestRemedies(t *testing.T) {
 	add := regexp.MustCompile(`add (.+) to the skips of (\S+) \(channel-head\)`)
 	let := regexp.MustCompile(`no update leads from (?:entry|entries) (.+?) of channels? "(.+?)".* to the head .*; let "(.+?)" skip (?:it|them), too \(channel-path\)`)
 	meant := regexp.MustCompile(`(\S+)(?: of channels? .*?)? (replaces|skips) "(.*)", which no entry is called; did you mean (.+?)\?`)
-	followed := 0
+	advised := 0
 	for _, path := range catalogs.Archives(t, "testdata/validate") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			catalogs.Extract(t, path, "catalog")
@@ -155,7 +155,7 @@ func TestRemedies(t *testing.T) {
 				return // TestCheck has it
 			}
 			change := func(f *findings.Finding, entry string, by func(*declcfg.ChannelEntry)) {
-				followed++
+				advised++
 				for _, channel := range c.Find(f.Package).Channels {
 					for i := range channel.Entries {
 						if channel.Entries[i].Name == entry {
@@ -192,7 +192,7 @@ func TestRemedies(t *testing.T) {
 			}
 		})
 	}
-	if followed < 10 {
-		t.Errorf("advice was followed %d times; expected more", followed)
+	if advised < 10 {
+		t.Errorf("advice was followed %d times; expected more", advised)
 	}
 }
