@@ -158,7 +158,7 @@ func (o Options) chosen(c *fbc.Catalog) (of []*fbc.Package, err error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("%s has no package that matches %q; `berth catalog list packages %s` lists its packages", c.Dir, pattern, c.Dir)
+			return nil, fmt.Errorf("%s has no package that matches %q; `%s` lists its packages", c.Dir, pattern, escape.Command("berth catalog list packages %s", c.Dir))
 		}
 	}
 	for _, p := range c.Packages {
@@ -167,7 +167,7 @@ func (o Options) chosen(c *fbc.Catalog) (of []*fbc.Package, err error) {
 		}
 	}
 	if len(of) == 0 && o.Channel != "" {
-		return nil, fmt.Errorf("no package has a channel %q; `berth catalog list channels %s` lists the channels", o.Channel, c.Dir)
+		return nil, fmt.Errorf("no package has a channel %q; `%s` lists the channels", o.Channel, escape.Command("berth catalog list channels %s", c.Dir))
 	}
 	return of, nil
 }

@@ -121,7 +121,7 @@ func open(ctx context.Context, text string) (_ *Source, err error) {
 	}
 	for _, file := range []string{text, filepath.Join(text, "index.db"), filepath.Join(text, "database", "index.db")} {
 		if isDatabase(file) {
-			return s, fmt.Errorf("%s is a SQLite catalog, which opm no longer makes; run `opm migrate %[1]s DIR`, and use DIR instead", file)
+			return s, fmt.Errorf("%s is a SQLite catalog, which opm no longer makes; run `%s`, and use DIR instead", file, escape.Command("opm migrate %s DIR", file))
 		}
 	}
 	whole, err := filepath.Abs(text)
@@ -216,7 +216,7 @@ func (s *Source) openImage(ctx context.Context, reference string) error {
 			return nil, errBundle
 		}
 		if labels[ConfigsLabel] == "" && labels[databaseLabel] != "" {
-			return nil, fmt.Errorf("it is a SQLite catalog, as its label %s says, which opm no longer makes; run `opm migrate %s DIR`, and use DIR instead", databaseLabel, reference)
+			return nil, fmt.Errorf("it is a SQLite catalog, as its label %s says, which opm no longer makes; run `%s`, and use DIR instead", databaseLabel, escape.Command("opm migrate %s DIR", reference))
 		}
 		s.within, err = configsOf(labels)
 		return []string{s.within}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 func newCatalogCommand() *cobra.Command {
@@ -58,7 +59,7 @@ func printWarnings(cmd *cobra.Command, catalog string, found []*findings.Finding
 		cmd.PrintErrf("warning: %s (%s)\n", f.Error(), f.Rule)
 	}
 	if more := len(found) - warningsLimit; more > 0 {
-		cmd.PrintErrf("warning: and %d more; `berth catalog validate %s` lists all\n", more, catalog)
+		cmd.PrintErrf("warning: and %d more; `%s` lists all\n", more, escape.Command("berth catalog validate %s", catalog))
 	}
 }
 
