@@ -115,8 +115,11 @@ func (m *Mirror) addUnlisted(ctx context.Context, from image.Source) error {
 	group.SetLimit(m.Jobs)
 	for i, b := range m.unlisted {
 		group.Go(func() error {
-			var err error
-			if found[i], err = imagesIn(ctx, from, b); err != nil && !image.IsAbsent(err) { // Inspect reports images that are not there
+			err := m.strikes.each(ctx, b.Image, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
+				found[i], err = imagesIn(ctx, from, b)
+				return err
+			})
+			if err != nil && !image.IsAbsent(err) { // Inspect reports images that are not there
 				warnings[i] = fmt.Sprintf("the catalog %s, and the bundle cannot be read: images that it needs may be missing: %v", lacked(b), err)
 			}
 			return ctx.Err()
