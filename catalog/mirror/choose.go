@@ -134,7 +134,11 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*chann
 	k := &channel{Channel: c}
 	k.add(p, g, chosen, between(g, chosen))
 	for _, way := range []func(*upgrade.Graph, *upgrade.Entry, map[string]bool) []string{byUpdates, byEdges} {
-		for _, e := range k.cutOff(g) {
+		cut := k.cutOff(g)
+		if len(cut) > maxCutOff {
+			break
+		}
+		for _, e := range cut {
 			k.add(p, g, chosen, way(g, e, chosen))
 		}
 	}
@@ -143,6 +147,9 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*chann
 	}
 	return k, k.checkPaths(p, g)
 }
+
+// maxCutOff is how many cut-off entries of a channel get what leads on from them. Each may cost a look at all edges.
+const maxCutOff = 100
 
 // add keeps entries that nobody chose, and draws the upgrade graph of what is kept.
 func (k *channel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, names []string) {

@@ -46,13 +46,14 @@ func LoadPart(ctx context.Context, dir string, use Use, packages ...string) (*Pa
 	unread := len(found) > 0
 	faults := errorsBut(append(found, Check(c)...), served)
 	findings.Sort(faults)
-	unusable := func(p *fbc.Package) bool {
-		return p.Incomplete || slices.ContainsFunc(errorsBut(faults, use), func(f *findings.Finding) bool { return f.Package == p.Name })
+	unusable := map[string]bool{}
+	for _, f := range errorsBut(faults, use) {
+		unusable[f.Package] = true
 	}
 	part := &Part{Catalog: c}
 	var blocked bool
 	for _, p := range c.Packages {
-		if unusable(p) {
+		if p.Incomplete || unusable[p.Name] {
 			part.LeftOut = append(part.LeftOut, p.Name)
 			blocked = blocked || slices.Contains(packages, p.Name)
 		}

@@ -143,9 +143,13 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 	if err := o.write(cmd, whole); err != nil {
 		return err
 	}
+	unknown := map[*findings.Finding]bool{}
+	for _, f := range whole.Findings {
+		unknown[f] = true
+	}
 	var failed []error
 	for _, c := range checked {
-		left := slices.DeleteFunc(slices.Clone(c.found), func(f *findings.Finding) bool { return !slices.Contains(whole.Findings, f) })
+		left := slices.DeleteFunc(slices.Clone(c.found), func(f *findings.Finding) bool { return !unknown[f] })
 		faults := findings.Count(left, findings.Error)
 		summary := fmt.Sprintf("%s: %s; %s, %s", c.name, c.contents, count(faults, "error"), count(len(left)-faults, "warning"))
 		if baseline != nil {
