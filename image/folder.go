@@ -45,6 +45,8 @@ type Folder struct {
 	subjects map[v1.Hash][]string // names of what is attached, by the digest of what it is attached to
 	added    map[string]indexed   // by name, not in index.json yet
 	needed   map[string]bool      // files of blobs that were asked for since the folder was opened
+	// mayBeSingle says that an image without a name counts as the catalog, if it is the only one; single says that it is there.
+	mayBeSingle, single bool
 }
 
 // OpenFolder opens a folder of images. Nothing in it is trusted.
@@ -53,6 +55,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.mayBeSingle = true
 	if err := f.readIndex(); err != nil {
 		return nil, fmt.Errorf("image folder %s: %w", dir, err)
 	}
@@ -130,6 +133,13 @@ type indexedAnnotations struct {
 	Ref     string `json:"org.opencontainers.image.ref.name"`            // https://github.com/opencontainers/image-spec/blob/main/annotations.md
 }
 
+// IsSingle reports whether the folder has a single image without a name, as WriteLayout and other tools write it. It counts as the
+// catalog, which is called like the folder.
+func (f *Folder) IsSingle() bool { return f.single }
+
+// singleName is the name of an image that has none. No registry is called that.
+const singleName = "layout.invalid/catalog:latest"
+
 // readIndex reads the list of images, one image at a time: what an image takes in memory is there in the file.
 func (f *Folder) readIndex() error {
 	opened, err := f.file(indexFile)
@@ -202,7 +212,15 @@ func noList(err error) error { return fmt.Errorf("%s is not a list of images: %w
 
 // list notes an image of the list.
 func (f *Folder) list(d indexed, subjects map[v1.Hash]v1.Hash) error {
+	if f.single {
+		return fmt.Errorf("%s has an image without a name beside others; expected the full name of each, as in a folder that `berth catalog mirror` wrote", indexFile)
+	}
 	ref, err := parseName(d.Annotations.Ref)
+	if err != nil && f.mayBeSingle && len(f.images) == 0 {
+		f.single = true
+		d.Annotations = indexedAnnotations{Catalog: filepath.Base(filepath.Clean(f.dir)), Ref: singleName}
+		ref, err = parseName(singleName)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w, as in a folder that `berth catalog mirror` wrote", indexFile, err)
 	}

@@ -2,12 +2,14 @@ package build
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
@@ -79,12 +81,9 @@ func (d *draft) checkBundles() {
 
 // find returns the bundle with a name or a version. If there is not exactly one, it reports that at a path.
 func (d *draft) find(nameOrVersion string, path []any) *render.Bundle {
-	version, isVersion := parse(nameOrVersion)
-	var found []*render.Bundle
-	for _, b := range d.rendered {
-		if isVersion && b.Version.Version.Equals(version) || b.Name == nameOrVersion {
-			found = append(found, b)
-		}
+	found := slices.DeleteFunc(slices.Clone(d.rendered), func(b *render.Bundle) bool { return b.Name != nameOrVersion })
+	if version, isVersion := parse(nameOrVersion); isVersion && len(found) == 0 {
+		found = fbc.MatchVersion(version, d.rendered, func(b *render.Bundle) *semver.Version { return &b.Version.Version })
 	}
 	switch len(found) {
 	case 0:

@@ -3,9 +3,11 @@ package build
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -44,7 +46,7 @@ func Folders(ctx context.Context, dirs []string) (*declcfg.DeclarativeConfig, er
 		config.Bundles = append(config.Bundles, b.Rendered)
 	}
 	if err := checkFolders(config, bundles); err != nil {
-		return nil, err
+		return nil, errors.Join(err, unlinked(config, bundles))
 	}
 	return config, introduce(config, bundles)
 }
@@ -180,6 +182,40 @@ func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) e
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// unlinked returns advice for bundles that do not say what they replace, as those of many operators whose catalogs order them by
+// version: a template that does. Its folders are relative to where the command runs.
+func unlinked(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
+	linked := func(e declcfg.ChannelEntry) bool { return e.Replaces != "" || len(e.Skips) > 0 }
+	for _, c := range config.Channels {
+		if slices.ContainsFunc(c.Entries, linked) {
+			return nil
+		}
+	}
+	t := map[string]any{"schema": Schema, "package": bundles[0].Package, "defaultChannel": config.Packages[0].DefaultChannel}
+	var folders, channels []any
+	for _, b := range bundles {
+		folders = append(folders, map[string]any{"folder": filepath.Dir(filepath.Dir(b.CSV.File))})
+	}
+	for _, c := range config.Channels {
+		channel := map[string]any{"name": c.Name}
+		if len(c.Entries) < len(bundles) {
+			var entries []any
+			for _, e := range c.Entries {
+				entries = append(entries, map[string]any{"name": e.Name})
+			}
+			channel["entries"] = entries
+		}
+		channels = append(channels, channel)
+	}
+	t["bundles"], t["channels"] = folders, channels
+	text, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fmt.Errorf("no bundle says what it replaces; a template has each replace the version before it: save the next line as %s.yaml in this folder, and build that instead of the folders", bundles[0].Package),
+		errors.New(string(text)))
 }
 
 func named(bundles []*render.Bundle, name string) *render.Bundle {

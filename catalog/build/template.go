@@ -196,6 +196,8 @@ func orNone(schema any) string {
 // hint explains schemas that people confuse with a template's.
 func hint(schema any) string {
 	switch name, _ := schema.(string); {
+	case strings.HasPrefix(name, "olm.composite") || name == "olm.template.composite":
+		return "; a composite template only names other templates, in strategy.template.config.input of its components: build those"
 	case strings.HasPrefix(name, "olm.template.") || name == "olm.semver":
 		return "; `opm alpha render-template` renders this one"
 	case strings.HasPrefix(name, "olm."):

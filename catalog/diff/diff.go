@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
@@ -35,6 +36,8 @@ type Summary struct {
 	Changed int `json:"changed"` // packages
 	// Lost is the number of entries of channels from which updates no longer lead to the head.
 	Lost int `json:"lost"`
+	// Refused is the number of channels with an update that removes versions of APIs.
+	Refused int `json:"refused,omitempty"`
 }
 
 // add counts a package.
@@ -49,6 +52,9 @@ func (s *Summary) add(p *Package) {
 	}
 	for _, c := range p.Channels {
 		s.Lost += len(c.Lost)
+		if len(c.RemovedAPIs) > 0 {
+			s.Refused++
+		}
 	}
 }
 
@@ -102,6 +108,9 @@ type Channel struct {
 	// Lost are entries from which updates no longer lead to the head: clusters that have them installed are stranded. If
 	// the channel is gone, they are all its entries.
 	Lost []string `json:"lost,omitempty"`
+	// RemovedAPIs are versions of APIs that an update from the old head to the new one removes. OLM refuses it on clusters that have
+	// stored objects in them.
+	RemovedAPIs []string `json:"removedAPIs,omitempty"`
 	// Content is how the new head differs from the old one.
 	Content *Content `json:"content,omitempty"`
 }
@@ -252,13 +261,31 @@ func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 		d.Kind, d.Removed = Removed, nil
 	case d.Head != nil:
 		var err error
-		if d.Content, err = compareHeads(before.FindBundle(d.Head.Before), after.FindBundle(d.Head.After)); err != nil {
+		was, is := before.FindBundle(d.Head.Before), after.FindBundle(d.Head.After)
+		if was == nil || is == nil { // a channel has several heads, or one without a bundle
+			return d, nil
+		}
+		if d.Content, err = compareHeads(was, is); err != nil {
 			return nil, err
 		}
+		d.RemovedAPIs = removedAPIs(after, now, old.Heads[0], was)
 	case d.Deprecation == nil && len(d.Added)+len(d.Removed)+len(d.Lost) == 0:
 		return nil, nil
 	}
 	return d, nil
+}
+
+// removedAPIs returns the versions of APIs that the updates from an old head, whose bundle is given, to the new head remove.
+func removedAPIs(p *fbc.Package, now *upgrade.Graph, head *upgrade.Entry, from *fbc.Bundle) (all []string) {
+	updates, _ := now.Path(head.Version())
+	for _, u := range updates {
+		to := p.FindBundle(u.Entry.Name)
+		for _, api := range fbc.RemovedAPIs(from, to) {
+			all = append(all, fmt.Sprintf("%s %s/%s", api.Kind, api.Group, api.Version))
+		}
+		from = to
+	}
+	return all
 }
 
 func graph(p *fbc.Package, c *fbc.Channel) *upgrade.Graph {
@@ -269,10 +296,11 @@ func graph(p *fbc.Package, c *fbc.Channel) *upgrade.Graph {
 }
 
 func headOf(g *upgrade.Graph) string {
-	if len(g.Heads) == 0 {
-		return ""
+	var names []string
+	for _, head := range g.Heads { // a valid channel has one
+		names = append(names, head.Name)
 	}
-	return g.Heads[0].Name
+	return strings.Join(names, ", ")
 }
 
 func entryNames(g *upgrade.Graph) (names []string) {

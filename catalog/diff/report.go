@@ -61,6 +61,9 @@ func (d *Diff) summary() line {
 	l := line{text: say("packages: " + strings.Join(counts, ", "))}
 	if s.Lost == 0 {
 		l.text.format += "; no updates are lost"
+		if s.Refused > 0 {
+			l.text.format += ", but OLM refuses some on clusters that have stored objects in versions of APIs that they remove"
+		}
 		return l
 	}
 	l.text.format += fmt.Sprintf("; LOST: updates no longer lead to the head of the channel from %d entries:", s.Lost)
@@ -141,6 +144,7 @@ func (c Channel) line() line {
 	l.below = appendChange(l.below, say("deprecation"), c.Deprecation)
 	l.below = appendNames(l.below, "new entries", c.Added)
 	l.below = appendNames(l.below, "entries gone", c.Removed)
+	l.below = appendNames(l.below, "OLM refuses the update on clusters that have stored objects in these versions, which it removes", c.RemovedAPIs)
 	if c.Content != nil {
 		l.below = append(l.below, c.Content.lines()...)
 	}

@@ -4,6 +4,7 @@ package graph
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -29,8 +30,10 @@ type Channel struct {
 	Name       string
 	Default    bool
 	Deprecated string
-	Nodes      []*Node // in the order of rows
-	Edges      []Edge  // by what they lead to, and then by where they come from
+	// Broken says why OLM resolves nothing from the channel; it is empty for a valid one.
+	Broken string
+	Nodes  []*Node // in the order of rows
+	Edges  []Edge  // by what they lead to, and then by where they come from
 	// Unranged says that skipRanges lead from more versions than are drawn. Versions show their skipRange all the same.
 	Unranged bool
 }
@@ -98,6 +101,12 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 			drawn.Nodes = append(drawn.Nodes, n)
 		}
 		return byName[n.Name]
+	}
+	switch {
+	case len(g.Heads) > 1:
+		drawn.Broken = fmt.Sprintf("%d heads", len(g.Heads))
+	case len(g.Cycle) > 0:
+		drawn.Broken = "a cycle"
 	}
 	stranded, heads, chain := setOf(g.Stranded()), setOf(g.Heads), setOf(g.Chain)
 	for _, e := range g.Entries {
@@ -193,7 +202,7 @@ func compareVersions(a, b string) int {
 	second, errSecond := semver.Parse(b)
 	switch {
 	case errFirst == nil && errSecond == nil:
-		return first.Compare(second)
+		return fbc.CompareVersions(first, second)
 	case errFirst == nil:
 		return 1
 	case errSecond == nil:

@@ -158,6 +158,9 @@ func (d *drawing) draw(height int) {
 	if c.Unranged {
 		notes = append(notes, "too many skipRanges to draw")
 	}
+	if c.Broken != "" {
+		notes = append(notes, c.Broken+": OLM resolves nothing")
+	}
 	fmt.Fprintf(d, `<text class="title" x="%d" y="%d">%s</text><text class="note" x="%d" y="%d">%s</text>`+"\n",
 		d.left+nodeWidth/2, margin+22, escape.HTML(c.Name), d.left+nodeWidth/2, margin+38, strings.Join(notes, ", "))
 	for _, l := range d.lanes {

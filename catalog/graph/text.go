@@ -140,6 +140,9 @@ func (c *Channel) title() string {
 	if c.Deprecated != "" {
 		title += " (deprecated)"
 	}
+	if c.Broken != "" {
+		title += " (" + c.Broken + ": OLM resolves nothing)"
+	}
 	return title
 }
 

@@ -1,45 +1,82 @@
 package list
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 const (
 	// gap is the number of spaces between columns.
 	gap = 3
-	// narrowest is the number of characters that a cell keeps, at least.
-	narrowest = 8
+	// narrow is the number of characters that a cell keeps while others have more, and narrowest what it keeps at least.
+	narrow    = 8
+	narrowest = 3
 )
 
-// fit shortens the cells of the widest columns of a table until it is not wider than a number of columns of a terminal, or all cells
-// are as narrow as can be.
-func fit(table [][]string, columns int) {
+// fit makes a table not wider than a number of columns of a terminal, as far as it can: it leaves out columns that say nothing, and
+// shortens the cells of the widest ones.
+func fit(table [][]string, columns int) [][]string {
 	if len(table) == 0 {
-		return
+		return table
 	}
-	widths := make([]int, len(table[0]))
-	total := gap * (len(widths) - 1)
-	for at := range widths {
-		for _, line := range table {
-			widths[at] = max(widths[at], utf8.RuneCountInString(line[at]))
-		}
-		total += widths[at]
+	if sum(widthsOf(table)) > columns {
+		table = withoutEmpty(table)
 	}
-	for ; total > columns; total-- {
-		widest := 0
-		for at := range widths {
-			if widths[at] > widths[widest] {
-				widest = at
+	widths := widthsOf(table)
+	for _, least := range []int{narrow, narrowest} {
+		for sum(widths) > columns {
+			widest := 0
+			for at := range widths {
+				if widths[at] > widths[widest] {
+					widest = at
+				}
 			}
+			if widths[widest] <= least {
+				break
+			}
+			widths[widest]--
 		}
-		if widths[widest] <= narrowest {
-			break
-		}
-		widths[widest]--
 	}
 	for _, line := range table {
 		for at := range line {
 			line[at] = cut(line[at], widths[at])
 		}
 	}
+	return table
+}
+
+// widthsOf returns the width of each column.
+func widthsOf(table [][]string) []int {
+	widths := make([]int, len(table[0]))
+	for at := range widths {
+		for _, line := range table {
+			widths[at] = max(widths[at], utf8.RuneCountInString(line[at]))
+		}
+	}
+	return widths
+}
+
+// sum returns how wide a table is whose columns have these widths.
+func sum(widths []int) int {
+	total := gap * (len(widths) - 1)
+	for _, width := range widths {
+		total += width
+	}
+	return total
+}
+
+// withoutEmpty returns a table without the columns that have a dash in every line.
+func withoutEmpty(table [][]string) [][]string {
+	full := make([][]string, len(table))
+	for at := range table[0] {
+		if len(table) > 1 && !slices.ContainsFunc(table[1:], func(line []string) bool { return line[at] != "-" }) {
+			continue
+		}
+		for i, line := range table {
+			full[i] = append(full[i], line[at])
+		}
+	}
+	return full
 }
 
 // cut shortens a text to a number of characters. An ellipsis is the last of them.

@@ -14,13 +14,17 @@ func TestFit(t *testing.T) {
 		53: table(), // as wide as it is: 7, 23 and 17, and the gaps
 		52: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0.1.0,tide.v0.1…", "潮0.1.0-0123456789"}, {"ebb", "-", "1.0.0"}},
 		40: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0.1.0,…", "潮0.1.0-012345…"}, {"ebb", "-", "1.0.0"}},
-		10: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0…", "潮0.1.0-…"}, {"ebb", "-", "1.0.0"}},
+		29: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0…", "潮0.1.0-…"}, {"ebb", "-", "1.0.0"}},
+		20: {{"PAC…", "SKIPS", "VERS…"}, {"tide", "tide…", "潮0.1…"}, {"ebb", "-", "1.0.0"}},
 	} {
-		got := table()
-		fit(got, columns)
+		got := fit(table(), columns)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%d columns: -want +got:\n%s", columns, diff)
 		}
 	}
 	fit(nil, 80)
+	empty := [][]string{{"PACKAGE", "SKIPS"}, {"tide", "-"}, {"ebb", "-"}}
+	if diff := cmp.Diff([][]string{{"PACKAGE"}, {"tide"}, {"ebb"}}, fit(empty, 14)); diff != "" {
+		t.Errorf("an empty column: -want +got:\n%s", diff)
+	}
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/fbc"
@@ -30,6 +32,8 @@ type Package struct {
 	Channels   int    `json:"channels"`
 	Bundles    int    `json:"bundles"`
 	Deprecated string `json:"deprecated,omitempty"`
+
+	head *semver.Version
 }
 
 // Channel is a line of a list of channels.
@@ -41,6 +45,8 @@ type Channel struct {
 	Head       string `json:"head"`
 	Entries    int    `json:"entries"`
 	Deprecated string `json:"deprecated,omitempty"`
+
+	head *semver.Version
 }
 
 // Bundle is a line of a list of bundles: an entry of a channel.
@@ -54,6 +60,8 @@ type Bundle struct {
 	SkipRange  string   `json:"skipRange,omitempty"`
 	Image      string   `json:"image,omitempty"`
 	Deprecated string   `json:"deprecated,omitempty"`
+
+	number *semver.Version
 }
 
 // Document is a list in JSON.
@@ -66,7 +74,7 @@ type Document struct {
 }
 
 // lists are the functions that make the lists, by kind.
-var lists = map[string]func([]*fbc.Package) ([]row, error){
+var lists = map[string]func([]*fbc.Package, func(*fbc.Channel) bool) ([]row, error){
 	"packages": packages,
 	"channels": channels,
 	"bundles":  bundles,
@@ -78,33 +86,100 @@ func Kinds() []string { return slices.Sorted(maps.Keys(lists)) }
 // Formats are the formats of Write: a table, one with all that is known, or JSON.
 var Formats = []string{"text", "wide", "json"}
 
-// Write writes a list of a valid catalog, or of one package of it if only is not empty. The table in format text is not wider
-// than a number of columns, unless that is 0.
-func Write(w io.Writer, format, kind string, c *fbc.Catalog, only string, columns int) error {
-	of := c.Packages
-	if only != "" {
-		p, err := c.Named(only)
-		if err != nil {
-			return err
-		}
-		of = []*fbc.Package{p}
-	}
-	rows, err := lists[kind](of)
+// Options say what is listed, and how.
+type Options struct {
+	// Kind is one of Kinds, and Format one of Formats.
+	Kind, Format string
+	// Packages are names of packages or patterns, such as "aws-*". Without any, all are listed.
+	Packages []string
+	// Channel is the name of a channel or a pattern; "" means all. Of packages, those with such a channel are listed.
+	Channel string
+	// Sort is one of Orders, or "" for the order of the catalog's packages and channels.
+	Sort string
+	// Columns is how wide the table in format text may be, or 0 if it may be as wide as it is.
+	Columns int
+}
+
+// orders are the orders of a list, by their names.
+var orders = map[string]func(a, b row) int{
+	"name":    func(a, b row) int { return strings.Compare(a.key().name, b.key().name) },
+	"version": func(a, b row) int { return latest(a.key().version, b.key().version) },
+}
+
+// Orders are the values of Options.Sort.
+func Orders() []string { return slices.Sorted(maps.Keys(orders)) }
+
+// Write writes a list of a catalog. What is wrong with packages is shown as it is: several heads are listed with commas between them.
+func Write(w io.Writer, c *fbc.Catalog, o Options) error {
+	of, err := o.chosen(c)
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		return escape.JSON(w, Document{Schema, kind, rows})
+	rows, err := lists[o.Kind](of, o.inChannel)
+	if err != nil {
+		return err
 	}
-	table := tableOf(rows, format == "wide")
-	if format == "text" && columns > 0 {
-		fit(table, columns)
+	if o.Sort != "" {
+		slices.SortStableFunc(rows, orders[o.Sort])
+	}
+	if o.Format == "json" {
+		return escape.JSON(w, Document{Schema, o.Kind, rows})
+	}
+	table := tableOf(rows, o.Format == "wide")
+	if o.Format == "text" && o.Columns > 0 {
+		table = fit(table, o.Columns)
 	}
 	aligned := tabwriter.NewWriter(w, 0, 0, gap, ' ', 0)
 	for _, line := range table {
 		fmt.Fprintln(aligned, strings.Join(line, "\t"))
 	}
 	return aligned.Flush()
+}
+
+// chosen returns the packages to list.
+func (o Options) chosen(c *fbc.Catalog) (of []*fbc.Package, err error) {
+	wanted := map[string]bool{}
+	for _, pattern := range o.Packages {
+		if !IsPattern(pattern) {
+			p, err := c.Named(pattern)
+			if err != nil {
+				return nil, err
+			}
+			wanted[p.Name] = true
+			continue
+		}
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, fmt.Errorf("%q is not a pattern: %w", pattern, err)
+		}
+		found := false
+		for _, p := range c.Packages {
+			if matches(pattern, p.Name) {
+				wanted[p.Name], found = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("%s has no package that matches %q; `%s` lists its packages", c.Dir, pattern, escape.Command("berth catalog list packages %s", c.Dir))
+		}
+	}
+	for _, p := range c.Packages {
+		if (len(o.Packages) == 0 || wanted[p.Name]) && slices.ContainsFunc(p.Channels, o.inChannel) {
+			of = append(of, p)
+		}
+	}
+	if len(of) == 0 && o.Channel != "" {
+		return nil, fmt.Errorf("no package has a channel %q; `%s` lists the channels", o.Channel, escape.Command("berth catalog list channels %s", c.Dir))
+	}
+	return of, nil
+}
+
+// IsPattern reports whether a text is a pattern of several names.
+func IsPattern(text string) bool { return strings.ContainsAny(text, "*?[") }
+
+func (o Options) inChannel(c *fbc.Channel) bool { return o.Channel == "" || matches(o.Channel, c.Name) }
+
+func matches(pattern, name string) bool {
+	is, err := path.Match(pattern, name)
+	return is && err == nil || pattern == name
 }
 
 // tableOf returns the lines of a table, beginning with its header.
@@ -131,6 +206,13 @@ func tableOf(rows []row, wide bool) (table [][]string) {
 // row is a line of a table.
 type row interface {
 	cells() []cell
+	key() key
+}
+
+// key is what a line is ordered by.
+type key struct {
+	name    string
+	version *semver.Version
 }
 
 // cell is a cell of a table.
@@ -143,17 +225,21 @@ type cell struct {
 }
 
 func (p Package) cells() []cell {
-	return []cell{{title: "PACKAGE", text: p.Name}, {title: "NAME", text: dash(p.DisplayName)}, {title: "DEFAULT CHANNEL", text: p.DefaultChannel},
-		{title: "VERSION", text: p.Version}, {title: "CHANNELS", text: strconv.Itoa(p.Channels)}, {title: "BUNDLES", text: strconv.Itoa(p.Bundles)}, deprecated(p.Deprecated)}
+	return []cell{{title: "PACKAGE", text: p.Name}, {title: "NAME", text: dash(p.DisplayName)}, {title: "DEFAULT CHANNEL", text: dash(p.DefaultChannel)},
+		{title: "VERSION", text: dash(p.Version)}, {title: "CHANNELS", text: strconv.Itoa(p.Channels)}, {title: "BUNDLES", text: strconv.Itoa(p.Bundles)}, deprecated(p.Deprecated)}
 }
 
+func (p Package) key() key { return key{p.Name, p.head} }
+func (c Channel) key() key { return key{c.Name, c.head} }
+func (b Bundle) key() key  { return key{b.Name, b.number} }
+
 func (c Channel) cells() []cell {
-	return []cell{{title: "PACKAGE", text: c.Package}, {title: "CHANNEL", text: c.Name}, {title: "DEFAULT", text: yes(c.Default)}, {title: "HEAD", text: c.Head},
+	return []cell{{title: "PACKAGE", text: c.Package}, {title: "CHANNEL", text: c.Name}, {title: "DEFAULT", text: yes(c.Default)}, {title: "HEAD", text: dash(c.Head)},
 		{title: "ENTRIES", text: strconv.Itoa(c.Entries)}, deprecated(c.Deprecated)}
 }
 
 func (b Bundle) cells() []cell {
-	return []cell{{title: "PACKAGE", text: b.Package}, {title: "CHANNEL", text: b.Channel}, {title: "BUNDLE", text: b.Name}, {title: "VERSION", text: b.Version},
+	return []cell{{title: "PACKAGE", text: b.Package}, {title: "CHANNEL", text: b.Channel}, {title: "BUNDLE", text: b.Name}, {title: "VERSION", text: dash(b.Version)},
 		{title: "REPLACES", text: dash(b.Replaces)}, {title: "SKIPS", text: dash(strings.Join(b.Skips, ","))}, {title: "SKIP RANGE", text: dash(b.SkipRange)},
 		{title: "IMAGE", text: dash(b.Image), wide: true}, deprecated(b.Deprecated)}
 }
@@ -178,51 +264,96 @@ func yes(it bool) string {
 	return "-"
 }
 
-func packages(of []*fbc.Package) ([]row, error) {
+func packages(of []*fbc.Package, _ func(*fbc.Channel) bool) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
-		head := p.FindBundle(upgrade.Of(p, p.FindChannel(p.DefaultChannel)).Heads[0].Name)
-		details, err := head.Details()
-		if err != nil {
-			return nil, err
+		line := Package{Name: p.Name, DefaultChannel: p.DefaultChannel, Channels: len(p.Channels), Bundles: len(p.Bundles), Deprecated: p.Deprecation(declcfg.SchemaPackage, "")}
+		var versions []string
+		for _, head := range heads(p, p.FindChannel(p.DefaultChannel)) {
+			versions, line.head = append(versions, versionOf(head)), head.Number
+			b := p.FindBundle(head.Name)
+			if b == nil {
+				continue
+			}
+			details, err := b.Details()
+			if err != nil {
+				return nil, err
+			}
+			if details.CSV != nil {
+				line.DisplayName = details.CSV.Spec.DisplayName
+			}
 		}
-		line := Package{Name: p.Name, DefaultChannel: p.DefaultChannel, Version: head.Number().String(), Channels: len(p.Channels), Bundles: len(p.Bundles),
-			Deprecated: p.Deprecation(declcfg.SchemaPackage, "")}
-		if details.CSV != nil {
-			line.DisplayName = details.CSV.Spec.DisplayName
-		}
+		line.Version = strings.Join(versions, ", ")
 		rows = append(rows, line)
 	}
 	return rows, nil
 }
 
-func channels(of []*fbc.Package) ([]row, error) {
+// heads returns the heads of a channel. A valid one has one.
+func heads(p *fbc.Package, c *fbc.Channel) []*upgrade.Entry {
+	if c == nil {
+		return nil
+	}
+	return upgrade.Of(p, c).Heads
+}
+
+// versionOf returns the version of an entry, or nothing if it has no bundle.
+func versionOf(e *upgrade.Entry) string {
+	if e.Number == nil {
+		return ""
+	}
+	return e.Number.String()
+}
+
+func channels(of []*fbc.Package, in func(*fbc.Channel) bool) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
-		for _, c := range sorted(p) {
-			rows = append(rows, Channel{Package: p.Name, Name: c.Name, Default: c.Name == p.DefaultChannel, Head: upgrade.Of(p, c).Heads[0].Name,
+		for _, c := range sorted(p, in) {
+			var names []string
+			var version *semver.Version
+			for _, head := range heads(p, c) {
+				names, version = append(names, head.Name), head.Number
+			}
+			rows = append(rows, Channel{head: version, Package: p.Name, Name: c.Name, Default: c.Name == p.DefaultChannel, Head: strings.Join(names, ", "),
 				Entries: len(c.Entries), Deprecated: p.Deprecation(declcfg.SchemaChannel, c.Name)})
 		}
 	}
 	return rows, nil
 }
 
-// sorted returns the channels of a package by name.
-func sorted(p *fbc.Package) []*fbc.Channel {
-	return slices.SortedFunc(slices.Values(p.Channels), func(a, b *fbc.Channel) int { return strings.Compare(a.Name, b.Name) })
+// sorted returns the channels of a package that are in a list, by name.
+func sorted(p *fbc.Package, in func(*fbc.Channel) bool) []*fbc.Channel {
+	channels := slices.SortedFunc(slices.Values(p.Channels), func(a, b *fbc.Channel) int { return strings.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(channels, func(c *fbc.Channel) bool { return !in(c) })
 }
 
 // bundles lists the entries of channels, from the latest version to the first.
-func bundles(of []*fbc.Package) ([]row, error) {
+func bundles(of []*fbc.Package, in func(*fbc.Channel) bool) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
-		for _, c := range sorted(p) {
-			entries := slices.SortedStableFunc(slices.Values(upgrade.Of(p, c).Entries), func(a, b *upgrade.Entry) int { return b.Number.Compare(*a.Number) })
-			for _, e := range entries {
-				rows = append(rows, Bundle{Package: p.Name, Channel: c.Name, Name: e.Name, Version: e.Number.String(), Replaces: e.Replaces, Skips: e.Skips,
-					SkipRange: e.SkipRange, Image: p.FindBundle(e.Name).Image, Deprecated: p.Deprecation(declcfg.SchemaBundle, e.Name)})
+		for _, c := range sorted(p, in) {
+			for _, e := range slices.SortedStableFunc(slices.Values(upgrade.Of(p, c).Entries), func(a, b *upgrade.Entry) int { return latest(a.Number, b.Number) }) {
+				row := Bundle{number: e.Number, Package: p.Name, Channel: c.Name, Name: e.Name, Version: versionOf(e), Replaces: e.Replaces, Skips: e.Skips,
+					SkipRange: e.SkipRange, Deprecated: p.Deprecation(declcfg.SchemaBundle, e.Name)}
+				if b := p.FindBundle(e.Name); b != nil {
+					row.Image = b.Image
+				}
+				rows = append(rows, row)
 			}
 		}
 	}
 	return rows, nil
+}
+
+// latest orders versions from the latest to the first. Those that are unknown come last.
+func latest(a, b *semver.Version) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	}
+	return fbc.CompareVersions(*b, *a)
 }

@@ -131,18 +131,88 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*chann
 	if len(chosen) == 0 {
 		return nil, nil
 	}
-	k := &channel{Channel: c, between: between(g, chosen)}
-	for _, name := range k.between {
-		chosen[name] = true
+	k := &channel{Channel: c}
+	k.add(p, g, chosen, between(g, chosen))
+	for _, way := range []func(*upgrade.Graph, *upgrade.Entry, map[string]bool) []string{byUpdates, byEdges} {
+		cut := k.cutOff(g)
+		if len(cut) > maxCutOff {
+			break
+		}
+		for _, e := range cut {
+			k.add(p, g, chosen, way(g, e, chosen))
+		}
 	}
-	k.regraph(p, g, chosen)
 	if err := k.oneHead(p, g, chosen); err != nil {
 		return nil, err
 	}
 	return k, k.checkPaths(p, g)
 }
 
-// between returns the entries between chosen ones, which an update from one to the other goes through.
+// maxCutOff is how many cut-off entries of a channel get what leads on from them. Each may cost a look at all edges.
+const maxCutOff = 100
+
+// add keeps entries that nobody chose, and draws the upgrade graph of what is kept.
+func (k *channel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, names []string) {
+	for _, name := range names {
+		chosen[name] = true
+	}
+	k.between = slices.Sorted(slices.Values(append(k.between, names...)))
+	k.regraph(p, g, chosen)
+}
+
+// cutOff returns the kept entries from which no update leads on, although the whole channel has one: heads, if there are several,
+// and entries from which updates no longer lead to the head.
+func (k *channel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
+	if len(k.graph.Heads) > 1 {
+		return k.graph.Heads
+	}
+	before := g.Stranded()
+	for _, e := range k.graph.Stranded() {
+		if !slices.Contains(before, g.Find(e.Name)) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// byUpdates returns the entries that are not chosen and that OLM installs on its way from an entry to the next chosen one. It
+// returns none if there is no such way.
+func byUpdates(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) (names []string) {
+	updates, _ := g.Path(e.Version())
+	for _, u := range updates {
+		if chosen[u.Entry.Name] {
+			return names
+		}
+		names = append(names, u.Entry.Name)
+	}
+	return nil
+}
+
+// byEdges is like byUpdates for the shortest way by any edges, whatever OLM would do in the whole channel.
+func byEdges(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) []string {
+	ways := [][]*upgrade.Entry{{e}}
+	seen := map[string]bool{e.Name: true}
+	for i := 0; i < len(ways); i++ { // ways grows
+		way := ways[i]
+		for _, next := range g.Entries {
+			if seen[next.Name] || next.Follows(way[len(way)-1].Version()) == "" {
+				continue
+			}
+			if chosen[next.Name] {
+				var names []string
+				for _, between := range way[1:] {
+					names = append(names, between.Name)
+				}
+				return names
+			}
+			seen[next.Name] = true
+			ways = append(ways, append(slices.Clone(way), next))
+		}
+	}
+	return nil
+}
+
+// between returns the entries between chosen ones that replace each other.
 func between(g *upgrade.Graph, chosen map[string]bool) (names []string) {
 	for _, e := range g.Entries {
 		if !chosen[e.Name] {
@@ -187,7 +257,7 @@ func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 		if a.Number == nil || b.Number == nil {
 			return strings.Compare(b.Name, a.Name)
 		}
-		return b.Number.Compare(*a.Number)
+		return fbc.CompareVersions(*b.Number, *a.Number)
 	})
 	var names []string
 	bySkipRange := len(heads) > 0
@@ -196,7 +266,7 @@ func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 		bySkipRange = bySkipRange && (i == 0 || heads[0].Follows(h.Version()) == upgrade.SkipRange)
 	}
 	if !bySkipRange {
-		return fmt.Errorf("channel %q of package %q would have %d heads, %s, and OLM resolves nothing from such a channel; choose a range that holds the channel's head, or only one of these: %q or %q",
+		return fmt.Errorf("channel %q of package %q would have %d heads, %s, and OLM resolves nothing from such a channel; choose the whole channel, %q, or its head alone, %q",
 			k.Name, p.Name, len(heads), strings.Join(names, ", "), p.Name+"/"+k.Name, p.Name+"/"+k.Name+"@"+headOnly)
 	}
 	k.skips = slices.Sorted(slices.Values(names[1:]))
@@ -207,20 +277,15 @@ func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 
 // checkPaths fails if updates no longer lead to the head from an entry from which they did.
 func (k *channel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
-	var before, lost []string
-	for _, e := range g.Stranded() {
-		before = append(before, e.Name)
-	}
-	for _, e := range k.graph.Stranded() {
-		if !slices.Contains(before, e.Name) {
-			lost = append(lost, e.Name)
-		}
+	var lost []string
+	for _, e := range k.cutOff(g) {
+		lost = append(lost, e.Name)
 	}
 	if len(lost) == 0 {
 		return nil
 	}
-	return fmt.Errorf("channel %q of package %q: updates would no longer lead from %s to the head %s; choose a wider range, or one without them",
-		k.Name, p.Name, strings.Join(lost, ", "), k.graph.Heads[0].Name)
+	return fmt.Errorf("channel %q of package %q: updates would no longer lead from %s to the head %s; choose the whole channel, %q, or a range without them",
+		k.Name, p.Name, strings.Join(lost, ", "), k.graph.Heads[0].Name, p.Name+"/"+k.Name)
 }
 
 // chooseDefault returns the default channel of what is kept.

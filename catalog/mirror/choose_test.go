@@ -13,7 +13,7 @@ import (
 )
 
 // catalogOf writes a catalog with a package tide that has channels, each a list of entries: version, what it replaces, and
-// then in any order "skips VERSION" and "range RANGE".
+// then in any order "skips VERSION" and "range RANGE". A version of four numbers is a rebuild, 1.0.0.2 of 1.0.0+2.
 func catalogOf(t *testing.T, defaultChannel string, channels map[string][]string) string {
 	t.Helper()
 	text := "schema: olm.package\nname: tide\ndefaultChannel: " + defaultChannel + "\n"
@@ -36,8 +36,13 @@ func catalogOf(t *testing.T, defaultChannel string, channels map[string][]string
 			}
 		}
 	}
-	for version := range bundles {
-		text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v%[1]s\nimage: quay.io/example/tide:%[1]s\nproperties:\n- {type: olm.package, value: {packageName: tide, version: %[1]s}}\n", version)
+	for name := range bundles {
+		version := name
+		if strings.Count(name, ".") == 3 { // a rebuild
+			last := strings.LastIndex(name, ".")
+			version = name[:last] + "+" + name[last+1:]
+		}
+		text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v%[1]s\nimage: quay.io/example/tide:%[1]s\nproperties:\n- {type: olm.package, value: {packageName: tide, version: %[2]s}}\n", name, version)
 	}
 	text += "---\nschema: olm.deprecations\npackage: tide\nentries:\n- {reference: {schema: olm.package}, message: all of it}\n- {reference: {schema: olm.channel, name: " + defaultChannel + "}, message: the channel}\n"
 	dir := t.TempDir()
@@ -52,6 +57,7 @@ var line = []string{"1.0.0", "1.1.0, replaces 1.0.0", "1.2.0, replaces 1.1.0", "
 
 func TestChoose(t *testing.T) {
 	byRange := []string{"1.0.0", "1.1.0, range <1.1.0", "1.2.0, range <1.2.0, replaces 1.1.0, skips 1.0.0"}
+	rebuilds := []string{"1.0.0.1", "1.0.0.2, replaces 1.0.0.1", "1.0.0.10, replaces 1.0.0.2"}
 	for _, tc := range []struct {
 		name           string
 		defaultChannel string
@@ -68,7 +74,17 @@ func TestChoose(t *testing.T) {
 		{"a gap: updates go through what is between", "stable", map[string][]string{"stable": line}, []string{"tide@1.0.0", "tide@head"}, nil, "stable! 2.1.0: 1.0.0 1.1.0 2.0.0 2.1.0, between 1.1.0 2.0.0"},
 		{"two heads, one in the other's skipRange", "stable", map[string][]string{"stable": byRange}, []string{"tide@<1.2.0"}, nil, "stable! 1.1.0: 1.0.0 1.1.0, skips 1.0.0"},
 		{"two heads", "stable", map[string][]string{"stable": {"1.0.0", "1.1.0", "2.0.0, replaces 1.1.0, skips 1.0.0"}}, []string{"tide@<2.0.0"}, nil,
-			`channel "stable" of package "tide" would have 2 heads, tide.v1.1.0, tide.v1.0.0, and OLM resolves nothing from such a channel; choose a range that holds .*: "tide/stable" or "tide/stable@head"`},
+			`channel "stable" of package "tide" would have 2 heads, tide.v1.1.0, tide.v1.0.0, and OLM resolves nothing from such a channel; choose the whole channel, "tide/stable", or its head alone, "tide/stable@head"`},
+		{"the update between two versions skips one of them", "stable", map[string][]string{"stable": {"1.8.0", "1.9.0, replaces 1.8.0", "1.9.1, replaces 1.8.0, skips 1.9.0", "1.10.0, replaces 1.9.1"}},
+			[]string{"tide@1.9.0", "tide@head"}, nil, "stable! 1.10.0: 1.9.0 1.9.1 1.10.0, between 1.9.1"},
+		{"two updates by skips", "stable", map[string][]string{"stable": {"1.0.0", "1.1.0, skips 1.0.0", "1.2.0, skips 1.1.0", "1.3.0, replaces 1.2.0"}},
+			[]string{"tide@1.0.0", "tide@head"}, nil, "stable! 1.3.0: 1.0.0 1.1.0 1.2.0 1.3.0, between 1.1.0 1.2.0"},
+		{"OLM passes by a chosen version, and edges lead to it", "stable", map[string][]string{"stable": {"1.0.0", "1.0.1, skips 1.0.0", "1.1.0, replaces 1.0.1", "2.0.0, replaces 1.1.0, skips 1.0.0"}},
+			[]string{"tide@1.0.0", "tide@1.1.0"}, nil, "stable! 1.1.0: 1.0.0 1.0.1 1.1.0, between 1.0.1"},
+		{"one of several rebuilds", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0+2"}, nil, "stable! 1.0.0.2: 1.0.0.2"},
+		{"two of several rebuilds", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0+2 || =1.0.0+10"}, nil, "stable! 1.0.0.10: 1.0.0.2 1.0.0.10"},
+		{"all rebuilds", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0"}, nil, "stable! 1.0.0.10: 1.0.0.1 1.0.0.2 1.0.0.10"},
+		{"a rebuild that is not there", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0+3"}, nil, `tide@1.0.0\+3: no version of package "tide" is in that range; .*`},
 		{"stranded: what replaced it is left out", "stable", map[string][]string{"stable": {"1.0.0", "1.5.0, replaces 1.0.0", "2.0.0, replaces 1.5.0, skips 1.0.0", "3.0.0, replaces 2.0.0, skips 1.5.0"}},
 			[]string{"tide@1.0.0 || 1.5.0 || >=3.0.0"}, nil, "stable! 3.0.0: 1.0.0 1.5.0 2.0.0 3.0.0, between 2.0.0"},
 		{"another channel's versions are left out with it", "stable", map[string][]string{"stable": line, "fast": {"3.0.0"}}, []string{"tide/stable"}, nil, "stable! 2.1.0: 1.0.0 1.1.0 1.2.0 2.0.0 2.1.0"},
@@ -169,6 +185,15 @@ func TestParseSelection(t *testing.T) {
 		s, err := mirror.ParseSelection(text)
 		if want == "" && (err != nil || s.String() != text) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q is %q: %v, want %q", text, s, err, want)
+		}
+	}
+}
+
+// TestNameOf: a folder, a file and an image may be called as no catalog is.
+func TestNameOf(t *testing.T) {
+	for source, want := range map[string]string{"v4.20": "v4-20", "certified": "certified", "My_Catalog.yaml": "my-catalog-yaml", ".": ""} {
+		if got := mirror.NameOf(source); got != want {
+			t.Errorf("%s: got %q, want %q", source, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -110,11 +113,15 @@ type Mirror struct {
 	Options
 	Packages []Package
 	Warnings []string
+	// Others is what is wrong with packages of the source that are not mirrored.
+	Others []*findings.Finding
 
-	folder  string // of the catalog
-	needs   []need
-	images  []Image
-	catalog Image
+	folder string // of the catalog
+	needs  []need
+	// unlisted are the bundles whose images the catalog does not list, or not all of them.
+	unlisted []*fbc.Bundle
+	images   []Image
+	catalog  Image
 
 	to       image.Destination
 	transfer *image.Transfer
@@ -127,23 +134,40 @@ type Mirror struct {
 	failed         faults // of images
 }
 
+// notInNames matches what the names of catalogs do not have.
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// NameOf returns the name of a catalog for a source that is called so: v4-20 for the folder v4.20.
+func NameOf(source string) string {
+	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(source), "-"), "-")
+}
+
 // New makes the smaller catalog of the catalog in a folder, which must be valid, and so is the smaller one.
 func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error) {
 	if faults := validation.IsDNS1123Label(options.Name); len(faults) > 0 {
-		return nil, fmt.Errorf("name %q of the catalog: %s", options.Name, faults[0])
+		return nil, fmt.Errorf("name %q of the catalog: %s; give another with --name", options.Name, faults[0])
 	}
-	c, err := rules.Load(ctx, dir)
+	var packages []string
+	for _, s := range options.Selections {
+		packages = append(packages, s.Package)
+	}
+	part, err := rules.LoadPart(ctx, dir, rules.Serve, packages...)
+	if err == nil && len(packages) == 0 && len(part.Warnings) > 0 {
+		err = fmt.Errorf("everything is to be mirrored, and package %s cannot be; name those to mirror with --package: %w", strings.Join(part.LeftOut, ", "), part.Warnings[0])
+	}
 	if err != nil {
 		return nil, err
 	}
+	c := part.Catalog
 	all, err := choose(c, options.Choice)
 	if err != nil {
 		return nil, err
 	}
-	m := &Mirror{Options: options}
+	m := &Mirror{Options: options, Others: part.Warnings}
 	if m.needs, err = imagesOf(all); err != nil {
 		return nil, err
 	}
+	m.unlisted = unlistedOf(all)
 	for _, k := range all {
 		m.Packages = append(m.Packages, k.report())
 	}
@@ -221,6 +245,9 @@ func (m *Mirror) Inspect(ctx context.Context, from image.Source, to image.Destin
 	}
 	m.to, m.transfer, m.own = to, &image.Transfer{From: from, To: to, Moving: true}, &image.Transfer{From: own, To: to, Catalog: true}
 	if m.catalog, m.ownWhole, err = inspected(ctx, m.own, m.catalogReference()); err != nil {
+		return err
+	}
+	if err := m.addUnlisted(ctx, from); err != nil {
 		return err
 	}
 	images, wholes := make([]Image, len(m.needs)), make([]*image.Whole, len(m.needs))
@@ -326,9 +353,9 @@ func imagesOf(all []*kept) (needs []need, err error) {
 	var faults faults
 	for _, k := range all {
 		for _, b := range k.bundles() {
-			images := []string{b.Image}
-			for _, related := range b.RelatedImages {
-				images = append(images, related.Image)
+			images, err := imagesOfBundle(b)
+			if err != nil {
+				faults.add(fmt.Errorf("bundle %s: %w", b.Name, err))
 			}
 			for _, reference := range images {
 				if reference == "" {

@@ -51,7 +51,7 @@ func fill(t *testing.T, s *sea) *sea {
 		bundle, operator := s.push(t, "example/tide-bundle", "v"+version), s.push(t, "example/deep/tide", "v"+version)
 		text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v%[1]s\nimage: %[2]s\nproperties:\n- {type: olm.package, value: {packageName: tide, version: %[1]s}}\n"+
 			"- {type: olm.maxOpenShiftVersion, value: '4.21'}\n- {type: sea.example.com/depth, value: 12345678901234567890}\n"+
-			"relatedImages:\n- {name: bundle, image: %[2]q}\n- {name: operator, image: %[3]q}\n- {name: none, image: ''}\n", version, bundle, operator)
+			"relatedImages:\n- {name: bundle, image: %[2]q}\n- {name: operator, image: %[3]q}\n", version, bundle, operator)
 	}
 	text += "---\nschema: sea.example.com.chart\npackage: tide\nname: depths\ndepth: 3\n"
 	if err := os.WriteFile(filepath.Join(s.dir, "catalog.yaml"), []byte(text), 0o644); err != nil {

@@ -4,10 +4,12 @@ package mirror
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
 
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -20,6 +22,12 @@ type Selection struct {
 	Channel string // empty for all channels
 	Range   string // empty for all versions, headOnly for the head of each channel
 
+	ranges []versionRange
+}
+
+// versionRange is one of the alternatives of a range: a version, or else what a range contains.
+type versionRange struct {
+	version  *semver.Version
 	contains semver.Range
 }
 
@@ -32,12 +40,25 @@ func ParseSelection(text string) (Selection, error) {
 		return s, fmt.Errorf("selection %q: want PACKAGE[/CHANNEL][@RANGE], such as tide, tide/stable or 'tide/stable@>=1.2.0'", text)
 	}
 	if ranged && versions != headOnly {
-		var err error
-		if s.contains, err = semver.ParseRange(versions); err != nil {
+		if _, err := semver.ParseRange(versions); err != nil {
 			return s, fmt.Errorf("selection %q: %q is not a range of versions such as '>=1.2.0 <2.0.0', and not %q: %w", text, versions, headOnly, err)
 		}
+		s.ranges = alternatives(versions)
 	}
 	return s, nil
+}
+
+// alternatives returns the alternatives of a range that can be parsed. A range ignores build metadata, so a version is kept as one.
+func alternatives(versions string) (all []versionRange) {
+	for alternative := range strings.SplitSeq(versions, "||") {
+		alternative = strings.TrimSpace(alternative)
+		if version, err := semver.Parse(strings.TrimSpace(strings.TrimLeft(alternative, "="))); err == nil {
+			all = append(all, versionRange{version: &version})
+		} else if contains, err := semver.ParseRange(alternative); err == nil {
+			all = append(all, versionRange{contains: contains})
+		}
+	}
+	return all
 }
 
 // String returns the selection as it is written.
@@ -60,5 +81,13 @@ func (s Selection) includes(g *upgrade.Graph, e *upgrade.Entry) bool {
 	case s.Range == headOnly:
 		return len(g.Heads) == 1 && g.Heads[0] == e
 	}
-	return e.Number != nil && s.contains(*e.Number)
+	return slices.ContainsFunc(s.ranges, func(r versionRange) bool { return r.includes(g, e) })
+}
+
+// includes reports whether an alternative chooses an entry of a channel. A version chooses its exact match, if there is one.
+func (r versionRange) includes(g *upgrade.Graph, e *upgrade.Entry) bool {
+	if r.version == nil {
+		return e.Number != nil && r.contains(*e.Number)
+	}
+	return slices.Contains(fbc.MatchVersion(*r.version, g.Entries, func(e *upgrade.Entry) *semver.Version { return e.Number }), e)
 }

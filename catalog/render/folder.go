@@ -17,6 +17,7 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/registryv1"
@@ -101,7 +102,7 @@ func (b *Bundle) csvFault(err error) error { return fmt.Errorf("%s: %w", b.CSV.F
 
 // Compare orders bundles from the oldest version to the newest.
 func (b *Bundle) Compare(other *Bundle) int {
-	return cmp.Or(b.Version.Compare(other.Version), cmp.Compare(b.Name, other.Name))
+	return cmp.Or(b.Version.Compare(other.Version), fbc.CompareVersions(b.Version.Version, other.Version.Version), cmp.Compare(b.Name, other.Name))
 }
 
 // Number is the version as people write it.

@@ -23,10 +23,13 @@ var (
 	againstGone = findings.Rule{ID: "against-gone", Severity: findings.Warning,
 		What: "Every entry of a channel in the earlier catalog is in this one.",
 		Why:  "Subscriptions that name it as startingCSV cannot be installed again."}
+	againstAPI = findings.Rule{ID: "against-api-version", Severity: findings.Warning,
+		What: "Updates from the heads of the earlier catalog remove no version of an API.",
+		Why:  "OLM refuses the update on clusters whose CustomResourceDefinition has the version in status.storedVersions: the InstallPlan fails."}
 )
 
 // AgainstRules are the rules that Against applies.
-var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone}
+var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone, againstAPI}
 
 // Against checks what happens to clusters that installed from an earlier catalog when this one replaces it, in the same
 // CatalogSource or because their Subscription changes its source.
@@ -91,9 +94,28 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*finding
 			quotedNames(lost), plural(lost, "an entry", "entries"), c.Name, channel.File, channel.Line, g.Heads[0].Name,
 			plural(lost, "it", "them"), plural(lost, "its version", "their versions")))
 	}
+	found = append(found, apisAgainst(p, was, c, g, upgrade.Of(was, channel))...)
 	if len(gone) > len(lost) {
 		found = append(found, fbc.Fault(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
 			c.Name, channel.File, channel.Line, strings.Join(gone, ", ")))
+	}
+	return found
+}
+
+// apisAgainst reports the updates from the heads of an earlier channel that remove versions of APIs.
+func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph) (found []*findings.Finding) {
+	for _, head := range earlier.Heads {
+		from := was.FindBundle(head.Name)
+		updates, _ := g.Path(head.Version())
+		for _, u := range updates {
+			to := p.FindBundle(u.Entry.Name)
+			for _, api := range fbc.RemovedAPIs(from, to) {
+				found = append(found, fbc.Fault(againstAPI, c.Span, entryPath(u.Entry.Index), "the update from %s to %s in channel %q removes version %s of %s (%s): OLM refuses it on "+
+					"clusters that have stored objects in that version; there, rewrite the objects and remove the version from status.storedVersions first",
+					from.Name, to.Name, c.Name, api.Version, api.Kind, api.Group))
+			}
+			from = to
+		}
 	}
 	return found
 }

@@ -39,45 +39,77 @@ func newBreaks(g *upgrade.Graph, stranded []*upgrade.Entry) *breaks {
 
 // cause is why no update leads from some entries to the head.
 type cause struct {
-	what string
-	// skipper is an entry from which updates lead to the head, and that would be the next update if it skipped the entries. It may
-	// be nil.
-	skipper *upgrade.Entry
+	// next is the entry that follows an entry, and by the one that skips next. They are nil for other causes.
+	next, by *upgrade.Entry
+	// other is another cause.
+	other string
 }
 
-// group are the entries of a channel that one cause keeps from the head.
+// group are the entries of a channel that one remedy gives updates to the head.
 type group struct {
-	cause
+	// skipper is the entry that would be the next update if it skipped the entries.
+	skipper *upgrade.Entry
 	entries []*upgrade.Entry
+	causes  []cause
+	stuck   map[cause][]*upgrade.Entry // where updates end
 }
 
-// groups returns the stranded entries of a channel by cause, in the order of the channel.
+// groups returns the stranded entries of a channel by what helps them, in the order of the channel.
 func groups(g *upgrade.Graph) (all []*group) {
 	stranded := g.Stranded()
 	if len(stranded) == 0 {
 		return nil
 	}
-	b, byCause := newBreaks(g, stranded), map[cause]*group{}
+	b, bySkipper := newBreaks(g, stranded), map[*upgrade.Entry]*group{}
 	for _, e := range stranded {
-		c := b.of(e)
-		if byCause[c] == nil {
-			byCause[c] = &group{cause: c}
-			all = append(all, byCause[c])
+		c, last := b.of(e)
+		skipper := g.Heads[0] // which always helps: the head is the nearest to itself
+		if c.by != nil && slices.Contains(b.Chain, c.by) && !b.stranded[c.by] {
+			skipper = c.by
 		}
-		byCause[c].entries = append(byCause[c].entries, e)
+		gr := bySkipper[skipper]
+		if gr == nil {
+			gr = &group{skipper: skipper, stuck: map[cause][]*upgrade.Entry{}}
+			bySkipper[skipper], all = gr, append(all, gr)
+		}
+		gr.entries = append(gr.entries, e)
+		if gr.stuck[c] == nil {
+			gr.causes = append(gr.causes, c)
+		}
+		if !slices.Contains(gr.stuck[c], last) {
+			gr.stuck[c] = append(gr.stuck[c], last)
+		}
 	}
 	return all
 }
 
-// of returns why no update leads from an entry to the head. Entries whose updates end in the same place have the same cause.
-func (b *breaks) of(e *upgrade.Entry) cause {
+// why says why no update leads from the entries of a group to the head.
+func (gr *group) why() string {
+	var all []string
+	for _, c := range gr.causes {
+		if c.by == nil {
+			all = append(all, c.other)
+			continue
+		}
+		verb := "replaces or skips"
+		if stuck := gr.stuck[c]; len(stuck) == 1 {
+			verb = string(c.next.Follows(stuck[0].Version()))
+		}
+		all = append(all, fmt.Sprintf("%q %s %s, but %q skips %q", c.next.Name, verb, quotedNames(gr.stuck[c]), c.by.Name, c.next.Name))
+	}
+	return strings.Join(all, ", and ")
+}
+
+// of returns why no update leads from an entry to the head, and the entry where the updates end.
+func (b *breaks) of(e *upgrade.Entry) (c cause, last *upgrade.Entry) {
 	updates, _ := b.Path(e.Version())
-	names, last := []string{e.Name}, e
+	names := []string{e.Name}
+	last = e
 	for _, u := range updates {
 		names, last = append(names, u.Entry.Name), u.Entry
 	}
 	if first := slices.Index(names, last.Name); first < len(names)-1 {
-		return cause{what: "they go round in a cycle, " + strings.Join(fromLeast(names[first:]), " -> ")}
+		return cause{other: "they go round in a cycle, " + strings.Join(fromLeast(names[first:]), " -> ")}, last
 	}
 	return b.after(last)
 }
@@ -91,24 +123,18 @@ func fromLeast(cycle []string) []string {
 
 // after returns why OLM makes no update from an entry that is not the head: there is an entry that would lead on, but another one
 // skips that. It may be further on, because OLM installs no entry before a skipped one either, unless replaces leads there.
-func (b *breaks) after(last *upgrade.Entry) cause {
+func (b *breaks) after(last *upgrade.Entry) (cause, *upgrade.Entry) {
 	visited := map[*upgrade.Entry]bool{}
 	for e := last; !visited[e]; e = b.followers[e.Name][0] {
 		visited[e] = true
 		for _, next := range b.followers[e.Name] {
-			by := b.skippers[next.Name]
-			if by == nil {
-				continue
+			if by := b.skippers[next.Name]; by != nil {
+				return cause{next: next, by: by}, e
 			}
-			c := cause{what: fmt.Sprintf("%q %s %q, but %q skips %q", next.Name, next.Follows(e.Version()), e.Name, by.Name, next.Name)}
-			if slices.Contains(b.Chain, by) && !b.stranded[by] {
-				c.skipper = by
-			}
-			return c
 		}
 		if len(b.followers[e.Name]) == 0 {
 			break
 		}
 	}
-	return cause{what: fmt.Sprintf("OLM may install no entry that replaces %q, skips it or has its version in its skipRange", last.Name)}
+	return cause{other: fmt.Sprintf("OLM may install no entry that replaces %q, skips it or has its version in its skipRange", last.Name)}, last
 }

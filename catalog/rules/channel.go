@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,10 @@ var channelRules = []rule{
 		What: "A skipRange is a range of versions, such as \">=1.0.0 <1.2.0\".",
 		Why:  "OLM's tools reject the catalog, and OLM itself ignores such a skipRange."},
 		check: checkSkipRanges},
+	{Rule: findings.Rule{ID: "entry-reference", Severity: findings.Warning,
+		What: "A name that an entry replaces or skips is not a misspelt name of another entry.",
+		Why:  "OLM compares names letter by letter, so it makes no update from the entry that is meant."},
+		complete: true, check: checkReferenced},
 	{Rule: findings.Rule{ID: "channel-head", Severity: findings.Error,
 		What: "A channel has one head: one entry that no other replaces or skips.",
 		Why: "OLM resolves nothing from the channel otherwise, and nothing for other Subscriptions in a namespace with one to the channel. " +
@@ -148,7 +153,7 @@ func checkHead(s *subject, report report) {
 				c.Name, strings.Join(g.Cycle, " -> "))
 		case len(g.Heads) > 1:
 			report(c.Span, nil, "channel %q has %d heads, %s; expected one entry that no other replaces or skips%s",
-				c.Name, len(g.Heads), entryNames(g.Heads), onlyRange(g.Heads))
+				c.Name, len(g.Heads), entryNames(g.Heads), headAdvice(s, g))
 		}
 	}
 }
@@ -161,17 +166,82 @@ func entryNames(entries []*upgrade.Entry) string {
 	return strings.Join(names, ", ")
 }
 
-// onlyRange finds a head whose skipRange holds another head, and says what to do.
-func onlyRange(heads []*upgrade.Entry) string {
-	for _, e := range heads {
-		for _, other := range heads {
+// headAdvice says why a channel has several heads, and what gives it one.
+func headAdvice(s *subject, g *upgrade.Graph) string {
+	if wrong := misspelt(s, g); len(wrong) > 0 {
+		var said []string
+		for _, m := range wrong {
+			said = append(said, m.String())
+		}
+		return "; " + strings.Join(said, "; ")
+	}
+	for _, e := range g.Heads {
+		for _, other := range g.Heads {
 			if e != other && e.Follows(other.Version()) == upgrade.SkipRange {
 				return fmt.Sprintf("; the skipRange of %s holds %s, but OLM does not order entries by it: add the name to its skips",
 					e.Name, other.Name)
 			}
 		}
 	}
-	return ""
+	latest := slices.MaxFunc(g.Heads, func(a, b *upgrade.Entry) int {
+		if a.Number == nil || b.Number == nil {
+			return strings.Compare(a.Name, b.Name)
+		}
+		return fbc.CompareVersions(*a.Number, *b.Number)
+	})
+	others := slices.DeleteFunc(slices.Clone(g.Heads), func(e *upgrade.Entry) bool { return e == latest })
+	return fmt.Sprintf(": add %s to the skips of %s", entryNames(others), latest.Name)
+}
+
+// misspelling is a misspelt name of another entry.
+type misspelling struct {
+	by    *upgrade.Entry
+	field []any // of the entry
+	name  string
+	meant string
+}
+
+func (r misspelling) String() string {
+	return fmt.Sprintf("%s %s %q, which no entry is called; did you mean %s?", r.by.Name, r.field[0], r.name, r.meant)
+}
+
+// versionIn finds the version in a name.
+var versionIn = regexp.MustCompile(`\d+\.\d+(\.\d+)?.*$`)
+
+// misspelt returns the names that entries of a channel replace or skip and that only another entry with the same version can mean.
+// A channel may well refer to entries of earlier catalogs, so that only the version tells.
+func misspelt(s *subject, g *upgrade.Graph) (all []misspelling) {
+	byVersion := map[string]*upgrade.Entry{}
+	for _, e := range g.Entries {
+		byVersion[versionIn.FindString(e.Name)] = e
+	}
+	for _, e := range g.Entries {
+		check := func(name string, field ...any) {
+			meant := byVersion[versionIn.FindString(strings.TrimSpace(name))]
+			if name == "" || g.Find(name) != nil || s.FindBundle(name) != nil || meant == nil || meant == e || versionIn.FindString(meant.Name) == "" {
+				return
+			}
+			all = append(all, misspelling{e, field, name, meant.Name})
+		}
+		check(e.Replaces, "replaces")
+		for i, name := range e.Skips {
+			check(name, "skips", i)
+		}
+	}
+	return all
+}
+
+// checkReferenced reports misspelt names. In a channel with several heads they are the cause, and reported with that.
+func checkReferenced(s *subject, report report) {
+	faults := alike{noun: "channel"}
+	for i, c := range s.Channels {
+		if g := s.graphs[i]; len(g.Heads) == 1 {
+			for _, r := range misspelt(s, g) {
+				faults.add(c.Name, c.Span, entryPath(r.by.Index, r.field...), "entry "+r.by.Name, strings.TrimPrefix(r.String(), r.by.Name))
+			}
+		}
+	}
+	faults.report(report)
 }
 
 func checkCycle(s *subject, report report) {
@@ -183,18 +253,14 @@ func checkCycle(s *subject, report report) {
 	}
 }
 
-// checkPaths reports entries from which no update leads to the head, those of one cause together.
+// checkPaths reports entries from which no update leads to the head, those that one remedy helps together.
 func checkPaths(s *subject, report report) {
 	faults := alike{noun: "channel"}
 	for i, c := range s.Channels {
 		g := s.graphs[i]
 		for _, group := range groups(g) {
-			what := group.what
-			if group.skipper != nil {
-				what += fmt.Sprintf("; let %q skip %s, too", group.skipper.Name, plural(group.entries, "it", "them"))
-			}
 			faults.add(c.Name, c.Span, entryPath(group.entries[0].Index), fmt.Sprintf("no update leads from %s %s", plural(group.entries, "entry", "entries"), quotedNames(group.entries)),
-				fmt.Sprintf(" to the head %q: %s", g.Heads[0].Name, what))
+				fmt.Sprintf(" to the head %q: %s; let %q skip %s, too", g.Heads[0].Name, group.why(), group.skipper.Name, plural(group.entries, "it", "them")))
 		}
 	}
 	faults.report(report)

@@ -114,11 +114,23 @@ func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) e
 	}
 	found = append(found, Check(c)...)
 	findings.Sort(found)
-	var faults []error
+	return c, joined(errorsBut(found, served))
+}
+
+// errorsBut returns the errors among findings, without those of some rules.
+func errorsBut(found []*findings.Finding, without []string) (faults []*findings.Finding) {
 	for _, f := range found {
-		if f.Severity == findings.Error && !slices.Contains(served, f.Rule) {
+		if f.Severity == findings.Error && !slices.Contains(without, f.Rule) {
 			faults = append(faults, f)
 		}
 	}
-	return c, errors.Join(faults...)
+	return faults
+}
+
+func joined(found []*findings.Finding) error {
+	var faults []error
+	for _, f := range found {
+		faults = append(faults, f)
+	}
+	return errors.Join(faults...)
 }

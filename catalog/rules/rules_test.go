@@ -5,9 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
@@ -135,5 +138,61 @@ func TestEveryRule(t *testing.T) {
 		if r.ID != document.Size.ID && !strings.Contains(said.String(), "("+r.ID+")\n") {
 			t.Errorf("no archive breaks rule %s", r.ID)
 		}
+	}
+}
+
+// TestRemedies follows the advice of findings about updates, in all catalogs of testdata: then there is nothing left to advise.
+func TestRemedies(t *testing.T) {
+	add := regexp.MustCompile(`add (.+) to the skips of (\S+) \(channel-head\)`)
+	let := regexp.MustCompile(`no update leads from (?:entry|entries) (.+?) of channels? "(.+?)".* to the head .*; let "(.+?)" skip (?:it|them), too \(channel-path\)`)
+	meant := regexp.MustCompile(`(\S+)(?: of channels? .*?)? (replaces|skips) "(.*)", which no entry is called; did you mean (.+?)\?`)
+	advised := 0
+	for _, path := range catalogs.Archives(t, "testdata/validate") {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			catalogs.Extract(t, path, "catalog")
+			c, found, err := fbc.Read(t.Context(), "catalog")
+			if err != nil || len(found) > 0 {
+				return // TestCheck has it
+			}
+			change := func(f *findings.Finding, entry string, by func(*declcfg.ChannelEntry)) {
+				advised++
+				for _, channel := range c.Find(f.Package).Channels {
+					for i := range channel.Entries {
+						if channel.Entries[i].Name == entry {
+							by(&channel.Entries[i])
+						}
+					}
+				}
+			}
+			for _, f := range rules.Check(c) {
+				for _, m := range meant.FindAllStringSubmatch(f.String(), -1) {
+					change(f, m[1], func(e *declcfg.ChannelEntry) {
+						if m[2] == "replaces" {
+							e.Replaces = m[4]
+							return
+						}
+						if at := slices.Index(e.Skips, m[3]); at >= 0 {
+							e.Skips[at] = m[4]
+						}
+					})
+				}
+				if m := add.FindStringSubmatch(f.String()); m != nil {
+					change(f, m[2], func(e *declcfg.ChannelEntry) { e.Skips = append(e.Skips, strings.Split(m[1], ", ")...) })
+				}
+				if m := let.FindStringSubmatch(f.String()); m != nil {
+					change(f, m[3], func(e *declcfg.ChannelEntry) {
+						e.Skips = append(e.Skips, strings.Split(strings.ReplaceAll(m[1], `"`, ""), ", ")...)
+					})
+				}
+			}
+			for _, f := range rules.Check(c) {
+				if strings.Contains(f.Message, "did you mean") || add.MatchString(f.String()) || f.Rule == "channel-path" {
+					t.Errorf("the advice was followed, and there still is: %s", f)
+				}
+			}
+		})
+	}
+	if advised < 10 {
+		t.Errorf("advice was followed %d times; expected more", advised)
 	}
 }

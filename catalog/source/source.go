@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -24,6 +25,9 @@ import (
 	"github.com/berth-csi/berth/registryv1"
 )
 
+// Stdin is the source of a catalog that is read from standard input.
+const Stdin = "-"
+
 // Prefixes of places, as other tools have them.
 const (
 	InFolder   = "oci:"
@@ -34,6 +38,8 @@ const (
 const (
 	ConfigsFolder = "configs"
 	ConfigsLabel  = "operators.operatorframework.io.index.configs.v1"
+	// databaseLabel is the label of images whose catalog is a database.
+	databaseLabel = "operators.operatorframework.io.index.database.v1"
 )
 
 // carried begins the origin of a catalog that came in a folder of images.
@@ -58,6 +64,7 @@ type Source struct {
 
 	images image.Source // of the catalog itself
 	folder bool         // images are in a folder, too
+	single bool         // the folder has only the catalog
 	local  bool         // the registry of its image is on this machine
 
 	// within is the folder of the catalog in its image, and "" if it is in no image.
@@ -65,7 +72,7 @@ type Source struct {
 	close  []func() error
 }
 
-// Open opens a source: the folder of a catalog, the image of one in a registry (docker:// and its reference, or just that),
+// Open opens a source: the folder or the file of a catalog, standard input (-), the image of one in a registry (docker:// and its reference, or just that),
 // or oci: and a folder that was mirrored to. Images of the first two are in the registries that they name.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
@@ -99,25 +106,70 @@ func open(ctx context.Context, text string) (_ *Source, err error) {
 	dir, mirrored := strings.CutPrefix(text, InFolder)
 	reference, inRegistry := strings.CutPrefix(text, InRegistry)
 	switch {
+	case text == Stdin:
+		return s, s.readStdin()
 	case mirrored:
 		return s, s.openMirrored(ctx, dir)
 	case inRegistry || isReference(text):
 		return s, s.openImage(ctx, reference)
 	}
 	if _, err := os.Stat(text); err != nil {
-		return s, fmt.Errorf("%w; want the folder of a catalog, or the image of one with its registry, such as quay.io/example/catalog:v1", err)
+		return s, fmt.Errorf("%w; want the folder or the file of a catalog, or the image of one with its registry, such as quay.io/example/catalog:v1", err)
 	}
 	if _, err := os.Stat(filepath.Join(text, "oci-layout")); err == nil {
-		return s, fmt.Errorf("%s is a folder of images, not of a catalog; if it was mirrored to, write %s%s", text, InFolder, text)
+		return s, fmt.Errorf("%s is a folder of images, not of a catalog; write %s%s to use the catalog in it", text, InFolder, text)
 	}
-	s.Dir, s.Name, s.Origin = text, filepath.Base(filepath.Clean(text)), "a folder"
-	return s, nil
+	for _, file := range []string{text, filepath.Join(text, "index.db"), filepath.Join(text, "database", "index.db")} {
+		if isDatabase(file) {
+			return s, fmt.Errorf("%s is a SQLite catalog, which opm no longer makes; run `%s`, and use DIR instead", file, escape.Command("opm migrate %s DIR", file))
+		}
+	}
+	whole, err := filepath.Abs(text)
+	s.Dir, s.Name, s.Origin = text, filepath.Base(whole), "a folder"
+	return s, err
+}
+
+// isDatabase reports whether a file is a SQLite database.
+func isDatabase(path string) bool {
+	const magic = "SQLite format 3\x00"
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	begin := make([]byte, len(magic))
+	_, err = io.ReadFull(file, begin)
+	return err == nil && string(begin) == magic
+}
+
+// readStdin reads a catalog from standard input.
+func (s *Source) readStdin() (err error) {
+	if s.Dir, err = os.MkdirTemp("", "berth-catalog-"); err != nil {
+		return err
+	}
+	s.close = append(s.close, func() error { return os.RemoveAll(s.Dir) })
+	file, err := os.Create(filepath.Join(s.Dir, Stdin))
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(file, io.LimitReader(os.Stdin, limits.Kept+1))
+	if err == nil && n > limits.Kept {
+		err = fmt.Errorf("standard input is longer than %d MiB; expected a shorter catalog", limits.Kept>>20)
+	}
+	s.Name, s.Origin = "catalog", "a folder"
+	return errors.Join(err, file.Close())
 }
 
 // Images returns where the images are read from that the catalog names. Whoever wrote a catalog that comes from a registry has it
 // name no registry at an address of this machine, its cloud or a private network, except for the catalog's own and those that the
 // user allows.
 func (s *Source) Images(ctx context.Context, allowed []string) image.Source {
+	if s.single { // the catalog's images are not with it, and whoever wrote it may be anybody
+		return image.PublicRegistries(ctx, allowed...)
+	}
 	if s.folder || s.Host == "" || s.local {
 		return s.images
 	}
@@ -149,6 +201,7 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 	s.Name, s.Host = catalog, ""
 	// A folder says what it likes. So what came by one is not what came from a registry.
 	s.Origin = carried + cmp.Or(strings.TrimPrefix(origin, carried), "an earlier version")
+	s.single = folder.IsSingle()
 	return err
 }
 
@@ -161,6 +214,9 @@ func (s *Source) openImage(ctx context.Context, reference string) error {
 	pulled, err := image.PullLabelled(ctx, s.images, reference, limits, func(labels map[string]string) (folders []string, err error) {
 		if labels[registryv1.PackageAnnotation] != "" && labels[ConfigsLabel] == "" {
 			return nil, errBundle
+		}
+		if labels[ConfigsLabel] == "" && labels[databaseLabel] != "" {
+			return nil, fmt.Errorf("it is a SQLite catalog, as its label %s says, which opm no longer makes; run `%s`, and use DIR instead", databaseLabel, escape.Command("opm migrate %s DIR", reference))
 		}
 		s.within, err = configsOf(labels)
 		return []string{s.within}, err
@@ -225,7 +281,7 @@ func (s *Source) Close() error {
 
 // Named returns an error whose text names files of an image by their paths in it, and not by those of temporary files.
 func (s *Source) Named(err error) error {
-	if err == nil || s.within == "" {
+	if err == nil || s.within == "" && s.Text != Stdin {
 		return err
 	}
 	joined, is := err.(interface{ Unwrap() []error })
@@ -248,7 +304,10 @@ func (s *Source) NameFindings(all []*findings.Finding) {
 
 // name replaces the paths of temporary files in a text.
 func (s *Source) name(text string) string {
-	if s.within == "" {
+	switch {
+	case s.Text == Stdin:
+		return strings.ReplaceAll(strings.ReplaceAll(text, filepath.Join(s.Dir, Stdin), Stdin), s.Dir, Stdin)
+	case s.within == "":
 		return text
 	}
 	return strings.ReplaceAll(text, s.Dir, s.within)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -9,7 +8,8 @@ import (
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 func newCatalogCommand() *cobra.Command {
@@ -31,19 +31,36 @@ const aboutSources = `A catalog is a folder, or an image: docker://REFERENCE, or
 Images are pulled without a container engine, with the credentials of ~/.docker/config.json or Podman's
 auth.json. oci:DIR is a folder that "berth catalog mirror" has written.`
 
-// withCatalog calls do with a catalog that must be valid for serving to OLM, from what the command line names.
-func withCatalog(ctx context.Context, text string, do func(*fbc.Catalog) error) (err error) {
+// withCatalog calls do with the packages of a catalog that can be looked at, from what the command line names. The named packages, if
+// any, must be among them. What is wrong with others, or does not matter, is printed as warnings.
+func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*rules.Part) error) (err error) {
+	ctx := cmd.Context()
 	opened, err := source.Open(ctx, text)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	c, err := rules.Load(ctx, opened.Dir)
+	part, err := rules.LoadPart(ctx, opened.Dir, rules.Look, packages...)
 	if err != nil {
 		return notValid(text, opened.Named(err))
 	}
-	c.Dir = text
-	return opened.Named(do(c))
+	part.Dir = text
+	opened.NameFindings(part.Warnings)
+	printWarnings(cmd, text, part.Warnings)
+	return opened.Named(do(part))
+}
+
+// warningsLimit is how many warnings about a catalog are printed by commands that do something else than check it.
+const warningsLimit = 5
+
+// printWarnings prints what is wrong with a catalog, and does not keep a command from its work.
+func printWarnings(cmd *cobra.Command, catalog string, found []*findings.Finding) {
+	for _, f := range found[:min(len(found), warningsLimit)] {
+		cmd.PrintErrf("warning: %s (%s)\n", f.Error(), f.Rule)
+	}
+	if more := len(found) - warningsLimit; more > 0 {
+		cmd.PrintErrf("warning: and %d more; `%s` lists all\n", more, escape.Command("berth catalog validate %s", catalog))
+	}
 }
 
 // requiredFlags makes a missing flag a fault of the command line, like a missing argument.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/diff"
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/rules"
 )
 
 // failsOn are the values of --fail-on: whether a difference is one that the command exits with 1 for.
@@ -75,9 +75,9 @@ var failOnValues = slices.Sorted(maps.Keys(failsOn))
 
 func compareCatalogs(cmd *cobra.Command, old, new string, only []string) (d *diff.Diff, err error) {
 	defer startProgress(cmd.ErrOrStderr(), "comparing")()
-	err = withCatalog(cmd.Context(), old, func(before *fbc.Catalog) error {
-		return withCatalog(cmd.Context(), new, func(after *fbc.Catalog) (err error) {
-			d, err = diff.Compare(before, after, only...)
+	err = withCatalog(cmd, old, only, func(before *rules.Part) error {
+		return withCatalog(cmd, new, only, func(after *rules.Part) (err error) {
+			d, err = diff.Compare(before.Without(after.LeftOut), after.Without(before.LeftOut), only...)
 			return err
 		})
 	})

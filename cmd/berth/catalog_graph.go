@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/graph"
+	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings/escape"
 )
@@ -40,8 +41,8 @@ unless one is named. It has a search, and shows for each version what OperatorHu
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
 			defer stop()
-			return withCatalog(cmd.Context(), args[0], func(c *fbc.Catalog) error {
-				packages, err := chosenPackages(c, args[1:])
+			return withCatalog(cmd, args[0], args[1:], func(c *rules.Part) error {
+				packages, err := chosenPackages(c.Catalog, args[1:])
 				if err != nil {
 					return err
 				}

@@ -8,22 +8,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/list"
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/findings/nearest"
 )
 
 // newCatalogListCommand returns the command catalog list, which prints what package catalog/list finds.
 func newCatalogListCommand() *cobra.Command {
-	var output string
+	var o list.Options
 	kinds := strings.Join(list.Kinds(), "|")
 	cmd := &cobra.Command{
-		Use:   "list " + kinds + " CATALOG [PACKAGE]",
+		Use:   "list " + kinds + " CATALOG [PACKAGE...]",
 		Short: "List the packages, channels or bundles of a catalog",
-		Long: `List the packages, channels or bundles of a catalog, for all packages or for one.
-Bundles are listed once for each of their channels, the latest first.
+		Long: `List the packages, channels or bundles of a catalog, for all packages or for the named ones. PACKAGE
+and --channel may be patterns, such as 'aws-*'. Bundles are listed once for each of their channels, the latest
+first.
 
-The table is for people and may change. On a terminal, it is as wide as that, and long values are cut; -o wide
-cuts none, and has more columns. Programs should use JSON.
+The table is for people and may change. On a terminal, it is as wide as that: long values are cut, and empty
+columns are left out. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
 
 ` + aboutSources,
 		Example: `  berth catalog list packages catalog
@@ -31,25 +32,43 @@ cuts none, and has more columns. Programs should use JSON.
   # The upgrade edges of one package
   berth catalog list bundles catalog aws-efs-operator
 
+  # One channel of several packages, the latest versions first
+  berth catalog list bundles catalog 'aws-*' --channel stable --sort version
+
   # Of an image
   berth catalog list channels quay.io/operatorhubio/catalog:latest -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !slices.Contains(list.Kinds(), args[0]) {
 				return fmt.Errorf("there is no list of %q, want one of %s%s", args[0], strings.Join(list.Kinds(), ", "), nearest.Hint(args[0], list.Kinds()))
 			}
-			return takes(kinds, "CATALOG", "[PACKAGE]")(cmd, args)
+			if o.Sort != "" && !slices.Contains(list.Orders(), o.Sort) {
+				return fmt.Errorf("--sort is %q, want one of %s", o.Sort, strings.Join(list.Orders(), ", "))
+			}
+			return takes(kinds, "CATALOG", "[PACKAGE...]")(cmd, args)
 		},
-		ValidArgsFunction: completing(oneOf(list.Kinds()...), folders, packagesOf(1), nothing),
+		ValidArgsFunction: completing(oneOf(list.Kinds()...), folders, packagesOf(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			only := append(args, "")[2]
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[1])
 			defer stop()
-			return withCatalog(cmd.Context(), args[1], func(c *fbc.Catalog) error {
+			o.Kind, o.Packages, o.Columns = args[0], args[2:], columnsOf(cmd.OutOrStdout())
+			return withCatalog(cmd, args[1], named(o.Packages), func(c *rules.Part) error {
 				stop()
-				return list.Write(cmd.OutOrStdout(), output, args[0], c, only, columnsOf(cmd.OutOrStdout()))
+				return list.Write(cmd.OutOrStdout(), c.Catalog, o)
 			})
 		},
 	}
-	addOutputFlag(cmd, &output, "text", list.Formats)
+	cmd.Flags().StringVar(&o.Channel, "channel", "", "`CHANNEL` to list, or a pattern of several")
+	cmd.Flags().StringVar(&o.Sort, "sort", "", "`ORDER` of the list: "+strings.Join(list.Orders(), ", ")+" (the latest first)")
+	completeFlag(cmd, "channel", nothing)
+	completeFlag(cmd, "sort", oneOf(list.Orders()...))
+	addOutputFlag(cmd, &o.Format, "text", list.Formats)
 	return cmd
+}
+
+// named returns the names among names and patterns, or nothing if a pattern may mean any package.
+func named(packages []string) []string {
+	if slices.ContainsFunc(packages, list.IsPattern) {
+		return nil
+	}
+	return packages
 }

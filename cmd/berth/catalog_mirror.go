@@ -145,12 +145,14 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	options.Name, options.Origin, options.Host = cmp.Or(c.name, opened.Name), opened.Origin, opened.Host
+	options.Name, options.Origin, options.Host = cmp.Or(c.name, mirror.NameOf(opened.Name)), opened.Origin, opened.Host
 	m, err := mirror.New(cmd.Context(), opened.Dir, options)
 	if err != nil {
 		return &headed{"cannot mirror " + from + ":", opened.Named(err)}
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	opened.NameFindings(m.Others)
+	printWarnings(cmd, from, m.Others)
 	destination, err := mirror.OpenDestination(to, options.Name)
 	if err != nil {
 		return err

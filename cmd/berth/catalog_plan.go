@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
@@ -54,8 +55,8 @@ resources that are invalid under a new CRD. Nothing is written to the cluster.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := startProgress(cmd.ErrOrStderr(), "predicting")
 			defer stop()
-			return withCatalog(cmd.Context(), args[0], func(c *fbc.Catalog) error {
-				predictions, err := o.predict(cmd.Context(), c, args[1:])
+			return withCatalog(cmd, args[0], packagesIn(args[1:]), func(c *rules.Part) error {
+				predictions, err := o.predict(cmd, c.Catalog, args[1:])
 				stop()
 				if err == nil {
 					err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
@@ -93,10 +94,19 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	return takes("CATALOG", "[PACKAGE[@VERSION]]")(cmd, args)
 }
 
+// packagesIn returns the package of PACKAGE@VERSION, if there is one.
+func packagesIn(args []string) (packages []string) {
+	for _, arg := range args {
+		pkg, _, _ := strings.Cut(arg, "@")
+		packages = append(packages, pkg)
+	}
+	return packages
+}
+
 // predict predicts for a package, or for what a cluster has.
-func (o *catalogPlan) predict(ctx context.Context, c *fbc.Catalog, pkgs []string) ([]*prediction.Prediction, error) {
+func (o *catalogPlan) predict(cmd *cobra.Command, c *fbc.Catalog, pkgs []string) ([]*prediction.Prediction, error) {
 	if len(pkgs) == 0 {
-		return o.predictCluster(ctx, c)
+		return o.predictCluster(cmd, c)
 	}
 	pkg, version, _ := strings.Cut(pkgs[0], "@")
 	if o.olm == prediction.V1 {
@@ -111,14 +121,16 @@ func (o *catalogPlan) predict(ctx context.Context, c *fbc.Catalog, pkgs []string
 	if err != nil {
 		return nil, err
 	}
-	return state.Predict(ctx)
+	return state.Predict(cmd.Context())
 }
 
-func (o *catalogPlan) predictCluster(ctx context.Context, c *fbc.Catalog) (all []*prediction.Prediction, err error) {
+func (o *catalogPlan) predictCluster(cmd *cobra.Command, c *fbc.Catalog) (all []*prediction.Prediction, err error) {
+	ctx := cmd.Context()
 	config, err := o.config()
 	if err != nil {
-		return nil, fmt.Errorf("%w; name a PACKAGE to predict without a cluster", err)
+		return nil, fmt.Errorf("without PACKAGE, the installed versions are read from a cluster: %w; name a PACKAGE to predict without one", err)
 	}
+	cmd.PrintErrf("reading what is installed from the cluster at %s\n", config.Host)
 	extensions, err := o.predictExtensions(ctx, config, c)
 	if err != nil {
 		return nil, err

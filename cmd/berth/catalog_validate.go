@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,17 +30,19 @@ type catalogValidate struct {
 func newCatalogValidateCommand() *cobra.Command {
 	o := &catalogValidate{}
 	cmd := &cobra.Command{
-		Use:   "validate CATALOG",
-		Short: "Check a catalog",
-		Long: `Check a catalog and print all findings. Files that an .indexignore file excludes are left
+		Use:   "validate CATALOG...",
+		Short: "Check catalogs",
+		Long: `Check catalogs and print all findings. Files that an .indexignore file excludes are left
 out, as OLM does. --rules lists what is checked.
 
 Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
-and a summary to standard error. The other formats are for CI systems: json, sarif and junit.
+and to standard error a summary of each catalog, and what the errors mean for clusters. On a terminal, findings
+are wrapped and have colours, unless NO_COLOR is set. The other formats are for CI systems: json, yaml, sarif and
+junit.
 
 With --against, the catalog is also compared with one that it replaces: what happens to clusters that
-installed from that one, if the CatalogSource or the Subscription changes.
+installed from that one, if the CatalogSource or the Subscription changes. CATALOG may be a pattern of several.
 
 With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.
 
@@ -66,14 +70,17 @@ Files of an image are named by their paths in it.`,
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)
 			}
-			return takes("CATALOG")(cmd, args)
+			if o.against != "" && len(args) > 1 {
+				return errors.New("--against compares one CATALOG with another; name one")
+			}
+			return takes("CATALOG...")(cmd, args)
 		},
-		ValidArgsFunction: completing(folders, nothing),
+		ValidArgsFunction: completing(folders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.rules {
 				return findings.WriteRules(cmd.OutOrStdout(), o.output, catalogRules())
 			}
-			return o.run(cmd, args[0])
+			return o.run(cmd, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -105,7 +112,7 @@ func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 	return takesNothing(cmd, args)
 }
 
-func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
+func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 	choice, err := findings.NewChoice(catalogRules(), o.severities, o.ignored)
 	if err != nil {
 		return &usageError{command: cmd.CommandPath(), err: err}
@@ -116,36 +123,81 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 			return err
 		}
 	}
-	sayLinks(cmd, dir, o.against)
-	report, summary, err := o.check(cmd, dir)
-	if err != nil {
-		return err
+	catalogs = expanded(catalogs)
+	sayLinks(cmd, append(slices.Clone(catalogs), o.against)...)
+	whole := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(catalogs, " ")}
+	var checked []checkedCatalog
+	for _, catalog := range catalogs {
+		report, contents, err := o.check(cmd, catalog)
+		if err != nil {
+			return err
+		}
+		report = choice.Of(report)
+		whole.Rules, whole.Findings = report.Rules, append(whole.Findings, report.Findings...)
+		checked = append(checked, checkedCatalog{catalog, contents, report.Findings})
 	}
-	report = choice.Of(report)
 	gone := 0
 	if baseline != nil {
-		report, gone = baseline.Of(report)
+		whole, gone = baseline.Of(whole)
 	}
-	if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+	if err := o.write(cmd, whole); err != nil {
 		return err
 	}
-	faults := findings.Count(report.Findings, findings.Error)
-	summary += fmt.Sprintf("; %s, %s", count(faults, "error"), count(len(report.Findings)-faults, "warning"))
-	if baseline != nil {
-		summary += fmt.Sprintf(", and %d known from %s", report.Known, o.baseline)
+	unknown := map[*findings.Finding]bool{}
+	for _, f := range whole.Findings {
+		unknown[f] = true
 	}
-	cmd.PrintErrln(summary)
+	var failed []error
+	for _, c := range checked {
+		left := slices.DeleteFunc(slices.Clone(c.found), func(f *findings.Finding) bool { return !unknown[f] })
+		faults := findings.Count(left, findings.Error)
+		summary := fmt.Sprintf("%s: %s; %s, %s", c.name, c.contents, count(faults, "error"), count(len(left)-faults, "warning"))
+		if baseline != nil {
+			summary += fmt.Sprintf(", and %d known from %s", len(c.found)-len(left), o.baseline)
+		}
+		cmd.PrintErrln(summary)
+		if faults > 0 {
+			failed = append(failed, fmt.Errorf("%s: %s", c.name, strings.Join(rules.Verdict(left), "; ")))
+		}
+	}
 	if gone > 0 {
 		cmd.PrintErrf("%s: %s no longer found; write it again with -o json, without --baseline\n", o.baseline, are(gone, "finding"))
 	}
-	if faults > 0 {
-		return &exitError{code: exitFound, err: fmt.Errorf("%s is not a valid catalog", dir)}
+	if len(failed) > 0 {
+		return &exitError{code: exitFound, err: errors.Join(failed...)}
 	}
 	return nil
 }
 
+// checkedCatalog is a catalog and what was found in it.
+type checkedCatalog struct {
+	name, contents string
+	found          []*findings.Finding
+}
+
+// expanded returns the names of catalogs, with what patterns mean in their place. A pattern that means nothing stays.
+func expanded(catalogs []string) (all []string) {
+	for _, name := range catalogs {
+		found, err := filepath.Glob(name)
+		if _, missing := os.Lstat(name); err != nil || missing == nil || len(found) == 0 {
+			found = []string{name}
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// write writes a report, with colours and wrapped on a terminal.
+func (o *catalogValidate) write(cmd *cobra.Command, report findings.Report) error {
+	out := cmd.OutOrStdout()
+	if columns := columnsOf(out); o.output == findings.Text && columns > 0 {
+		return report.WriteTerminal(out, columns, os.Getenv("NO_COLOR") == "")
+	}
+	return report.Write(out, o.output)
+}
+
 // check returns a report of all rules, and what the catalog has.
-func (o *catalogValidate) check(cmd *cobra.Command, text string) (report findings.Report, summary string, err error) {
+func (o *catalogValidate) check(cmd *cobra.Command, text string) (report findings.Report, has string, err error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading "+text)()
 	ctx := cmd.Context()
 	opened, err := source.Open(ctx, text)
@@ -169,7 +221,7 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string) (report finding
 	}
 	opened.NameFindings(report.Findings)
 	findings.Sort(report.Findings)
-	return report, text + ": " + contents(c), nil
+	return report, contents(c), nil
 }
 
 // checkAgainst compares the catalog with the one that it replaces.

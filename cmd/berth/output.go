@@ -1,16 +1,24 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
-// addOutputFlag gives a command the flag -o, for one of several formats. Another one is a fault of
-// the command line.
+// addOutputFlag gives a command, which has its RunE, the flag -o, for one of several formats. Where there is JSON, there is YAML, too.
+// Another format is a fault of the command line.
 func addOutputFlag(cmd *cobra.Command, into *string, value string, formats []string) {
+	if i := slices.Index(formats, "json"); i >= 0 && !slices.Contains(formats, inYAML) {
+		formats = slices.Insert(slices.Clone(formats), i+1, inYAML)
+		cmd.RunE = asYAML(cmd.RunE, into)
+	}
 	cmd.Flags().StringVarP(into, "output", "o", value, "`FORMAT` of what is printed to standard output: "+strings.Join(formats, ", "))
 	completeFlag(cmd, "output", oneOf(formats...))
 	check := cmd.Args
@@ -19,5 +27,28 @@ func addOutputFlag(cmd *cobra.Command, into *string, value string, formats []str
 			return fmt.Errorf("--output is %q, want one of %s", *into, strings.Join(formats, ", "))
 		}
 		return check(cmd, args)
+	}
+}
+
+const inYAML = "yaml"
+
+// asYAML returns a command that writes the JSON of another one as YAML, if that is the format.
+func asYAML(run func(*cobra.Command, []string) error, format *string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if *format != inYAML {
+			return run(cmd, args)
+		}
+		out, report := cmd.OutOrStdout(), &bytes.Buffer{}
+		cmd.SetOut(report)
+		*format = "json"
+		failed := run(cmd, args)
+		if report.Len() == 0 {
+			return failed
+		}
+		text, err := yaml.FromJSON(report.Bytes())
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		return cmp.Or(failed, err)
 	}
 }

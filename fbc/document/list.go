@@ -26,7 +26,7 @@ type File struct {
 	Modified int64 // in nanoseconds since 1970
 }
 
-// List returns the files at any depth below dir that belong to the catalog, in order. It follows symbolic links within
+// List returns the files at any depth below dir that belong to the catalog, in order. A catalog may also be a single file. It follows symbolic links within
 // dir, because a mounted ConfigMap has some.
 func List(dir string) (Files, error) {
 	info, err := os.Stat(dir)
@@ -34,7 +34,7 @@ func List(dir string) (Files, error) {
 		return nil, fmt.Errorf("catalog folder: %w", err)
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("%s is a file; expected the folder of a catalog", dir)
+		return listFile(dir)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -61,4 +61,17 @@ func List(dir string) (Files, error) {
 		return nil, fmt.Errorf("catalog folder %s: %w", dir, err)
 	}
 	return files, nil
+}
+
+func listFile(path string) (Files, error) {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("catalog file: %w", err)
+	}
+	defer root.Close()
+	info, err := yaml.StatIn(root, filepath.Base(path))
+	if err != nil {
+		return nil, fmt.Errorf("catalog file: %w", err)
+	}
+	return Files{{path, info.Size(), info.ModTime().UnixNano()}}, nil
 }

@@ -29,6 +29,10 @@ const (
 	SourceMissing Code = "source-missing"
 	// SourceUnreachable: OLM has no connection to a catalog that it uses for the namespace.
 	SourceUnreachable Code = "source-unreachable"
+	// DependencyMalformed: a bundle of the package has a dependency that OLM cannot read.
+	DependencyMalformed Code = "dependency-malformed"
+	// InstallModeUnsupported: the chosen bundle does not support the install mode AllNamespaces, and OLM v1 uses no other.
+	InstallModeUnsupported Code = "install-mode-unsupported"
 	// OperatorGroups: the namespace has none, or more than one.
 	OperatorGroups Code = "operator-groups"
 	// SecondSubscription: another Subscription of the namespace is for the same package.
@@ -83,6 +87,10 @@ const (
 	EndsEarly Code = "ends-early"
 	// Deprecated means that the catalog deprecates the package, the channel, the installed bundle or the next one.
 	Deprecated Code = "deprecated"
+	// VersionRemoved: an update removes a version of an API, in which clusters may have stored objects.
+	VersionRemoved Code = "version-removed"
+	// RangeIgnored: a skipRange of the channel is no range of versions, and OLM ignores it.
+	RangeIgnored Code = "skip-range-ignored"
 	// DefinitionsUnchecked: the catalog lacks the bundle's CRDs, so custom resources cannot be checked against them.
 	DefinitionsUnchecked Code = "definitions-unchecked"
 )

@@ -2,6 +2,7 @@ package prediction
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/blang/semver/v4"
@@ -11,12 +12,16 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/constraint"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // dependencyReason returns the code and the advice for an entry that OLM cannot install: a dependency that nothing provides,
 // or another conflict. The caller sets What.
 func (f *subject) dependencyReason(e *upgrade.Entry) Reason {
+	if b, fault := f.malformedDependency(); fault != nil {
+		return Reason{DependencyMalformed, "", fmt.Sprintf("have the properties of bundle %s at %s:%d corrected in the catalog, as `berth catalog validate` says: %v", b.Name, b.File, b.Line, fault)}
+	}
 	reason := Reason{Code: Unsatisfied, Do: makeRoom}
 	if b := f.pkg.FindBundle(e.Name); b != nil && f.state.dependencyMissing(b) {
 		reason = Reason{Code: DependencyMissing, Do: addCatalog}
@@ -25,6 +30,22 @@ func (f *subject) dependencyReason(e *upgrade.Entry) Reason {
 		reason.Do = searchElsewhere
 	}
 	return reason
+}
+
+// malformedDependency returns a bundle of the channel with a dependency that OLM cannot read, and its fault.
+func (f *subject) malformedDependency() (*fbc.Bundle, error) {
+	for _, e := range f.graph.Entries {
+		b := f.pkg.FindBundle(e.Name)
+		if b == nil {
+			continue
+		}
+		for _, p := range b.Properties {
+			if err := constraint.Check(p); err != nil {
+				return b, err
+			}
+		}
+	}
+	return nil, nil
 }
 
 // allRead reports whether the State has the content of all catalogs that OLM uses.

@@ -66,12 +66,9 @@ func InstalledExtension(c *fbc.Catalog, pkg, version, channel string) (*Extensio
 	if version == "" {
 		return e, nil
 	}
-	name, number := identify(c.Find(pkg), pkg, version)
-	if number == nil {
-		return nil, notAVersion(version, pkg)
-	}
-	e.Installed = upgrade.Version{Name: name, Number: number}
-	return e, nil
+	var err error
+	e.Installed, err = identify(c.Find(pkg), pkg, version)
+	return e, err
 }
 
 // Predict predicts what OLM v1 will do if a catalog is the only one that has the package. It fails if the range of versions is
@@ -83,6 +80,7 @@ func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
 		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension as docs/olm-v1.md says", "%s has no package %s", c.Dir, e.Package)
 		return p, nil
 	}
+	p.Assumed = e.Name == "" && p.Installed != "" && pkg.FindBundle(p.Installed) == nil
 	sel, err := e.selectFrom(pkg)
 	if err != nil {
 		return nil, err
@@ -92,7 +90,11 @@ func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
 		sel.explain(p)
 		return p, nil
 	}
-	for _, reason := range uninstallable(chosen.Bundle) {
+	reasons, err := uninstallable(chosen.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	for _, reason := range reasons {
 		p.refuse(reason.Code, reason.Do, "%s", reason.What)
 	}
 	sel.warn(p, chosen)
@@ -105,6 +107,7 @@ func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
 		}
 		p.Next = sel.update(e.Installed, chosen)
 		p.Then, p.ReachesHead = sel.follow(chosen)
+		p.warnAboutRemovedAPIs(pkg, false)
 	case later == nil:
 		p.Verdict = Latest
 	default:

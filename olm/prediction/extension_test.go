@@ -76,6 +76,10 @@ func TestExtension(t *testing.T) {
 		"no image":                           {documents: []string{all[0], all[1], inline200}, want: Refused, code: ImageMissing, says: "rowboat.v2.0.0 has no image"},
 		"a dependency": {documents: []string{all[0], all[1], all[2] + "- {type: olm.package.required, value: {packageName: oar, versionRange: '>0.0.0'}}\n"}, want: Refused, code: DependencyUnsupported,
 			says: "olm.package.required"},
+		"no AllNamespaces": {documents: []string{all[0], all[1], all[2] + "- {type: olm.csv.metadata, value: {installModes: [{type: OwnNamespace, supported: true}, {type: AllNamespaces, supported: false}]}}\n"},
+			want: Refused, code: InstallModeUnsupported, says: "rowboat.v2.0.0 does not support the install mode AllNamespaces"},
+		"AllNamespaces": {documents: []string{all[0], all[1], all[2] + "- {type: olm.csv.metadata, value: {installModes: [{type: AllNamespaces, supported: true}]}}\n"},
+			want: Installs, next: "2.0.0"},
 		"no such package": {e: Extension{Package: "canoe"}, want: Refused, code: PackageAbsent},
 	} {
 		t.Run(name, func(t *testing.T) {

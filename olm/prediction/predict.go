@@ -53,8 +53,10 @@ type Prediction struct {
 	// Channel is that of the Subscription. A ClusterExtension may have several, or none, which means all.
 	Channel string `json:"channel"`
 	// Installed is the ClusterServiceVersion, or the bundle, that is installed, if any.
-	Installed string  `json:"installed,omitempty"`
-	Verdict   Verdict `json:"verdict"`
+	Installed string `json:"installed,omitempty"`
+	// Assumed says that the catalog does not have the version that is assumed to be installed.
+	Assumed bool    `json:"assumed,omitempty"`
+	Verdict Verdict `json:"verdict"`
 	// Next is what OLM installs next.
 	Next *Update `json:"next,omitempty"`
 	// Dependencies are the bundles that OLM installs together with Next.
@@ -158,6 +160,7 @@ func (st *State) subject(s *v1alpha1.Subscription) *subject {
 	if f.pkg = f.catalog.Find(s.Spec.Package); f.pkg == nil {
 		return f
 	}
+	f.Assumed = st.hypothetical && f.csv != nil && f.pkg.FindBundle(f.csv.Name) == nil
 	if f.Channel == "" { // then OLM prefers the default channel
 		f.Channel = f.pkg.DefaultChannel
 	}
@@ -233,6 +236,7 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 		return err
 	}
 	f.findRisks(chosen)
+	f.warnAboutRemovedAPIs(f.pkg, f.state.api != nil)
 	for _, risk := range f.Risks {
 		f.Warnings = append(f.Warnings, risk.What)
 	}

@@ -53,12 +53,27 @@ func (f *subject) subscriptionProblems() []Reason {
 		slices.Sort(names)
 		return []Reason{{ChannelAbsent, fmt.Sprintf("package %q has no channel %q", f.Package, f.Channel), "set spec.channel of the Subscription to one of " + strings.Join(names, ", ")}}
 	case len(f.graph.Chain) == 0:
-		return []Reason{{ChannelBroken, fmt.Sprintf("the upgrade graph of channel %q is broken, as `berth catalog validate` explains", f.Channel), "have the catalog corrected"}}
+		return []Reason{{ChannelBroken, fmt.Sprintf("channel %q has %s, and OLM resolves nothing from such a channel", f.Channel, f.brokenBy()), "have the catalog corrected, as `berth catalog validate` says"}}
 	case f.csv == nil && f.subscription.Spec.StartingCSV != "" && f.graph.Find(f.subscription.Spec.StartingCSV) == nil:
 		return []Reason{{StartAbsent, fmt.Sprintf("channel %q has no entry %q, which spec.startingCSV of the Subscription names", f.Channel, f.subscription.Spec.StartingCSV),
 			"remove startingCSV, or set it to an entry of the channel"}}
 	}
 	return nil
+}
+
+// brokenBy says why OLM cannot order the channel.
+func (f *subject) brokenBy() string {
+	if len(f.graph.Heads) > 1 {
+		var names []string
+		for _, head := range f.graph.Heads {
+			names = append(names, head.Name)
+		}
+		return fmt.Sprintf("%d heads, %s", len(names), strings.Join(names, ", "))
+	}
+	if len(f.graph.Cycle) > 0 {
+		return "a cycle, " + strings.Join(f.graph.Cycle, " -> ")
+	}
+	return "no entry"
 }
 
 // namespaceProblems finds what keeps OLM from resolving anything in the namespace.

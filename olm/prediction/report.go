@@ -88,6 +88,9 @@ func (p *Prediction) title() string {
 	if p.Installed == "" {
 		return title + "nothing installed"
 	}
+	if p.Assumed {
+		return title + p.Installed + " installed, which the catalog does not have"
+	}
 	return title + p.Installed + " installed"
 }
 

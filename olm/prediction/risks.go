@@ -32,6 +32,11 @@ func (f *subject) findRisks(chosen *upgrade.Entry) {
 		f.risk(SameCSV, "nothing, if both catalogs have the same content; otherwise wait until the new one has a later version",
 			"the new catalog has %s, too: OLM takes that bundle for the installed one, and keeps what it installed from CatalogSource %s", f.csv.Name, before.Name)
 	}
+	for _, e := range f.graph.Entries {
+		if _, err := semver.ParseRange(e.SkipRange); e.SkipRange != "" && err != nil {
+			f.risk(RangeIgnored, "have the catalog corrected", "%s has the skipRange %q, which is no range of versions: OLM ignores it", e.Name, e.SkipRange)
+		}
+	}
 	for _, deprecated := range []struct{ schema, name, title string }{
 		{declcfg.SchemaPackage, "", "package " + f.Package}, {declcfg.SchemaChannel, f.Channel, "channel " + f.Channel},
 		{declcfg.SchemaBundle, f.Installed, f.Installed}, {declcfg.SchemaBundle, nameOf(chosen), nameOf(chosen)},
@@ -39,6 +44,25 @@ func (f *subject) findRisks(chosen *upgrade.Entry) {
 		if message := f.pkg.Deprecation(deprecated.schema, deprecated.name); message != "" {
 			f.risk(Deprecated, "", "%s is deprecated: %s", deprecated.title, message)
 		}
+	}
+}
+
+// warnAboutRemovedAPIs says which updates remove versions of APIs. If a cluster was read, the CustomResourceDefinitions of the first
+// update were compared with what it has stored.
+func (p *Prediction) warnAboutRemovedAPIs(pkg *fbc.Package, checkedNext bool) {
+	if pkg == nil || p.Next == nil {
+		return
+	}
+	from := pkg.FindBundle(p.Installed)
+	for i, u := range append([]Update{*p.Next}, p.Then...) {
+		to := pkg.FindBundle(u.Name)
+		for _, api := range fbc.RemovedAPIs(from, to) {
+			if i > 0 || !checkedNext {
+				p.risk(VersionRemoved, fmt.Sprintf("look for %s in status.storedVersions of the CustomResourceDefinition; if it is there, rewrite all objects in a version that remains, and remove it from there first", api.Version),
+					"the update from %s to %s removes version %s of %s (%s): OLM refuses it on clusters that have stored objects in that version", from.Name, to.Name, api.Version, api.Kind, api.Group)
+			}
+		}
+		from = to
 	}
 }
 

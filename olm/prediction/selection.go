@@ -8,6 +8,7 @@ import (
 
 	masterminds "github.com/Masterminds/semver/v3"
 	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
@@ -201,7 +202,7 @@ func inChannels(channels []string) string {
 var dependencies = []string{property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
 
 // uninstallable says why OLM v1 cannot install a bundle.
-func uninstallable(b *fbc.Bundle) (reasons []Reason) {
+func uninstallable(b *fbc.Bundle) (reasons []Reason, err error) {
 	for _, p := range b.Properties {
 		if slices.Contains(dependencies, p.Type) {
 			reasons = append(reasons, Reason{DependencyUnsupported, fmt.Sprintf("%s has the property %s: OLM v1 installs nothing that depends on other packages or APIs", b.Name, p.Type),
@@ -213,7 +214,18 @@ func uninstallable(b *fbc.Bundle) (reasons []Reason) {
 		reasons = append(reasons, Reason{ImageMissing, fmt.Sprintf("%s has no image in the catalog, and OLM v1 unpacks only images", b.Name),
 			"push the bundle with `berth bundle image`, and build the catalog from the image"})
 	}
-	return reasons
+	details, err := b.Details()
+	if err != nil || details.CSV == nil {
+		return reasons, err
+	}
+	modes := details.CSV.Spec.InstallModes
+	if !slices.ContainsFunc(modes, func(m v1alpha1.InstallMode) bool {
+		return m.Type == v1alpha1.InstallModeTypeAllNamespaces && m.Supported
+	}) {
+		reasons = append(reasons, Reason{InstallModeUnsupported, fmt.Sprintf("%s does not support the install mode %s, the only one that OLM v1 uses unless its feature gate SingleOwnNamespaceInstallSupport is enabled", b.Name, v1alpha1.InstallModeTypeAllNamespaces),
+			"install it with OLM v0; or choose a version that supports " + string(v1alpha1.InstallModeTypeAllNamespaces)})
+	}
+	return reasons, nil
 }
 
 // warn adds the risks of a chosen bundle.

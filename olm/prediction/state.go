@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/installplan"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // State is the observed state of one namespace that OLM resolves from. OLM resolves all Subscriptions of a namespace
@@ -90,27 +91,17 @@ func Installed(c *fbc.Catalog, pkg, version, channel string) (*State, error) {
 	if version == "" {
 		return st, nil
 	}
-	csv, err := installedCSV(p, pkg, version)
+	was, err := identify(p, pkg, version)
+	if err != nil {
+		return nil, err
+	}
+	csv, err := newCSV(p, pkg, hypotheticalNamespace, was.Name, *was.Number)
 	if err != nil {
 		return nil, err
 	}
 	st.CSVs = append(st.CSVs, csv)
 	subscription.Status = v1alpha1.SubscriptionStatus{CurrentCSV: csv.Name, InstalledCSV: csv.Name, State: v1alpha1.SubscriptionStateAtLatest}
 	return st, nil
-}
-
-// installedCSV returns the ClusterServiceVersion of an installed version. The package is nil if the catalog lacks it.
-func installedCSV(p *fbc.Package, pkg, installed string) (*v1alpha1.ClusterServiceVersion, error) {
-	name, number := identify(p, pkg, installed)
-	if number == nil {
-		return nil, notAVersion(installed, pkg)
-	}
-	return newCSV(p, pkg, hypotheticalNamespace, name, *number)
-}
-
-func notAVersion(given, pkg string) error {
-	return fmt.Errorf("%q is not a version of package %s; want a version like 1.2.3, or the name of a ClusterServiceVersion "+
-		"that is in the catalog or ends in a version, like %s.v1.2.3", given, pkg, pkg)
 }
 
 // newCSV returns the ClusterServiceVersion that OLM creates for a version, as far as the resolver reads it. The package is
@@ -198,25 +189,38 @@ func (st *State) installed(r *resolution) (*State, error) {
 	return &later, nil
 }
 
-// identify returns the name and the semantic version of an installed version, given one of the two.
-func identify(p *fbc.Package, pkg, installed string) (string, *semver.Version) {
+// identify returns the name and the semantic version of an installed version, given one of the two. It fails if the version may be
+// that of several bundles, or is none.
+func identify(p *fbc.Package, pkg, installed string) (upgrade.Version, error) {
 	number, err := semver.Parse(installed)
 	if p != nil {
-		for _, b := range p.Bundles {
-			if b.Name == installed || err == nil && b.Number() != nil && b.Number().EQ(number) {
-				return b.Name, b.Number()
+		if b := p.FindBundle(installed); b != nil && b.Number() != nil {
+			return upgrade.Version{Name: b.Name, Number: b.Number()}, nil
+		}
+		if err == nil {
+			switch found := fbc.MatchVersion(number, p.Bundles, (*fbc.Bundle).Number); len(found) {
+			case 0:
+			case 1:
+				return upgrade.Version{Name: found[0].Name, Number: found[0].Number()}, nil
+			default:
+				var names []string
+				for _, b := range found {
+					names = append(names, b.Number().String())
+				}
+				return upgrade.Version{}, fmt.Errorf("package %s has %d builds of version %s; want one of %s", pkg, len(found), installed, strings.Join(names, ", "))
 			}
 		}
 	}
 	if err == nil {
-		return pkg + ".v" + installed, &number
+		return upgrade.Version{Name: pkg + ".v" + installed, Number: &number}, nil
 	}
 	if _, suffix, found := strings.Cut(installed, ".v"); found {
 		if number, err := semver.Parse(suffix); err == nil {
-			return installed, &number
+			return upgrade.Version{Name: installed, Number: &number}, nil
 		}
 	}
-	return installed, nil
+	return upgrade.Version{}, fmt.Errorf("%q is not a version of package %s; want a version like 1.2.3, or the name of a ClusterServiceVersion "+
+		"that is in the catalog or ends in a version, like %s.v1.2.3", installed, pkg, pkg)
 }
 
 // normalized returns the State as OLM brings it up to date before it resolves: each Subscription's status says what is

@@ -1,0 +1,188 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/registryv1"
+)
+
+// relatedImageVariable is how the environment variables begin by which operators learn of images that they need.
+const relatedImageVariable = "RELATED_IMAGE_"
+
+// operator is what a ClusterServiceVersion says about images. Nothing else of it has to be as it should.
+type operator struct {
+	Spec struct {
+		RelatedImages []declcfg.RelatedImage `json:"relatedImages"`
+		Install       struct {
+			Spec struct {
+				Deployments []struct {
+					Spec struct {
+						Template struct {
+							Spec struct {
+								Containers     []container `json:"containers"`
+								InitContainers []container `json:"initContainers"`
+							} `json:"spec"`
+						} `json:"template"`
+					} `json:"spec"`
+				} `json:"deployments"`
+			} `json:"spec"`
+		} `json:"install"`
+	} `json:"spec"`
+}
+
+type container struct {
+	Image string `json:"image"`
+	Env   []struct {
+		Name  string `json:"name"`
+		Value any    `json:"value"`
+	} `json:"env"`
+}
+
+// images returns the images that an operator needs, as far as its ClusterServiceVersion says it.
+func (o *operator) images() (all []string) {
+	for _, related := range o.Spec.RelatedImages {
+		all = append(all, related.Image)
+	}
+	for _, d := range o.Spec.Install.Spec.Deployments {
+		pod := d.Spec.Template.Spec
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			all = append(all, c.Image)
+			for _, v := range c.Env {
+				if value, _ := v.Value.(string); strings.HasPrefix(v.Name, relatedImageVariable) && strings.Contains(value, "/") {
+					all = append(all, value)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// imagesOfBundle returns the images that a bundle needs, as far as the catalog says it.
+func imagesOfBundle(b *fbc.Bundle) ([]string, error) {
+	all := []string{b.Image}
+	for _, related := range b.RelatedImages {
+		all = append(all, related.Image)
+	}
+	details, err := b.Details()
+	if err != nil || !details.Carried {
+		return all, err
+	}
+	carried, err := operatorOf(details.CSV)
+	if err != nil {
+		return nil, err
+	}
+	return append(all, carried.images()...), nil
+}
+
+func operatorOf(csv *v1alpha1.ClusterServiceVersion) (*operator, error) {
+	text, err := json.Marshal(csv)
+	if err != nil {
+		return nil, err
+	}
+	o := &operator{}
+	return o, json.Unmarshal(text, o)
+}
+
+// unlistedOf returns the kept bundles whose images the catalog does not list, or lists with gaps.
+func unlistedOf(all []*kept) (unlisted []*fbc.Bundle) {
+	for _, k := range all {
+		for _, b := range k.bundles() {
+			empty := func(related declcfg.RelatedImage) bool { return related.Image == "" }
+			if len(b.RelatedImages) == 0 || slices.ContainsFunc(b.RelatedImages, empty) {
+				unlisted = append(unlisted, b)
+			}
+		}
+	}
+	return unlisted
+}
+
+// addUnlisted adds the images that bundles need and the catalog does not list. Those are in the ClusterServiceVersions of the
+// bundles' images. Where these cannot be read, a warning says so: nobody else would before a pod cannot pull an image.
+func (m *Mirror) addUnlisted(ctx context.Context, from image.Source) error {
+	found, warnings := make([][]string, len(m.unlisted)), make([]string, len(m.unlisted))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(m.Jobs)
+	for i, b := range m.unlisted {
+		group.Go(func() error {
+			err := m.strikes.each(ctx, b.Image, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
+				found[i], err = imagesIn(ctx, from, b)
+				return err
+			})
+			if err != nil && !image.IsAbsent(err) { // Inspect reports images that are not there
+				warnings[i] = fmt.Sprintf("the catalog %s, and the bundle cannot be read: images that it needs may be missing: %v", lacked(b), err)
+			}
+			return ctx.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, n := range m.needs {
+		known[n.reference] = true
+	}
+	for i, b := range m.unlisted {
+		if warnings[i] != "" {
+			m.Warnings = append(m.Warnings, warnings[i])
+		}
+		for _, reference := range found[i] {
+			ref, err := name.ParseReference(reference)
+			if reference == "" || err == nil && known[ref.Name()] {
+				continue
+			}
+			if err != nil {
+				m.Warnings = append(m.Warnings, fmt.Sprintf("the ClusterServiceVersion of bundle %s names the image %q, which is not copied: %v", b.Name, reference, err))
+				continue
+			}
+			known[ref.Name()] = true
+			m.needs = append(m.needs, need{ref.Name(), b.Name})
+		}
+	}
+	return nil
+}
+
+// lacked says what a catalog lacks of the images of a bundle.
+func lacked(b *fbc.Bundle) string {
+	for _, related := range b.RelatedImages {
+		if related.Image == "" {
+			return fmt.Sprintf("has no pull spec of the related image %q of bundle %s", related.Name, b.Name)
+		}
+	}
+	return "lists no related images of bundle " + b.Name
+}
+
+// imagesIn returns the images that the ClusterServiceVersion in the image of a bundle names. A bundle that carries its objects has
+// been asked already.
+func imagesIn(ctx context.Context, from image.Source, b *fbc.Bundle) ([]string, error) {
+	if b.Image == "" {
+		return nil, nil
+	}
+	ref, err := name.ParseReference(b.Image)
+	if err != nil {
+		return nil, err
+	}
+	pulled, err := image.PullFrom(ctx, from, ref.Name(), registryv1.ImageLimits, registryv1.Folders...)
+	if err != nil {
+		return nil, err
+	}
+	contents, err := registryv1.LoadImage(pulled.Reference, pulled.Files)
+	if err != nil {
+		return nil, err
+	}
+	o := &operator{}
+	if err := json.Unmarshal(contents.CSV.Content, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", contents.CSV.File, err)
+	}
+	return o.images(), nil
+}

@@ -1,0 +1,80 @@
+package rules
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+)
+
+// Use is what a command does with packages of a catalog. Faults that do not matter to it only warn.
+type Use []string
+
+var (
+	// Serve needs packages that OLM's tools serve.
+	Serve Use = served
+	// Look only needs packages whose documents can be read. What is wrong with them is what people look for.
+	Look Use = []string{fbc.Duplicate.ID, "channel-path", "bundle-dependency", "package-name", "default-channel", "channel-entries", "entry-name", "entry-bundle", "entry-skips",
+		"entry-skip-range", "channel-head", "channel-cycle", "bundle-channel", "bundle-version-unique", "bundle-image", "bundle-content",
+		"deprecation-reference", "deprecation-unique", "deprecation-message"}
+)
+
+// Part is a catalog of which a command uses some packages.
+type Part struct {
+	*fbc.Catalog // without the packages that cannot be used
+	// Warnings are about what does not keep the command from its work: first about the packages that it asked for.
+	Warnings []*findings.Finding
+	// LeftOut are the names of packages that cannot be used.
+	LeftOut []string
+}
+
+// Without returns the catalog without some packages.
+func (p *Part) Without(names []string) *fbc.Catalog {
+	c := *p.Catalog
+	c.Packages = slices.DeleteFunc(slices.Clone(c.Packages), func(p *fbc.Package) bool { return slices.Contains(names, p.Name) })
+	return &c
+}
+
+// LoadPart reads a catalog for the use of the named packages, or of all that can be used if none is named. A fault of another package
+// is a warning. The error lists what keeps the named packages, or all, from being used.
+func LoadPart(ctx context.Context, dir string, use Use, packages ...string) (*Part, error) {
+	c, found, err := fbc.Read(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	unread := len(found) > 0
+	faults := errorsBut(append(found, Check(c)...), served)
+	findings.Sort(faults)
+	unusable := map[string]bool{}
+	for _, f := range errorsBut(faults, use) {
+		unusable[f.Package] = true
+	}
+	part := &Part{Catalog: c}
+	var blocked bool
+	for _, p := range c.Packages {
+		if p.Incomplete || unusable[p.Name] {
+			part.LeftOut = append(part.LeftOut, p.Name)
+			blocked = blocked || slices.Contains(packages, p.Name)
+		}
+	}
+	asked := func(f *findings.Finding) bool { return len(packages) == 0 || slices.Contains(packages, f.Package) }
+	unknown := func(name string) bool { return c.Find(name) == nil }
+	if blocked || len(part.LeftOut) == len(c.Packages) || unread && slices.ContainsFunc(packages, unknown) {
+		return nil, joined(slices.DeleteFunc(faults, func(f *findings.Finding) bool {
+			return f.Package != "" && (!asked(f) || slices.Contains(use, f.Rule))
+		}))
+	}
+	c.Packages = slices.DeleteFunc(c.Packages, func(p *fbc.Package) bool { return slices.Contains(part.LeftOut, p.Name) })
+	for _, f := range faults {
+		if asked(f) {
+			part.Warnings = append(part.Warnings, f)
+		}
+	}
+	for _, f := range faults {
+		if !asked(f) {
+			part.Warnings = append(part.Warnings, f)
+		}
+	}
+	return part, nil
+}

@@ -1,0 +1,38 @@
+package fbc
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/operator-framework/operator-registry/alpha/property"
+)
+
+// API is a version of a kind that a bundle provides.
+type API = property.GVK
+
+// APIs returns the versions of APIs that a bundle provides: all that its CustomResourceDefinitions have, whether served or not.
+func (b *Bundle) APIs() (all []API) {
+	for _, p := range b.Properties {
+		var api API
+		if p.Type == property.TypeGVK && json.Unmarshal(p.Value, &api) == nil {
+			all = append(all, api)
+		}
+	}
+	return all
+}
+
+// RemovedAPIs returns the versions that one bundle provides and the next one does not, of kinds that both provide. OLM leaves a
+// CustomResourceDefinition alone that the next one lacks as a whole. Either bundle may be nil, if a catalog does not have it.
+func RemovedAPIs(before, after *Bundle) (removed []API) {
+	if before == nil || after == nil {
+		return nil
+	}
+	now := after.APIs()
+	for _, api := range before.APIs() {
+		sameKind := func(other API) bool { return other.Group == api.Group && other.Kind == api.Kind }
+		if slices.ContainsFunc(now, sameKind) && !slices.Contains(now, api) {
+			removed = append(removed, api)
+		}
+	}
+	return removed
+}
