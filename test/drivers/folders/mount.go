@@ -33,8 +33,8 @@ func bind(source, target string, readOnly bool) error {
 	return nil
 }
 
-// unmount removes all mounts from a folder, if it is there and has any.
-func unmount(target string) error {
+// Unmount removes all mounts from a folder, if it is there and has any.
+func Unmount(target string) error {
 	for {
 		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

@@ -84,7 +84,7 @@ func (Node) NodeUnstageVolume(_ context.Context, request *csi.NodeUnstageVolumeR
 	if request.VolumeId == "" || request.StagingTargetPath == "" {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a volume ID or a path")
 	}
-	return &csi.NodeUnstageVolumeResponse{}, answer(unmount(request.StagingTargetPath))
+	return &csi.NodeUnstageVolumeResponse{}, answer(Unmount(request.StagingTargetPath))
 }
 
 // NodePublishVolume mounts a volume, which is mounted for the node, for a pod.
@@ -108,7 +108,7 @@ func (Node) NodeUnpublishVolume(_ context.Context, request *csi.NodeUnpublishVol
 	if request.VolumeId == "" || request.TargetPath == "" {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a volume ID or a path")
 	}
-	if err := unmount(request.TargetPath); err != nil {
+	if err := Unmount(request.TargetPath); err != nil {
 		return nil, answer(err)
 	}
 	if err := os.Remove(request.TargetPath); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -21,7 +21,12 @@ func Serve(ctx context.Context, socket string, verbose bool, register func(*grpc
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	return ServeOn(ctx, listener, Logged(verbose), register)
+}
+
+// Logged logs calls that fail, and all of them if verbose.
+func Logged(verbose bool) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		response, err := handle(ctx, request)
 		if err != nil {
 			log.Printf("%s: %v", info.FullMethod, err)
@@ -29,7 +34,12 @@ func Serve(ctx context.Context, socket string, verbose bool, register func(*grpc
 			log.Printf("%s: done", info.FullMethod)
 		}
 		return response, err
-	}))
+	}
+}
+
+// ServeOn serves gRPC on a listener until ctx ends.
+func ServeOn(ctx context.Context, listener net.Listener, each grpc.UnaryServerInterceptor, register func(*grpc.Server)) error {
+	server := grpc.NewServer(grpc.UnaryInterceptor(each))
 	register(server)
 	stopped := context.AfterFunc(ctx, server.GracefulStop)
 	defer stopped()

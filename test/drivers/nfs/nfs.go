@@ -180,13 +180,6 @@ func (s *Server) redeem(conn net.Conn) error {
 	return err
 }
 
-// Object identifiers of the extensions with which mount.efs names an access point and a file system, in
-// certificate_utils.py of efs-utils 3.2.
-var (
-	accessPointExtension = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, 1}
-	fileSystemExtension  = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, 3}
-)
-
 // ReadCertificate returns the IDs in a certificate that mount.efs made.
 func ReadCertificate(content []byte) (fileSystem, accessPoint string, err error) {
 	block, _ := pem.Decode(content)
@@ -198,7 +191,7 @@ func ReadCertificate(content []byte) (fileSystem, accessPoint string, err error)
 		return "", "", fmt.Errorf("the client's certificate: %w", err)
 	}
 	for _, extension := range certificate.Extensions {
-		into := map[string]*string{accessPointExtension.String(): &accessPoint, fileSystemExtension.String(): &fileSystem}[extension.Id.String()]
+		into := map[string]*string{wire.AccessPointExtension.String(): &accessPoint, wire.FileSystemExtension.String(): &fileSystem}[extension.Id.String()]
 		if into == nil {
 			continue
 		}

@@ -94,12 +94,19 @@ func (d driver) service() (register func(*grpc.Server), closed func(), err error
 
 // serveMetrics serves metrics at an address until ctx ends.
 func serveMetrics(ctx context.Context, address string) error {
+	return serveHTTP(ctx, address, map[string]http.Handler{"/metrics": promhttp.Handler()})
+}
+
+// serveHTTP serves handlers, by their paths, at an address until ctx ends.
+func serveHTTP(ctx context.Context, address string, handlers map[string]http.Handler) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.Handler())
+	for path, handler := range handlers {
+		mux.Handle(path, handler)
+	}
 	server := &http.Server{Handler: mux}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(listener); ctx.Err() == nil {

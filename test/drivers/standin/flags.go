@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	logs "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -14,6 +15,9 @@ func (p program) parse(name string, args []string) (*flag.FlagSet, error) {
 	if p.klog {
 		klog.InitFlags(flags)
 	}
+	if p.logging {
+		logs.AddGoFlags(logs.NewLoggingConfiguration(), flags)
+	}
 	for name, value := range p.flags {
 		switch value := value.(type) {
 		case string:
@@ -22,6 +26,8 @@ func (p program) parse(name string, args []string) (*flag.FlagSet, error) {
 			flags.Bool(name, value, "")
 		case int:
 			flags.Int(name, value, "")
+		case int64:
+			flags.Int64(name, value, "")
 		case float64:
 			flags.Float64(name, value, "")
 		case time.Duration:
@@ -42,6 +48,30 @@ func (p program) parse(name string, args []string) (*flag.FlagSet, error) {
 // valueOf returns the value of a flag.
 func valueOf[T any](flags *flag.FlagSet, name string) T {
 	return flags.Lookup(name).Value.(flag.Getter).Get().(T)
+}
+
+// registrarFlags are those of node-driver-registrar 2.17.
+var registrarFlags = map[string]any{
+	"connection-timeout":        time.Duration(0),
+	"csi-address":               "/run/csi/socket",
+	"enable-pprof":              false,
+	"health-port":               0,
+	"http-endpoint":             "",
+	"kubelet-registration-path": "",
+	"mode":                      "",
+	"plugin-registration-path":  "/registration",
+	"timeout":                   time.Second,
+	"version":                   false,
+}
+
+// livenessProbeFlags are those of livenessprobe 2.19.
+var livenessProbeFlags = map[string]any{
+	"csi-address":     "/run/csi/socket",
+	"health-port":     defaultHealthPort,
+	"http-endpoint":   "",
+	"metrics-address": "",
+	"metrics-path":    "/metrics",
+	"probe-timeout":   3 * time.Second,
 }
 
 // azureDiskFlags are those of the Azure Disk driver in OpenShift 4.21, release 1.34.

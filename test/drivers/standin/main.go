@@ -23,9 +23,12 @@ import (
 
 // program is a real program.
 type program struct {
-	// flags are those of its command line, with their defaults. Those of klog are in addition if klog says so.
-	flags map[string]any
-	klog  bool
+	// flags are those of its command line, with their defaults. Those of klog are in addition if klog says so, and those of
+	// Kubernetes' logging if logging does.
+	flags         map[string]any
+	klog, logging bool
+	// saysVersion says that the program itself answers --version.
+	saysVersion bool
 	// run is what it does, with the values of its flags.
 	run func(context.Context, *flag.FlagSet) error
 }
@@ -57,7 +60,7 @@ func start(ctx context.Context, name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if flags.Lookup("version") != nil && valueOf[bool](flags, "version") {
+	if flags.Lookup("version") != nil && valueOf[bool](flags, "version") && !p.saysVersion {
 		fmt.Println("Driver Version: stand-in")
 		return nil
 	}

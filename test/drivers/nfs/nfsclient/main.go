@@ -2,9 +2,7 @@
 // says which of them it is.
 //
 // Test machines have no NFS client in their kernels, and efs-proxy is written in Rust and cannot be built there. These
-// take the same command lines and fail with the same messages and exit codes. A mount becomes a bind mount of a folder
-// that the server of package nfs chooses. So whoever writes is not mapped to the user of an access point, and a mount
-// keeps working if its server or its tunnel ends.
+// take the same command lines and fail with the same messages and exit codes, and mount as package client does.
 package main
 
 import (

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/berth-csi/berth/test/drivers/nfs/wire"
 )
@@ -65,6 +66,9 @@ func proxy(args []string) error {
 		go forward(client, config["connect"], tunnel)
 	}
 }
+
+// dialLimit is how long a connection to the mount target may take.
+const dialLimit = 10 * time.Second
 
 // forward connects a client to the mount target. If that is not possible, it closes the connection, as the real one
 // does.
