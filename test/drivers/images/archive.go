@@ -83,6 +83,10 @@ func (c content) key(tag name.Tag, base string, files []file) (string, error) {
 			fmt.Fprintln(hash, f.target)
 			continue
 		}
+		if f.link != "" {
+			fmt.Fprintln(hash, f.target, f.link)
+			continue
+		}
 		content, err := os.ReadFile(f.source)
 		if err != nil {
 			return "", err
@@ -163,6 +167,9 @@ func writeTar(archive string, folders []string, files []file) error {
 }
 
 func addFile(writer *tar.Writer, f file) error {
+	if f.link != "" {
+		return writer.WriteHeader(&tar.Header{Name: f.target[1:], Typeflag: tar.TypeSymlink, Linkname: f.link, Mode: 0o777})
+	}
 	in, err := os.Open(f.source)
 	if err != nil {
 		return err

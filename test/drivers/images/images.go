@@ -59,7 +59,7 @@ var contents = map[string]content{
 
 	"quay.io/openshift/origin-aws-ebs-csi-driver":          {program: "aws-ebs-csi-driver", entrypoint: "/usr/bin/aws-ebs-csi-driver", debian: true},
 	"quay.io/openshift/origin-csi-driver-manila":           {program: "manila-csi-plugin", entrypoint: "/usr/bin/manila-csi-plugin", debian: true},
-	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin", debian: true, nfs: true},
+	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin"},
 	"quay.io/openshift/origin-openstack-cinder-csi-driver": {program: "cinder-csi-plugin", entrypoint: "/usr/bin/cinder-csi-plugin", debian: true},
 	"quay.io/openshift/origin-gcp-pd-csi-driver":           {program: "gce-pd-csi-driver", entrypoint: "/usr/bin/gce-pd-csi-driver", debian: true, diskID: true},
 
@@ -96,7 +96,7 @@ func standIn(program string) content {
 const efsDriver = "aws-efs-csi-driver-"
 
 func efs(version string) content {
-	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true, nfs: true, efsUtils: true}
+	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true}
 }
 
 // real returns the image with what the real program runs. Ours in its place may need less.
@@ -164,9 +164,10 @@ type file struct {
 	target string // path in the image
 	source string // path here; an empty folder has none
 	mode   int64
+	link   string // what the file is a link to
 }
 
-func (f file) isFolder() bool { return f.source == "" }
+func (f file) isFolder() bool { return f.source == "" && f.link == "" }
 
 // files returns all files of an image that are not in its base.
 func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file, error) {
@@ -178,6 +179,10 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		return nil, cmp.Or(err, fmt.Errorf("%s needs shared libraries, and its image has nothing else; want a program that was built with CGO_ENABLED=0", program))
 	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
+	if path.Base(c.entrypoint) != c.program { // a program of ours knows what to be by the name of its file
+		files[0].target = path.Join(path.Dir(c.entrypoint), c.program)
+		files = append(files, file{target: c.entrypoint, link: c.program})
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.beside)) {
 		other, err := programs.Path(ctx, report, name)
 		if err != nil {

@@ -1,6 +1,6 @@
 // Package programs builds the sidecars and CSI drivers that tests run, and what OLM puts into its pods: real releases, from the
-// modules that hack/drivers and hack/olm pin and, for what no module proxy serves, from the sources in ../shared. Each is built
-// once into the user's cache, and only if something needs it. The sample driver and what stands in for drivers are packages of this project.
+// modules that hack/drivers and hack/olm pin. Each is built once into the user's cache, and only if something needs it. For what no
+// module proxy serves, and for the sample driver, there are packages of this project.
 package programs
 
 import (
@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -31,7 +32,7 @@ var ErrNoSource = errors.New("no source")
 
 // origin is where a program comes from.
 type origin struct {
-	// module has the program: one that pins have, or a folder of the sources. It is empty for this project.
+	// module has the program. It is empty for this project.
 	module string
 	// pins is the folder that pins the module: hack/drivers, unless it says another.
 	pins string
@@ -39,12 +40,8 @@ type origin struct {
 	pkg string
 	// version is the variable that the linker sets to the program's version. Without one, the program has none.
 	version string
-	// release is the version of a source. A pinned module's is in go.mod.
+	// release is the version of the real program in whose place one of ours is. A pinned module's is in go.mod.
 	release string
-	source  bool
-	// aligned says that a source is built with the modules of hack/tools where it wants earlier ones. Sidecars that send no
-	// request to the API server are; drivers have their own.
-	aligned bool
 	// tags are those of go build.
 	tags string
 }
@@ -62,11 +59,11 @@ var origins = map[string]origin{
 	"cinder-csi-plugin":   {module: "k8s.io/cloud-provider-openstack", pkg: "cmd/cinder-csi-plugin", version: "k8s.io/cloud-provider-openstack/pkg/version.Version"},
 	"gce-pd-csi-driver":   {module: "sigs.k8s.io/gcp-compute-persistent-disk-csi-driver", pkg: "cmd/gce-pd-csi-driver", version: "main.version"},
 
-	"aws-efs-csi-driver-v3.4.1":  efs("v3.4.1"),
-	"aws-efs-csi-driver-v2.1.11": efs("v2.1.11"),
-	"csi-node-driver-registrar":  {source: true, aligned: true, module: "csi-node-driver-registrar", pkg: "cmd/csi-node-driver-registrar"},
-	"livenessprobe":              {source: true, aligned: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
-	"nfsplugin":                  {source: true, module: "csi-driver-nfs", pkg: "cmd/nfsplugin"},
+	"aws-efs-csi-driver-v3.4.1":  inPlace("v3.4.1"),
+	"aws-efs-csi-driver-v2.1.11": inPlace("v2.1.11"),
+	"csi-node-driver-registrar":  inPlace(""),
+	"livenessprobe":              inPlace(""),
+	"nfsplugin":                  inPlace(""),
 
 	"opm":               {pins: ofOLM, module: "github.com/operator-framework/operator-registry", pkg: "cmd/opm", tags: "json1,containers_image_openpgp,exclude_graphdriver_btrfs"},
 	"grpc_health_probe": {pins: ofOLM, module: "github.com/grpc-ecosystem/grpc-health-probe", version: "main.versionTag"},
@@ -77,11 +74,11 @@ var origins = map[string]origin{
 	"standin": {pkg: "test/drivers/standin"},
 }
 
-// efs returns the origin of a version of the EFS driver, which reports its version to AWS.
-func efs(version string) origin {
-	return origin{source: true, module: "aws-efs-csi-driver-" + version, pkg: "cmd", release: version,
-		version: "github.com/kubernetes-sigs/aws-efs-csi-driver/pkg/driver.driverVersion"}
-}
+// standIn is the package of the program that takes the places of others. Its name says of which.
+const standIn = "test/drivers/standin"
+
+// inPlace returns the origin of a program of ours in the place of a real one of a version.
+func inPlace(version string) origin { return origin{pkg: standIn, release: version} }
 
 // folder is where the pins of the program's module are.
 func (o origin) folder() string { return cmp.Or(o.pins, pinned) }
@@ -95,7 +92,7 @@ func Version(name string) (string, error) {
 	if !ok {
 		return "", unknown(name)
 	}
-	if from.source || from.module == "" {
+	if from.module == "" {
 		return from.release, nil
 	}
 	pins, err := tools.PinsOf(from.folder())
@@ -118,16 +115,12 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 	}
 	if from.module == "" {
 		own, err := tools.ProgramsForImages(ctx, "./"+from.pkg)
-		return own.Path(name), err
+		if err != nil {
+			return "", err
+		}
+		return named(own.Path(path.Base(from.pkg)), name)
 	}
 	program := tools.Program{Name: name, Folder: from.folder(), Package: path.Join(from.module, from.pkg)}
-	if from.source {
-		folder, err := Source(from.module)
-		if err != nil {
-			return "", fmt.Errorf("build %s: %w", name, err)
-		}
-		program.Folder, program.Source, program.Aligned, program.Package = folder, true, from.aligned, "./"+from.pkg
-	}
 	version, err := Version(name)
 	if err != nil {
 		return "", err
@@ -141,6 +134,18 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 		program.Flags = append(program.Flags, "-tags", from.tags)
 	}
 	return program.Ensure(ctx, report)
+}
+
+// named returns a path of a program that ends with a name, by a link beside it unless it has the name.
+func named(program, name string) (string, error) {
+	path := filepath.Join(filepath.Dir(program), name)
+	if path == program {
+		return path, nil
+	}
+	if err := os.Symlink(filepath.Base(program), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return path, nil
 }
 
 // Source returns a folder of the sources, relative to the module root. The error is ErrNoSource if it is not there.

@@ -25,7 +25,7 @@ func TestEveryToolIsKnown(t *testing.T) {
 		tools := strings.Fields(block)
 		var known []string
 		for _, from := range origins {
-			if !from.source && from.module != "" && from.folder() == folder {
+			if from.module != "" && from.folder() == folder {
 				known = append(known, path.Join(from.module, from.pkg))
 			}
 		}

@@ -36,13 +36,22 @@ type program struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	name := filepath.Base(os.Args[0])
+	name := ownName()
 	err := start(ctx, name, os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		log.Fatalf("%s (a stand-in): %v", name, err)
 	}
+}
+
+// ownName returns the name of the program that this is to be: that of its file, or what it was started as where the file's has
+// another name.
+func ownName() string {
+	if file, err := os.Executable(); err == nil && programs[filepath.Base(file)].run != nil {
+		return filepath.Base(file)
+	}
+	return filepath.Base(os.Args[0])
 }
 
 // start runs the program of a name.
