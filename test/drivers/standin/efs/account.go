@@ -131,9 +131,14 @@ func (a account) describe(ctx context.Context, id, fileSystem string) (accessPoi
 // pageSize is how many access points are on a page at most.
 const pageSize = 1000
 
-// list lists the access points of a file system: all, or as many as are on the first page.
-func (a account) list(ctx context.Context, fileSystem string) (all []accessPoint, err error) {
-	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem, MaxResults: aws.Int32(pageSize)}
+// list lists the access points of a file system: all, or those on the first page.
+func (a account) list(ctx context.Context, fileSystem string) ([]accessPoint, error) {
+	return a.listPages(ctx, fileSystem, pageSize)
+}
+
+// listPages lists them by pages of a size.
+func (a account) listPages(ctx context.Context, fileSystem string, size int32) (all []accessPoint, err error) {
+	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem, MaxResults: &size}
 	for {
 		page, err := a.api.DescribeAccessPoints(ctx, input)
 		if err != nil {

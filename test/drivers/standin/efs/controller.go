@@ -162,13 +162,14 @@ func (c class) directoryOf(name string, parameters map[string]string) (string, e
 	return directory, nil
 }
 
-// fits fails unless an access point that exists already is one that the class would have created.
-func (c class) fits(p accessPoint) error {
+// fits fails unless an access point that exists already is one that the class would have created. Only with exact, it may have IDs of
+// the class that are not in the range.
+func (c class) fits(p accessPoint, exact bool) error {
 	within := func(what string, got *int64, want int64) error {
 		switch {
-		case want >= 0 && *got != want:
+		case exact && want >= 0 && *got != want:
 			return fmt.Errorf("Access point found but its %s is incorrect", what)
-		case want < 0 && (*got < c.least || *got > c.most):
+		case (!exact || want < 0) && (*got < c.least || *got > c.most):
 			return fmt.Errorf("Access point found but its %s is outside the specified range", what)
 		}
 		return nil
@@ -313,7 +314,7 @@ func (d *driver) provide(ctx context.Context, a account, c class, request *csi.C
 }
 
 func (d *driver) mustFit(c class, existing accessPoint) error {
-	if err := c.fits(existing); err != nil {
+	if err := c.fits(existing, d.version.exact); err != nil {
 		return status.Errorf(codes.AlreadyExists, "Invalid existing access point: %v", err)
 	}
 	return nil

@@ -51,6 +51,8 @@ type Version struct {
 	// types says that volume handles begin with the type of the file system, as in "efs:fs-0123::fsap-4567", that IDs in them
 	// are checked, and that handles without type are taken, too.
 	types bool
+	// exact says that an access point that exists already may have IDs outside of the range, if the class wants them.
+	exact bool
 	// zones says that it names the zones of nodes and of file systems in one zone.
 	zones bool
 	// pathAttribute says that the directory can be a volume attribute.
@@ -64,7 +66,7 @@ type Version struct {
 // The versions.
 var (
 	V2 = Version{Number: "v2.1.11", accessPoints: 1000, pathAttribute: true}
-	V3 = Version{Number: "v3.4.1", accessPoints: 10000, lists: true, types: true, zones: true, escapes: true, keepsTaints: true}
+	V3 = Version{Number: "v3.4.1", accessPoints: 10000, lists: true, types: true, exact: true, zones: true, escapes: true, keepsTaints: true}
 )
 
 // Options are the arguments that make a difference here.

@@ -38,10 +38,10 @@ func (v Version) parseHandle(id string) (handle, error) {
 	switch {
 	case len(fields) == 0:
 		return invalid("is invalid: Missing file system ID")
-	case len(fields) > 3:
-		return invalid("is invalid: Expected at most %s fields separated by ':'", most)
 	case !v.isID(fields[0], "fs-"):
 		return invalid("is invalid: Expected a file system ID of the form 'fs-%s'", form)
+	case len(fields) > 3:
+		return invalid("is invalid: Expected at most %s fields separated by ':'", most)
 	}
 	h.fileSystem = fields[0]
 	if len(fields) > 1 && fields[1] != "" {

@@ -184,7 +184,7 @@ func (v Version) sourceOf(request *csi.NodePublishVolumeRequest, zone string) (s
 
 // isMounted reports whether something is mounted at a folder.
 func isMounted(folder string) (bool, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return false, err
 	}
