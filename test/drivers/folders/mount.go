@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,4 +46,19 @@ func Unmount(target string) error {
 			return fmt.Errorf("unmount %s: %w", target, err)
 		}
 	}
+}
+
+// IsMounted reports whether something is mounted at a folder, as far as the thread sees it.
+func IsMounted(folder string) (bool, error) {
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return false, err
+	}
+	escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(filepath.Clean(folder))
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == escaped {
+			return true, nil
+		}
+	}
+	return false, nil
 }

@@ -42,9 +42,9 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 		}
 		return err
 	})
-	if c.debian {
+	if on := c.base(); on != nil {
 		building.Go(func() (err error) {
-			base, err = debian(both, report)
+			base, err = on(both, report)
 			return err
 		})
 	}
@@ -52,6 +52,17 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 		return "", err
 	}
 	return c.packOnce(ctx, report, tag, base, files)
+}
+
+// base is what the image is built on, nil for nothing.
+func (c content) base() Base {
+	switch {
+	case c.debian:
+		return Debian
+	case c.shell:
+		return BusyBox
+	}
+	return nil
 }
 
 // packOnce returns the path of the archive with what is in it, and packs it first if the cache does not have it.

@@ -25,8 +25,8 @@ type content struct {
 	program string
 	// entrypoint is the program's path in the image.
 	entrypoint string
-	// debian says that the image has the Debian of debian.go.
-	debian bool
+	// debian says that the image has the Debian of debian.go, and shell that it has at least a shell.
+	debian, shell bool
 	// nfs says that the image has the stand-ins for mount.nfs and mount.nfs4.
 	nfs bool
 	// efsUtils says that the image has efs-utils, which mounts EFS file systems, with a stand-in for efs-proxy.
@@ -70,7 +70,7 @@ var contents = map[string]content{
 	"quay.io/openshift/origin-vsphere-csi-driver-syncer":                 standIn("vsphere-syncer"),
 
 	// In OpenShift, this image has a shell, which pods of OpenShift 4.5 run when they end.
-	RegistrarWithShell: {program: "csi-node-driver-registrar", entrypoint: "/usr/bin/csi-node-driver-registrar", debian: true},
+	RegistrarWithShell: {program: "csi-node-driver-registrar", entrypoint: "/usr/bin/csi-node-driver-registrar", shell: true},
 
 	// The images in which OLM unpacks bundles and catalogs, and serves catalogs.
 	OLMUtilities: {program: "cpb", entrypoint: "/usr/bin/cpb", debian: true, beside: map[string]string{"copy-content": "/usr/bin/copy-content"}},
@@ -96,7 +96,7 @@ func standIn(program string) content {
 const efsDriver = "aws-efs-csi-driver-"
 
 func efs(version string) content {
-	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true}
+	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", shell: true}
 }
 
 // real returns the image with what the real program runs. Ours in its place may need less.

@@ -160,6 +160,9 @@ func (c content) helpers() []map[string]string {
 	if c.debian {
 		all = append(all, helpers)
 	}
+	if c.shell {
+		all = append(all, map[string]string{"sh -c pwd": "/"})
+	}
 	if c.nfs {
 		all = append(all, nfsHelpers)
 	}

@@ -28,6 +28,8 @@ func (p program) parse(name string, args []string) (*flag.FlagSet, error) {
 			flags.Int(name, value, "")
 		case int64:
 			flags.Int64(name, value, "")
+		case uint64:
+			flags.Uint64(name, value, "")
 		case float64:
 			flags.Float64(name, value, "")
 		case time.Duration:

@@ -8,6 +8,7 @@ var programs = map[string]program{
 	"aws-efs-csi-driver-" + efs.V3.Number: {flags: laterEFSFlags, klog: true, saysVersion: true, run: efsDriver(efs.V3)},
 	"csi-node-driver-registrar":           {flags: registrarFlags, logging: true, run: registrar},
 	"livenessprobe":                       {flags: livenessProbeFlags, logging: true, run: livenessProbe},
+	"nfsplugin":                           {flags: nfsFlags, klog: true, run: nfsPlugin},
 	"azurediskplugin":                     {flags: azureDiskFlags, klog: true, run: azureDisk},
 	"azurefileplugin":                     {flags: azureFileFlags, klog: true, run: azureFile},
 	"azure-config-credentials-injector":   {flags: injectorFlags, klog: true, run: injectAzureCredentials},

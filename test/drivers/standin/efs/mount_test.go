@@ -114,7 +114,7 @@ func TestMount(t *testing.T) {
 	if err := m.mount(t.Context(), source{"fs-01234567", "/", []string{"mounttargetip=127.0.0.1", "accesspoint=" + point, "tls", "ro"}}, target); err != nil {
 		t.Fatal(err)
 	}
-	if mounted, err := isMounted(target); !mounted || err != nil {
+	if mounted, err := folders.IsMounted(target); !mounted || err != nil {
 		t.Errorf("%s counts as mounted: %v, %v", target, mounted, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(target, "greeting")); string(text) != "ahoy" || err != nil {

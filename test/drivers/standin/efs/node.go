@@ -64,7 +64,7 @@ func (d *driver) NodePublishVolume(ctx context.Context, request *csi.NodePublish
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return nil, status.Errorf(codes.Internal, "Could not create dir %q: %v", target, err)
 	}
-	mounted, err := isMounted(target)
+	mounted, err := folders.IsMounted(target)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
@@ -180,21 +180,6 @@ func (v Version) sourceOf(request *csi.NodePublishVolumeRequest, zone string) (s
 		}
 	}
 	return s, nil
-}
-
-// isMounted reports whether something is mounted at a folder.
-func isMounted(folder string) (bool, error) {
-	text, err := os.ReadFile("/proc/thread-self/mountinfo")
-	if err != nil {
-		return false, err
-	}
-	escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(filepath.Clean(folder))
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == escaped {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // NodeUnpublishVolume unmounts a volume. The kubelet removes the folder.
