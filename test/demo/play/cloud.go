@@ -22,7 +22,6 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/nfs"
-	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
@@ -48,9 +47,6 @@ func (s *demo) buildDriver(ctx context.Context, aliases map[string]string) error
 			return err
 		})
 		err := building.Wait()
-		if errors.Is(err, programs.ErrNoSource) {
-			return "only reported as running, not run: " + err.Error(), nil
-		}
 		if err != nil {
 			return "", err
 		}

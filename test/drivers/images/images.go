@@ -119,8 +119,6 @@ func Repositories() []string { return slices.Sorted(maps.Keys(contents)) }
 //
 // Where the user has named a published image for it (PublishedVariable), that is pulled instead, and where the user has given its
 // program (programs.GivenVariable), that is in it.
-//
-// The error is programs.ErrNoSource if a part of the image can only be built from sources that are not here.
 func Archive(ctx context.Context, report func(tools.Progress), reference string) (string, error) {
 	tag, err := name.NewTag(reference, name.StrictValidation)
 	if err != nil {

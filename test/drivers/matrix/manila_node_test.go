@@ -30,7 +30,6 @@ import (
 	"github.com/berth-csi/berth/drivers/manila"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/images"
-	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/openstack"
 )
@@ -120,9 +119,6 @@ func manilaArchives(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		archive, err := images.Archive(t.Context(), nil, image.Default)
-		if errors.Is(err, programs.ErrNoSource) {
-			t.Skip(err)
-		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,15 +20,11 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// Folders of the programs' go.mod files, relative to the module root. Sources has a folder for each module.
+// Folders of the programs' go.mod files, relative to the module root.
 const (
-	pinned  = "hack/drivers"
-	ofOLM   = "hack/olm"
-	sources = "../shared/fixtures/sources"
+	pinned = "hack/drivers"
+	ofOLM  = "hack/olm"
 )
-
-// ErrNoSource says that a program's source is not on this machine. A plain clone of the project has none.
-var ErrNoSource = errors.New("no source")
 
 // origin is where a program comes from.
 type origin struct {
@@ -103,8 +99,7 @@ func Version(name string) (string, error) {
 }
 
 // Path returns the path of a program: the one that the user has given by PROGRAMS, or one that is built first if the cache does not
-// have it. report, which may be nil, is
-// called with the progress. The error is ErrNoSource if the program can only be built from sources that are not here.
+// have it. report, which may be nil, is called with the progress.
 func Path(ctx context.Context, report func(tools.Progress), name string) (string, error) {
 	from, ok := origins[name]
 	if !ok {
@@ -148,26 +143,10 @@ func named(program, name string) (string, error) {
 	return path, nil
 }
 
-// Source returns a folder of the sources, relative to the module root. The error is ErrNoSource if it is not there.
-func Source(name string) (string, error) {
-	root, err := tools.Root()
-	if err != nil {
-		return "", err
-	}
-	folder := filepath.Join(sources, name)
-	if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
-		return "", fmt.Errorf("%w: want %s, which a plain clone does not have: %w", ErrNoSource, folder, err)
-	}
-	return folder, nil
-}
-
-// For returns the path of a program for a test, which is skipped if the program's source is not here.
+// For returns the path of a program for a test.
 func For(t testing.TB, name string) string {
 	t.Helper()
 	path, err := Path(t.Context(), nil, name)
-	if errors.Is(err, ErrNoSource) {
-		t.Skip(err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

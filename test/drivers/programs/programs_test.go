@@ -1,7 +1,6 @@
 package programs
 
 import (
-	"errors"
 	"os"
 	"path"
 	"path/filepath"
@@ -41,13 +40,6 @@ func TestUnknownProgram(t *testing.T) {
 	_, err := Path(t.Context(), nil, "csi-provisoner")
 	if err == nil || !strings.Contains(err.Error(), `"csi-provisoner"`) || !strings.Contains(err.Error(), "csi-provisioner,") {
 		t.Errorf("got %v, want an error that names it and what there is", err)
-	}
-}
-
-func TestNoSource(t *testing.T) {
-	_, err := Source("no-such-driver")
-	if !errors.Is(err, ErrNoSource) || !strings.Contains(err.Error(), "no-such-driver") {
-		t.Errorf("got %v, want ErrNoSource and the folder", err)
 	}
 }
 

@@ -12,7 +12,6 @@ package testbed
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/netip"
 	"path"
@@ -31,7 +30,6 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/images"
 	"github.com/berth-csi/berth/test/drivers/nfs"
-	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/proxy"
 	"github.com/berth-csi/berth/test/release"
@@ -96,8 +94,7 @@ type Testbed struct {
 }
 
 // Start starts a cluster until the test ends, and installs the driver. For one without a package, the cluster storage
-// operator does that, so the cloud has to say that it is the driver's platform. It skips the test where real nodes cannot run, or
-// if the source of a program is not here.
+// operator does that, so the cloud has to say that it is the driver's platform. It skips the test where real nodes cannot run.
 func Start(t testing.TB, options Options) *Testbed {
 	t.Helper()
 	cluster.NeedRealNodes(t)
@@ -149,9 +146,6 @@ func archives(t testing.TB, options Options) map[string]string {
 		more = append(more, snapshotControllerImage)
 	}
 	all, err := Archives(t.Context(), nil, options.Driver, options.Env, more...)
-	if errors.Is(err, programs.ErrNoSource) {
-		t.Skip(err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +158,7 @@ func archives(t testing.TB, options Options) map[string]string {
 }
 
 // Archives returns archives of a driver's images and of some more, by their repositories, for cluster.Options. They are
-// built first if the cache does not have them. env are variables that the administrator sets for the operator. The error
-// is programs.ErrNoSource if a part of an image can only be built from sources that are not here.
+// built first if the cache does not have them. env are variables that the administrator sets for the operator.
 func Archives(ctx context.Context, report func(tools.Progress), driver drivers.Driver, env []corev1.EnvVar, more ...string) (map[string]string, error) {
 	references := references(driver, env)
 	all := map[string]string{}
