@@ -29,15 +29,15 @@ import (
 	"github.com/berth-csi/berth/test/drivers/sanity"
 )
 
-var runDrivers = flag.Bool("drivers", false, "build the real EBS and EFS drivers and run them against the cloud")
+var runDrivers = flag.Bool("drivers", false, "build the real EBS driver and run it against the cloud")
 
-// program returns a driver's program.
-func program(t *testing.T, name string) string {
+// ebsProgram returns the EBS driver's program.
+func ebsProgram(t *testing.T) string {
 	t.Helper()
 	if !*runDrivers {
-		t.Skip("without -drivers: the drivers take minutes to build; see make prove SUITE=aws")
+		t.Skip("without -drivers: the driver takes minutes to build; see make prove SUITE=aws")
 	}
-	return programs.For(t, name)
+	return programs.For(t, "aws-ebs-csi-driver")
 }
 
 // run starts a driver with nothing in its environment but the variables, in a mount namespace whose /etc is empty: the
@@ -121,7 +121,7 @@ const gib = 1 << 30
 // TestEBSDriver: the real controller makes a volume, attaches, expands, snapshots, clones and deletes it, in a private
 // region with a CA of its own. Then the cloud is empty again.
 func TestEBSDriver(t *testing.T) {
-	driver := program(t, "aws-ebs-csi-driver")
+	driver := ebsProgram(t)
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true, Settle: 200 * time.Millisecond})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
 	if err != nil {
@@ -197,9 +197,9 @@ func TestEBSDriver(t *testing.T) {
 	t.Logf("the driver called:\n%s", made(c.Calls()))
 }
 
-// TestEFSDriver: the real controller makes an access point with tags and deletes it.
+// TestEFSDriver: the controller makes an access point with tags and deletes it.
 func TestEFSDriver(t *testing.T) {
-	driver := program(t, "aws-efs-csi-driver-v3.4.1")
+	driver := programs.For(t, "aws-efs-csi-driver-v3.4.1")
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
 	if err != nil {
@@ -249,30 +249,34 @@ func TestEFSDriver(t *testing.T) {
 	t.Logf("the driver called:\n%s", made(c.Calls()))
 }
 
-// TestEFSDriverSanity: the real EFS controller keeps the rules of the CSI on the fake EFS.
+// TestEFSDriverSanity: the EFS controller keeps the rules of the CSI on the fake EFS, in both versions.
 func TestEFSDriverSanity(t *testing.T) {
-	driver := program(t, "aws-efs-csi-driver-v3.4.1")
-	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
-	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fs := c.EFS.AddFileSystem(fileSystem)
-	m := c.StartMetadata(t, instance)
-	user := c.AddUser(t, "efs", "elasticfilesystem:*")
-	connection := run(t, slices.Concat(c.Environment(t, &m), aws.Variables(user)), driver, "--efs-utils-static-files-path="+t.TempDir())
-	sanity.Check(t, sanity.Options{
-		Socket:     socketOf(connection),
-		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fs.ID, "directoryPerms": "700"},
-		Skip:       map[string]string{"Node Service": "it mounts, which the matrix shows on real nodes"},
-		Fails: map[string]string{
-			"Controller Service [Controller Server] CreateVolume should fail when requesting to create a volume with already existing name and different capacity": "access points have no size",
-			"Controller Service [Controller Server] CreateVolume should not fail when creating volume with maximum-length name":                                    "the name becomes a path, of which EFS allows 100 characters; the provisioner's are shorter",
-		},
-		Least: 15,
-	})
-	if left := c.EFS.AccessPoints(); len(left) != 0 {
-		t.Errorf("the cloud still has %+v", left)
+	for _, version := range []string{"v2.1.11", "v3.4.1"} {
+		t.Run(version, func(t *testing.T) {
+			driver := programs.For(t, "aws-efs-csi-driver-"+version)
+			c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
+			instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fs := c.EFS.AddFileSystem(fileSystem)
+			m := c.StartMetadata(t, instance)
+			user := c.AddUser(t, "efs", "elasticfilesystem:*")
+			connection := run(t, slices.Concat(c.Environment(t, &m), aws.Variables(user)), driver, "--efs-utils-static-files-path="+t.TempDir())
+			sanity.Check(t, sanity.Options{
+				Socket:     socketOf(connection),
+				Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fs.ID, "directoryPerms": "700"},
+				Skip:       map[string]string{"Node Service": "it mounts, which the matrix shows on real nodes"},
+				Fails: map[string]string{
+					"Controller Service [Controller Server] CreateVolume should fail when requesting to create a volume with already existing name and different capacity": "access points have no size",
+					"Controller Service [Controller Server] CreateVolume should not fail when creating volume with maximum-length name":                                    "the name becomes a path, of which EFS allows 100 characters; the provisioner's are shorter",
+				},
+				Least: 15,
+			})
+			if left := c.EFS.AccessPoints(); len(left) != 0 {
+				t.Errorf("the cloud still has %+v", left)
+			}
+		})
 	}
 }
 
@@ -281,7 +285,7 @@ const noID = "EC2 refuses what is no ID, with another error than for an ID that 
 
 // TestEBSDriverSanity: the real EBS controller keeps the rules of the CSI on the fake EC2.
 func TestEBSDriverSanity(t *testing.T) {
-	driver := program(t, "aws-ebs-csi-driver")
+	driver := ebsProgram(t)
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true, Settle: 50 * time.Millisecond})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
 	if err != nil {
