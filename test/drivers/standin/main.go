@@ -45,13 +45,18 @@ func main() {
 	}
 }
 
-// ownName returns the name of the program that this is to be: that of its file, or what it was started as where the file's has
-// another name.
+// ownName returns the name of the program that this is to be: the first that is known of what it was started as, what that is a
+// link to, and the name of its file, which only /proc tells.
 func ownName() string {
-	if file, err := os.Executable(); err == nil && programs[filepath.Base(file)].run != nil {
-		return filepath.Base(file)
+	started := os.Args[0]
+	linked, _ := filepath.EvalSymlinks(started) // fails where PATH has led here
+	file, _ := os.Executable()                  // fails without /proc
+	for _, path := range []string{started, linked, file} {
+		if _, known := programs[filepath.Base(path)]; known {
+			return filepath.Base(path)
+		}
 	}
-	return filepath.Base(os.Args[0])
+	return filepath.Base(started)
 }
 
 // start runs the program of a name.
