@@ -53,7 +53,7 @@ func TestProgramFaults(t *testing.T) {
 			v.to.Guard(answering(http.MethodPost, "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}))
-		}, "writing the record of what the catalog has in the destination: .*401 Unauthorized.*log in with `docker login " + v.to.Address + "` as somebody who may push there"},
+		}, "copying image .*401 Unauthorized.*log in with `docker login " + v.to.Address + "` as somebody who may push there"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			broken := *v
