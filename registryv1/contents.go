@@ -2,9 +2,11 @@ package registryv1
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -31,20 +33,26 @@ type Contents struct {
 	// Objects are all manifests, the ClusterServiceVersion included, in the order of their files' names.
 	Objects  []Object
 	Metadata Metadata
+	// Found is what is wrong although OLM's tools read the bundle: what they leave out, as warnings, and what OLM itself will refuse.
+	Found []*findings.Finding
 }
 
 // Object is one object of a bundle.
 type Object struct {
 	*unstructured.Unstructured
-	File string // its path in the bundle
+	File     string // its path in the bundle
+	Document document.Document
 }
 
-// Metadata is what the files of the metadata folder say. The document is the one that names the package.
+// Metadata is what the files of the metadata folder say. The document is the one with the annotations.
 type Metadata struct {
 	document.Document
+	// Annotations are the annotations as text. Scalars that are no strings are read as opm reads them: true, 4.2.
 	Annotations  map[string]string
 	Dependencies []registry.Dependency
 	Properties   []registry.Property
+	// DependenciesIn and PropertiesIn are the documents that list these.
+	DependenciesIn, PropertiesIn document.Document
 }
 
 // Faults takes apart an error of Load or LoadImage: into findings about files, and errors about all else.
@@ -62,105 +70,231 @@ func Faults(err error) (found []*findings.Finding, others []error) {
 	return found, others
 }
 
-// parse decodes the files of a bundle, and fills in its name and that of its package.
-func (s source) parse(b *Bundle) (*Contents, error) {
-	c := &Contents{Bundle: b}
-	manifestsFault := s.parseManifests(c)
-	var metadataFault error
-	c.Metadata, metadataFault = s.parseMetadata(b)
-	if err := errors.Join(manifestsFault, metadataFault); err != nil {
-		return nil, err
+// parse decodes the files of a bundle, and fills in its name and that of its package. It reads what OLM's tools read. Files that
+// these leave out are warnings, unless what is missing makes the bundle none: then they are why.
+func (s source) parse(b *Bundle, found []*findings.Finding) (*Contents, error) {
+	r := reader{source: s, contents: &Contents{Bundle: b, Found: found}}
+	fault := errors.Join(r.manifests(), r.metadata())
+	fault = errors.Join(errors.Join(r.refused...), fault)
+	if fault == nil {
+		b.Package = r.contents.Metadata.Annotations[PackageAnnotation]
+		return r.contents, nil
 	}
-	b.Package = c.Metadata.Annotations[PackageAnnotation]
-	return c, nil
+	if len(r.contents.Found) == 0 {
+		return nil, fault
+	}
+	var causes []error
+	for _, f := range r.contents.Found {
+		f.Severity = findings.Error
+		causes = append(causes, f)
+	}
+	return nil, errors.Join(append(causes, fault)...)
 }
 
-// parseManifests decodes the manifests.
-func (s source) parseManifests(c *Contents) error {
-	var faults []error
+// reader reads the files of one bundle.
+type reader struct {
+	source
+	contents *Contents
+	// refused are files that could exhaust memory. A bundle with one of them is not read.
+	refused []error
+}
+
+// warn reports what OLM's tools pass over.
+func (r *reader) warn(f *findings.Finding) {
+	f.Severity = findings.Warning
+	r.contents.Found = append(r.contents.Found, f)
+}
+
+// manifests decodes the manifests.
+func (r *reader) manifests() error {
+	c := r.contents
 	var others []string
 	for _, f := range c.in(ManifestsDir) {
-		d, err := s.document(f)
-		if err != nil {
-			faults = append(faults, err)
+		d, read := r.first(f)
+		if !read {
 			continue
 		}
-		object := Object{Unstructured: &unstructured.Unstructured{}, File: f.Path}
+		object := Object{Unstructured: &unstructured.Unstructured{}, File: f.Path, Document: d}
 		if err := object.UnmarshalJSON(d.Content); err != nil {
-			faults = append(faults, d.Fault(Format, "expected a Kubernetes object: %v", err))
+			r.warn(d.Fault(Format, "expected a Kubernetes object, with apiVersion and kind: OLM leaves the file out: %v", err))
+			continue
+		}
+		isCSV := object.GetKind() == v1alpha1.ClusterServiceVersionKind
+		if isCSV && c.CSV.File != "" {
+			r.warn(d.Fault(Format, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one, and OLM's tools leave this one out", c.CSV.File))
 			continue
 		}
 		c.Objects = append(c.Objects, object)
-		switch {
-		case object.GetKind() != v1alpha1.ClusterServiceVersionKind:
-			others = append(others, fmt.Sprintf("%s (%s)", f.Path, object.GetKind()))
-		case c.CSV.File != "":
-			faults = append(faults, d.Fault(Format, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", c.CSV.File))
-		default:
+		if isCSV {
 			c.CSV, c.Name = d, object.GetName()
+		} else {
+			others = append(others, fmt.Sprintf("%s (%s)", f.Path, object.GetKind()))
 		}
-	}
-	if len(faults) > 0 || c.CSV.File != "" {
-		return errors.Join(faults...)
-	}
-	if len(others) == 0 {
-		return s.notABundle("its folder " + ManifestsDir + " is empty")
-	}
-	return s.notABundle("it has no ClusterServiceVersion, only " + strings.Join(others, ", "))
-}
-
-// parseMetadata decodes the files of the metadata folder. Of each part, the first file that has it counts.
-func (s source) parseMetadata(b *Bundle) (m Metadata, err error) {
-	var faults []error
-	for _, f := range b.in(MetadataDir) {
-		d, err := s.document(f)
-		var part struct {
-			Annotations  map[string]string     `json:"annotations"`
-			Dependencies []registry.Dependency `json:"dependencies"`
-			Properties   []registry.Property   `json:"properties"`
-		}
-		if err == nil {
-			err = d.Decode(&part)
-		}
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		if part.Annotations[PackageAnnotation] != "" && m.File == "" {
-			m.Document, m.Annotations = d, part.Annotations
-		}
-		if len(m.Dependencies) == 0 {
-			m.Dependencies = part.Dependencies
-		}
-		if len(m.Properties) == 0 {
-			m.Properties = part.Properties
-		}
-	}
-	if len(faults) > 0 {
-		return m, errors.Join(faults...)
-	}
-	if m.File == "" {
-		return m, s.notABundle(fmt.Sprintf("no file in its folder %s has the annotation %s", MetadataDir, PackageAnnotation))
-	}
-	return m, nil
-}
-
-// document decodes a file, which must hold one document.
-func (s source) document(f File) (document.Document, error) {
-	path := filepath.Join(s.name, filepath.FromSlash(f.Path))
-	documents, malformed := document.Parse(path, f.Data)
-	var faults []error
-	for _, fault := range malformed {
-		faults = append(faults, fault)
 	}
 	switch {
-	case len(faults) > 0:
-		return document.Document{}, errors.Join(faults...)
-	case len(documents) == 0 || bytes.Equal(documents[0].Content, []byte("null")):
-		return document.Document{}, Format.Finding(path, "the file holds no document; remove it").At(1, 0)
-	case len(documents) > 1:
-		return document.Document{}, documents[1].Fault(Format, "a second document begins here; OLM reads only the first one of a bundle's file, "+
-			"so give each of the %d a file of its own", len(documents))
+	case c.CSV.File != "" || len(r.refused) > 0:
+		return nil
+	case len(others) > 0:
+		return r.notABundle("it has no ClusterServiceVersion, only " + strings.Join(others, ", "))
+	case len(c.in(ManifestsDir)) > 0:
+		return r.notABundle("no file in its folder " + ManifestsDir + " holds an object that OLM reads")
 	}
-	return documents[0], nil
+	return r.notABundle("its folder " + ManifestsDir + " is empty")
+}
+
+// metadata decodes the files of the metadata folder. Of each part, the first file that has it counts, and one that is malformed does
+// not keep the others of its file from being read.
+func (r *reader) metadata() error {
+	m := &r.contents.Metadata
+	for _, f := range r.contents.in(MetadataDir) {
+		d, read := r.first(f)
+		if !read {
+			continue
+		}
+		var parts map[string]json.RawMessage
+		if err := json.Unmarshal(d.Content, &parts); err != nil {
+			r.warn(d.Fault(Format, "OLM reads nothing from this file; expected an object with annotations, dependencies or properties: remove the file, or move it out of %s", MetadataDir))
+			continue
+		}
+		if annotations, is := r.annotations(d, parts["annotations"]); is && m.File == "" {
+			m.Document, m.Annotations = d, annotations
+		}
+		if len(m.Dependencies) == 0 {
+			var part struct {
+				Dependencies []registry.Dependency `json:"dependencies"`
+			}
+			if r.decode(d, &part, "dependencies") {
+				m.Dependencies, m.DependenciesIn = part.Dependencies, d
+			}
+		}
+		if len(m.Properties) == 0 {
+			var part struct {
+				Properties []registry.Property `json:"properties"`
+			}
+			if r.decode(d, &part, "properties") {
+				m.Properties, m.PropertiesIn = part.Properties, d
+			}
+		}
+	}
+	if m.File == "" && len(r.refused) == 0 {
+		return r.notABundle(fmt.Sprintf("no file in its folder %s has the annotation %s", MetadataDir, PackageAnnotation))
+	}
+	return nil
+}
+
+// decode decodes one part of a document, and warns if OLM's tools cannot.
+func (r *reader) decode(d document.Document, into any, part string) bool {
+	err := d.Decode(into)
+	if err == nil {
+		return true
+	}
+	found, others := Faults(err)
+	for _, f := range found {
+		f.Message += "; OLM's tools read no " + part + " from this file"
+		r.warn(f)
+	}
+	for _, other := range others {
+		r.warn(d.FaultAt(document.Field, []any{part}, "%v; OLM's tools read no %s from this file", other, part))
+	}
+	return false
+}
+
+// annotations returns annotations as text, and whether they are what makes a bundle of the files.
+func (r *reader) annotations(d document.Document, part json.RawMessage) (texts map[string]string, is bool) {
+	if part == nil || bytes.Equal(part, []byte("null")) {
+		return nil, false
+	}
+	var values map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(part))
+	decoder.UseNumber()
+	if err := decoder.Decode(&values); err != nil {
+		r.warn(d.FaultAt(document.Field, []any{"annotations"}, "field annotations is not an object; OLM's tools read none from this file"))
+		return nil, false
+	}
+	texts = map[string]string{}
+	for key, value := range values {
+		text, scalar := scalarText(value)
+		if scalar {
+			texts[key] = text
+			continue
+		}
+		if key == PackageAnnotation || key == ChannelsAnnotation || key == DefaultChannelAnnotation {
+			r.warn(d.FaultAt(document.Field, []any{"annotations", key}, "annotation %s is no text; OLM's tools read no annotations from this file", key))
+			return nil, false
+		}
+		r.warn(d.FaultAt(document.Field, []any{"annotations", key}, "annotation %s is no text; expected a string", key))
+	}
+	return texts, texts[PackageAnnotation] != "" || texts[ChannelsAnnotation] != "" || texts[DefaultChannelAnnotation] != ""
+}
+
+// scalarText returns a decoded scalar as text, in the way of sigs.k8s.io/yaml, which OLM's tools use.
+func scalarText(value any) (text string, scalar bool) {
+	switch v := value.(type) {
+	case nil:
+		return "", true
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case json.Number:
+		if _, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return v.String(), true
+		}
+		if _, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return v.String(), true
+		}
+		if number, err := v.Float64(); err == nil {
+			return strconv.FormatFloat(number, 'g', -1, 64), true
+		}
+		return v.String(), true
+	}
+	return "", false
+}
+
+// first returns the first document of a file, which is all that OLM's tools read of it.
+func (r *reader) first(f File) (_ document.Document, read bool) {
+	path := filepath.Join(r.name, filepath.FromSlash(f.Path))
+	documents, malformed := document.Parse(path, f.Data)
+	for _, fault := range malformed {
+		if fault.Rule == document.Expansion.ID || fault.Rule == document.Size.ID {
+			r.refused = append(r.refused, fault)
+			return document.Document{}, false
+		}
+	}
+	for _, fault := range malformed {
+		if len(documents) == 0 || fault.Line < documents[0].Line {
+			fault.Message += "; OLM's tools leave the file out"
+			r.warn(fault)
+			return document.Document{}, false
+		}
+		r.warn(fault)
+	}
+	isEmpty := func(d document.Document) bool { return bytes.Equal(d.Content, []byte("null")) }
+	switch {
+	case len(documents) == 0, len(documents) == 1 && isEmpty(documents[0]):
+		r.warn(Format.Finding(path, "the file holds no document, so OLM leaves it out; remove it").At(1, 0))
+		return document.Document{}, false
+	case isEmpty(documents[0]):
+		lines := separatorsBefore(f.Data, documents[1].Line)
+		r.warn(Format.Finding(path, "the first document is empty, and OLM reads only the first: remove %s, so that the object begins the file", lines).At(documents[1].Line-1, 1))
+		return document.Document{}, false
+	case len(documents) > 1:
+		r.warn(documents[1].Fault(Format, "a second document begins here; OLM reads only the first one of a bundle's file, "+
+			"so give each of the %d a file of its own", len(documents)))
+	}
+	return documents[0], true
+}
+
+// separatorsBefore names the lines above another that are separators, such as "line 3 (---)".
+func separatorsBefore(data []byte, line int) string {
+	var numbers []string
+	for number, text := range bytes.Split(data, []byte("\n")) {
+		if number+1 < line && bytes.HasPrefix(text, []byte("---")) {
+			numbers = append(numbers, strconv.Itoa(number+1))
+		}
+	}
+	if len(numbers) == 1 {
+		return "line " + numbers[0] + " (---)"
+	}
+	return "lines " + strings.Join(numbers, ", ") + " (---)"
 }

@@ -10,11 +10,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Load reads the bundle in a folder. Symbolic links that lead out of the folder are refused, and so are files too large
-// to be part of a bundle. The error is all that is wrong; what is wrong with a file is a finding.
+// Load reads the bundle in a folder, as OLM's tools read it. Symbolic links that lead out of the folder are refused, and so are
+// files too large to be part of a bundle. The error is all that keeps it from being a bundle; what is wrong with a file is a finding.
 func Load(dir string) (*Contents, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("bundle folder: %w", err)
@@ -25,18 +26,24 @@ func Load(dir string) (*Contents, error) {
 	if data, err := yaml.ReadFileIn(dir, DockerfilePath); err == nil {
 		b.Files = append(b.Files, File{Path: DockerfilePath, Data: data})
 	}
+	var found []*findings.Finding
 	var faults []error
 	for _, folder := range Folders {
-		files, err := readFiles(dir, folder)
+		files, below, err := readFiles(dir, folder)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, at.notABundle("it has no folder " + folder + nestedHint(dir))
+		}
+		for _, name := range below {
+			f := Format.Finding(filepath.Join(dir, folder, name), "a folder in %s, which OLM leaves out: move its files to %s itself", folder, folder)
+			f.Severity = findings.Warning
+			found = append(found, f)
 		}
 		b.Files, faults = append(b.Files, files...), append(faults, err)
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	return at.parse(b)
+	return at.parse(b, found)
 }
 
 // LoadImage reads the bundle in an image, from the files in Folders by their paths there.
@@ -54,7 +61,7 @@ func LoadImage(reference string, files map[string][]byte) (*Contents, error) {
 			return nil, at.notABundle("it has no file in a folder " + folder)
 		}
 	}
-	return at.parse(b)
+	return at.parse(b, nil)
 }
 
 // IsFolder reports whether a folder looks like that of a bundle, and not like that of a catalog.
@@ -67,19 +74,22 @@ func IsFolder(dir string) bool {
 	return true
 }
 
-// readFiles returns the files right in one folder of a bundle, sorted by name, without hidden ones.
-func readFiles(dir, folder string) ([]File, error) {
+// readFiles returns the files right in one folder of a bundle, and the names of the folders in it, sorted and without hidden ones.
+func readFiles(dir, folder string) (files []File, below []string, _ error) {
 	entries, err := os.ReadDir(filepath.Join(dir, folder))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
-	var files []File
 	var faults []error
 	for _, entry := range entries {
-		if entry.IsDir() || isHidden(entry.Name()) {
+		switch {
+		case isHidden(entry.Name()):
+			continue
+		case entry.IsDir():
+			below = append(below, entry.Name())
 			continue
 		}
 		data, err := yaml.ReadFileIn(dir, filepath.Join(folder, entry.Name()))
@@ -89,7 +99,7 @@ func readFiles(dir, folder string) ([]File, error) {
 		}
 		files = append(files, File{Path: path.Join(folder, entry.Name()), Data: data})
 	}
-	return files, errors.Join(faults...)
+	return files, below, errors.Join(faults...)
 }
 
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }

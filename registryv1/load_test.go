@@ -5,6 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/findings"
 )
 
 const (
@@ -68,10 +72,6 @@ func TestLoadExplains(t *testing.T) {
 		files: map[string]string{"manifests/.keep": "", "metadata/annotations.yaml": gadget},
 		want:  "its folder manifests is empty",
 	}, {
-		name:  "two ClusterServiceVersions",
-		files: map[string]string{"manifests/a.yaml": csvManifest, "manifests/b.yaml": csvManifest, "metadata/annotations.yaml": gadget},
-		want:  "DIR/manifests/b.yaml:1: a second ClusterServiceVersion, beside that of DIR/manifests/a.yaml",
-	}, {
 		name:  "broken YAML",
 		files: map[string]string{"manifests/a.yaml": csvManifest + "spec:\n\tbroken: x", "metadata/annotations.yaml": gadget},
 		want:  "DIR/manifests/a.yaml:5:1: malformed YAML: found character that cannot start any token",
@@ -80,25 +80,9 @@ func TestLoadExplains(t *testing.T) {
 		files: map[string]string{"manifests/a.yaml": csvManifest, "metadata/properties.yaml": "properties: []"},
 		want:  "no file in its folder metadata has the annotation operators.operatorframework.io.bundle.package.v1",
 	}, {
-		name:  "an empty manifest",
-		files: map[string]string{"manifests/a.yaml": csvManifest, "manifests/b.yaml": "# nothing\n", "metadata/annotations.yaml": gadget},
-		want:  "DIR/manifests/b.yaml:1: the file holds no document; remove it",
-	}, {
-		name:  "two objects in a file",
-		files: map[string]string{"manifests/a.yaml": csvManifest + "---\n" + crdManifest, "metadata/annotations.yaml": gadget},
-		want:  "DIR/manifests/a.yaml:5: a second document begins here",
-	}, {
-		name:  "no object",
-		files: map[string]string{"manifests/a.yaml": csvManifest, "manifests/b.yaml": "a: b\n", "metadata/annotations.yaml": gadget},
-		want:  "DIR/manifests/b.yaml:1: expected a Kubernetes object",
-	}, {
-		name:  "a number among the annotations",
-		files: map[string]string{"manifests/a.yaml": csvManifest, "metadata/annotations.yaml": gadget + "properties: 5\n"},
-		want:  "DIR/metadata/annotations.yaml:2:1: field properties is a number; expected an array",
-	}, {
 		name:  "faults in both folders",
 		files: map[string]string{"manifests/a.yaml": "a: b: c\n", "metadata/annotations.yaml": "{}\n"},
-		want:  "malformed YAML: mapping values are not allowed in this context\nDIR is not a bundle folder: no file in its folder metadata",
+		want:  "malformed YAML: mapping values are not allowed in this context; OLM's tools leave the file out\nDIR is not a bundle folder: no file in its folder manifests holds an object that OLM reads",
 	}} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := folder(t, tc.files)
@@ -107,6 +91,47 @@ func TestLoadExplains(t *testing.T) {
 				t.Errorf("error %v, want %s", err, want)
 			}
 		})
+	}
+}
+
+// TestLoadWarns: the bundle is read without what OLM's tools leave out.
+func TestLoadWarns(t *testing.T) {
+	for _, tc := range []struct{ name, file, content, want string }{
+		{"two ClusterServiceVersions", "manifests/z.yaml", csvManifest, "DIR/manifests/z.yaml:1: a second ClusterServiceVersion, beside that of DIR/manifests/csv.yaml"},
+		{"an empty manifest", "manifests/z.yaml", "# nothing\n", "DIR/manifests/z.yaml:1: the file holds no document, so OLM leaves it out; remove it"},
+		{"an empty document first", "manifests/z.yaml", "# nothing\n---\n" + crdManifest, "DIR/manifests/z.yaml:2:1: the first document is empty, and OLM reads only the first: remove line 2 (---)"},
+		{"two objects in a file", "manifests/z.yaml", crdManifest + "---\n" + crdManifest, "DIR/manifests/z.yaml:5: a second document begins here"},
+		{"no object", "manifests/z.yaml", "a: b\n", "DIR/manifests/z.yaml:1: expected a Kubernetes object"},
+		{"a folder", "manifests/crds/z.yaml", crdManifest, "DIR/manifests/crds: a folder in manifests, which OLM leaves out"},
+		{"broken YAML", "manifests/z.yaml", "a: b: c\n", "DIR/manifests/z.yaml:1:5: malformed YAML"},
+		{"a number of properties", "metadata/z.yaml", "properties: 5\n", "DIR/metadata/z.yaml:1:1: field properties is a number; expected an array; OLM's tools read no properties from this file"},
+		{"a text", "metadata/README", "hello\n", "DIR/metadata/README:1: OLM reads nothing from this file"},
+		{"an annotation that is a list", "metadata/a.yaml", "annotations: {a: [b]}\n", "DIR/metadata/a.yaml:1:15: annotation a is no text"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := folder(t, map[string]string{"manifests/csv.yaml": csvManifest, "metadata/annotations.yaml": gadget, tc.file: tc.content})
+			b, err := Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := strings.ReplaceAll(tc.want, "DIR", dir); len(b.Found) != 1 || !strings.HasPrefix(b.Found[0].Error(), want) || b.Found[0].Severity != findings.Warning {
+				t.Errorf("found %v, want a warning %s", b.Found, want)
+			}
+		})
+	}
+}
+
+// TestLoadReadsScalars as their text, as opm does.
+func TestLoadReadsScalars(t *testing.T) {
+	b, err := Load(folder(t, map[string]string{"manifests/csv.yaml": csvManifest, "metadata/annotations.yaml": "annotations:\n" +
+		"  operators.operatorframework.io.bundle.package.v1: gadget\n  a: true\n  b: 1\n  c: 4.20\n  d: 2020-01-01\n  e: null\n  f: 18446744073709551615\n  g: yes\n  h: 1e3\n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"operators.operatorframework.io.bundle.package.v1": "gadget", "a": "true", "b": "1", "c": "4.2", "d": "2020-01-01", "e": "",
+		"f": "18446744073709551615", "g": "true", "h": "1000"}
+	if diff := cmp.Diff(want, b.Metadata.Annotations); diff != "" || len(b.Found) > 0 {
+		t.Errorf("-want +got:\n%s\nfound %v", diff, b.Found)
 	}
 }
 

@@ -88,15 +88,18 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 		}
 	}
 	// Broken manifests are no reason to refuse: writing the bundle again is what repairs them.
-	metadata, err := readFiles(dir, MetadataDir)
+	metadata, _, err := readFiles(dir, MetadataDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	old, err := source{name: dir, kind: "folder"}.parseMetadata(&Bundle{Files: metadata})
-	if err != nil {
+	old := reader{source: source{name: dir, kind: "folder"}, contents: &Contents{Bundle: &Bundle{Files: metadata}}}
+	if err := old.metadata(); err != nil {
+		for _, f := range old.contents.Found {
+			err = errors.Join(f, err)
+		}
 		return false, refuse(err.Error())
 	}
-	if name := old.Annotations[PackageAnnotation]; name != b.Package {
+	if name := old.contents.Metadata.Annotations[PackageAnnotation]; name != b.Package {
 		return false, refuse("it is a bundle of package " + name)
 	}
 	return true, nil

@@ -6,121 +6,139 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Validators report fields, values or neither, but never lines. Finding the line means parsing the file again with a decoder
-// that keeps positions. Only faulty files pay for that.
+// Validators report fields, values or neither, but never lines. Finding the line means parsing the document again with a decoder
+// that keeps positions. Only faulty documents pay for that, and only once.
 
-// places are the contents of the files in which faults were located: each is parsed once.
-type places map[string]*parsed
-
-// parsed is the content of a file, and the first scalar of each value in it, once somebody looks for one.
-type parsed struct {
-	root    *yaml.Node
-	scalars map[string]*yaml.Node
+// places are the positions of the values in one document.
+type places struct {
+	document document.Document
+	root     *yaml.Node
 }
 
-func (p places) of(file string, document []byte) *parsed {
-	if p[file] == nil {
-		p[file] = &parsed{root: rootOf(document)}
+func newPlaces(d document.Document) *places {
+	root, err := yaml.Parse(d.Source)
+	if err != nil || root.Line == 0 {
+		root = yaml.Node{Line: 1, Column: 1}
 	}
-	return p[file]
+	return &places{d, &root}
 }
 
-// scalar returns the first scalar of a value.
-func (p *parsed) scalar(value string) *yaml.Node {
-	if p.scalars == nil {
-		p.scalars = map[string]*yaml.Node{}
-		p.collect(p.root)
-	}
-	return p.scalars[value]
-}
-
-func (p *parsed) collect(node *yaml.Node) {
-	if node.Kind == yaml.ScalarNode && p.scalars[node.Value] == nil {
-		p.scalars[node.Value] = node
-	}
-	for _, content := range node.Content {
-		p.collect(content)
-	}
-}
-
-// placeOf returns the position of a field in a document or, if there is none, of the field that it would be in. Numbers in the
-// path are indices of lists.
-func placeOf(root *yaml.Node, path []string) (line, column int) {
-	node, _ := walk(root, path)
-	return node.Line, node.Column
-}
-
-// rootOf returns the content of a document, or an empty node at its beginning.
-func rootOf(document []byte) *yaml.Node {
-	node, err := yaml.Parse(document)
-	if err != nil || node.Line == 0 {
-		return &yaml.Node{Line: 1, Column: 1}
-	}
-	return &node
-}
-
-// walk follows a path as far as its fields exist. It returns the key or list element of the last one, and the number of
-// steps.
-func walk(node *yaml.Node, path []string) (found *yaml.Node, depth int) {
-	found = node
-	for ; depth < len(path); depth++ {
-		key, value := child(node, path[depth])
+// at returns the position of the value at a path of keys and indices or, if there is none, of the last value on the path.
+func (p *places) at(path []any) (line, column int) {
+	node, value := p.root, p.root
+	for _, step := range path {
+		key, below := child(value, step, func(a, b string) bool { return a == b })
 		if key == nil {
 			break
 		}
-		found, node = key, value
+		node, value = key, below
 	}
-	return found, depth
+	return p.inFile(node)
 }
 
-func child(node *yaml.Node, name string) (key, value *yaml.Node) {
-	switch node.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			if strings.EqualFold(node.Content[i].Value, name) {
-				return node.Content[i], node.Content[i+1]
+// inFile returns the position of a node in the file. The document may begin anywhere in it.
+func (p *places) inFile(node *yaml.Node) (line, column int) {
+	if node.Line == 1 {
+		return p.document.Line, node.Column + p.document.Indent
+	}
+	return p.document.Line + node.Line - 1, node.Column
+}
+
+// child returns a value of a mapping or a sequence, with the node whose position counts as the value's.
+func child(node *yaml.Node, step any, same func(a, b string) bool) (key, value *yaml.Node) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	switch step := step.(type) {
+	case string:
+		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+			if same(node.Content[i].Value, step) {
+				key, value = node.Content[i], node.Content[i+1]
 			}
 		}
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(name); err == nil && i < len(node.Content) {
-			return node.Content[i], node.Content[i]
+	case int:
+		if node.Kind == yaml.SequenceNode && 0 <= step && step < len(node.Content) {
+			return node.Content[step], node.Content[step]
 		}
 	}
-	return nil, nil
+	return key, value
 }
+
+// twice returns the keys that a mapping of the document has twice, in their order.
+func (p *places) twice() (keys []*yaml.Node) {
+	var walk func(*yaml.Node)
+	walk = func(node *yaml.Node) {
+		seen := map[string]bool{}
+		for i, content := range node.Content {
+			if node.Kind == yaml.MappingNode && i%2 == 0 && content.Kind == yaml.ScalarNode && content.Value != "<<" {
+				if seen[content.Value] {
+					keys = append(keys, content)
+				}
+				seen[content.Value] = true
+			}
+			walk(content)
+		}
+	}
+	walk(p.root)
+	return keys
+}
+
+// saidField matches the field that some validators name only in their message.
+var saidField = regexp.MustCompile(`csv\.(Spec|Metadata)(\.[A-Za-z]+)+`)
 
 var fieldWords = regexp.MustCompile(`[A-Za-z0-9_/-]+`)
 
-// guessPlace returns the likely position of a validator's finding: that of the field or the value that it names, that of an
+// guess returns the likely position of a validator's finding: that of the field or the value that it names, that of an
 // annotation in its message, or else the beginning.
-func guessPlace(in *parsed, field, value, message string) (line, column int) {
-	root := in.root
-	if path := fieldWords.FindAllString(field, -1); len(path) > 0 {
-		path = slices.DeleteFunc(path, func(word string) bool { return word == "csv" || word == "CSV" })
-		if node, depth := walk(root, path); depth > 0 {
-			return node.Line, node.Column
+func (p *places) guess(field, value, message string) (line, column int) {
+	if said := saidField.FindString(message); field == "" && said != "" {
+		field = said
+	}
+	words := slices.DeleteFunc(fieldWords.FindAllString(field, -1), func(word string) bool { return word == "csv" || word == "CSV" })
+	node, at := p.root, p.root
+	for _, word := range words {
+		step := any(word)
+		if index, err := strconv.Atoi(word); err == nil && at.Kind == yaml.SequenceNode {
+			step = index
 		}
+		key, below := child(at, step, strings.EqualFold)
+		if key == nil {
+			break
+		}
+		node, at = key, below
 	}
-	if node := in.scalar(value); node != nil && value != "" {
-		return node.Line, node.Column
+	if node != p.root {
+		return p.inFile(node)
 	}
-	if _, annotations := child(mappingOf(root, "metadata"), "annotations"); annotations != nil {
-		for i := 0; i < len(annotations.Content); i += 2 {
-			if strings.Contains(strings.ToLower(message), "annotations") && strings.Contains(strings.ToLower(message), strings.ToLower(annotations.Content[i].Value)) {
-				return annotations.Content[i].Line, annotations.Content[i].Column
+	if found := scalar(p.root, value); found != nil && value != "" {
+		return p.inFile(found)
+	}
+	if _, metadata := child(p.root, "metadata", strings.EqualFold); metadata != nil {
+		if _, annotations := child(metadata, "annotations", strings.EqualFold); annotations != nil {
+			said := strings.ToLower(message)
+			for i := 0; i < len(annotations.Content); i += 2 {
+				if strings.Contains(said, "annotations") && strings.Contains(said, strings.ToLower(annotations.Content[i].Value)) {
+					return p.inFile(annotations.Content[i])
+				}
 			}
 		}
 	}
-	return root.Line, root.Column
+	return p.inFile(p.root)
 }
 
-// mappingOf returns the value of a field, or an empty node.
-func mappingOf(node *yaml.Node, name string) *yaml.Node {
-	if _, value := child(node, name); value != nil {
-		return value
+// scalar returns the first scalar of a value below a node.
+func scalar(node *yaml.Node, value string) *yaml.Node {
+	if node.Kind == yaml.ScalarNode && node.Value == value {
+		return node
 	}
-	return &yaml.Node{}
+	for _, content := range node.Content {
+		if found := scalar(content, value); found != nil {
+			return found
+		}
+	}
+	return nil
 }

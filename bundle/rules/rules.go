@@ -1,16 +1,20 @@
-// Package rules checks bundles with the validators of the Operator Framework, and against what the Operator Lifecycle
-// Manager and consoles require in addition.
+// Package rules checks bundles by what the API server, the Operator Lifecycle Manager and consoles require, and with the
+// validators of the Operator Framework.
 //
-// It is a separate package because those validators import much of an API server.
+// An error is what OLM, its tools or the API server refuse. All else is a warning, so that no bundle that is published and
+// installs is refused.
+//
+// It is a separate package because it imports much of an API server.
 package rules
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/encoding"
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/api/pkg/validation"
@@ -20,6 +24,7 @@ import (
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/registryv1"
 )
@@ -30,27 +35,34 @@ import (
 var validators = []struct {
 	rule      findings.Rule
 	validator interfaces.Validator
+	// refused are parts of the messages about what OLM or its tools refuse. All else that the validator calls an error is a warning.
+	refused []string
 }{
-	{rule("clusterserviceversion", "The ClusterServiceVersion has what OLM needs, and its examples are of its own APIs."), validation.ClusterServiceVersionValidator},
-	{rule("customresourcedefinition", "The API server accepts each CustomResourceDefinition."), validation.CustomResourceDefinitionValidator},
-	{rule("bundle", "Owned APIs have definitions, images are pull specs, and the bundle is not too large."), validation.BundleValidator},
-	{rule("operatorhubv2", "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator},
-	{rule("standardcapabilities", "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator},
-	{rule("standardcategories", "The annotation categories lists only those that OperatorHub knows."), validation.StandardCategoriesValidator},
-	{rule("alpha-deprecated-apis", "No manifest uses an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator},
-	{rule("good-practices", "Containers request resources, channels and names follow the conventions, and APIs are described."), validation.GoodPracticesValidator},
-	{rule("object", "Objects besides the ClusterServiceVersion do not get in the way of managing the cluster."), validation.ObjectValidator},
-	{rule("operatorgroup", "Annotations of OperatorGroups are spelled correctly."), validation.OperatorGroupValidator},
+	{rule("clusterserviceversion", findings.Error, "The ClusterServiceVersion has what OLM needs, and its examples are of its own APIs."), validation.ClusterServiceVersionValidator,
+		[]string{"metadata.name ", "install modes not found", "none of InstallModeTypes", "only AllNamespaces", "MinKubeVersion has an invalid"}},
+	{definitionRule, validation.CustomResourceDefinitionValidator, []string{""}},
+	{rule("bundle", findings.Error, "Owned APIs have definitions, images are pull specs, and the bundle is not too large."), validation.BundleValidator,
+		[]string{"duplicate CRD", "owned CRD", "relatedImages[", "compressed size", "bundle name"}},
+	{rule("operatorhubv2", findings.Warning, "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator, nil},
+	{rule("standardcapabilities", findings.Warning, "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator, nil},
+	{rule("standardcategories", findings.Warning, "The annotation categories lists only those that OperatorHub knows."), validation.StandardCategoriesValidator, nil},
+	{rule("alpha-deprecated-apis", findings.Error, "No manifest uses an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator, []string{""}},
+	{rule("good-practices", findings.Warning, "Containers request resources, channels and names follow the conventions, and APIs are described."), validation.GoodPracticesValidator, nil},
+	{rule("object", findings.Warning, "Objects besides the ClusterServiceVersion do not get in the way of managing the cluster."), validation.ObjectValidator, nil},
+	{rule("operatorgroup", findings.Warning, "Annotations of OperatorGroups are spelled correctly."), validation.OperatorGroupValidator, nil},
 }
 
-func rule(id, what string) findings.Rule {
-	return findings.Rule{ID: id, Severity: findings.Error, What: what}
+// definitionRule is also the rule of definitions that are checked as the API server does.
+var definitionRule = rule("customresourcedefinition", findings.Error, "The API server accepts each CustomResourceDefinition.")
+
+func rule(id string, severity findings.Severity, what string) findings.Rule {
+	return findings.Rule{ID: id, Severity: severity, What: what}
 }
 
-// Rules are all rules of Check: those of the Operator Framework's validators, whose findings may also be warnings, and
-// those of OLM.
+// Rules are all rules of Check: how bundles are read, those of the Operator Framework's validators, whose findings may also be
+// warnings, and those of the API server and OLM.
 func Rules() []findings.Rule {
-	all := append([]findings.Rule{syntaxRule, expansionRule}, registryv1.Rules...)
+	all := slices.Clone(registryv1.Rules)
 	for _, v := range validators {
 		all = append(all, v.rule)
 	}
@@ -61,35 +73,122 @@ func Rules() []findings.Rule {
 }
 
 // Check checks a bundle folder and returns the findings in the order of files and lines. It fails if the folder is not a
-// bundle.
+// bundle, and no file in it says why.
 func Check(dir string) ([]*findings.Finding, error) {
-	broken, err := brokenFiles(dir)
-	if err != nil || len(broken) > 0 {
-		return broken, err // other checks need files that can be read
-	}
 	b, err := registryv1.Load(dir)
+	return check(dir, b, err)
+}
+
+// CheckImage checks the bundle in an image, from the files in the registryv1.Folders of the image. Findings name files by the
+// reference and their path in the image.
+func CheckImage(reference string, files map[string][]byte) ([]*findings.Finding, error) {
+	b, err := registryv1.LoadImage(reference, files)
+	return check(reference, b, err)
+}
+
+func check(name string, b *registryv1.Contents, err error) ([]*findings.Finding, error) {
 	if err != nil {
 		found, others := registryv1.Faults(err)
+		if findings.Count(found, findings.Error) > 0 {
+			others = nil // the findings are why
+		}
+		findings.Sort(found)
 		return found, errors.Join(others...)
 	}
-	c := &check{dir: dir, bundle: b, places: places{}}
+	c := &checked{name: name, bundle: b, found: b.Found, places: map[string]*places{}, refused: map[string]bool{}}
+	c.decode()
 	for _, own := range ownChecks {
 		own.find(c, own.rule)
 	}
-	loaded, err := manifests.GetBundleFromDir(dir)
-	if err != nil {
-		if len(c.found) > 0 {
-			return c.ordered(), nil // these findings are the cause
-		}
-		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
+	c.validate()
+	for _, f := range c.found {
+		f.Package = b.Package
 	}
-	files := filesByObject(b.Objects)
+	return c.ordered(), nil
+}
+
+// checked is a bundle that is being checked, and the findings so far.
+type checked struct {
+	name    string // of the folder or the image
+	bundle  *registryv1.Contents
+	csv     *v1alpha1.ClusterServiceVersion // nil if it cannot be decoded
+	csvFile string
+	found   []*findings.Finding
+	places  map[string]*places // by file
+	// refused are the paths of what the schema of ClusterServiceVersions refuses.
+	refused map[string]bool
+}
+
+// decode decodes the ClusterServiceVersion. That it cannot be decoded is a finding of the API server's rule.
+func (c *checked) decode() {
+	for _, o := range c.bundle.Objects {
+		if o.GetKind() == v1alpha1.ClusterServiceVersionKind {
+			c.csvFile = o.File
+		}
+	}
+	csv := &v1alpha1.ClusterServiceVersion{}
+	if c.bundle.CSV.Decode(csv) == nil {
+		c.csv = csv
+	}
+}
+
+// documentOf returns the document of a file of the bundle.
+func (c *checked) documentOf(file string) document.Document {
+	m := c.bundle.Metadata
+	for _, d := range []document.Document{m.Document, m.DependenciesIn, m.PropertiesIn} {
+		if d.File == filepath.Join(c.name, filepath.FromSlash(file)) {
+			return d
+		}
+	}
+	for _, o := range c.bundle.Objects {
+		if o.File == file {
+			return o.Document
+		}
+	}
+	return document.Document{Span: document.Span{Line: 1}}
+}
+
+// placesIn returns the positions in a file. The file is parsed once.
+func (c *checked) placesIn(file string) *places {
+	if c.places[file] == nil {
+		c.places[file] = newPlaces(c.documentOf(file))
+	}
+	return c.places[file]
+}
+
+// find adds a finding about the value at a path of keys and indices in a file.
+func (c *checked) find(rule findings.Rule, file string, path []any, format string, args ...any) {
+	f := rule.Finding(filepath.Join(c.name, filepath.FromSlash(file)), format, args...)
+	c.found = append(c.found, f.At(c.placesIn(file).at(path)))
+}
+
+// inMetadata returns the path in the bundle of one of the metadata's documents.
+func (c *checked) inMetadata(d document.Document) string {
+	return registryv1.MetadataDir + "/" + filepath.Base(d.File)
+}
+
+// validate runs the validators. They need a ClusterServiceVersion that can be decoded, and print what they think of another one.
+func (c *checked) validate() {
+	loaded := c.forValidators()
+	if loaded == nil {
+		return
+	}
 	for _, v := range validators {
 		for _, subject := range loaded.ObjectsToValidate() {
-			file := fileOf(subject, files)
+			if _, isChecked := subject.(*apiextensionsv1.CustomResourceDefinition); isChecked && v.rule.ID == definitionRule.ID {
+				continue // as the API server does, and with all of its schema
+			}
+			file := c.fileOf(subject)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
-					c.add(v.rule, findings.Error, file, e)
+					if e.Field == "spec.preserveUnknownFields" {
+						continue // a version of the API that only v1beta1 has, where it may be true
+					}
+					severity := findings.Warning
+					if slices.ContainsFunc(v.refused, func(part string) bool { return strings.Contains(e.Detail, part) }) {
+						severity = findings.Error
+					}
+					c.add(v.rule, severity, file, e)
 				}
 				for _, e := range result.Warnings {
 					c.add(v.rule, findings.Warning, file, e)
@@ -97,25 +196,49 @@ func Check(dir string) ([]*findings.Finding, error) {
 			}
 		}
 	}
-	return c.ordered(), nil
 }
 
-// check is a bundle that is being checked, and the findings so far.
-type check struct {
-	dir    string
-	bundle *registryv1.Contents
-	found  []*findings.Finding
-	places places
-}
-
-// find adds a finding about a field of a file.
-func (c *check) find(rule findings.Rule, file string, path []string, format string, args ...any) {
-	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), format, args...)
-	c.found = append(c.found, f.At(placeOf(c.places.of(file, c.bundle.File(file)).root, path)))
+// forValidators returns the bundle as the validators take it, or nil if they could not read it.
+func (c *checked) forValidators() *manifests.Bundle {
+	if c.csv == nil {
+		return nil
+	}
+	annotations := c.bundle.Metadata.Annotations
+	b := &manifests.Bundle{Name: c.bundle.Name, CSV: c.csv, Package: c.bundle.Package, DefaultChannel: annotations[registryv1.DefaultChannelAnnotation],
+		Channels: strings.Split(annotations[registryv1.ChannelsAnnotation], ",")}
+	for _, o := range c.bundle.Objects {
+		if o.GetKind() == "CustomResourceDefinition" {
+			switch o.GetAPIVersion() {
+			case apiextensionsv1.SchemeGroupVersion.String():
+				definition := &apiextensionsv1.CustomResourceDefinition{}
+				if o.Document.Decode(definition) != nil {
+					return nil // reported
+				}
+				b.V1CRDs = append(b.V1CRDs, definition)
+			case apiextensionsv1beta1.SchemeGroupVersion.String():
+				definition := &apiextensionsv1beta1.CustomResourceDefinition{}
+				if o.Document.Decode(definition) != nil {
+					return nil // reported
+				}
+				b.V1beta1CRDs = append(b.V1beta1CRDs, definition)
+			}
+		}
+		b.Objects = append(b.Objects, o.Unstructured)
+	}
+	for _, f := range c.bundle.Files {
+		if folder, _, _ := strings.Cut(f.Path, "/"); !slices.Contains(registryv1.Folders, folder) {
+			continue
+		}
+		b.Size += int64(len(f.Data))
+		if compressed, err := encoding.GzipBase64Encode(f.Data); err == nil {
+			b.CompressedSize += int64(len(compressed))
+		}
+	}
+	return b
 }
 
 // add adds a finding of a validator.
-func (c *check) add(rule findings.Rule, severity findings.Severity, file string, e validationerrors.Error) {
+func (c *checked) add(rule findings.Rule, severity findings.Severity, file string, e validationerrors.Error) {
 	message := e.Detail
 	if e.Field != "" && !strings.Contains(message, e.Field) {
 		message = e.Field + ": " + message
@@ -125,12 +248,12 @@ func (c *check) add(rule findings.Rule, severity findings.Severity, file string,
 		message += ": " + subject.String()
 	}
 	rule.Severity = severity
-	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), "%s", message)
-	c.found = append(c.found, f.At(guessPlace(c.places.of(file, c.bundle.File(file)), e.Field, fmt.Sprint(e.BadValue), message)))
+	f := rule.Finding(filepath.Join(c.name, filepath.FromSlash(file)), "%s", message)
+	c.found = append(c.found, f.At(c.placesIn(file).guess(e.Field, fmt.Sprint(e.BadValue), message)))
 }
 
 // ordered sorts the findings and drops duplicates from different validators.
-func (c *check) ordered() []*findings.Finding {
+func (c *checked) ordered() []*findings.Finding {
 	type key struct {
 		severity      findings.Severity
 		file, message string
@@ -148,33 +271,22 @@ func (c *check) ordered() []*findings.Finding {
 	return kept
 }
 
-// object is the kind and the name of an object; the name is "" for the first of its kind.
-type object struct{ kind, name string }
-
-// filesByObject returns the files of objects.
-func filesByObject(objects []registryv1.Object) map[object]string {
-	files := map[object]string{}
-	for _, o := range objects {
-		for _, of := range []object{{o.GetKind(), o.GetName()}, {o.GetKind(), ""}} {
-			if files[of] == "" {
-				files[of] = o.File
-			}
-		}
-	}
-	return files
-}
-
 // fileOf returns the file that a validator's subject was read from. Findings about the whole bundle are in the file of its
 // ClusterServiceVersion.
-func fileOf(subject any, files map[object]string) string {
-	of := object{kind: v1alpha1.ClusterServiceVersionKind}
+func (c *checked) fileOf(subject any) string {
+	kind, name := v1alpha1.ClusterServiceVersionKind, ""
 	switch s := subject.(type) {
 	case *apiextensionsv1.CustomResourceDefinition:
-		of = object{s.Kind, s.Name}
+		kind, name = s.Kind, s.Name
 	case *apiextensionsv1beta1.CustomResourceDefinition:
-		of = object{s.Kind, s.Name}
+		kind, name = s.Kind, s.Name
 	case *unstructured.Unstructured:
-		of = object{s.GetKind(), s.GetName()}
+		kind, name = s.GetKind(), s.GetName()
 	}
-	return cmp.Or(files[of], registryv1.ManifestsDir)
+	for _, o := range c.bundle.Objects {
+		if o.GetKind() == kind && (o.GetName() == name || name == "") {
+			return o.File
+		}
+	}
+	return c.csvFile
 }

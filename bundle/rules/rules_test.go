@@ -31,11 +31,11 @@ func TestCheckFinds(t *testing.T) {
 	}{{
 		name: "unknown capability level",
 		file: csv, old: "capabilities: Seamless Upgrades", new: "capabilities: Magic",
-		want: []string{csv + `:~: error: (widget-operator.v1.0.0) csv.Metadata.Annotations.Capabilities "Magic" is not a valid capabilities level (standardcapabilities)`},
+		want: []string{csv + `:~: warning: (widget-operator.v1.0.0) csv.Metadata.Annotations.Capabilities "Magic" is not a valid capabilities level (standardcapabilities)`},
 	}, {
 		name: "unknown category",
 		file: csv, old: "categories: Storage", new: "categories: Widgets",
-		want: []string{csv + `:~: error: (widget-operator.v1.0.0) csv.Metadata.Annotations["categories"] value "Widgets" is not in the set of standard categories (standardcategories)`},
+		want: []string{csv + `:~: warning: (widget-operator.v1.0.0) csv.Metadata.Annotations["categories"] value "Widgets" is not in the set of standard categories (standardcategories)`},
 	}, {
 		name: "broken definition",
 		file: crd, old: "scope: Namespaced", new: "scope: Everywhere",
@@ -45,13 +45,13 @@ func TestCheckFinds(t *testing.T) {
 		file: registryv1.AnnotationsPath, old: "channels.v1: stable", new: "channels.v1: weekly",
 		want: []string{
 			csv + `:50:9: warning: channel(s) ["weekly"] are not following the recommended naming convention: https://olm.operatorframework.io/docs/best-practices/channel-naming (good-practices)`,
-			registryv1.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.channels.v1 is "weekly", but as a label in bundle.Dockerfile it is "stable" (olm-labels)`,
+			registryv1.AnnotationsPath + `:~: warning: the annotation operators.operatorframework.io.bundle.channels.v1 is "weekly", but as a label in bundle.Dockerfile it is "stable" (olm-labels)`,
 		},
 	}, {
 		name: "example of a foreign API",
 		file: csv, old: `"kind": "WidgetBox"`, new: `"kind": "Gadget"`,
 		want: []string{
-			csv + ":2:1: error: example must have a provided API: widgets.example.com/v1, Kind=Gadget (clusterserviceversion)",
+			csv + ":2:1: warning: example must have a provided API: widgets.example.com/v1, Kind=Gadget (clusterserviceversion)",
 			csv + ":2:1: warning: provided API should have an example annotation: widgets.example.com/v1, Kind=WidgetBox (clusterserviceversion)",
 		},
 	}, {
@@ -70,8 +70,8 @@ func TestCheckFinds(t *testing.T) {
 		name: "another media type",
 		file: registryv1.AnnotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",
 		want: []string{
-			registryv1.AnnotationsPath + `:~: error: operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", want "registry+v1" (olm-annotations)`,
-			registryv1.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", but as a label in bundle.Dockerfile it is "registry+v1" (olm-labels)`,
+			registryv1.AnnotationsPath + `:~: warning: operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", want "registry+v1" (olm-annotations)`,
+			registryv1.AnnotationsPath + `:~: warning: the annotation operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", but as a label in bundle.Dockerfile it is "registry+v1" (olm-labels)`,
 		},
 	}, {
 		name: "a feature without quotes",
@@ -155,9 +155,9 @@ func TestCheckFindsInMetadata(t *testing.T) {
 		{"an OpenShift version that is a number", "metadata/properties.yaml", "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.20\n",
 			`metadata/properties.yaml:3:3: error: olm.maxOpenShiftVersion is 4.2, want MAJOR.MINOR in quotes, such as "4.22" (openshift-version)`},
 		{"broken YAML", "metadata/properties.yaml", "properties:\n  - type: olm.package\n\tvalue: 1\n",
-			"metadata/properties.yaml:3:1: error: found a tab character that violates indentation (yaml)"},
+			"metadata/properties.yaml:3:1: warning: malformed YAML: found a tab character that violates indentation; OLM's tools leave the file out (syntax)"},
 		{"an open quote", "metadata/properties.yaml", "properties:\n- type: \"olm.package\n  value: 1\n",
-			"metadata/properties.yaml:2:9: error: found unexpected end of stream (yaml)"},
+			"metadata/properties.yaml:2:9: warning: malformed YAML: found unexpected end of stream; OLM's tools leave the file out (syntax)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := generate(t, widget.Driver())

@@ -29,6 +29,9 @@ func (d *draft) readBundles(ctx context.Context) {
 	}
 	_ = group.Wait() // no error: faults are collected
 	for i, err := range faults {
+		if d.rendered[i] != nil {
+			d.found = append(d.found, d.rendered[i].Found...)
+		}
 		found, others := registryv1.Faults(err)
 		d.found = append(d.found, found...)
 		for _, other := range others {

@@ -65,6 +65,11 @@ func readFolders(ctx context.Context, dirs []string) ([]*render.Bundle, error) {
 			faults = append(faults, err)
 			continue
 		}
+		for _, f := range b.Found {
+			if f.Severity == findings.Error {
+				faults = append(faults, f)
+			}
+		}
 		bundles = append(bundles, b)
 	}
 	slices.SortFunc(bundles, func(a, b *render.Bundle) int { return cmp.Or(a.Compare(b), cmp.Compare(a.CSV.File, b.CSV.File)) })

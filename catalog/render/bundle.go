@@ -2,7 +2,7 @@ package render
 
 import (
 	"slices"
-	"strings"
+	"sort"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
@@ -131,11 +131,17 @@ func relatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
 	return image
 }
 
+// sortImages sorts related images by pull spec. Which of two with one pull spec comes first is up to sort.Slice, which is what
+// opm sorts with: another sort would give other bytes.
+func sortImages(images []declcfg.RelatedImage) {
+	sort.Slice(images, func(i, j int) bool { return images[i].Image < images[j].Image })
+}
+
 func relatedImages(text []byte, images []declcfg.RelatedImage) []byte {
 	if len(images) == 0 {
 		return text
 	}
-	slices.SortStableFunc(images, func(a, b declcfg.RelatedImage) int { return strings.Compare(a.Image, b.Image) })
+	sortImages(images)
 	text = append(text, ",\n    \"relatedImages\": ["...)
 	for i, image := range images {
 		if i > 0 {

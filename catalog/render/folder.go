@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/registryv1"
 )
 
@@ -52,8 +55,10 @@ func Image(reference string, files map[string][]byte) (*Bundle, error) {
 func newBundle(contents *registryv1.Contents, image string) (*Bundle, error) {
 	m := contents.Metadata
 	if got := m.Annotations[registryv1.MediaTypeAnnotation]; got != registryv1.MediaType {
-		return nil, registryv1.Format.Finding(m.File, "annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
+		f := m.FaultAt(registryv1.Format, []any{"annotations", registryv1.MediaTypeAnnotation}, "annotation %s is %q; expected %q, the only format of bundles that OLM installs",
 			registryv1.MediaTypeAnnotation, got, registryv1.MediaType)
+		f.Severity = findings.Warning
+		contents.Found = append(contents.Found, f)
 	}
 	var objects []*unstructured.Unstructured
 	for _, o := range contents.Objects {
@@ -150,7 +155,7 @@ func (b *Bundle) Introduce(pkg *declcfg.Package) (err error) {
 }
 
 // properties returns what the bundle offers: what its metadata lists, its package and version, and what an annotation
-// of its ClusterServiceVersion lists. Where several name a package, the last one counts.
+// of its ClusterServiceVersion lists, each once. Where several name a package, the last one counts.
 func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 	version, err := b.registry.Version()
 	if err != nil {
@@ -160,19 +165,29 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 	if err != nil {
 		return nil, err
 	}
-	itself, err := json.Marshal(registry.PackageProperty{PackageName: b.Package, Version: version, Release: release})
-	if err != nil {
-		return nil, err
+	all := slices.Clone(b.Metadata.Properties)
+	if b.Package != "" {
+		itself, err := json.Marshal(registry.PackageProperty{PackageName: b.Package, Version: version, Release: release})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, registry.Property{Type: registry.PackageType, Value: itself})
 	}
-	all := append(slices.Clone(b.Metadata.Properties), registry.Property{Type: registry.PackageType, Value: itself})
 	if annotation != "" {
 		var annotated []registry.Property
 		if err := json.Unmarshal([]byte(annotation), &annotated); err != nil {
-			return nil, fmt.Errorf("annotation %s: expected a JSON array of properties: %w", registry.PropertyKey, err)
+			f := b.CSV.FaultAt(document.Field, []any{"metadata", "annotations", registry.PropertyKey},
+				"annotation %s: expected a JSON array of properties, so OLM's tools leave it out, and OLM fails to resolve anything beside the bundle once it is installed: %v", registry.PropertyKey, err)
+			b.Found = append(b.Found, f)
 		}
-		all = append(all, annotated...)
+		all = append(all, annotated...) // opm keeps what was decoded before the fault, too
 	}
-	return all, nil
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(p registry.Property) bool {
+		again := seen[p.String()]
+		seen[p.String()] = true
+		return again
+	}), nil
 }
 
 // render returns the bundle's document in a catalog.
@@ -267,21 +282,22 @@ func (b *Bundle) relatedImages() ([]declcfg.RelatedImage, error) {
 		return nil, fmt.Errorf("spec.relatedImages: %w", err)
 	}
 	images := spec.RelatedImages
+	isListed := func(image string) bool {
+		return slices.ContainsFunc(spec.RelatedImages, func(listed declcfg.RelatedImage) bool { return listed.Image == image })
+	}
 	run, err := csv.GetOperatorImages()
 	if err != nil {
 		return nil, fmt.Errorf("spec.install: %w", err)
 	}
-	if b.registry.BundleImage != "" {
-		run[b.registry.BundleImage] = struct{}{}
+	if own := b.registry.BundleImage; own != "" && !isListed(own) {
+		images = append(images, declcfg.RelatedImage{Image: own})
 	}
-	for image := range run {
-		if !slices.ContainsFunc(images, func(listed declcfg.RelatedImage) bool { return listed.Image == image }) {
+	for _, image := range slices.Sorted(maps.Keys(run)) {
+		if !isListed(image) {
 			images = append(images, declcfg.RelatedImage{Image: image})
 		}
 	}
-	slices.SortFunc(images, func(a, b declcfg.RelatedImage) int {
-		return cmp.Or(cmp.Compare(a.Image, b.Image), cmp.Compare(a.Name, b.Name))
-	})
+	sortImages(images)
 	return images, nil
 }
 

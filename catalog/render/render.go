@@ -35,11 +35,12 @@ const indent = 4
 
 // Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
 // its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but
-// does not check whether documents fit together. Catalogs may be larger than memory.
-func Write(ctx context.Context, w io.Writer, format string, sources []string) (err error) {
+// does not check whether documents fit together. Catalogs may be larger than memory. What it finds are warnings about bundles: what
+// OLM's tools leave out of them.
+func Write(ctx context.Context, w io.Writer, format string, sources []string) (found []*findings.Finding, err error) {
 	r := renderer{format: format}
 	if r.store, err = document.NewStore(); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.store.Close()) }()
 	var faults []error
@@ -49,9 +50,9 @@ func Write(ctx context.Context, w io.Writer, format string, sources []string) (e
 		}
 	}
 	if len(faults) > 0 {
-		return errors.Join(faults...)
+		return r.found, errors.Join(faults...)
 	}
-	return r.write(w)
+	return r.found, r.write(w)
 }
 
 // renderer holds rendered documents.
@@ -59,6 +60,7 @@ type renderer struct {
 	format string
 	store  *document.Store
 	parts  []part
+	found  []*findings.Finding
 	free   sync.Pool // of *scratch
 }
 
@@ -157,6 +159,7 @@ func joined(faults []*findings.Finding) error {
 
 // add adds a bundle to the parts.
 func (r *renderer) add(b *Bundle, from string) error {
+	r.found = append(r.found, b.Found...)
 	content, err := json.Marshal(b.Rendered)
 	if err != nil {
 		return err
@@ -240,7 +243,7 @@ func decoded(content []byte) ([]byte, error) {
 	}
 	for _, b := range config.Bundles {
 		b.Properties = payloadLast(b.Properties)
-		slices.SortStableFunc(b.RelatedImages, func(a, b declcfg.RelatedImage) int { return strings.Compare(a.Image, b.Image) })
+		sortImages(b.RelatedImages)
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

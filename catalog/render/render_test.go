@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,20 @@ func TestWriteLikeOpm(t *testing.T) {
 		}
 		folders["kind "+kind.Name] = []string{dir}
 	}
+	for name, changes := range oddBundles {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("../testdata/bundles/tide/0.1.0")); err != nil {
+			t.Fatal(err)
+		}
+		for file, content := range changes {
+			before, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			catalogs.Write(t, filepath.Join(dir, file), strings.ReplaceAll(content, "BEFORE", string(before)))
+		}
+		folders["odd bundle: "+name] = []string{dir}
+	}
 	for name, dirs := range validArchives(t) {
 		folders[name] = dirs
 	}
@@ -46,7 +61,7 @@ func TestWriteLikeOpm(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got bytes.Buffer
-				if err := render.Write(t.Context(), &got, format, dirs); err != nil {
+				if _, err := render.Write(t.Context(), &got, format, dirs); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), got.String()); diff != "" {
@@ -54,6 +69,47 @@ func TestWriteLikeOpm(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// oddBundles are files of bundles that opm renders all the same. BEFORE stands for what the file has held.
+var oddBundles = map[string]map[string]string{
+	"a boolean and numbers among annotations": {"metadata/annotations.yaml": "BEFORE\n  com.example.a: true\n  com.example.b: 1\n  com.example.c: 4.20\n  com.example.d: [e]\n"},
+	"a second document":                       {"manifests/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n"},
+	"a malformed second document":             {"manifests/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\na: b: c\n"},
+	"an empty document first":                 {"manifests/a.yaml": "# a comment\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
+	"a malformed manifest":                    {"manifests/a.yaml": "a: b: c\n"},
+	"a manifest that is no object":            {"manifests/a.yaml": "a: b\n"},
+	"another ClusterServiceVersion":           {"manifests/zz.yaml": "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: a}\n"},
+	"a folder in manifests":                   {"manifests/crds/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
+	"malformed dependencies":                  {"metadata/dependencies.yaml": "dependencies: [\n"},
+	"dependencies of the wrong type":          {"metadata/dependencies.yaml": "dependencies: 5\nproperties:\n- {type: a, value: b}\n"},
+	"a property twice":                        {"metadata/properties.yaml": "properties:\n- {type: a, value: b}\n- {type: a, value: b}\n- {type: a, value: 1}\n"},
+	"texts in metadata":                       {"metadata/README.md": "# Read: me: first\n", "metadata/NOTES.txt": "hello\n", "metadata/list.yaml": "[a]\n"},
+	"another media type":                      {"metadata/annotations.yaml": "annotations: {operators.operatorframework.io.bundle.package.v1: tide, operators.operatorframework.io.bundle.mediatype.v1: plain+v0}\n"},
+	"no package":                              {"metadata/annotations.yaml": "annotations: {operators.operatorframework.io.bundle.channels.v1: stable}\n"},
+}
+
+// TestRelatedImagesLikeOpm: the order of images with one pull spec is that of opm's sort.
+func TestRelatedImagesLikeOpm(t *testing.T) {
+	opm := catalogs.OPM(t)
+	dir := t.TempDir()
+	catalogs.Write(t, filepath.Join(dir, "metadata", "annotations.yaml"), "annotations: {operators.operatorframework.io.bundle.package.v1: tide, operators.operatorframework.io.bundle.mediatype.v1: registry+v1}\n")
+	csv := "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: tide.v1.0.0}\nspec:\n  version: 1.0.0\n  relatedImages:\n"
+	for i := range 40 {
+		csv += fmt.Sprintf("  - {name: z%d, image: \"quay.io/example/%d\"}\n", 40-i, i*7%5)
+	}
+	catalogs.Write(t, filepath.Join(dir, "manifests", "csv.yaml"), csv)
+	want, err := exec.CommandContext(t.Context(), opm, "render", dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if _, err := render.Write(t.Context(), &got, "json", []string{dir}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("-opm +ours:\n%s", diff)
 	}
 }
 
@@ -90,7 +146,7 @@ func TestWriteIsStable(t *testing.T) {
 	for _, format := range render.Formats {
 		render := func(dirs ...string) string {
 			var text bytes.Buffer
-			if err := render.Write(t.Context(), &text, format, dirs); err != nil {
+			if _, err := render.Write(t.Context(), &text, format, dirs); err != nil {
 				t.Fatal(err)
 			}
 			return text.String()
@@ -114,7 +170,7 @@ func TestWriteKeepsDigits(t *testing.T) {
 	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), "schema: olm.package\nname: tide\n---\nschema: olm.bundle\npackage: tide\nname: tide.v1\n"+
 		"properties:\n- type: com.example.depth\n  value: {metres: "+number+"}\n")
 	var got bytes.Buffer
-	if err := render.Write(t.Context(), &got, "json", []string{dir}); err != nil {
+	if _, err := render.Write(t.Context(), &got, "json", []string{dir}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(got.String(), `"metres": `+number) {
@@ -134,7 +190,7 @@ func TestWriteFails(t *testing.T) {
 		{t.TempDir(), []string{"holds no package"}},
 	} {
 		var got bytes.Buffer
-		err := render.Write(t.Context(), &got, "json", []string{"../testdata/catalog", tc.dir})
+		_, err := render.Write(t.Context(), &got, "json", []string{"../testdata/catalog", tc.dir})
 		for _, want := range tc.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, want %s", err, want)
@@ -149,12 +205,12 @@ func TestWriteFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	if err := render.Write(t.Context(), full, "json", []string{"../testdata/catalog"}); err == nil {
+	if _, err := render.Write(t.Context(), full, "json", []string{"../testdata/catalog"}); err == nil {
 		t.Error("it does not notice that the disk is full")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := render.Write(ctx, &bytes.Buffer{}, "json", []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
+	if _, err := render.Write(ctx, &bytes.Buffer{}, "json", []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: got error %v", err)
 	}
 }

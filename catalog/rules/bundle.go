@@ -1,21 +1,18 @@
 package rules
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/blang/semver/v4"
-	"github.com/operator-framework/api/pkg/constraints"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/constraint"
 	"github.com/berth-csi/berth/fbc/rawjson"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
@@ -263,65 +260,10 @@ func checkDependencies(s *subject, report report) {
 	faults := alike{noun: "bundle"}
 	for _, b := range s.Bundles {
 		for i, p := range b.Properties {
-			if err := checkDependency(p); err != nil {
+			if err := constraint.Check(p); err != nil {
 				faults.add(b.Name, b.Span, propertyPath(i), fmt.Sprintf("property %q", p.Type), fmt.Sprintf(": %v", err))
 			}
 		}
 	}
 	faults.report(report)
-}
-
-// checkDependency returns what OLM's resolver would not understand.
-func checkDependency(p property.Property) error {
-	switch p.Type {
-	case property.TypePackageRequired:
-		var required property.PackageRequired
-		if json.Unmarshal(p.Value, &required) != nil {
-			return nil // already reported
-		}
-		return checkRange(required)
-	case property.TypeConstraint:
-		constraint, err := constraints.Parse(p.Value)
-		if err != nil {
-			return err
-		}
-		return checkConstraint(constraint)
-	}
-	return nil
-}
-
-func checkRange(required property.PackageRequired) error {
-	if _, err := semver.ParseRange(required.VersionRange); err != nil {
-		return fmt.Errorf("its version range is %q; expected one such as %q: %w", required.VersionRange, ">=1.0.0 <2.0.0", err)
-	}
-	return nil
-}
-
-// cel is created when it is first needed, because that takes a while.
-var cel = sync.OnceValue(constraints.NewCelEnvironment)
-
-func checkConstraint(c constraints.Constraint) error {
-	switch {
-	case c.Package != nil:
-		return checkRange(property.PackageRequired{PackageName: c.Package.PackageName, VersionRange: c.Package.VersionRange})
-	case c.Cel != nil:
-		if _, err := cel().Validate(c.Cel.Rule); err != nil {
-			said, _, _ := strings.Cut(err.Error(), "\n") // the rest draws the rule
-			return fmt.Errorf("its cel rule %q: %s", c.Cel.Rule, strings.TrimPrefix(said, "ERROR: "))
-		}
-		return nil
-	case c.GVK != nil:
-		return nil
-	}
-	for _, compound := range []*constraints.CompoundConstraint{c.All, c.Any, c.Not} {
-		if compound == nil {
-			continue
-		}
-		var faults []error
-		for _, part := range compound.Constraints {
-			faults = append(faults, checkConstraint(part))
-		}
-		return errors.Join(faults...)
-	}
-	return errors.New("the constraint is empty; expected one of package, gvk, cel, all, any, not")
 }

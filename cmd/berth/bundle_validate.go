@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,79 +9,137 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/bundle/rules"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/findings"
 )
 
+// bundleValidate holds the flags of "berth bundle validate".
+type bundleValidate struct {
+	choice choiceFlags
+	rules  bool
+	output string
+}
+
 // newBundleValidateCommand returns the command bundle validate, which runs the rules of package bundle/rules.
 func newBundleValidateCommand() *cobra.Command {
-	var output string
-	var list bool
+	o := &bundleValidate{}
 	cmd := &cobra.Command{
-		Use:   "validate DIR...",
-		Short: "Check bundle folders by the rules of OLM and OperatorHub",
-		Long: `Check bundle folders of any origin: with the validators of the Operator Framework, and against what OLM
-and consoles require in addition. --rules lists what is checked.
+		Use:   "validate BUNDLE...",
+		Short: "Check bundles by the rules of the API server, OLM and OperatorHub",
+		Long: `Check bundles of any origin by what the API server, OLM and consoles require, and with the validators of the
+Operator Framework. --rules lists what is checked. An error is what OLM, its tools or the API server refuse; all
+else is a warning.
+
+A bundle is a folder or an image: docker://REFERENCE, or just REFERENCE. Images are pulled without a container
+engine, with the credentials of ~/.docker/config.json or Podman's auth.json.
 
 Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
-and a summary for each folder to standard error. The other formats are for CI systems: json, sarif
-and junit.`,
+and a summary for each bundle to standard error. The other formats are for CI systems: json, sarif
+and junit. Files of an image are named by the reference and their paths in it.
+
+With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.`,
 		Example: `  # One bundle
   berth bundle validate bundle/aws-efs-operator/1.0.0
 
   # All versions of a package
   berth bundle validate bundle/aws-efs-operator/*
 
+  # What is published
+  berth bundle validate quay.io/example/aws-efs-operator-bundle:v1.0.1
+
   # For a CI system that shows findings next to the lines of a pull request
-  berth bundle validate bundle/*-operator/* -o sarif > bundles.sarif`,
-		Annotations: found("it found an error; warnings alone do not count"),
-		Args: func(cmd *cobra.Command, dirs []string) error {
-			if list {
-				return checkRulesArgs(cmd, dirs, output)
+  berth bundle validate bundle/*-operator/* -o sarif > bundles.sarif
+
+  # Accept what is known today, and fail for what is new
+  berth bundle validate bundle/aws-efs-operator/1.0.0 -o json > known.json
+  berth bundle validate bundle/aws-efs-operator/1.0.0 --baseline known.json
+
+  # Insist on what OperatorHub shows, and accept the annotations of one package
+  berth bundle validate bundle/tide/1.0.0 --severity operatorhubv2=error --ignore olm-annotations:tide`,
+		Annotations: found("it found an error that is not known; warnings alone do not count"),
+		Args: func(cmd *cobra.Command, bundles []string) error {
+			if o.rules {
+				return checkRulesArgs(cmd, bundles, o.output)
 			}
-			return takes("DIR...")(cmd, dirs)
+			return takes("BUNDLE...")(cmd, bundles)
 		},
 		ValidArgsFunction: folders,
-		RunE: func(cmd *cobra.Command, dirs []string) error {
-			if list {
-				return findings.WriteRules(cmd.OutOrStdout(), output, rules.Rules())
+		RunE: func(cmd *cobra.Command, bundles []string) error {
+			if o.rules {
+				return findings.WriteRules(cmd.OutOrStdout(), o.output, rules.Rules())
 			}
-			return validateBundles(cmd, dirs, output)
+			return o.run(cmd, bundles)
 		},
 	}
-	addRulesFlag(cmd, &list)
-	addOutputFlag(cmd, &output, findings.Text, findings.Formats())
+	o.choice.addFlags(cmd, rules.Rules())
+	addRulesFlag(cmd, &o.rules)
+	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
 	return cmd
 }
 
-func validateBundles(cmd *cobra.Command, dirs []string, format string) error {
-	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(dirs, " "), Rules: rules.Rules()}
-	var failures, invalid []error
-	var summaries []string
-	for _, dir := range dirs {
-		stop := startProgress(cmd.ErrOrStderr(), "checking "+dir)
-		found, err := rules.Check(dir)
-		stop()
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		report.Findings = append(report.Findings, found...)
-		faults := findings.Count(found, findings.Error)
-		summaries = append(summaries, fmt.Sprintf("%s: %s, %s\n", dir, count(faults, "error"), count(len(found)-faults, "warning")))
-		if faults > 0 {
-			invalid = append(invalid, fmt.Errorf("bundle %s is not valid", dir))
-		}
-	}
-	if err := report.Write(cmd.OutOrStdout(), format); err != nil {
+func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
+	choice, baseline, err := o.choice.read(cmd, rules.Rules())
+	if err != nil {
 		return err
 	}
-	for _, summary := range summaries {
-		cmd.PrintErr(summary)
+	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: rules.Rules()}
+	var said []error
+	failed := false
+	of := map[*findings.Finding]string{} // the bundle
+	chosen := map[string]int{}
+	var checked []string
+	for _, text := range bundles {
+		stop := startProgress(cmd.ErrOrStderr(), "checking "+text)
+		found, err := checkBundle(cmd.Context(), text)
+		stop()
+		if err != nil {
+			said, failed = append(said, err), true
+			continue
+		}
+		checked = append(checked, text)
+		reported := choice.Of(findings.Report{Findings: found}).Findings
+		for _, f := range reported {
+			of[f] = text
+		}
+		chosen[text] = len(reported)
+		report.Findings = append(report.Findings, reported...)
 	}
-	said := errors.Join(append(failures, invalid...)...)
-	if len(failures) == 0 && said != nil {
-		return &exitError{code: exitFound, err: said}
+	report.Rules = choice.Of(findings.Report{Rules: report.Rules}).Rules
+	gone := 0
+	if baseline != nil {
+		report, gone = baseline.Of(report)
 	}
-	return said
+	if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+		return err
+	}
+	left := map[string][]*findings.Finding{}
+	for _, f := range report.Findings {
+		left[of[f]] = append(left[of[f]], f)
+	}
+	for _, text := range checked {
+		faults := findings.Count(left[text], findings.Error)
+		cmd.PrintErrf("%s: %s, %s%s\n", text, count(faults, "error"), count(len(left[text])-faults, "warning"), o.choice.knownFrom(chosen[text]-len(left[text])))
+		if faults > 0 {
+			said = append(said, fmt.Errorf("bundle %s is not valid", text))
+		}
+	}
+	o.choice.printGone(cmd, gone)
+	if err := errors.Join(said...); failed || err == nil {
+		return err
+	}
+	return &exitError{code: exitFound, err: errors.Join(said...)}
+}
+
+// checkBundle checks a folder or an image.
+func checkBundle(ctx context.Context, text string) (found []*findings.Finding, err error) {
+	opened, err := source.OpenAny(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	if opened.Bundle != nil {
+		return rules.CheckImage(opened.Bundle.Reference, opened.Bundle.Files)
+	}
+	return rules.Check(opened.Dir)
 }

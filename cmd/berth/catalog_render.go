@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 func newCatalogRenderCommand() *cobra.Command {
@@ -36,7 +37,11 @@ fit together; "berth catalog validate" does.`,
 			if !isTerminal(cmd.OutOrStdout()) { // progress would get in the way of the documents
 				defer startProgress(cmd.ErrOrStderr(), "rendering")()
 			}
-			return render.Write(cmd.Context(), cmd.OutOrStdout(), output, args)
+			found, err := render.Write(cmd.Context(), cmd.OutOrStdout(), output, args)
+			for _, f := range found {
+				cmd.PrintErrln(escape.Line(f.String()))
+			}
+			return err
 		},
 	}
 	addOutputFlag(cmd, &output, "json", render.Formats)

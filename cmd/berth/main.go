@@ -54,6 +54,9 @@ func run(ctx context.Context, args []string) int {
 	}
 	root.SetArgs(args)
 	show(root)
+	// Standard output is for what a command was asked for. What libraries print goes to standard error.
+	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
+	os.Stdout = os.Stderr
 	logging.To(os.Stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

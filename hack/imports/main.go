@@ -21,7 +21,7 @@ const module = "github.com/berth-csi/berth"
 var mayImport = map[string][]string{
 	"cmd":            {"aws", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":       {"connections", "drivers", "findings", "listing", "yaml"},
-	"bundle":         {"drivers", "findings", "registryv1", "yaml"},
+	"bundle":         {"drivers", "fbc", "findings", "registryv1", "yaml"},
 	"migrate":        {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
 	"aws":            {"yaml"},
 	"doctor":         {"drivers", "findings", "listing", "olm", "sharedvolume"},

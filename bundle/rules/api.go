@@ -1,0 +1,293 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-csi/berth/bundle/rules/apiserver"
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
+)
+
+var (
+	acceptedRule = findings.Rule{ID: "api-server", Severity: findings.Error, What: "The API server accepts each object, and each that OLM makes of the ClusterServiceVersion.",
+		Why: "The installation fails. Kinds of OpenShift and of Prometheus are not checked, except for what all objects have in common."}
+	droppedRule = findings.Rule{ID: "api-warning", Severity: findings.Warning, What: "The API server drops no field of an object, and warns of nothing.",
+		Why: "A field with a typing error has no effect, and nobody notices."}
+	sizeRule = findings.Rule{ID: "object-size", Severity: findings.Error, What: "No object is larger than 1.5 MiB.",
+		Why: "etcd takes no larger ones. How small the object is when it is compressed makes no difference."}
+)
+
+// sizeLimit is the size of a request that etcd takes by default, in bytes.
+const sizeLimit = 3 << 19
+
+// checkAccepted checks each object as the API server does when OLM creates it.
+func checkAccepted(c *checked, rule findings.Rule) {
+	for _, o := range c.bundle.Objects {
+		c.objectAccepted(o, rule)
+	}
+	if c.csv != nil {
+		c.strategyAccepted(rule)
+		c.webhooksAccepted(rule)
+	}
+}
+
+// objectAccepted checks one object.
+func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
+	for _, key := range c.placesIn(o.File).twice() {
+		f := droppedRule.Finding(o.Document.File, "field %s is given twice; only the last one counts", key.Value)
+		c.found = append(c.found, f.At(c.placesIn(o.File).inFile(key)))
+	}
+	kind := o.GroupVersionKind()
+	if kind == v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.ClusterServiceVersionKind) {
+		faults := slices.DeleteFunc(apiserver.ClusterServiceVersion(o.Object), func(f apiserver.Fault) bool {
+			return len(f.Path) == 3 && f.Path[1] == "annotations" // checkFeatures says more about it
+		})
+		c.tolerated(faults)
+		for _, f := range faults {
+			if !f.Warning {
+				c.refused[shown(f.Path)] = true
+			}
+		}
+		c.report(rule, o.File, faults)
+		if c.csv == nil && !slices.ContainsFunc(faults, func(f apiserver.Fault) bool { return !f.Warning }) {
+			c.decodingFault(rule, o, &v1alpha1.ClusterServiceVersion{})
+		}
+		return
+	}
+	object := apiserver.New(kind)
+	if object == nil {
+		c.report(rule, o.File, apiserver.Metadata(o.Object))
+		return
+	}
+	if !c.decodingFault(rule, o, object) {
+		return
+	}
+	if kind.Kind == "CustomResourceDefinition" {
+		rule = definitionRule
+		if kind.Version != "v1" {
+			return // the API server has not had others since Kubernetes 1.22; a validator checks them
+		}
+	}
+	c.report(rule, o.File, append(apiserver.Unknown(o.Document.Content, kind), apiserver.Validate(object)...))
+}
+
+// tolerated makes warnings of faults in descriptions of APIs that OLM mends: it decodes a ClusterServiceVersion into its type and writes
+// it again, with empty texts for those that are missing.
+func (c *checked) tolerated(faults []apiserver.Fault) {
+	if c.csv == nil {
+		return
+	}
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.csv)
+	if err != nil {
+		return
+	}
+	left := map[string]bool{}
+	for _, f := range apiserver.ClusterServiceVersion(written) {
+		left[shown(f.Path)] = true
+	}
+	for i, f := range faults {
+		describes := len(f.Path) > 1 && f.Path[0] == "spec" && (f.Path[1] == "customresourcedefinitions" || f.Path[1] == "apiservicedefinitions")
+		if describes && !f.Warning && !left[shown(f.Path)] {
+			faults[i].Warning = true
+			faults[i].Message += "; OLM fills in an empty text, but the API server refuses the ClusterServiceVersion from anybody else"
+		}
+	}
+}
+
+// decodingFault decodes an object into its type, and reports what keeps it from being one.
+func (c *checked) decodingFault(rule findings.Rule, o registryv1.Object, into runtime.Object) (decoded bool) {
+	err := o.Document.Decode(into)
+	if err == nil {
+		return true
+	}
+	found, others := registryv1.Faults(err)
+	for _, f := range found {
+		f.Rule = rule.ID
+		c.found = append(c.found, f)
+	}
+	for _, other := range others {
+		path := valueWithFault(o.Document.Content, into)
+		c.find(rule, o.File, path, "%s: the API server cannot read it: %v", shown(path), other)
+	}
+	return false
+}
+
+// report adds what the API server says about an object in a file.
+func (c *checked) report(rule findings.Rule, file string, faults []apiserver.Fault) {
+	for i, fault := range faults {
+		if i == document.MaxFaults {
+			if !slices.ContainsFunc(faults[i:], func(f apiserver.Fault) bool { return !f.Warning }) {
+				rule = droppedRule
+			}
+			c.find(rule, file, fault.Path, "there are %d more faults; mend those before first", len(faults)-i)
+			return
+		}
+		if fault.Warning {
+			c.find(droppedRule, file, fault.Path, "%s", fault.Message)
+		} else {
+			c.find(rule, file, fault.Path, "%s", fault.Message)
+		}
+	}
+}
+
+// inStrategy is the path of the install strategy.
+func inStrategy(path ...any) []any { return append([]any{"spec", "install", "spec"}, path...) }
+
+// strategyAccepted checks what OLM makes of the install strategy: Deployments, ServiceAccounts, Roles and ClusterRoles.
+func (c *checked) strategyAccepted(rule findings.Rule) {
+	strategy := c.csv.Spec.InstallStrategy.StrategySpec
+	for i, d := range strategy.DeploymentSpecs {
+		at := inStrategy("deployments", i)
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: d.Name, Labels: d.Label}, Spec: *d.Spec.DeepCopy()}
+		c.part(rule, at, deployment, func(path []any) []any {
+			switch {
+			case len(path) > 1 && path[0] == "metadata" && path[1] == "labels":
+				return append([]any{"label"}, path[2:]...)
+			case len(path) > 0 && path[0] == "metadata":
+				return path[1:]
+			}
+			return path
+		})
+	}
+	for field, all := range map[string][]v1alpha1.StrategyDeploymentPermissions{"permissions": strategy.Permissions, "clusterPermissions": strategy.ClusterPermissions} {
+		for i, p := range all {
+			name := p.ServiceAccountName
+			inside := func(path []any) []any {
+				if len(path) > 0 && path[0] == "metadata" {
+					return []any{"serviceAccountName"}
+				}
+				return path
+			}
+			at := inStrategy(field, i)
+			if name == "" && !c.refused[shown(append(at, "serviceAccountName"))] {
+				c.find(rule, c.csvFile, append(at, "serviceAccountName"), "%s: OLM has no ServiceAccount to give these permissions to; expected the name of one", shown(append(at, "serviceAccountName")))
+			} else if name != "" {
+				c.part(rule, at, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, inside)
+			}
+			// OLM chooses the names of the roles.
+			if field == "permissions" {
+				c.part(rule, at, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "role"}, Rules: p.Rules}, inside)
+			} else {
+				c.part(rule, at, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "role"}, Rules: p.Rules}, inside)
+			}
+		}
+	}
+}
+
+// webhooksAccepted checks the configurations that OLM makes of webhooks.
+func (c *checked) webhooksAccepted(rule findings.Rule) {
+	for i, w := range c.csv.Spec.WebhookDefinitions {
+		at := []any{"spec", "webhookdefinitions", i}
+		inside := func(path []any) []any {
+			switch {
+			case len(path) > 0 && path[0] == "metadata", len(path) > 2 && path[2] == "name":
+				return []any{"generateName"}
+			case len(path) > 2 && path[2] == "clientConfig":
+				return []any{"webhookPath"}
+			case len(path) > 2:
+				return path[2:] // webhooks[0]
+			}
+			return path
+		}
+		if w.GenerateName == "" {
+			continue // another rule reports it
+		}
+		if w.ContainerPort == 0 {
+			w.ContainerPort = 443 // the default of the schema
+		}
+		name := metav1.ObjectMeta{Name: w.GenerateName + "-abcde"}
+		switch w.Type {
+		case v1alpha1.ValidatingAdmissionWebhook:
+			c.part(rule, at, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name, Webhooks: []admissionregistrationv1.ValidatingWebhook{w.GetValidatingWebhook("default", nil, nil)}}, inside)
+		case v1alpha1.MutatingAdmissionWebhook:
+			c.part(rule, at, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name, Webhooks: []admissionregistrationv1.MutatingWebhook{w.GetMutatingWebhook("default", nil, nil)}}, inside)
+		}
+	}
+}
+
+// part checks an object that OLM makes of a part of the ClusterServiceVersion. inside maps a path in the object to one in that part.
+func (c *checked) part(rule findings.Rule, at []any, object runtime.Object, inside func([]any) []any) {
+	var faults []apiserver.Fault
+	for _, f := range apiserver.Validate(object) {
+		f.Path = append(slices.Clone(at), inside(f.Path)...)
+		if c.isRefused(f.Path) || c.refused[shown(append(slices.Clone(at), "spec", "selector"))] && strings.Contains(f.Message, "`selector` does not match") {
+			continue // as the schema has it
+		}
+		f.Message = fmt.Sprintf("%s: %s", shown(at), f.Message)
+		faults = append(faults, f)
+	}
+	c.report(rule, c.csvFile, faults)
+}
+
+// isRefused reports whether the schema of ClusterServiceVersions refuses the value at a path, or one that it is part of.
+func (c *checked) isRefused(path []any) bool {
+	for length := len(path); length > 0; length-- {
+		if c.refused[shown(path[:length])] {
+			return true
+		}
+	}
+	return false
+}
+
+// shown returns a path as text.
+func shown(path []any) string {
+	text := ""
+	for _, step := range path {
+		if index, is := step.(int); is {
+			text += fmt.Sprintf("[%d]", index)
+			continue
+		}
+		if text != "" {
+			text += "."
+		}
+		text += fmt.Sprint(step)
+	}
+	return text
+}
+
+// valueWithFault returns the path to the value of an object that cannot be decoded: the deepest one without which it can.
+func valueWithFault(content []byte, into runtime.Object) (path []any) {
+	var object map[string]any
+	if json.Unmarshal(content, &object) != nil {
+		return nil
+	}
+	decodes := func() bool {
+		text, err := json.Marshal(object)
+		return err == nil && json.Unmarshal(text, into) == nil
+	}
+	for at := object; at != nil; {
+		var next map[string]any
+		for key, value := range at {
+			delete(at, key)
+			isIt := decodes()
+			at[key] = value
+			if isIt {
+				path = append(path, key)
+				next, _ = value.(map[string]any)
+				break
+			}
+		}
+		at = next
+	}
+	return path
+}
+
+func checkSizes(c *checked, rule findings.Rule) {
+	for _, o := range c.bundle.Objects {
+		if size := len(o.Document.Content); size > sizeLimit {
+			c.find(rule, o.File, nil, "%s %s takes %d bytes as JSON; etcd takes at most %d: shorten it, for example the descriptions", o.GetKind(), o.GetName(), size, sizeLimit)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+// Package apiserver checks objects as the API server does when they are created: with the code of the API server itself.
+package apiserver
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Fault is why the API server refuses an object, or what it warns of.
+type Fault struct {
+	// Path leads to the field, by keys (string) and indices (int). A field that is missing has the path that it would have.
+	Path    []any
+	Message string
+	// Warning says that the API server accepts the object all the same.
+	Warning bool
+}
+
+// Below returns the fault of an object that is part of another one, at a path.
+func (f Fault) Below(path ...any) Fault {
+	f.Path = append(append([]any{}, path...), f.Path...)
+	return f
+}
+
+// longest is the number of characters of a message from which it is cut: values may be whole objects.
+const longest = 400
+
+var wrongType = regexp.MustCompile(`in body must be of type (\w+): "(\w+)"$`)
+
+// faultOf returns the fault that the API server reports of a field.
+func faultOf(err *field.Error) Fault {
+	message := err.Error()
+	if types := wrongType.FindStringSubmatch(message); types != nil {
+		message = fmt.Sprintf("%s is %s; expected %s%s", err.Field, named(types[2]), named(types[1]), inQuotes(types[1]))
+	}
+	if runes := []rune(message); len(runes) > longest {
+		message = string(runes[:longest]) + "…"
+	}
+	return Fault{Path: parse(err.Field), Message: message}
+}
+
+// named returns the name of a type with its article.
+func named(kind string) string {
+	if strings.ContainsAny(kind[:1], "aio") {
+		return "an " + kind
+	}
+	return "a " + kind
+}
+
+// inQuotes says how to make a string of what YAML reads as something else.
+func inQuotes(wanted string) string {
+	if wanted == "string" {
+		return ": put the value in quotes"
+	}
+	return ""
+}
+
+// parse returns the keys and indices of a path such as spec.ports[0].name or metadata.annotations[example.com/a].
+func parse(text string) (path []any) {
+	for text != "" {
+		switch {
+		case text[0] == '.':
+			text = text[1:]
+		case text[0] == '[':
+			inside, rest, closed := strings.Cut(text[1:], "]")
+			if !closed {
+				return path
+			}
+			if index, err := strconv.Atoi(inside); err == nil {
+				path = append(path, index)
+			} else {
+				path = append(path, inside)
+			}
+			text = rest
+		default:
+			end := strings.IndexAny(text, ".[")
+			if end < 0 {
+				end = len(text)
+			}
+			path, text = append(path, text[:end]), text[end:]
+		}
+	}
+	return path
+}

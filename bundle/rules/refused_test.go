@@ -1,0 +1,272 @@
+package rules_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/bundle/rules"
+	"github.com/berth-csi/berth/findings"
+)
+
+// tide is a bundle without findings, to which tests do one thing at a time.
+const (
+	tide         = "testdata/tide"
+	tideCSV      = "manifests/tide.clusterserviceversion.yaml"
+	tides        = "manifests/tides.yaml"
+	view         = "manifests/view.yaml"
+	metrics      = "manifests/metrics.yaml"
+	dependencies = "metadata/dependencies.yaml"
+	properties   = "metadata/properties.yaml"
+	annotations  = "metadata/annotations.yaml"
+)
+
+// changed returns a copy of the bundle in which the first old text of a file is replaced, and the line of the change.
+func changed(t *testing.T, file, old, new string) (dir string, line int) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(tide)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, filepath.FromSlash(file))
+	text, err := os.ReadFile(path)
+	if err != nil && old != "" {
+		t.Fatal(err)
+	}
+	before, after, found := strings.Cut(string(text), old)
+	if !found {
+		t.Fatalf("%s has no %q", file, old)
+	}
+	if err := os.WriteFile(path, []byte(before+new+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, 1 + strings.Count(before, "\n")
+}
+
+func check(t *testing.T, dir string) []*findings.Finding {
+	t.Helper()
+	found, err := rules.Check(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestBundleWithoutFindings(t *testing.T) {
+	if diff := cmp.Diff([]*findings.Finding(nil), check(t, tide)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCheckRefuses: each change is an error of a rule, at the line of the change or so many below it, and the bundle has no other errors.
+func TestCheckRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name, file, old, new string
+		rule                 string
+		below                int
+		want                 string
+	}{
+		// Types.
+		{"a number in env", tideCSV, `value: "5"`, `value: 5`, "api-server", 0, "env[0].value is an integer; expected a string: put the value in quotes"},
+		{"a boolean in env", tideCSV, `value: "5"`, `value: true`, "api-server", 0, "env[0].value is a boolean; expected a string: put the value in quotes"},
+		{"a number as maturity", tideCSV, `maturity: stable`, `maturity: 1`, "api-server", 0, "spec.maturity is an integer"},
+		{"a number as replaces", tideCSV, `replaces: tide.v1.0.0`, `replaces: 7`, "api-server", 0, "spec.replaces is an integer"},
+		{"a version that is a number", tideCSV, `version: 1.1.0`, `version: 1.1`, "api-server", 0, "spec.version is a number"},
+		{"a version that is none", tideCSV, `version: 1.1.0`, `version: one`, "api-server", 0, "spec.version: the API server cannot read it"},
+		{"a text as a boolean", tideCSV, `{type: OwnNamespace, supported: false}`, `{type: OwnNamespace, supported: "false"}`, "api-server", 0, "supported is a string; expected a boolean"},
+		{"a text as a port", tideCSV, `containerPort: 8080`, `containerPort: "8080"`, "api-server", 0, "containerPort is a string; expected an integer"},
+		{"an annotation that is a number", tideCSV, `categories: Storage`, `certified: 1`, "console-feature", 0, "is 1, want a string in quotes"},
+		{"a label that is a boolean", view, `name: tide-view`, "name: tide-view\n  labels: {aggregate: true}", "api-server", 1, "labels is a boolean"},
+		// What is missing.
+		{"no selector", tideCSV, `          selector: {matchLabels: {name: tide}}` + "\n", ``, "api-server", -2, "spec.selector: Required value"},
+		{"no container name", tideCSV, `- name: tide
+                image`, `- image`, "api-server", 0, "containers[0].name: Required value"},
+		{"no image", tideCSV, "                image: quay.io/example/tide:v1\n", ``, "api-server", -1, "containers[0].image: Required value"},
+		{"no verbs", tideCSV, `resources: [pods], verbs: [get]`, `resources: [pods]`, "api-server", 0, "clusterPermissions[0].rules[0].verbs: Required value"},
+		{"no resources", tideCSV, `resources: [configmaps], verbs`, `verbs`, "api-server", 0, "permissions[0]: rules[0].resources: Required value"},
+		{"no service account", tideCSV, "serviceAccountName: tide\n        rules:\n        - {apiGroups: [\"\"], resources: [pods]", "rules:\n        - {apiGroups: [\"\"], resources: [pods]", "api-server", 0, "clusterPermissions[0].serviceAccountName: Required value"},
+		{"no side effects", tideCSV, "    sideEffects: None\n", ``, "api-server", -5, "webhookdefinitions[0].sideEffects: Required value"},
+		{"no review versions", tideCSV, "    admissionReviewVersions: [v1]\n", ``, "api-server", -4, "webhookdefinitions[0].admissionReviewVersions: Required value"},
+		{"no probe port", tideCSV, `{path: /, port: 8080}`, `{path: /}`, "api-server", 0, "livenessProbe.httpGet.port: Required value"},
+		{"no name of a related image", tideCSV, `{name: tide, image`, `{image`, "api-server", 0, "spec.relatedImages[0].name: Required value"},
+		{"no name of a variable", tideCSV, `{name: LEVEL, value`, `{value`, "api-server", 0, "env[0].name: Required value"},
+		{"no mount path", tideCSV, `{name: work, mountPath: /work}`, `{name: work}`, "api-server", 0, "mountPath: Required value"},
+		{"no verbs in a ClusterRole", view, `, verbs: [get]`, ``, "api-server", 0, "rules[0].verbs: Required value"},
+		{"no ports of a Service", metrics, "port: 8080", "targetPort: 8080", "api-server", 0, "spec.ports[0].port: Invalid value: 0"},
+		// What does not fit together.
+		{"another selector", tideCSV, `matchLabels: {name: tide}`, `matchLabels: {name: ebb}`, "api-server", 2, "`selector` does not match template `labels`"},
+		{"a mount of no volume", tideCSV, `- {name: work, mountPath`, `- {name: play, mountPath`, "api-server", 0, "volumeMounts[0].name: Not found"},
+		{"a Deployment whose name is no DNS name", tideCSV, "      deployments:\n", "      deployments:\n      - {name: Tide_Operator, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: b, image: \"quay.io/example/tide:v1\", resources: {requests: {cpu: 10m, memory: 20Mi}}}]}}}}\n", "api-server", 1, "lowercase RFC 1123 subdomain"},
+		{"two containers of one name", tideCSV, "              containers:\n", "              containers:\n              - {name: tide, image: \"quay.io/example/tide:v1\", resources: {requests: {cpu: 10m, memory: 20Mi}}}\n", "api-server", 2, "Duplicate value"},
+		{"two volumes of one name", tideCSV, "- {name: work, emptyDir: {}}", "- {name: work, emptyDir: {}}\n              - {name: work, emptyDir: {}}", "api-server", 1, "Duplicate value"},
+		{"two ports of one number", tideCSV, "- {name: metrics, containerPort: 8080}", "- {name: metrics, containerPort: 8080}\n                - {name: other, containerPort: 8080}", "api-server", 1, "Duplicate value"},
+		{"two variables of one name", tideCSV, `- {name: LEVEL, value: "5"}`, "- {name: LEVEL, value: \"5\"}\n                - {name: LEVEL, value: \"6\"}", "api-server", 1, "Duplicate value"},
+		{"two Deployments of one name", tideCSV, "      deployments:\n", "      deployments:\n      - {name: tide, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: b, image: \"quay.io/example/tide:v1\", resources: {requests: {cpu: 10m, memory: 20Mi}}}]}}}}\n", "olm-duplicate", 2, "Deployment tide is also deployments[0]"},
+		// Webhooks.
+		{"rules for all groups", tideCSV, `apiGroups: [sea.example.com]`, `apiGroups: ["*"]`, "webhook", 0, "OLM refuses webhooks for all API groups (*)"},
+		{"rules for OLM", tideCSV, `apiGroups: [sea.example.com]`, `apiGroups: [operators.coreos.com]`, "webhook", 0, "its own API group"},
+		{"rules for webhooks", tideCSV, "apiGroups: [sea.example.com]\n      apiVersions: [v1]\n      operations: [CREATE]\n      resources: [tides]", "apiGroups: [admissionregistration.k8s.io]\n      apiVersions: [v1]\n      operations: [CREATE]\n      resources: ['*']", "webhook", 0, "resource * of group admissionregistration.k8s.io"},
+		{"a webhook of no Deployment", tideCSV, `deploymentName: tide`, `deploymentName: ebb`, "webhook", 0, `there is no Deployment "ebb"`},
+		{"a webhook whose name is no domain name", tideCSV, `generateName: vtide.sea.example.com`, `generateName: vtide`, "api-server", 0, "should be a domain with at least three segments"},
+		{"a webhook twice", tideCSV, "  webhookdefinitions:\n", "  webhookdefinitions:\n  - {type: ValidatingAdmissionWebhook, generateName: vtide.sea.example.com, deploymentName: tide, containerPort: 443, admissionReviewVersions: [v1], sideEffects: None, webhookPath: /a, rules: []}\n", "webhook", 3, "the same name and type"},
+		{"a conversion of a foreign definition", tideCSV, "  webhookdefinitions:\n", "  webhookdefinitions:\n  - {type: ConversionWebhook, generateName: ctide.sea.example.com, deploymentName: tide, containerPort: 443, admissionReviewVersions: [v1], sideEffects: None, conversionCRDs: [moons.example.com]}\n", "webhook", 1, `does not own CustomResourceDefinition "moons.example.com"`},
+		{"a conversion of nothing", tideCSV, "  webhookdefinitions:\n", "  webhookdefinitions:\n  - {type: ConversionWebhook, generateName: ctide.sea.example.com, deploymentName: tide, containerPort: 443, admissionReviewVersions: [v1], sideEffects: None}\n", "webhook", 1, "it names no CustomResourceDefinition"},
+		{"a definition converted twice", tideCSV, "  webhookdefinitions:\n", "  webhookdefinitions:\n  - {type: ConversionWebhook, generateName: a.sea.example.com, deploymentName: tide, containerPort: 443, admissionReviewVersions: [v1], sideEffects: None, conversionCRDs: [tides.sea.example.com]}\n" +
+			"  - {type: ConversionWebhook, generateName: b.sea.example.com, deploymentName: tide, containerPort: 443, admissionReviewVersions: [v1], sideEffects: None, conversionCRDs: [tides.sea.example.com]}\n", "webhook", 2, "a definition has one conversion webhook"},
+		// Upgrade edges, dependencies and properties, in each place.
+		{"a skipRange that is none", tideCSV, `">=1.0.0 <1.1.0"`, `"<v1.1.0"`, "upgrade-edge", 0, `olm.skipRange is "<v1.1.0"`},
+		{"it replaces itself", tideCSV, `replaces: tide.v1.0.0`, `replaces: tide.v1.1.0`, "upgrade-edge", 0, "replaces itself"},
+		{"it skips itself", tideCSV, "  replaces: tide.v1.0.0\n", "  replaces: tide.v1.0.0\n  skips: [tide.v1.0.1, tide.v1.1.0]\n", "upgrade-edge", 1, "skips itself"},
+		{"a minKubeVersion that is none", tideCSV, `minKubeVersion: 1.25.0`, `minKubeVersion: "1.25"`, "clusterserviceversion", 0, "MinKubeVersion has an invalid value"},
+		{"a range of npm", dependencies, `">=1.0.0 <2.0.0"`, `^1.2`, "olm-dependency", 0, `version range is "^1.2"`},
+		{"no range", dependencies, `, version: ">=1.0.0 <2.0.0"`, ``, "olm-dependency", 0, `version range is ""`},
+		{"an API without version", dependencies, `, version: v1`, ``, "olm-dependency", 0, "its version is missing"},
+		{"malformed CEL", dependencies, `"moon")`, `"moon"`, "olm-dependency", -2, "Syntax error"},
+		{"a type with a typing error", dependencies, `olm.gvk`, `olm.gkv`, "olm-dependency", 0, "did you mean olm.gvk?"},
+		{"a range in properties.yaml", properties, `">=1.0.0"`, `~1`, "olm-property", 0, `version range is "~1"`},
+		{"a value that is no object", properties, `{packageName: sun, versionRange: ">=1.0.0"}`, `sun`, "olm-property", 0, "property of type olm.package.required"},
+		{"an OpenShift version that is none", properties, `"4.22"`, `"new"`, "openshift-version", 0, "want MAJOR.MINOR"},
+		{"an OpenShift version with a patch level", properties, `"4.22"`, `4.22.1`, "openshift-version", 0, "is 4.22.1, want MAJOR.MINOR"},
+		{"an OpenShift version that loses a digit", properties, `"4.22"`, `4.20`, "openshift-version", 0, "is 4.2, want MAJOR.MINOR"},
+		{"an annotation that is not JSON", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{'\n", "olm-property", 1, "expected a JSON array"},
+		{"an OpenShift version in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.22.1\"}]'\n", "openshift-version", 1, "is 4.22.1"},
+		{"a range in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package.required\", \"value\": {\"packageName\": \"sun\", \"versionRange\": \"latest\"}}]'\n", "olm-property", 1, `version range is "latest"`},
+		// Definitions, as the API server checks them.
+		{"a schema without types", tides, `{type: object, description: A spec}`, `{description: A spec}`, "customresourcedefinition", 0, "properties[spec].type: Required value"},
+		{"a default of the wrong type", tides, `{type: object, description: A spec}`, `{type: string, default: 1}`, "customresourcedefinition", 0, "default"},
+		// Metadata.
+		{"no channels", annotations, "  operators.operatorframework.io.bundle.channels.v1: stable\n", ``, "olm-annotations", -5, "channels.v1 is missing"},
+		// The API that is owned is in a file that OLM does not read.
+		{"a definition behind a separator", tides, "apiVersion", "# a comment\n---\napiVersion", "bundle", 0, "owned CRD"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir, line := changed(t, tc.file, tc.old, tc.new)
+			var errors []string
+			isFound := false
+			for _, f := range check(t, dir) {
+				if f.Severity != findings.Error {
+					continue
+				}
+				errors = append(errors, f.String())
+				atLine := f.Line == line+tc.below && f.File == filepath.Join(dir, filepath.FromSlash(tc.file))
+				isFound = isFound || f.Rule == tc.rule && strings.Contains(f.Message, tc.want) && (atLine || tc.rule == "bundle" || tc.want == "")
+			}
+			if !isFound || len(errors) > 1 {
+				t.Errorf("errors are\n%s\nwant one of rule %s at %s:%d: %s", strings.Join(errors, "\n"), tc.rule, tc.file, line+tc.below, tc.want)
+			}
+		})
+	}
+}
+
+// TestCheckWarns: what is published and installs is no error.
+func TestCheckWarns(t *testing.T) {
+	for _, tc := range []struct {
+		name, file, old, new string
+		want                 string // "" for no finding
+	}{
+		{"a boolean in annotations.yaml", annotations, "annotations:\n", "annotations:\n  com.redhat.delivery.operator.bundle: true\n", ""},
+		{"numbers, null and a date in annotations.yaml", annotations, "annotations:\n", "annotations:\n  a: 1\n  b: 1.5\n  c: null\n  d: 2020-01-01\n  e: yes\n", ""},
+		{"a channel that is a number", annotations, "channels.v1: stable", "channels.v1: 4.2", `channel(s) ["4.2"]`},
+		{"a list in annotations.yaml", annotations, "annotations:\n", "annotations:\n  a: [b]\n", "annotation a is no text"},
+		{"a field with a typing error", tideCSV, "minKubeVersion", "minKubeVerison", "unknown field spec.minKubeVerison, which the API server drops; did you mean minKubeVersion?"},
+		{"an unknown field deep inside", tideCSV, "replicas: 1", "replica: 1", "unknown field spec.install.spec.deployments[0].spec.replica, which the API server drops; did you mean replicas?"},
+		{"an unknown field of metadata", tideCSV, "  annotations:\n", "  anotations: {}\n  annotations:\n", "unknown field metadata.anotations, which the API server drops; did you mean annotations?"},
+		{"an unknown field of a ClusterRole", view, "rules:", "aggregation: {}\nrules:", `unknown field "aggregation", which the API server drops`},
+		{"a field twice", view, "rules:", "kind: ClusterRole\nrules:", "field kind is given twice; only the last one counts"},
+		{"a conversion webhook that nobody serves", tides, "  scope: Namespaced\n", "  scope: Namespaced\n  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: a, namespace: b}}}}\n", "OLM does not fill in its service and certificate"},
+		{"an unknown capability level", tideCSV, "Basic Install", "Magic", "is not a valid capabilities level"},
+		{"an example that is not JSON", tideCSV, `alm-examples: '[{`, `alm-examples: '[`, "invalid example"},
+		{"a resource of an API without a name", tideCSV, `kind: Tide, displayName`, `kind: Tide, resources: [{kind: Pod, version: v1}], displayName`, "resources[0].name: Required value; OLM fills in an empty text"},
+		{"an OpenShift version that is a number", properties, `"4.22"`, `4.22`, "olm.maxOpenShiftVersion is 4.22, want MAJOR.MINOR in quotes"},
+		{"a second document", view, "rules:", "rules: []\n---\nrules:", "a second document begins here; OLM reads only the first"},
+		{"malformed dependencies", dependencies, "dependencies:", "dependencies: [", "OLM's tools leave the file out"},
+		{"dependencies of the wrong type", dependencies, "dependencies:\n", "dependencies: 5\nothers:\n", "OLM's tools read no dependencies from this file"},
+		{"a text in metadata", "metadata/README.txt", "", "Read me\n", "OLM reads nothing from this file"},
+		{"a malformed text in metadata", "metadata/README.md", "", "a: b: c\n", "OLM's tools leave the file out"},
+		{"a file without an object", "manifests/a.yaml", "", "# nothing\n", "the file holds no document, so OLM leaves it out; remove it"},
+		{"another ClusterServiceVersion", "manifests/z.yaml", "", "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: a}\n", "a second ClusterServiceVersion"},
+		{"a setting whose name ends in IMAGE", tideCSV, "name: LEVEL, value: \"5\"", "name: PULL_IMAGE, value: \"true\"", ""},
+		{"an image in a variable", tideCSV, "name: LEVEL, value: \"5\"", "name: A_IMAGE, value: quay.io/a/b", "image quay.io/a/b, which container tide has in variable A_IMAGE"},
+		{"an image with a tag in a variable", tideCSV, "name: LEVEL, value: \"5\"", "name: RELATED_IMAGE_A, value: \"busybox:1\"", "image busybox:1, which container tide has"},
+		{"a LABEL of several lines", "bundle.Dockerfile", "", labels, ""},
+		{"another LABEL", "bundle.Dockerfile", "", strings.Replace(labels, "package.v1=tide", "package.v1=ebb", 1), `as a label in bundle.Dockerfile it is "ebb"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir, _ := changed(t, tc.file, tc.old, tc.new)
+			var texts []string
+			for _, f := range check(t, dir) {
+				if f.Severity == findings.Error {
+					t.Error(f)
+				}
+				texts = append(texts, f.String())
+			}
+			if tc.want == "" && len(texts) > 0 || tc.want != "" && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, tc.want) }) {
+				t.Errorf("findings are\n%s\nwant %q", strings.Join(texts, "\n"), tc.want)
+			}
+		})
+	}
+}
+
+const labels = `FROM scratch AS build
+LABEL operators.operatorframework.io.bundle.package.v1=wrong
+from scratch
+# a comment
+label operators.operatorframework.io.bundle.mediatype.v1="registry+v1" \
+      'operators.operatorframework.io.bundle.manifests.v1'=manifests/ \
+# between
+      operators.operatorframework.io.bundle.metadata.v1=metadata/
+LABEL operators.operatorframework.io.bundle.package.v1=tide
+LABEL	operators.operatorframework.io.bundle.channels.v1 stable
+LABEL "operators.operatorframework.io.bundle.channel.default.v1"="stable" other="with spaces"
+`
+
+// TestAdviceMends follows the advice of findings literally.
+func TestAdviceMends(t *testing.T) {
+	dir, _ := changed(t, tides, "apiVersion", "# a comment\n---\n---\napiVersion")
+	path := filepath.Join(dir, tides)
+	var advice string
+	for _, f := range check(t, dir) {
+		if f.File == path {
+			advice = f.Message
+		}
+	}
+	if want := "the first document is empty, and OLM reads only the first: remove lines 2, 3 (---), so that the object begins the file"; advice != want {
+		t.Fatalf("the advice is %q, want %q", advice, want)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	if err := os.WriteFile(path, []byte(strings.Join(slices.Delete(lines, 1, 3), "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if found := check(t, dir); len(found) > 0 {
+		t.Errorf("still found: %v", found)
+	}
+}
+
+// TestCheckFindsLargeObjects: how small an object is when it is compressed makes no difference to etcd.
+func TestCheckFindsLargeObjects(t *testing.T) {
+	dir, _ := changed(t, tides, "A spec", strings.Repeat("All standard fields. ", 100_000))
+	found := check(t, dir)
+	if len(found) != 1 || found[0].Rule != "object-size" || !strings.Contains(found[0].Message, "etcd takes at most 1572864") {
+		t.Errorf("found %v; want one about the size", found)
+	}
+}
+
+// TestCheckOfUndecodable: that a ClusterServiceVersion cannot be decoded keeps no other rule from being applied.
+func TestCheckOfUndecodable(t *testing.T) {
+	dir, line := changed(t, tideCSV, `maturity: stable`, `maturity: 1`)
+	if err := os.WriteFile(filepath.Join(dir, "manifests", "z.yaml"), []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	found := check(t, dir)
+	if len(found) != 2 || found[0].Line != line || found[0].Column != 3 || found[1].Rule != "olm-kind" {
+		t.Errorf("found %v; want the type at line %d, and the Pod", found, line)
+	}
+}

@@ -1,0 +1,198 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+
+	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/constraint"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// stated is a property that a bundle states, in one of the places where it may.
+type stated struct {
+	property.Property
+	file string
+	path []any
+}
+
+// properties returns the properties of properties.yaml, and those of the annotation of the ClusterServiceVersion.
+func (c *checked) properties() (all []stated) {
+	for i, p := range c.bundle.Metadata.Properties {
+		all = append(all, stated{property.Property{Type: p.Type, Value: p.Value}, c.inMetadata(c.bundle.Metadata.PropertiesIn), []any{"properties", i}})
+	}
+	var annotated []registry.Property
+	if json.Unmarshal([]byte(c.annotations()[registry.PropertyKey]), &annotated) != nil {
+		return all // checkProperties reports it
+	}
+	for _, p := range annotated {
+		all = append(all, stated{property.Property{Type: p.Type, Value: p.Value}, c.csvFile, propertiesAnnotation})
+	}
+	return all
+}
+
+var propertiesAnnotation = []any{"metadata", "annotations", registry.PropertyKey}
+
+// annotations returns the annotations of the ClusterServiceVersion that are text.
+func (c *checked) annotations() map[string]string {
+	texts := map[string]string{}
+	for _, o := range c.bundle.Objects {
+		metadata, _ := o.Object["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		for key, value := range annotations {
+			if text, is := value.(string); is && o.File == c.csvFile {
+				texts[key] = text
+			}
+		}
+	}
+	return texts
+}
+
+func checkProperties(c *checked, rule findings.Rule) {
+	if text, given := c.annotations()[registry.PropertyKey]; given {
+		var all []registry.Property
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			c.find(rule, c.csvFile, propertiesAnnotation, "annotation %s: expected a JSON array of objects with type and value: %v", registry.PropertyKey, err)
+		}
+	}
+	for _, p := range c.properties() {
+		if p.Type == "" {
+			c.find(rule, p.file, p.path, "a property has no type; expected one such as %s", property.TypePackageRequired)
+			continue
+		}
+		_, err := fbc.ParseProperty(p.Property)
+		if err == nil {
+			err = constraint.Check(p.Property)
+		}
+		if err != nil {
+			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "property of type %s: %v", p.Type, err)
+		}
+	}
+}
+
+var dependencyTypes = []string{property.TypePackage, property.TypeGVK, registry.LabelType, property.TypeConstraint}
+
+func checkDependencies(c *checked, rule findings.Rule) {
+	m := c.bundle.Metadata
+	for i, d := range m.Dependencies {
+		at := []any{"dependencies", i}
+		find := func(field, format string, args ...any) {
+			c.find(rule, c.inMetadata(m.DependenciesIn), append(slices.Clone(at), field), format, args...)
+		}
+		switch {
+		case slices.Contains(dependencyTypes, d.Type):
+			if err := dependencyFault(d); err != nil {
+				find("value", "dependency of type %s: %v", d.Type, err)
+			}
+		case d.Type == property.TypePackageRequired, d.Type == property.TypeGVKRequired: // opm passes them on as properties
+			p := property.Property{Type: d.Type, Value: d.Value}
+			_, err := fbc.ParseProperty(p)
+			if err == nil {
+				err = constraint.Check(p)
+			}
+			if err != nil {
+				find("value", "dependency of type %s: %v", d.Type, err)
+			}
+		default:
+			find("type", "the type is %q, want one of %s%s", d.Type, strings.Join(dependencyTypes, ", "), nearest.Hint(d.Type, dependencyTypes))
+		}
+	}
+}
+
+// dependencyFault returns what OLM's resolver would not understand of a dependency of a known type.
+func dependencyFault(d registry.Dependency) error {
+	switch d.Type {
+	case property.TypePackage:
+		var of registry.PackageDependency
+		if err := json.Unmarshal(d.Value, &of); err != nil {
+			return fmt.Errorf("expected an object with packageName and version: %w", err)
+		}
+		return constraint.Package(of.PackageName, of.Version)
+	case property.TypeGVK:
+		var of registry.GVKDependency
+		if err := json.Unmarshal(d.Value, &of); err != nil {
+			return fmt.Errorf("expected an object with group, version and kind: %w", err)
+		}
+		return constraint.API(of.Group, of.Version, of.Kind)
+	case registry.LabelType:
+		var of registry.LabelDependency
+		if err := json.Unmarshal(d.Value, &of); err != nil || of.Label == "" {
+			return fmt.Errorf("expected an object with label")
+		}
+		return nil
+	}
+	return constraint.Check(property.Property{Type: d.Type, Value: d.Value})
+}
+
+var majorMinor = regexp.MustCompile(`^\d+\.\d+$`)
+
+// checkMaxOpenShift checks the newest OpenShift in each place. OLM reads a number as its text, and a third part that is 0 as none.
+func checkMaxOpenShift(c *checked, rule findings.Rule) {
+	count := map[string]int{}
+	for _, p := range c.properties() {
+		if p.Type != bundle.MaxOpenShiftProperty {
+			continue
+		}
+		if count[p.file]++; count[p.file] > 1 {
+			c.find(rule, p.file, p.path, "property %s is given twice; OLM accepts one", p.Type)
+		}
+		value := strings.Trim(string(p.Value), `"`)
+		written := c.written(p)
+		version, err := semver.ParseTolerant(value)
+		isRead := value != "" && err == nil && version.EQ(semver.Version{Major: version.Major, Minor: version.Minor})
+		rule := rule
+		if isRead && (written == "" || written == value) {
+			rule.Severity = findings.Warning
+		}
+		if isText := strings.HasPrefix(string(p.Value), `"`); !isRead || !isText || !majorMinor.MatchString(value) {
+			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "%s is %s, want MAJOR.MINOR in quotes, such as \"4.22\"", p.Type, value)
+		}
+	}
+}
+
+// written returns a scalar property as it is written in its file: 4.20 is a number that is read as 4.2. It returns nothing for one in
+// an annotation.
+func (c *checked) written(p stated) string {
+	value := c.placesIn(p.file).root
+	for _, step := range append(slices.Clone(p.path), "value") {
+		if _, value = child(value, step, func(a, b string) bool { return a == b }); value == nil {
+			return ""
+		}
+	}
+	if value.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return value.Value
+}
+
+// checkEdges checks which versions the bundle updates.
+func checkEdges(c *checked, rule findings.Rule) {
+	if text, given := c.annotations()[skipRangeAnnotation]; given && text != "" {
+		if _, err := semver.ParseRange(text); err != nil {
+			c.find(rule, c.csvFile, []any{"metadata", "annotations", skipRangeAnnotation}, "%s is %q; expected a range such as %q: %v", skipRangeAnnotation, text, ">=1.0.0 <1.2.0", err)
+		}
+	}
+	if c.csv == nil {
+		return
+	}
+	if c.csv.Spec.Replaces != "" && c.csv.Spec.Replaces == c.csv.Name {
+		c.find(rule, c.csvFile, []any{"spec", "replaces"}, "%s replaces itself; expected the name of an earlier version, or none", c.csv.Name)
+	}
+	for i, skipped := range c.csv.Spec.Skips {
+		if skipped == c.csv.Name {
+			c.find(rule, c.csvFile, []any{"spec", "skips", i}, "%s skips itself; expected names of other versions", c.csv.Name)
+		}
+	}
+}
+
+const skipRangeAnnotation = "olm.skipRange"

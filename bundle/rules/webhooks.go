@@ -1,0 +1,135 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-csi/berth/findings"
+)
+
+// checkWebhooks checks what OLM v0 and v1 require of webhooks beyond what the API server does. OLM v0:
+// pkg/controller/install/webhook.go; v1: internal/operator-controller/rukpak/render/registryv1/validators.
+func checkWebhooks(c *checked, rule findings.Rule) {
+	if c.csv == nil {
+		return
+	}
+	var deployments, owned []string
+	for _, d := range c.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		deployments = append(deployments, d.Name)
+	}
+	for _, d := range c.csv.Spec.CustomResourceDefinitions.Owned {
+		owned = append(owned, d.Name)
+	}
+	names, converts := map[string]int{}, map[string]int{}
+	for i, w := range c.csv.Spec.WebhookDefinitions {
+		find := func(path []any, format string, args ...any) {
+			c.find(rule, c.csvFile, append([]any{"spec", "webhookdefinitions", i}, path...), "webhook %s: %s", w.GenerateName, fmt.Sprintf(format, args...))
+		}
+		if !slices.Contains(deployments, w.DeploymentName) {
+			find([]any{"deploymentName"}, "there is no Deployment %q; expected one of the install strategy's: %s", w.DeploymentName, listed(deployments))
+		}
+		if faults := validation.IsDNS1123Subdomain(w.GenerateName); len(faults) > 0 {
+			find([]any{"generateName"}, "generateName is %q: %s", w.GenerateName, strings.Join(faults, ", "))
+		}
+		key := string(w.Type) + " " + w.GenerateName
+		if first, taken := names[key]; taken {
+			find([]any{"generateName"}, "webhookdefinitions[%d] has the same name and type; OLM would make one configuration of both", first)
+		} else {
+			names[key] = i
+		}
+		if w.Type == v1alpha1.ConversionWebhook {
+			c.checkConversion(w, owned, converts, i, find)
+			continue
+		}
+		for j, r := range w.Rules {
+			for k, group := range r.APIGroups {
+				if refused := refusedGroup(group, r.Resources); refused != "" {
+					find([]any{"rules", j, "apiGroups", k}, "%s: name the groups and resources that the operator is responsible for", refused)
+				}
+			}
+		}
+	}
+	c.checkUnserved(converts)
+}
+
+// checkConversion checks a conversion webhook. converts are the definitions of webhooks before it.
+func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string, converts map[string]int, index int, find func([]any, string, ...any)) {
+	if len(w.ConversionCRDs) == 0 {
+		find([]any{"conversionCRDs"}, "it names no CustomResourceDefinition; expected at least one in conversionCRDs")
+	}
+	for i, name := range w.ConversionCRDs {
+		at := []any{"conversionCRDs", i}
+		if !slices.Contains(owned, name) {
+			find(at, "the ClusterServiceVersion does not own CustomResourceDefinition %q; expected one of spec.customresourcedefinitions.owned: %s", name, listed(owned))
+		}
+		if first, taken := converts[name]; taken {
+			find(at, "webhookdefinitions[%d] converts %s, too; a definition has one conversion webhook", first, name)
+		} else {
+			converts[name] = index
+		}
+		if d := c.definition(name); d != nil && d.Spec.PreserveUnknownFields {
+			find(at, "CustomResourceDefinition %s has spec.preserveUnknownFields: true; expected false, or the API server calls no webhook", name)
+		}
+	}
+}
+
+// refusedGroup says why OLM refuses a webhook for a group.
+func refusedGroup(group string, resources []string) string {
+	switch group {
+	case "*":
+		return "OLM refuses webhooks for all API groups (*)"
+	case v1alpha1.GroupName, "olm.operatorframework.io":
+		return "OLM refuses webhooks for its own API group " + group
+	case "admissionregistration.k8s.io":
+		for _, resource := range resources {
+			switch strings.ToLower(resource) {
+			case "*", "mutatingwebhookconfiguration", "mutatingwebhookconfigurations", "validatingwebhookconfiguration", "validatingwebhookconfigurations":
+				return fmt.Sprintf("OLM refuses webhooks for resource %s of group %s", resource, group)
+			}
+		}
+	}
+	return ""
+}
+
+// checkUnserved warns of definitions whose conversion webhook nobody serves.
+func (c *checked) checkUnserved(converts map[string]int) {
+	for _, o := range c.bundle.Objects {
+		d := c.definition(o.GetName())
+		if o.GetKind() != "CustomResourceDefinition" || d == nil || d.Spec.Conversion == nil || d.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+			continue
+		}
+		if _, served := converts[d.Name]; !served {
+			c.find(unservedRule, o.File, []any{"spec", "conversion"}, "CustomResourceDefinition %s has a conversion webhook, but no webhookdefinition of type %s names it: "+
+				"OLM does not fill in its service and certificate; add one, or remove spec.conversion", d.Name, v1alpha1.ConversionWebhook)
+		}
+	}
+}
+
+var unservedRule = findings.Rule{ID: "conversion-webhook", Severity: findings.Warning, What: "OLM serves the conversion webhook of each CustomResourceDefinition.",
+	Why: "Nothing answers, and objects of other versions cannot be read."}
+
+// definition returns a CustomResourceDefinition of the bundle, or nil.
+func (c *checked) definition(name string) *apiextensionsv1.CustomResourceDefinition {
+	for _, o := range c.bundle.Objects {
+		if o.GetName() == name && o.GroupVersionKind() == apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
+			d := &apiextensionsv1.CustomResourceDefinition{}
+			if o.Document.Decode(d) == nil {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// listed returns names with commas between them.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,100 @@
+// Package constraint checks what a bundle requires of others: whether OLM's resolver understands it. Catalogs, dependencies.yaml,
+// properties.yaml and annotations say the same things, so all are checked here.
+package constraint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/constraints"
+	"github.com/operator-framework/operator-registry/alpha/property"
+)
+
+// Check returns what OLM's resolver would not understand of a property of a bundle. Properties of other types have no fault, and
+// neither have values that cannot be decoded.
+func Check(p property.Property) error {
+	switch p.Type {
+	case property.TypePackageRequired:
+		var required property.PackageRequired
+		if json.Unmarshal(p.Value, &required) != nil {
+			return nil
+		}
+		return Package(required.PackageName, required.VersionRange)
+	case property.TypeGVKRequired:
+		var required property.GVKRequired
+		if json.Unmarshal(p.Value, &required) != nil {
+			return nil
+		}
+		return API(required.Group, required.Version, required.Kind)
+	case property.TypeConstraint:
+		constraint, err := constraints.Parse(p.Value)
+		if err != nil {
+			return err
+		}
+		return check(constraint)
+	}
+	return nil
+}
+
+// Package checks that a package and a range of its versions are given.
+func Package(name, versions string) error {
+	if name == "" {
+		return errors.New("it names no package; expected a packageName")
+	}
+	return Range(versions)
+}
+
+// Range checks that a text is a range of versions.
+func Range(versions string) error {
+	if _, err := semver.ParseRange(versions); err != nil {
+		return fmt.Errorf("its version range is %q; expected one such as %q: %w", versions, ">=1.0.0 <2.0.0", err)
+	}
+	return nil
+}
+
+// API checks that all of a group, a version and a kind are given.
+func API(group, version, kind string) error {
+	var missing []string
+	for _, part := range []struct{ name, value string }{{"group", group}, {"version", version}, {"kind", kind}} {
+		if part.value == "" {
+			missing = append(missing, part.name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("its %s is missing; expected group, version and kind, or no bundle can provide the API", strings.Join(missing, " and its "))
+	}
+	return nil
+}
+
+// cel is created when it is first needed, because that takes a while.
+var cel = sync.OnceValue(constraints.NewCelEnvironment)
+
+func check(c constraints.Constraint) error {
+	switch {
+	case c.Package != nil:
+		return Package(c.Package.PackageName, c.Package.VersionRange)
+	case c.Cel != nil:
+		if _, err := cel().Validate(c.Cel.Rule); err != nil {
+			said, _, _ := strings.Cut(err.Error(), "\n") // the rest draws the rule
+			return fmt.Errorf("its cel rule %q: %s", c.Cel.Rule, strings.TrimPrefix(said, "ERROR: "))
+		}
+		return nil
+	case c.GVK != nil:
+		return API(c.GVK.Group, c.GVK.Version, c.GVK.Kind)
+	}
+	for _, compound := range []*constraints.CompoundConstraint{c.All, c.Any, c.Not} {
+		if compound == nil {
+			continue
+		}
+		var faults []error
+		for _, part := range compound.Constraints {
+			faults = append(faults, check(part))
+		}
+		return errors.Join(faults...)
+	}
+	return errors.New("the constraint is empty; expected one of package, gvk, cel, all, any, not")
+}
