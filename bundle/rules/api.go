@@ -51,7 +51,9 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 	}
 	kind := o.GroupVersionKind()
 	if kind == v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.ClusterServiceVersionKind) {
-		faults := slices.DeleteFunc(apiserver.ClusterServiceVersion(o.Object), func(f apiserver.Fault) bool {
+		all := apiserver.ClusterServiceVersion(o.Object)
+		isRefused := slices.ContainsFunc(all, func(f apiserver.Fault) bool { return !f.Warning })
+		faults := slices.DeleteFunc(all, func(f apiserver.Fault) bool {
 			return len(f.Path) == 3 && f.Path[1] == "annotations" // checkFeatures says more about it
 		})
 		c.tolerated(faults)
@@ -61,7 +63,7 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 			}
 		}
 		c.report(rule, o.File, faults)
-		if c.csv == nil && !slices.ContainsFunc(faults, func(f apiserver.Fault) bool { return !f.Warning }) {
+		if c.csv == nil && !isRefused {
 			c.decodingFault(rule, o, &v1alpha1.ClusterServiceVersion{})
 		}
 		return

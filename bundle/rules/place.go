@@ -88,7 +88,7 @@ func (p *places) twice() (keys []*yaml.Node) {
 }
 
 // saidField matches the field that some validators name only in their message.
-var saidField = regexp.MustCompile(`csv\.(Spec|Metadata)(\.[A-Za-z]+)+`)
+var saidField = regexp.MustCompile(`csv\.(Spec|Metadata)(\.[A-Za-z]+|\["[^"]+"\])+`)
 
 var fieldWords = regexp.MustCompile(`[A-Za-z0-9_/-]+`)
 
