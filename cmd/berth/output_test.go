@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOutputIsOnlyTheReport: whatever the input, standard output can be parsed. Libraries print what they think of some.
+func TestOutputIsOnlyTheReport(t *testing.T) {
+	const bundle, catalog = "../../bundle/rules/testdata/tide", "../../catalog/testdata/catalog"
+	folders := map[string]string{"bundle": bundle, "catalog": catalog}
+	for name, change := range map[string][2]string{
+		"number":  {`value: "5"`, `value: 5`}, // with it, a validator of the Operator Framework prints to standard output
+		"version": {"version: 1.1.0", "version: 1.1"},
+		"broken":  {"spec:", "spec: ["},
+		"empty":   {"apiVersion", "# nothing\n---\napiVersion"},
+	} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.CopyFS(dir, os.DirFS(bundle)); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "manifests", "tide.clusterserviceversion.yaml")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), change[0], change[1], 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		folders[name] = dir
+	}
+	for _, command := range []string{"bundle validate -o json", "bundle validate -o sarif", "bundle validate -o junit",
+		"catalog validate -o json", "catalog validate -o sarif", "catalog validate -o junit", "catalog list -o json", "catalog render"} {
+		for name, dir := range folders {
+			t.Run(command+" "+name, func(t *testing.T) {
+				t.Parallel()
+				run := exec.CommandContext(t.Context(), "berth", append(strings.Fields(command), dir)...)
+				out, err := run.Output()
+				if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+					t.Fatal(err)
+				}
+				if err := parses(out, strings.HasSuffix(command, "junit")); err != nil {
+					t.Errorf("%v in\n%s", err, out)
+				}
+			})
+		}
+	}
+}
+
+// parses fails unless a text is a stream of JSON or XML. No text at all is one, too.
+func parses(text []byte, isXML bool) error {
+	next := json.NewDecoder(bytes.NewReader(text))
+	element := xml.NewDecoder(bytes.NewReader(text))
+	for {
+		var err error
+		if isXML {
+			_, err = element.Token()
+		} else {
+			err = next.Decode(new(any))
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
