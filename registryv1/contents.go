@@ -70,25 +70,33 @@ func Faults(err error) (found []*findings.Finding, others []error) {
 	return found, others
 }
 
+// Blame returns an error of a reader of the bundle, after what was found: that may be why.
+func (c *Contents) Blame(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(append(asErrors(c.Found), err)...)
+}
+
+// asErrors returns findings as errors of a bundle that is none because of them.
+func asErrors(found []*findings.Finding) (all []error) {
+	for _, f := range found {
+		f.Severity = findings.Error
+		all = append(all, f)
+	}
+	return all
+}
+
 // parse decodes the files of a bundle, and fills in its name and that of its package. It reads what OLM's tools read. Files that
 // these leave out are warnings, unless what is missing makes the bundle none: then they are why.
 func (s source) parse(b *Bundle, found []*findings.Finding) (*Contents, error) {
 	r := reader{source: s, contents: &Contents{Bundle: b, Found: found}}
 	fault := errors.Join(r.manifests(), r.metadata())
-	fault = errors.Join(errors.Join(r.refused...), fault)
-	if fault == nil {
-		b.Package = r.contents.Metadata.Annotations[PackageAnnotation]
-		return r.contents, nil
+	if err := errors.Join(errors.Join(r.refused...), fault); err != nil {
+		return nil, err
 	}
-	if len(r.contents.Found) == 0 {
-		return nil, fault
-	}
-	var causes []error
-	for _, f := range r.contents.Found {
-		f.Severity = findings.Error
-		causes = append(causes, f)
-	}
-	return nil, errors.Join(append(causes, fault)...)
+	b.Package = r.contents.Metadata.Annotations[PackageAnnotation]
+	return r.contents, nil
 }
 
 // reader reads the files of one bundle.
@@ -97,6 +105,20 @@ type reader struct {
 	contents *Contents
 	// refused are files that could exhaust memory. A bundle with one of them is not read.
 	refused []error
+}
+
+// missing returns why a folder lacks what makes a bundle: what was found in it, or else what it has.
+func (r *reader) missing(folder, found string) error {
+	var causes []*findings.Finding
+	for _, f := range r.contents.Found {
+		if filepath.Dir(f.File) == filepath.Join(r.name, folder) {
+			causes = append(causes, f)
+		}
+	}
+	if len(causes) > 0 {
+		return errors.Join(asErrors(causes)...)
+	}
+	return r.notABundle(found)
 }
 
 // warn reports what OLM's tools pass over.
@@ -135,11 +157,9 @@ func (r *reader) manifests() error {
 	case c.CSV.File != "" || len(r.refused) > 0:
 		return nil
 	case len(others) > 0:
-		return r.notABundle("it has no ClusterServiceVersion, only " + strings.Join(others, ", "))
-	case len(c.in(ManifestsDir)) > 0:
-		return r.notABundle("no file in its folder " + ManifestsDir + " holds an object that OLM reads")
+		return r.missing(ManifestsDir, "it has no ClusterServiceVersion, only "+strings.Join(others, ", "))
 	}
-	return r.notABundle("its folder " + ManifestsDir + " is empty")
+	return r.missing(ManifestsDir, "its folder "+ManifestsDir+" is empty")
 }
 
 // metadata decodes the files of the metadata folder. Of each part, the first file that has it counts, and one that is malformed does
@@ -177,7 +197,7 @@ func (r *reader) metadata() error {
 		}
 	}
 	if m.File == "" && len(r.refused) == 0 {
-		return r.notABundle(fmt.Sprintf("no file in its folder %s has the annotation %s", MetadataDir, PackageAnnotation))
+		return r.missing(MetadataDir, fmt.Sprintf("no file in its folder %s has the annotation %s", MetadataDir, PackageAnnotation))
 	}
 	return nil
 }
@@ -214,11 +234,15 @@ func (r *reader) annotations(d document.Document, part json.RawMessage) (texts m
 	texts = map[string]string{}
 	for key, value := range values {
 		text, scalar := scalarText(value)
+		counts := key == PackageAnnotation || key == ChannelsAnnotation || key == DefaultChannelAnnotation
 		if scalar {
 			texts[key] = text
+			if _, isText := value.(string); counts && !isText {
+				r.warn(d.FaultAt(document.Field, []any{"annotations", key}, "annotation %s is read as %q; put its value in quotes", key, text))
+			}
 			continue
 		}
-		if key == PackageAnnotation || key == ChannelsAnnotation || key == DefaultChannelAnnotation {
+		if counts {
 			r.warn(d.FaultAt(document.Field, []any{"annotations", key}, "annotation %s is no text; OLM's tools read no annotations from this file", key))
 			return nil, false
 		}

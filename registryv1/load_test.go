@@ -82,7 +82,7 @@ func TestLoadExplains(t *testing.T) {
 	}, {
 		name:  "faults in both folders",
 		files: map[string]string{"manifests/a.yaml": "a: b: c\n", "metadata/annotations.yaml": "{}\n"},
-		want:  "malformed YAML: mapping values are not allowed in this context; OLM's tools leave the file out\nDIR is not a bundle folder: no file in its folder manifests holds an object that OLM reads",
+		want:  "malformed YAML: mapping values are not allowed in this context; OLM's tools leave the file out\nDIR is not a bundle folder: no file in its folder metadata",
 	}} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := folder(t, tc.files)

@@ -94,9 +94,6 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 	}
 	old := reader{source: source{name: dir, kind: "folder"}, contents: &Contents{Bundle: &Bundle{Files: metadata}}}
 	if err := old.metadata(); err != nil {
-		for _, f := range old.contents.Found {
-			err = errors.Join(f, err)
-		}
 		return false, refuse(err.Error())
 	}
 	if name := old.contents.Metadata.Annotations[PackageAnnotation]; name != b.Package {

@@ -89,11 +89,14 @@ func CheckImage(reference string, files map[string][]byte) ([]*findings.Finding,
 func check(name string, b *registryv1.Contents, err error) ([]*findings.Finding, error) {
 	if err != nil {
 		found, others := registryv1.Faults(err)
-		if findings.Count(found, findings.Error) > 0 {
-			others = nil // the findings are why
+		if len(found) == 0 {
+			return nil, errors.Join(others...)
+		}
+		for _, other := range others {
+			found = append(found, registryv1.Format.Finding(name, "%v", other))
 		}
 		findings.Sort(found)
-		return found, errors.Join(others...)
+		return found, nil
 	}
 	c := &checked{name: name, bundle: b, found: b.Found, places: map[string]*places{}, refused: map[string]bool{}}
 	c.decode()

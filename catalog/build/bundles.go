@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
 )
@@ -29,8 +30,13 @@ func (d *draft) readBundles(ctx context.Context) {
 	}
 	_ = group.Wait() // no error: faults are collected
 	for i, err := range faults {
-		if d.rendered[i] != nil {
-			d.found = append(d.found, d.rendered[i].Found...)
+		if d.rendered[i] != nil { // bundles of images are published, and their faults are only warnings
+			for _, f := range d.rendered[i].Found {
+				if d.Bundles[i].Folder != "" {
+					f.Severity = findings.Error
+				}
+				d.found = append(d.found, f)
+			}
 		}
 		found, others := registryv1.Faults(err)
 		d.found = append(d.found, found...)

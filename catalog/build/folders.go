@@ -65,10 +65,8 @@ func readFolders(ctx context.Context, dirs []string) ([]*render.Bundle, error) {
 			faults = append(faults, err)
 			continue
 		}
-		for _, f := range b.Found {
-			if f.Severity == findings.Error {
-				faults = append(faults, f)
-			}
+		for _, f := range b.Found { // who builds a catalog of folders can mend them
+			faults = append(faults, f)
 		}
 		bundles = append(bundles, b)
 	}

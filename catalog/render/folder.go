@@ -53,6 +53,12 @@ func Image(reference string, files map[string][]byte) (*Bundle, error) {
 }
 
 func newBundle(contents *registryv1.Contents, image string) (*Bundle, error) {
+	b, err := describe(contents, image)
+	return b, contents.Blame(err)
+}
+
+// describe makes what a catalog says of a bundle.
+func describe(contents *registryv1.Contents, image string) (*Bundle, error) {
 	m := contents.Metadata
 	if got := m.Annotations[registryv1.MediaTypeAnnotation]; got != registryv1.MediaType {
 		f := m.FaultAt(registryv1.Format, []any{"annotations", registryv1.MediaTypeAnnotation}, "annotation %s is %q; expected %q, the only format of bundles that OLM installs",

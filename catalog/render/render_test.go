@@ -87,7 +87,6 @@ var oddBundles = map[string]map[string]string{
 	"a property twice":                        {"metadata/properties.yaml": "properties:\n- {type: a, value: b}\n- {type: a, value: b}\n- {type: a, value: 1}\n"},
 	"texts in metadata":                       {"metadata/README.md": "# Read: me: first\n", "metadata/NOTES.txt": "hello\n", "metadata/list.yaml": "[a]\n"},
 	"another media type":                      {"metadata/annotations.yaml": "annotations: {operators.operatorframework.io.bundle.package.v1: tide, operators.operatorframework.io.bundle.mediatype.v1: plain+v0}\n"},
-	"no package":                              {"metadata/annotations.yaml": "annotations: {operators.operatorframework.io.bundle.channels.v1: stable}\n"},
 }
 
 // TestRelatedImagesLikeOpm: the order of images with one pull spec is that of opm's sort.
