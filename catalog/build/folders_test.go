@@ -152,7 +152,7 @@ func TestFoldersRefuses(t *testing.T) {
 		{"malformed manifest", func(t *testing.T) { edit(t, "old/"+crd, `(?m)^  names:`, "   names:") },
 			`old/manifests/tides.sea.example.com.crd.yaml:8:4: malformed YAML: .*\nold/manifests/tide.clusterserviceversion.yaml: every API .*`},
 		{"no object", func(t *testing.T) { catalogs.Write(t, "old/manifests/x.yaml", "a: b\n") },
-			`old/manifests/x.yaml:1: expected a Kubernetes object: .*'Kind' is missing.*`},
+			`old/manifests/x.yaml:1: expected a Kubernetes object, .*'Kind' is missing.*`},
 		{"two objects in a file", func(t *testing.T) { edit(t, "old/"+crd, `$`, "---\nkind: Service\napiVersion: v1\n") },
 			`old/manifests/tides.sea.example.com.crd.yaml:31: a second document begins here; .*`},
 		{"no metadata", func(t *testing.T) { remove(t, "old/metadata") },
