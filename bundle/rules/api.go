@@ -259,6 +259,9 @@ func shown(path []any) string {
 	return text
 }
 
+// keyLimit is the number of keys of an object from which it is not looked for the one that is wrong: each costs decoding the whole.
+const keyLimit = 100
+
 // valueWithFault returns the path to the value of an object that cannot be decoded: the deepest one without which it can.
 func valueWithFault(content []byte, into runtime.Object) (path []any) {
 	var object map[string]any
@@ -269,7 +272,7 @@ func valueWithFault(content []byte, into runtime.Object) (path []any) {
 		text, err := json.Marshal(object)
 		return err == nil && json.Unmarshal(text, into) == nil
 	}
-	for at := object; at != nil; {
+	for at := object; at != nil && len(at) <= keyLimit; {
 		var next map[string]any
 		for key, value := range at {
 			delete(at, key)

@@ -17,6 +17,7 @@ import (
 type places struct {
 	document document.Document
 	root     *yaml.Node
+	scalars  map[string]*yaml.Node // the first one of each value, once somebody looks for one
 }
 
 func newPlaces(d document.Document) *places {
@@ -24,7 +25,7 @@ func newPlaces(d document.Document) *places {
 	if err != nil || root.Line == 0 {
 		root = yaml.Node{Line: 1, Column: 1}
 	}
-	return &places{d, &root}
+	return &places{document: d, root: &root}
 }
 
 // at returns the position of the value at a path of keys and indices or, if there is none, of the last value on the path.
@@ -114,7 +115,7 @@ func (p *places) guess(field, value, message string) (line, column int) {
 	if node != p.root {
 		return p.inFile(node)
 	}
-	if found := scalar(p.root, value); found != nil && value != "" {
+	if found := p.scalar(value); found != nil && value != "" {
 		return p.inFile(found)
 	}
 	if _, metadata := child(p.root, "metadata", strings.EqualFold); metadata != nil {
@@ -130,15 +131,20 @@ func (p *places) guess(field, value, message string) (line, column int) {
 	return p.inFile(p.root)
 }
 
-// scalar returns the first scalar of a value below a node.
-func scalar(node *yaml.Node, value string) *yaml.Node {
-	if node.Kind == yaml.ScalarNode && node.Value == value {
-		return node
+// scalar returns the first scalar of a value.
+func (p *places) scalar(value string) *yaml.Node {
+	if p.scalars == nil {
+		p.scalars = map[string]*yaml.Node{}
+		p.collect(p.root)
+	}
+	return p.scalars[value]
+}
+
+func (p *places) collect(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && p.scalars[node.Value] == nil {
+		p.scalars[node.Value] = node
 	}
 	for _, content := range node.Content {
-		if found := scalar(content, value); found != nil {
-			return found
-		}
+		p.collect(content)
 	}
-	return nil
 }

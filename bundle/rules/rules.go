@@ -8,6 +8,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -176,12 +177,13 @@ func (c *checked) validate() {
 	if loaded == nil {
 		return
 	}
+	files := filesByObject(c.bundle.Objects)
 	for _, v := range validators {
 		for _, subject := range loaded.ObjectsToValidate() {
 			if _, isChecked := subject.(*apiextensionsv1.CustomResourceDefinition); isChecked && v.rule.ID == definitionRule.ID {
 				continue // as the API server does, and with all of its schema
 			}
-			file := c.fileOf(subject)
+			file := fileOf(subject, files)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
 					if e.Field == "spec.preserveUnknownFields" {
@@ -274,22 +276,33 @@ func (c *checked) ordered() []*findings.Finding {
 	return kept
 }
 
-// fileOf returns the file that a validator's subject was read from. Findings about the whole bundle are in the file of its
-// ClusterServiceVersion.
-func (c *checked) fileOf(subject any) string {
-	kind, name := v1alpha1.ClusterServiceVersionKind, ""
-	switch s := subject.(type) {
-	case *apiextensionsv1.CustomResourceDefinition:
-		kind, name = s.Kind, s.Name
-	case *apiextensionsv1beta1.CustomResourceDefinition:
-		kind, name = s.Kind, s.Name
-	case *unstructured.Unstructured:
-		kind, name = s.GetKind(), s.GetName()
-	}
-	for _, o := range c.bundle.Objects {
-		if o.GetKind() == kind && (o.GetName() == name || name == "") {
-			return o.File
+// object is the kind and the name of an object; the name is "" for the first of its kind.
+type object struct{ kind, name string }
+
+// filesByObject returns the files of objects.
+func filesByObject(objects []registryv1.Object) map[object]string {
+	files := map[object]string{}
+	for _, o := range objects {
+		for _, of := range []object{{o.GetKind(), o.GetName()}, {o.GetKind(), ""}} {
+			if files[of] == "" {
+				files[of] = o.File
+			}
 		}
 	}
-	return c.csvFile
+	return files
+}
+
+// fileOf returns the file that a validator's subject was read from. Findings about the whole bundle are in the file of its
+// ClusterServiceVersion.
+func fileOf(subject any, files map[object]string) string {
+	of := object{kind: v1alpha1.ClusterServiceVersionKind}
+	switch s := subject.(type) {
+	case *apiextensionsv1.CustomResourceDefinition:
+		of = object{s.Kind, s.Name}
+	case *apiextensionsv1beta1.CustomResourceDefinition:
+		of = object{s.Kind, s.Name}
+	case *unstructured.Unstructured:
+		of = object{s.GetKind(), s.GetName()}
+	}
+	return cmp.Or(files[of], files[object{kind: v1alpha1.ClusterServiceVersionKind}])
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ func checkWebhooks(c *checked, rule findings.Rule) {
 	for _, d := range c.csv.Spec.CustomResourceDefinitions.Owned {
 		owned = append(owned, d.Name)
 	}
+	definitions := c.definitions()
 	names, converts := map[string]int{}, map[string]int{}
 	for i, w := range c.csv.Spec.WebhookDefinitions {
 		find := func(path []any, format string, args ...any) {
@@ -43,7 +45,7 @@ func checkWebhooks(c *checked, rule findings.Rule) {
 			names[key] = i
 		}
 		if w.Type == v1alpha1.ConversionWebhook {
-			c.checkConversion(w, owned, converts, i, find)
+			c.checkConversion(w, owned, definitions, converts, i, find)
 			continue
 		}
 		for j, r := range w.Rules {
@@ -54,11 +56,11 @@ func checkWebhooks(c *checked, rule findings.Rule) {
 			}
 		}
 	}
-	c.checkUnserved(converts)
+	c.checkUnserved(definitions, converts)
 }
 
-// checkConversion checks a conversion webhook. converts are the definitions of webhooks before it.
-func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string, converts map[string]int, index int, find func([]any, string, ...any)) {
+// checkConversion checks a conversion webhook. converts are the names of the definitions that webhooks before it convert.
+func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string, definitions map[string]definition, converts map[string]int, index int, find func([]any, string, ...any)) {
 	if len(w.ConversionCRDs) == 0 {
 		find([]any{"conversionCRDs"}, "it names no CustomResourceDefinition; expected at least one in conversionCRDs")
 	}
@@ -72,7 +74,7 @@ func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string,
 		} else {
 			converts[name] = index
 		}
-		if d := c.definition(name); d != nil && d.Spec.PreserveUnknownFields {
+		if d, known := definitions[name]; known && d.Spec.PreserveUnknownFields {
 			find(at, "CustomResourceDefinition %s has spec.preserveUnknownFields: true; expected false, or the API server calls no webhook", name)
 		}
 	}
@@ -97,15 +99,15 @@ func refusedGroup(group string, resources []string) string {
 }
 
 // checkUnserved warns of definitions whose conversion webhook nobody serves.
-func (c *checked) checkUnserved(converts map[string]int) {
-	for _, o := range c.bundle.Objects {
-		d := c.definition(o.GetName())
-		if o.GetKind() != "CustomResourceDefinition" || d == nil || d.Spec.Conversion == nil || d.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+func (c *checked) checkUnserved(definitions map[string]definition, converts map[string]int) {
+	for _, name := range slices.Sorted(maps.Keys(definitions)) {
+		d := definitions[name]
+		if d.Spec.Conversion == nil || d.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
 			continue
 		}
-		if _, served := converts[d.Name]; !served {
-			c.find(unservedRule, o.File, []any{"spec", "conversion"}, "CustomResourceDefinition %s has a conversion webhook, but no webhookdefinition of type %s names it: "+
-				"OLM does not fill in its service and certificate; add one, or remove spec.conversion", d.Name, v1alpha1.ConversionWebhook)
+		if _, served := converts[name]; !served {
+			c.find(unservedRule, d.file, []any{"spec", "conversion"}, "CustomResourceDefinition %s has a conversion webhook, but no webhookdefinition of type %s names it: "+
+				"OLM does not fill in its service and certificate; add one, or remove spec.conversion", name, v1alpha1.ConversionWebhook)
 		}
 	}
 }
@@ -113,17 +115,25 @@ func (c *checked) checkUnserved(converts map[string]int) {
 var unservedRule = findings.Rule{ID: "conversion-webhook", Severity: findings.Warning, What: "OLM serves the conversion webhook of each CustomResourceDefinition.",
 	Why: "Nothing answers, and objects of other versions cannot be read."}
 
-// definition returns a CustomResourceDefinition of the bundle, or nil.
-func (c *checked) definition(name string) *apiextensionsv1.CustomResourceDefinition {
+// definition is a CustomResourceDefinition of the bundle.
+type definition struct {
+	*apiextensionsv1.CustomResourceDefinition
+	file string
+}
+
+// definitions returns the CustomResourceDefinitions of the bundle by name.
+func (c *checked) definitions() map[string]definition {
+	all := map[string]definition{}
 	for _, o := range c.bundle.Objects {
-		if o.GetName() == name && o.GroupVersionKind() == apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
-			d := &apiextensionsv1.CustomResourceDefinition{}
-			if o.Document.Decode(d) == nil {
-				return d
-			}
+		if o.GroupVersionKind() != apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
+			continue
+		}
+		d := &apiextensionsv1.CustomResourceDefinition{}
+		if _, known := all[o.GetName()]; !known && o.Document.Decode(d) == nil {
+			all[o.GetName()] = definition{d, o.File}
 		}
 	}
-	return nil
+	return all
 }
 
 // listed returns names with commas between them.
