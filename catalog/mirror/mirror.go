@@ -134,8 +134,9 @@ type Mirror struct {
 	failed         faults // of images
 }
 
-// notInNames matches what the names of catalogs do not have.
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+// notInNames matches what folders of catalogs often have in their names, and names of catalogs have not. Anything else is no name, and refused:
+// the record in a carried folder is anybody's.
+var notInNames = regexp.MustCompile(`[._]+`)
 
 // NameOf returns the name of a catalog for a source that is called so: v4-20 for the folder v4.20.
 func NameOf(source string) string {

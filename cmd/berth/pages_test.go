@@ -50,17 +50,17 @@ var scenes = map[string]map[string][]scene{
 		},
 		"## What OLM will do": {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
 	},
-	"ci.md":           {"# Check catalogs in CI": {{setup: []string{"ln -s $ROOT/catalog catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}}},
+	"ci.md":           {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}}},
 	"disconnected.md": {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
 	"release.md": {
 		"## Bundle": {
 			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},
 			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/", "cp monitor.yaml bundle/aws-efs-operator/1.0.0/manifests/"}, files: "pages/monitor.txtar"},
-			{setup: []string{"ln -s $ROOT/bundle bundle", "ln -s $ROOT/catalog catalog"}, says: map[string]string{"127.0.0.1:5000": "$REGISTRY"}},
+			{setup: []string{"ln -s $ROOT/bundle bundle", "mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog"}, says: map[string]string{"127.0.0.1:5000": "$REGISTRY"}},
 		},
 		"## Catalog": {{files: "pages/stranded.txtar"}},
 	},
-	"switch.md": {"## Versions 0.0.1 to 0.0.5": {{setup: []string{"ln -s $ROOT/catalog catalog"}}}},
+	"switch.md": {"## Versions 0.0.1 to 0.0.5": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog"}}}},
 }
 
 // TestPages runs the commands that the pages show, and compares what they print with the pages.
@@ -155,7 +155,7 @@ func TestPageCommands(t *testing.T) {
 		page, heading string
 		scene         scene
 	}{
-		{"catalog.md", "## The upgrade graph", scene{setup: []string{"ln -s $ROOT/catalog catalog"}}},
+		{"catalog.md", "## The upgrade graph", scene{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog"}}},
 		{"coming-from-opm.md", "## First commands", scene{
 			files: "pages/opm.txtar",
 			setup: []string{"berth catalog image before --push $REGISTRY/example/catalog:latest"},
