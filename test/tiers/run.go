@@ -16,8 +16,9 @@ import (
 	"github.com/berth-csi/berth/test/results"
 )
 
-// lanes is how many jobs run at the same time. Tests wait for clusters more than they work.
-const lanes = 3
+// lanes is how many jobs run at the same time. Each of the long packages has several clusters, and with three of these at once, two
+// processors are busy with switching between control planes.
+const lanes = 2
 
 // limit is the time limit of a job.
 const limit = 75 * time.Minute
