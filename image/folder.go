@@ -215,6 +215,9 @@ func (f *Folder) list(d indexed, subjects map[v1.Hash]v1.Hash) error {
 	if f.single {
 		return fmt.Errorf("%s has an image without a name beside others; expected the full name of each, as in a folder that `berth catalog mirror` wrote", indexFile)
 	}
+	if d.Digest == (v1.Hash{}) {
+		return fmt.Errorf("%s has an image without a digest; expected one, as in a folder that `berth catalog mirror` wrote", indexFile)
+	}
 	ref, err := parseName(d.Annotations.Ref)
 	if err != nil && f.mayBeSingle && len(f.images) == 0 {
 		f.single = true
