@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/berth-csi/berth/test/results"
@@ -102,7 +103,9 @@ func (r *report) run(ctx context.Context, tier string, j job, events io.Writer) 
 	}
 	args = slices.Concat(args, j.paths(), j.options)
 	command := exec.CommandContext(ctx, "go", args...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	// go test waits for the tests' programs, which a signal to it alone does not reach.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGINT) }
 	command.Stderr = os.Stderr
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if tier == race { // the detector is written in C

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"flag"
+	"io"
+	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/results"
@@ -147,5 +152,33 @@ func TestReport(t *testing.T) {
 	}
 	if got, want := r.slowest(), "  3.0 s  good                         of which 2.0 s TestA"; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestInterruptEndsTests: a signal reaches the programs of tests, for which go test waits.
+func TestInterruptEndsTests(t *testing.T) {
+	dir := t.TempDir()
+	started := filepath.Join(dir, "started")
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n>"+started+"\nsleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		newReport(nil).run(ctx, first, job{packages: []string{"slow"}}, io.Discard)
+		close(ended)
+	}()
+	for {
+		if _, err := os.Stat(started); err == nil {
+			break
+		}
+		runtime.Gosched()
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the tests' program still runs a minute after the signal")
 	}
 }

@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -16,14 +15,11 @@ import (
 type Program struct {
 	// Name is the name of its file.
 	Name string
-	// Package is its main package, such as "example.com/driver/cmd/driver", or "./cmd" in a folder with source code.
+	// Package is its main package, such as "example.com/driver/cmd/driver".
 	Package string
 	// Folder has the go.mod that pins it, such as "hack/drivers", relative to the module root.
 	Folder string
-	// Source says that the folder has the source code of the program, and not only pins. It may be read-only and its
-	// go.sum incomplete: the go command adds to a copy of that what it has verified.
-	Source bool
-	// Aligned says that a source is built with the modules of hack/tools where it wants earlier versions of them, so that
+	// Aligned says that a program with replaced modules is built with the modules of hack/tools where it wants earlier versions of them, so that
 	// compiled packages are shared.
 	Aligned bool
 	// Replaced are folders of this machine with the source of modules that Folder pins and that no module proxy serves, by the
@@ -50,27 +46,22 @@ func (p Program) Ensure(ctx context.Context, report func(Progress)) (string, err
 }
 
 func (p Program) recipe() (recipe, error) {
-	programs := []program{{p.Name, p.Package}}
+	r, err := readRecipe(p.Folder, []program{{p.Name, p.Package}}, p.Flags...)
+	r.tests = p.Tests
+	if err != nil || len(p.Replaced) == 0 {
+		return r, err
+	}
 	root, err := Root()
 	if err != nil {
-		return recipe{}, err
+		return r, err
 	}
-	if !p.Source {
-		r, err := readRecipe(p.Folder, programs, p.Flags...)
-		r.tests = p.Tests
-		if err != nil || len(p.Replaced) == 0 {
-			return r, err
+	r.replaced, r.incomplete, r.aligned, r.flags = p.Replaced, true, p.Aligned, append([]string{"-mod=mod"}, r.flags...)
+	for _, module := range slices.Sorted(maps.Keys(p.Replaced)) {
+		if err := r.addFiles(p.Replaced[module]); err != nil {
+			return r, fmt.Errorf("read the source of module %s: %w", module, err)
 		}
-		r.replaced, r.incomplete, r.aligned, r.flags = p.Replaced, true, p.Aligned, append([]string{"-mod=mod"}, r.flags...)
-		for _, module := range slices.Sorted(maps.Keys(p.Replaced)) {
-			if err := r.addFiles(p.Replaced[module]); err != nil {
-				return r, fmt.Errorf("read the source of module %s: %w", module, err)
-			}
-		}
-		return r, r.addAligned(root)
 	}
-	r := recipe{programs: programs, folder: filepath.Join(root, p.Folder), flags: append([]string{"-mod=mod", "-buildvcs=false"}, p.Flags...), incomplete: true, aligned: p.Aligned}
-	return r, errors.Join(r.addFiles(r.folder), r.addAligned(root))
+	return r, r.addAligned(root)
 }
 
 // addFiles makes the files of a folder with source code part of the recipe. Like the go command it leaves out folders whose names
