@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,16 +43,11 @@ func (e Engine[P]) command(journals string, p Plan, verb string) string {
 	if e.Verb != nil {
 		called = e.Verb(p.(P), verb)
 	}
-	words := append([]string{"berth", e.Name, called}, p.Arguments(called)...)
+	line := "berth " + e.Name + " " + called + p.Arguments(called)
 	if journals != DefaultJournalNamespace {
-		words = append(words, "--journal-namespace", journals)
+		line += escape.Command(" --journal-namespace %s", journals)
 	}
-	for i, word := range words {
-		if !strings.HasPrefix(word, "--") { // a flag; the word after it is its value, whatever that is
-			words[i] = escape.Word(word)
-		}
-	}
-	return strings.Join(words, " ")
+	return line
 }
 
 // Find reads an object and reports whether it exists. The objects of an API that the cluster does not serve do not.

@@ -53,8 +53,9 @@ type Plan interface {
 	// Does describes a step of the migration or of its rollback, whether or not ListSteps has it. The description
 	// is empty if there is no such step.
 	Does(step StepName) string
-	// Arguments are the command line arguments that select this migration, after "berth NAME VERB".
-	Arguments(verb string) []string
+	// Arguments are the command line arguments that select this migration, after "berth NAME VERB": for a shell, as
+	// escape.Command makes them, and with a space before each.
+	Arguments(verb string) string
 	// Describe writes what is migrated from what to what.
 	Describe(lines *escape.Lines)
 	// Observe reads the part of the cluster's state that the next step depends on.

@@ -70,8 +70,8 @@ func (p *movePlan) Does(step migrate.StepName) string {
 	}[step]
 }
 
-func (p *movePlan) Arguments(string) []string {
-	return []string{p.Subject.Name, p.Target, "-n", p.Subject.Namespace}
+func (p *movePlan) Arguments(string) string {
+	return escape.Command(" %s %s -n %s", p.Subject.Name, p.Target, p.Subject.Namespace)
 }
 
 func (p *movePlan) Describe(lines *escape.Lines) {

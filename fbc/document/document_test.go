@@ -159,10 +159,13 @@ func TestList(t *testing.T) {
 	if diff := cmp.Diff([]string{".hidden", "a/b.json", "b.yaml"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for _, wrong := range []string{filepath.Join(dir, "b.yaml"), filepath.Join(dir, "none")} {
-		if _, err := List(wrong); err == nil || !strings.Contains(err.Error(), wrong) {
-			t.Errorf("%s: got error %v", wrong, err)
-		}
+	one := filepath.Join(dir, "b.yaml")
+	if files, err := List(one); err != nil || len(files) != 1 || files[0].Path != one {
+		t.Errorf("a single file: got %+v, error %v", files, err)
+	}
+	none := filepath.Join(dir, "none")
+	if _, err := List(none); err == nil || !strings.Contains(err.Error(), none) {
+		t.Errorf("%s: got error %v", none, err)
 	}
 	if err := os.Symlink("nowhere", filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)

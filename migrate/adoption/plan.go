@@ -119,7 +119,7 @@ func (s *Settings) describe() string {
 }
 
 // Arguments are the command line arguments that select this adoption.
-func (p *Plan) Arguments(string) []string { return []string{p.Driver} }
+func (p *Plan) Arguments(string) string { return escape.Command(" %s", p.Driver) }
 
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }

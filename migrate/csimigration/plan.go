@@ -117,7 +117,7 @@ func changes(was, now *Plan) []string {
 }
 
 // Arguments are the command line arguments that select the migration. There is one at a time, so none are needed.
-func (p *Plan) Arguments(string) []string { return nil }
+func (p *Plan) Arguments(string) string { return "" }
 
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }

@@ -149,22 +149,22 @@ func changes(was, now *Plan) []string {
 }
 
 // Arguments are the command line arguments that select this switch.
-func (p *Plan) Arguments(verb string) []string {
-	words := []string{p.From.Package, "-n", p.Subject.Namespace}
+func (p *Plan) Arguments(verb string) string {
+	line := escape.Command(" %s -n %s", p.From.Package, p.Subject.Namespace)
 	if verb != "apply" {
-		return words
+		return line
 	}
-	words = append(words, "--to", p.To.SourceNamespace+"/"+p.To.Source)
+	line += escape.Command(" --to %s", p.To.SourceNamespace+"/"+p.To.Source)
 	if p.To.Channel != "" {
-		words = append(words, "--channel", p.To.Channel)
+		line += escape.Command(" --channel %s", p.To.Channel)
 	}
 	if p.To.Package != p.From.Package {
-		words = append(words, "--new-package", p.To.Package)
+		line += escape.Command(" --new-package %s", p.To.Package)
 	}
 	if p.createsDriver() {
-		words = append(words, "--create-driver")
+		line += " --create-driver"
 	}
-	return words
+	return line
 }
 
 // Text describes the plan for people.
