@@ -1,6 +1,6 @@
 // Package attacks lists attacks against Berth: what stops each of them, and the test that tries it. Each area of
 // the project has its own file here. `make test-all` prints the table with the outcome of each attack in that run, and
-// docs/security.md shows it.
+// docs/attacks.md shows it.
 package attacks
 
 import (
@@ -58,7 +58,7 @@ func Markdown() string {
 		if len(area.attacks) == 0 {
 			continue
 		}
-		fmt.Fprintf(&text, "### %s\n\n| attack | what stops it |\n| --- | --- |\n", area.name)
+		fmt.Fprintf(&text, "## %s\n\n| attack | what stops it |\n| --- | --- |\n", area.name)
 		for i := 0; i < len(area.attacks); {
 			first, attacks := area.attacks[i], []string{}
 			for ; i < len(area.attacks) && (len(attacks) == 0 || area.attacks[i].Stops == first.Stops || area.attacks[i].Stops == "as above"); i++ {

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-var update = flag.Bool("update", false, "write the table into docs/security.md")
+var update = flag.Bool("update", false, "write the tables into docs/attacks.md")
 
-// table is the part of the page that has the table.
+// table is the part of the page that has the tables.
 var table = page.Part{
-	File:  "../../docs/security.md",
+	File:  "../../docs/attacks.md",
 	Begin: "<!-- The table is written by go test ./test/attacks -update. -->", End: "<!-- end of the table -->",
 	Update: "go test ./test/attacks -update",
 }

@@ -63,7 +63,7 @@ func TestFollowPages(t *testing.T) {
 	mustPrint(t, r.Follow(t, "install-ebs-manila.md", "# Install the EBS or the Manila driver"), w.driver.Package.Name+".v1.0.0")
 
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	r.Follow(t, secure, "## The model")
+	r.Follow(t, secure, "## What teams may do")
 	r.Follow(t, secure, "## Let namespaces use only what they were granted")
 	r.Follow(t, share, "# Mount an EFS file system")
 	r.Follow(t, secure, "### Names are no proof")

@@ -104,7 +104,7 @@ var followers = map[string]map[string][]follower{
 		"### Remove it from the cluster":  {published},
 	},
 	"security.md": {
-		"## The model":                          {administrator},
+		"## What teams may do":                  {administrator},
 		"### Names are no proof":                {administrator},
 		"## Close a cluster that began open":    {administrator, administrator},
 		"## Have SharedVolumes refused at once": {administrator},
