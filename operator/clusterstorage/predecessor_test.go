@@ -41,6 +41,14 @@ func TestHeldConditions(t *testing.T) {
 	}
 }
 
+// namespaces are all namespaces, without anything in them.
+type namespaces struct{ client.Client }
+
+func (namespaces) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	object.SetUID(types.UID("uid of " + key.Name))
+	return nil
+}
+
 // TestHold: what each stage of a hand-over means for the driver's operator, and that one is begun only while that is not started.
 func TestHold(t *testing.T) {
 	d := drivers.Driver{Name: "x", CSIName: "x.example.com", ConditionPrefix: "X", ClusterStorage: &drivers.ClusterStorage{},
@@ -69,7 +77,7 @@ func TestHold(t *testing.T) {
 		{"ours runs, and so does that of OLM", ofOLM, ours, predecessor.None, nil, false, nil, "late: the Operator Lifecycle Manager"},
 	} {
 		begun := false
-		c := &controller{process: Process{Clock: clock.RealClock{}}, handOvers: map[string]*handOverState{}, operators: map[string]*driverOperator{}}
+		c := &controller{cluster: &cluster{objects: namespaces{}}, process: Process{Clock: clock.RealClock{}}, handOvers: map[string]*handOverState{}, operators: map[string]*driverOperator{}}
 		c.handOver = func(_ context.Context, _ drivers.Driver, begin bool) (predecessor.Handover, error) {
 			begun = begin
 			return predecessor.Handover{Stage: tc.stage, Message: "m"}, tc.err
