@@ -45,6 +45,8 @@ type report struct {
 	failedIn                map[string]int
 	counted                 map[string]int
 	weight, done            float64
+	// processor is how many seconds of processor time each job has taken, with linking and all that its tests have started.
+	processor []timed
 }
 
 // timed is a package or a test, and how long it took, in seconds.
@@ -119,6 +121,7 @@ func (r *report) run(ctx context.Context, tier string, j job, events io.Writer) 
 		err = results.Each(io.TeeReader(out, &locked{r: r, to: events}), func(event results.Event) { r.add(event, j) })
 		_, _ = io.Copy(io.Discard, out)
 		waited := command.Wait()
+		r.took(j, command.ProcessState.UserTime()+command.ProcessState.SystemTime())
 		if err == nil && waited != nil && !r.failedAny(j) {
 			err = waited
 		}
@@ -128,6 +131,17 @@ func (r *report) run(ctx context.Context, tier string, j job, events io.Writer) 
 		defer r.mu.Unlock()
 		r.broken = append(r.broken, fmt.Sprintf("go %s: %v", strings.Join(args, " "), err))
 	}
+}
+
+// took notes the processor time of a job.
+func (r *report) took(j job, processor time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := j.packages[0]
+	if more := len(j.packages) - 1; more > 0 {
+		name += fmt.Sprintf(" and %d more", more)
+	}
+	r.processor = append(r.processor, timed{name, processor.Seconds()})
 }
 
 // locked writes the lines of several jobs to one file. Each Write of go test is of whole lines.
@@ -223,18 +237,28 @@ func (r *report) left(since time.Duration) string {
 }
 
 // listed is how many packages slowest names.
-const listed = 10
+const listed = 12
 
-// slowest names the packages that took longest, and their slowest test.
+// slowest names the packages that took longest with their slowest test, and the jobs that took most processor time.
 func (r *report) slowest() string {
-	slices.SortFunc(r.packages, func(a, b timed) int {
+	longestFirst := func(a, b timed) int {
 		return cmp.Or(cmp.Compare(b.seconds, a.seconds), strings.Compare(a.name, b.name))
-	})
+	}
+	slices.SortFunc(r.packages, longestFirst)
+	slices.SortFunc(r.processor, longestFirst)
 	var text strings.Builder
 	text.WriteString("\nThe slowest packages:\n")
 	for _, p := range r.packages[:min(listed, len(r.packages))] {
 		test := r.slowestTests[p.name]
 		fmt.Fprintf(&text, "  %6.1f s  %-28s of which %.1f s %s\n", p.seconds, p.name, test.seconds, test.name)
+	}
+	all := 0.0
+	for _, j := range r.processor {
+		all += j.seconds
+	}
+	fmt.Fprintf(&text, "\nProcessor time, %.0f minutes in all:\n", all/60)
+	for _, j := range r.processor[:min(listed, len(r.processor))] {
+		fmt.Fprintf(&text, "  %6.1f s  %s\n", j.seconds, j.name)
 	}
 	return text.String()
 }
