@@ -159,7 +159,7 @@ func TestReport(t *testing.T) {
 func TestInterruptEndsTests(t *testing.T) {
 	dir := t.TempDir()
 	started := filepath.Join(dir, "started")
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n>"+started+"\nsleep 1000\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nsh -c '>"+started+"; exec sleep 1000'\ntrue\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
