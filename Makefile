@@ -95,6 +95,11 @@ test-all: browser runtime ## Run the tests that make test leaves out, and print 
 	@go run ./test/tiers second; passed=$$?; cat bin/test-first.json bin/test-second.json >bin/test.json && \
 	go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
 
+.PHONY: test-long
+test-long: browser runtime ## Run the tests that neither make test nor make test-all runs
+	@go run ./test/demo tools
+	@go run ./test/tiers third
+
 .PHONY: test-race
 test-race: browser gcc ## Run the tests that need no cluster, and three journeys, with Go's race detector
 	@go run ./test/demo tools

@@ -1,7 +1,8 @@
 // Command tiers runs the project's tests in tiers, by what a reader wants to know:
 //
 //   - "first" is make test: all tests that take little time, and one journey for each promise of Berth,
-//   - "second" is make test-all: all other tests,
+//   - "second" is make test-all: other tests, of what can go wrong,
+//   - "third" is make test-long: all other tests,
 //   - "race" is make test-race: the packages that need no cluster, and three journeys, with Go's race detector.
 //
 // It shows how far it is and about how long is left, and ends with the number of tests that passed, failed and were skipped. What the

@@ -19,10 +19,11 @@ import (
 const (
 	first  = "first"
 	second = "second"
+	third  = "third"
 	race   = "race"
 )
 
-var tiers = []string{first, second, race}
+var tiers = []string{first, second, third, race}
 
 func isTier(name string) bool { return slices.Contains(tiers, name) }
 
@@ -167,22 +168,20 @@ func (s split) job(tier string) (job, bool) {
 	if tier == first && s.isLate() {
 		return job{}, false
 	}
-	j := job{packages: []string{s.pkg}, options: s.options}
-	here, there := s.first, s.second
-	if tier == second {
-		here, there = s.second, s.first
-		j.options = nil
-	}
-	if tier == first {
+	j := job{packages: []string{s.pkg}, options: s.options, weight: s.rest}
+	here, there := s.second, s.first
+	switch tier {
+	case first:
+		here, there = s.first, s.second
 		j.weight = weightOf(s.pkg)
-	} else {
-		j.weight = s.rest
+	case third:
+		j.run = pattern(s.third)
+		return j, len(s.third) > 0
 	}
-	switch {
-	case len(here) > 0:
+	if len(here) > 0 {
 		j.run = pattern(here)
-	case len(there) > 0:
-		j.skip = pattern(there)
+	} else {
+		j.skip = pattern(slices.Concat(there, s.third))
 	}
 	return j, true
 }

@@ -29,37 +29,36 @@ func testsOf(folder string) (names []string, err error) {
 	return names, nil
 }
 
-// leaves returns those of a package's tests that the first tier leaves to the second.
-func (s split) leaves(tests []string) []string {
-	whole := func(names []string) (top []string) {
-		for _, name := range names {
-			if !strings.Contains(name, "/") {
-				top = append(top, name)
-			}
-		}
-		return top
+// tierOf returns the tier of a test without subtests.
+func (s split) tierOf(test string) string {
+	switch {
+	case slices.Contains(s.third, test):
+		return third
+	case s.isLate(), slices.Contains(s.second, test), len(s.first) > 0 && !slices.Contains(s.first, test):
+		return second
 	}
-	return slices.DeleteFunc(slices.Clone(tests), func(test string) bool {
-		if len(s.second) > 0 {
-			return !slices.Contains(whole(s.second), test)
-		}
-		return slices.Contains(whole(s.first), test)
-	})
+	return first
 }
 
-// restOf says what the second tier adds to the first.
+// restOf says what the other tiers add to the first.
 func restOf(root string) (string, error) {
-	count, seconds := 0, 0.0
+	count, seconds := map[string]int{}, 0.0
 	var parts []string
 	for _, s := range splits {
 		tests, err := testsOf(filepath.Join(root, s.pkg))
 		if err != nil {
 			return "", err
 		}
-		left := s.leaves(tests)
-		count += len(left)
+		here := 0
+		for _, test := range tests {
+			tier := s.tierOf(test)
+			count[tier]++
+			if tier == second {
+				here++
+			}
+		}
 		seconds += s.rest
-		parts = append(parts, fmt.Sprintf("%s %d", s.pkg, len(left)))
+		parts = append(parts, fmt.Sprintf("%s %d", s.pkg, here))
 	}
-	return fmt.Sprintf("make test-all adds %d tests that take about %.0f minutes together: %s", count, seconds/lanes/60+1, strings.Join(parts, ", ")), nil
+	return fmt.Sprintf("make test-all adds %d tests that take about %.0f minutes together: %s\nmake test-long adds %d more", count[second], seconds/lanes/60+1, strings.Join(parts, ", "), count[third]), nil
 }

@@ -3,42 +3,49 @@ package main
 // A split divides the tests of a package whose tests take minutes. All other packages are in the first tier as a whole.
 //
 // First and second name tests, perhaps with subtests. At most one of them is set, and the other tier has all other tests; without both, the
-// first tier has none.
+// first tier has none. Third names those that are in neither: what they show another test shows in less time, but for a rare case.
 type split struct {
-	pkg           string
-	first, second []string
-	// options are those of the tests in the first tier.
+	pkg                  string
+	first, second, third []string
+	// options are those of the tests.
 	options []string
 	// rest is about how many seconds the tests of the second tier take, as weights are for the first.
 	rest float64
 }
 
-// oneFault makes sweeps try one fault in each scenario, and not one at each point.
+// oneFault makes sweeps try one fault in each scenario, and not one at each point: make sweep tries all.
 var oneFault = []string{"-one-fault"}
 
 var splits = []split{
-	{pkg: "operator", rest: 600, first: []string{
+	{pkg: "operator", rest: 600, options: oneFault, first: []string{
 		"TestInstall", "TestAdoption", "TestUninstallOrder", "TestUninstallWaitsForPodsThatUseVolumes", "TestConfiguration",
-		"TestNothingIsTouchedWithoutCustomResource", "TestDefaultClass", "TestPermanentDriver", "TestRefusedObjectHoldsNothingElse",
-		"TestAttackForgedDriver", "TestAttackForgedLock", "TestAttackFixedNamespace", "TestAttackRecreatedNamespace", "TestTenantBlocksRemoval",
+		"TestNothingIsTouchedWithoutCustomResource", "TestPermanentDriver", "TestAttackForgedDriver", "TestAttackForgedLock",
 		"TestTakeoverFromOpenShift45", "TestRetiredObjects", "TestRenderWithoutImages", "TestRenderForMonitoring",
+	}, third: []string{
+		"TestWaitingRemovalIsQuiet", "TestRestartWithSlowListIsNotDegraded", "TestMissingAPIHoldsNothingElse", "TestRefusedDeletionHoldsNothingElse",
+		"TestDriverLeavesANamespaceThatIsGone", "TestUninstallWaitsForPodOfAReplacedClaim", "TestObservedConfigOfOthersReachesNoPod", "TestQuota",
+		"TestNotReadyNodeHoldsNothing", "TestRefusedObjectHoldsNoAdoption", "TestRetiredKeys", "TestOtherDriver",
 	}},
 	{pkg: "sharedvolume", rest: 150, options: oneFault, second: []string{
 		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",
 		"TestTenantHasPodsListed", "TestCrashSweep",
 	}},
-	{pkg: "migrate/subscription", rest: 300, options: oneFault, second: []string{"TestCrashSweep", "TestAttacks"}},
-	{pkg: "migrate/csimigration", rest: 80, second: []string{"TestCrashSweep", "TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes"}},
-	{pkg: "operator/clusterstorage", rest: 60, second: []string{"TestCrashSweep", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
+	{pkg: "migrate/subscription", rest: 300, options: oneFault, second: []string{"TestAttacks", "TestUnmanagedDriver", "TestAdoptDriver", "TestCrashSweep"}},
+	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep"}},
+	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
 	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},
-	{pkg: "test/e2e", rest: 600, first: []string{"TestTheMainJob", "TestDoctor", "TestSwitchWithTool", "TestGrantsAreForAdministrators", "TestMustGather", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster"}},
-	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/aws", "TestAdoption/ebs", "TestLeftovers"}},
+	{pkg: "test/e2e", rest: 600, first: []string{"TestTheMainJob", "TestDoctor", "TestSwitchWithTool", "TestGrantsAreForAdministrators", "TestMustGather", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster"}, third: []string{
+		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
+		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherGoesOn", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
+	}},
+	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/aws", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
-	{pkg: "test/drivers/endurance", rest: 100, first: []string{"TestGrowth"}},
+	{pkg: "test/drivers/endurance", first: []string{"TestGrowth"}, third: []string{"TestChurn"}},
+	{pkg: "test/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
 	{pkg: "test/drivers/continuity", rest: 20, first: []string{"TestJournal"}},
 	{pkg: "test/drivers/filesystem", rest: 60},
 	{pkg: "test/olmv1", rest: 60},
-	{pkg: "release", rest: 400, first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}},
+	{pkg: "release", rest: 200, first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}, third: []string{"TestEFSDriver", "TestSignedRelease"}},
 }
 
 // raceJourneys are the tests of packages with clusters that run with the race detector, as go test -run has them.

@@ -28,7 +28,7 @@ func TestSplitsNameTests(t *testing.T) {
 		if len(s.first) > 0 && len(s.second) > 0 {
 			t.Errorf("%s: want the names of the tests of one tier, got %d of the first and %d of the second", s.pkg, len(s.first), len(s.second))
 		}
-		for _, name := range slices.Concat(s.first, s.second) {
+		for _, name := range slices.Concat(s.first, s.second, s.third) {
 			if top, _, _ := strings.Cut(name, "/"); !slices.Contains(tests, top) {
 				t.Errorf("%s has no test %s", s.pkg, top)
 			}
@@ -53,7 +53,7 @@ func TestPromisesAreInTheFirstTier(t *testing.T) {
 			t.Errorf("%s: %s has no test %s", p.promise, p.pkg, p.test)
 		}
 		s, ok := splitOf(p.pkg)
-		if ok && slices.Contains(s.leaves([]string{p.test}), p.test) && !namesSubtest(s.first, p.test) {
+		if ok && s.tierOf(p.test) != first && !namesSubtest(s.first, p.test) {
 			t.Errorf("%s: the first tier does not run %s of %s", p.promise, p.test, p.pkg)
 		}
 	}
@@ -76,12 +76,15 @@ func namesSubtest(names []string, test string) bool {
 // TestTiersTogetherAreAll: a test is in one tier, as go test understands the two patterns.
 func TestTiersTogetherAreAll(t *testing.T) {
 	for _, s := range splits {
-		one, _ := s.job(first)
-		two, _ := s.job(second)
 		for _, test := range mustHaveTests(t, s.pkg) {
-			inFirst, inSecond := !s.isLate() && runs(one, test), runs(two, test)
-			if inFirst == inSecond && !namesSubtest(slices.Concat(s.first, s.second), test) {
-				t.Errorf("%s %s: in the first tier %t, in the second %t", s.pkg, test, inFirst, inSecond)
+			var in []string
+			for _, tier := range []string{first, second, third} {
+				if j, ok := s.job(tier); ok && runs(j, test) {
+					in = append(in, tier)
+				}
+			}
+			if !namesSubtest(slices.Concat(s.first, s.second), test) && !slices.Equal(in, []string{s.tierOf(test)}) {
+				t.Errorf("%s %s: go test runs it in the tiers %q, want %s", s.pkg, test, in, s.tierOf(test))
 			}
 		}
 	}
