@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-csi/berth/test/attacks"
 	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/results"
 )
@@ -55,6 +56,17 @@ func TestPromisesAreInTheFirstTier(t *testing.T) {
 		s, ok := splitOf(p.pkg)
 		if ok && s.tierOf(p.test) != first && !namesSubtest(s.first, p.test) {
 			t.Errorf("%s: the first tier does not run %s of %s", p.promise, p.test, p.pkg)
+		}
+	}
+}
+
+// TestAttacksAreTried: the table of attacks is that of the first two tiers.
+func TestAttacksAreTried(t *testing.T) {
+	for _, a := range attacks.All() {
+		pkg, test, _ := strings.Cut(a.Test, " ")
+		test, _, _ = strings.Cut(test, "/")
+		if s, ok := splitOf(pkg); ok && s.tierOf(test) == third {
+			t.Errorf("%s: %s of %s is in the third tier", a.Attack, test, pkg)
 		}
 	}
 }
