@@ -58,25 +58,40 @@ func (t *texts) add(text prose) int {
 	return n
 }
 
-// describe returns what the page shows of a bundle.
-func (t *texts) describe(p *fbc.Package, b *fbc.Bundle) (*version, error) {
+// describeAll returns what the page shows of the versions of a package, the latest first.
+func (t *texts) describeAll(p *Package) ([]*version, error) {
+	icon := ""
+	if of := p.source.Icon; of != nil && len(of.Data) > 0 {
+		icon = dataURL(of.MediaType, base64.StdEncoding.EncodeToString(of.Data))
+	}
+	common := version{Display: printable(p.Name), Icon: t.add(prose(icon)), Description: t.add(prose(p.source.Description))}
+	all := []*version{} // not null
+	for _, b := range slices.SortedStableFunc(slices.Values(p.source.Bundles), func(a, b *fbc.Bundle) int { return laterFirst(a.Number(), b.Number()) }) {
+		v := common
+		v.Name, v.Bundle, v.Deprecated = printable(b.Name), printable(b.Image), printable(p.deprecation(b.Schema, b.Name))
+		number, _ := p.version(b.Name)
+		v.Version = printable(number)
+		if err := t.describe(&v, b); err != nil {
+			return nil, err
+		}
+		all = append(all, &v)
+	}
+	return all, nil
+}
+
+// describe adds to a version what its bundle says.
+func (t *texts) describe(v *version, b *fbc.Bundle) error {
 	details, err := b.Details()
 	if err != nil {
-		return nil, err
-	}
-	v := &version{Name: printable(b.Name), Version: printable(b.Number().String()), Bundle: printable(b.Image), Display: printable(p.Name),
-		Deprecated: printable(p.Deprecation(b.Schema, b.Name))}
-	icon, description := "", p.Description
-	if p.Icon != nil && len(p.Icon.Data) > 0 {
-		icon = dataURL(p.Icon.MediaType, base64.StdEncoding.EncodeToString(p.Icon.Data))
+		return err
 	}
 	switch csv := details.CSV; {
 	case csv == nil:
 		v.Unknown = "The catalog does not describe this version; its image does."
 	default:
-		v.Display, v.Provider, description = printable(csv.Spec.DisplayName), printable(csv.Spec.Provider.Name), csv.Spec.Description
+		v.Display, v.Provider, v.Description = printable(csv.Spec.DisplayName), printable(csv.Spec.Provider.Name), t.add(prose(csv.Spec.Description))
 		if len(csv.Spec.Icon) > 0 {
-			icon = dataURL(csv.Spec.Icon[0].MediaType, csv.Spec.Icon[0].Data)
+			v.Icon = t.add(prose(dataURL(csv.Spec.Icon[0].MediaType, csv.Spec.Icon[0].Data)))
 		}
 		v.Facts = facts(csv)
 		v.Lists = append(v.Lists, installModes(csv), apis(csv))
@@ -88,8 +103,7 @@ func (t *texts) describe(p *fbc.Package, b *fbc.Bundle) (*version, error) {
 	}
 	v.Lists = append(v.Lists, images(b))
 	v.Lists = slices.DeleteFunc(v.Lists, func(l list) bool { return len(l.Items) == 0 })
-	v.Icon, v.Description = t.add(prose(icon)), t.add(prose(description))
-	return v, nil
+	return nil
 }
 
 var imageType = regexp.MustCompile(`^image/[a-z0-9.+-]+$`)

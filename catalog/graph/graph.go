@@ -5,6 +5,7 @@ package graph
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,9 +20,13 @@ import (
 type Package struct {
 	Name       string
 	Deprecated string     // the message
-	Channels   []*Channel // the default one first, then by name
+	Channels   []*Channel // the default one first, then the newest
 
 	source *fbc.Package
+	// deprecations are the messages by what they are about, and versions are those of bundles by their names. Both are kept, because
+	// a hostile catalog has many channels with the same bundle, whose version is long.
+	deprecations map[declcfg.PackageScopedReference]string
+	versions     map[string]string
 }
 
 // Channel is a column. Its rows are its own, so that each column has its head at the top however many versions of
@@ -36,19 +41,29 @@ type Channel struct {
 	Edges  []Edge  // by what they lead to, and then by where they come from
 	// Unranged says that skipRanges lead from more versions than are drawn. Versions show their skipRange all the same.
 	Unranged bool
+
+	newest *semver.Version // of the head or, without one, of all entries; nil if it is unknown
 }
 
-// Limits of what skipRanges add to a channel: pairs of an entry and a version that are compared, and edges.
-const (
-	maxPairs      = 4_000_000
-	maxRangeEdges = 20_000
+// budget is what skipRanges may add to drawings: comparisons of an entry with a version, and edges. A skipRange may hold all
+// versions of a channel, so that both are the square of what the catalog says.
+type budget struct{ comparisons, edges int }
+
+// The budgets of a channel, and of all that are drawn together.
+var (
+	channelBudget = budget{4_000_000, 20_000}
+	wholeBudget   = budget{20_000_000, 300_000}
 )
+
+// rangeUnit is the length of a skipRange that takes one comparison.
+const rangeUnit = 32
 
 // Node is a version in a channel.
 type Node struct {
 	Name string
 	// Version is that of the bundle or, without one, what the name says; it may be the name.
 	Version string
+	number  *semver.Version // nil if Version is the name
 	// Row counts from the top: first the head, then the latest version.
 	Row int
 	// Range is the skipRange, if it has one.
@@ -72,16 +87,60 @@ type Edge struct {
 	Kind     upgrade.Edge
 }
 
-// Of returns the drawing of a package of a valid catalog.
-func Of(p *fbc.Package) *Package {
-	drawn := &Package{Name: p.Name, Deprecated: p.Deprecation(declcfg.SchemaPackage, ""), source: p}
-	for _, c := range p.Channels {
-		drawn.Channels = append(drawn.Channels, newChannel(p, c))
+// Of returns the drawings of packages whose documents could be read.
+func Of(packages ...*fbc.Package) (all []*Package) {
+	left := wholeBudget
+	for _, p := range packages {
+		all = append(all, newPackage(p, &left))
 	}
-	slices.SortFunc(drawn.Channels, func(a, b *Channel) int {
-		return cmp.Or(falseFirst(!a.Default, !b.Default), strings.Compare(a.Name, b.Name))
-	})
+	return all
+}
+
+func newPackage(p *fbc.Package, left *budget) *Package {
+	drawn := &Package{Name: p.Name, source: p, deprecations: map[declcfg.PackageScopedReference]string{}, versions: map[string]string{}}
+	for _, d := range p.Deprecations {
+		for _, e := range d.Entries {
+			if _, repeated := drawn.deprecations[e.Reference]; !repeated {
+				drawn.deprecations[e.Reference] = e.Message
+			}
+		}
+	}
+	drawn.Deprecated = drawn.deprecation(declcfg.SchemaPackage, "")
+	for _, c := range p.Channels {
+		drawn.Channels = append(drawn.Channels, drawn.newChannel(c, left))
+	}
+	slices.SortFunc(drawn.Channels, func(a, b *Channel) int { return cmp.Or(falseFirst(!a.Default, !b.Default), newestFirst(a, b)) })
 	return drawn
+}
+
+// deprecation returns the message about the package, a channel or a bundle, which is empty for what is not deprecated.
+func (p *Package) deprecation(schema, name string) string {
+	return p.deprecations[declcfg.PackageScopedReference{Schema: schema, Name: name}]
+}
+
+// newestFirst orders channels by the versions of their heads. Of those with the same one, the default channel comes first, and then
+// those with later versions in their names, such as stable-v1.10 before stable-v1.9.
+func newestFirst(a, b *Channel) int {
+	return cmp.Or(laterFirst(a.newest, b.newest), falseFirst(!a.Default, !b.Default), laterFirst(versionIn(a.Name), versionIn(b.Name)), strings.Compare(a.Name, b.Name))
+}
+
+// laterFirst orders versions, with unknown ones at the end.
+func laterFirst(a, b *semver.Version) int {
+	if a == nil || b == nil {
+		return falseFirst(a == nil, b == nil)
+	}
+	return fbc.CompareVersions(*b, *a)
+}
+
+var someVersion = regexp.MustCompile(`\d+(\.\d+){0,2}`)
+
+// versionIn returns the first version in the name of a channel, which may have less than three numbers, or nil.
+func versionIn(name string) *semver.Version {
+	number, err := semver.ParseTolerant(someVersion.FindString(name))
+	if err != nil {
+		return nil
+	}
+	return &number
 }
 
 // falseFirst orders false before true.
@@ -90,13 +149,14 @@ func falseFirst(a, b bool) int {
 	return rank[a] - rank[b]
 }
 
-func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
-	g := upgrade.Of(p, c)
-	drawn := &Channel{Name: c.Name, Default: c.Name == p.DefaultChannel, Deprecated: p.Deprecation(declcfg.SchemaChannel, c.Name)}
+func (p *Package) newChannel(c *fbc.Channel, left *budget) *Channel {
+	g := upgrade.Of(p.source, c)
+	drawn := &Channel{Name: c.Name, Default: c.Name == p.source.DefaultChannel, Deprecated: p.deprecation(declcfg.SchemaChannel, c.Name)}
 	byName := map[string]*Node{}
 	add := func(n *Node) *Node {
 		if byName[n.Name] == nil {
-			n.Deprecated = p.Deprecation(declcfg.SchemaBundle, n.Name)
+			n.Deprecated = p.deprecation(declcfg.SchemaBundle, n.Name)
+			n.Version, n.number = p.version(n.Name)
 			byName[n.Name] = n
 			drawn.Nodes = append(drawn.Nodes, n)
 		}
@@ -110,10 +170,10 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 	}
 	stranded, heads, chain := setOf(g.Stranded()), setOf(g.Heads), setOf(g.Chain)
 	for _, e := range g.Entries {
-		add(&Node{Name: e.Name, Version: versionOf(p, e.Name), Range: e.SkipRange, Head: heads[e], Stranded: stranded[e], Passed: !chain[e]})
+		add(&Node{Name: e.Name, Range: e.SkipRange, Head: heads[e], Stranded: stranded[e], Passed: !chain[e]})
 	}
 	outside := func(name string) *Node {
-		return add(&Node{Name: name, Version: versionOf(p, name), Outside: true})
+		return add(&Node{Name: name, Outside: true})
 	}
 	for _, e := range g.Entries {
 		to := byName[e.Name]
@@ -127,8 +187,7 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 			}
 		}
 	}
-	ranged := rangeEdges(g, drawn.Nodes, byName) // now that all nodes are there
-	drawn.Edges, drawn.Unranged = append(drawn.Edges, ranged...), ranged == nil
+	drawn.addRangeEdges(g, byName, left) // now that all nodes are there
 	drawn.arrange()
 	return drawn
 }
@@ -141,72 +200,69 @@ func setOf(entries []*upgrade.Entry) map[*upgrade.Entry]bool {
 	return set
 }
 
-// rangeEdges returns the edges of skipRanges, or nothing if there are too many: each entry may have all others in its skipRange.
-func rangeEdges(g *upgrade.Graph, nodes []*Node, byName map[string]*Node) []Edge {
+// addRangeEdges adds the edges of skipRanges, unless they are more than the budgets of the channel and of all channels together.
+func (c *Channel) addRangeEdges(g *upgrade.Graph, byName map[string]*Node, left *budget) {
 	var ranged []*upgrade.Entry
+	comparisons := 0 // of each version
 	for _, e := range g.Entries {
 		if e.SkipRange != "" {
 			ranged = append(ranged, e)
+			comparisons += 1 + len(e.SkipRange)/rangeUnit
 		}
 	}
-	if len(ranged)*len(nodes) > maxPairs {
-		return nil
+	if comparisons *= len(c.Nodes); comparisons > min(channelBudget.comparisons, left.comparisons) {
+		c.Unranged = true
+		return
 	}
-	edges := []Edge{}
-	for _, n := range nodes {
-		number, err := semver.Parse(n.Version)
-		if err != nil {
-			continue
-		}
+	left.comparisons -= comparisons
+	direct := map[[2]*Node]bool{}
+	for _, e := range c.Edges {
+		direct[[2]*Node{e.From, e.To}] = true
+	}
+	var edges []Edge
+	for _, n := range c.Nodes {
 		for _, e := range ranged {
-			if n.Name != e.Name && e.Follows(upgrade.Version{Name: n.Name, Number: &number}) == upgrade.SkipRange {
-				edges = append(edges, Edge{n, byName[e.Name], upgrade.SkipRange})
+			if to := byName[e.Name]; n != to && n.number != nil && e.HasInRange(*n.number) && !direct[[2]*Node{n, to}] {
+				edges = append(edges, Edge{n, to, upgrade.SkipRange})
 			}
 		}
-		if len(edges) > maxRangeEdges {
-			return nil
+		if len(edges) > min(channelBudget.edges, left.edges) {
+			c.Unranged = true
+			return
 		}
 	}
-	return edges
+	left.edges -= len(edges)
+	c.Edges = append(c.Edges, edges...)
 }
 
-// versionOf returns the version of a bundle from the catalog or, without one, from the name.
-func versionOf(p *fbc.Package, name string) string {
-	if b := p.FindBundle(name); b != nil && b.Number() != nil {
-		return b.Number().String()
+// version returns the version of a bundle from the catalog or, without one, from the name. It is the name if that says none.
+func (p *Package) version(name string) (string, *semver.Version) {
+	if b := p.source.FindBundle(name); b != nil && b.Number() != nil {
+		if p.versions[name] == "" {
+			p.versions[name] = b.Number().String()
+		}
+		return p.versions[name], b.Number()
 	}
 	for _, separator := range []string{".v", "."} {
 		if _, behind, found := strings.Cut(name, separator); found {
 			if number, err := semver.Parse(behind); err == nil {
-				return number.String()
+				return number.String(), &number
 			}
 		}
 	}
-	return name
+	return name, nil
 }
 
-// arrange gives every version its row.
+// arrange gives every version its row. Names that say no version come before all versions.
 func (c *Channel) arrange() {
 	slices.SortFunc(c.Nodes, func(a, b *Node) int {
-		return cmp.Or(falseFirst(!a.Head, !b.Head), compareVersions(b.Version, a.Version), strings.Compare(a.Name, b.Name))
+		return cmp.Or(falseFirst(!a.Head, !b.Head), falseFirst(a.number != nil, b.number != nil), laterFirst(a.number, b.number), strings.Compare(b.Version, a.Version), strings.Compare(a.Name, b.Name))
 	})
 	for i, n := range c.Nodes {
 		n.Row = i
 	}
-	slices.SortStableFunc(c.Edges, func(a, b Edge) int { return cmp.Or(a.To.Row-b.To.Row, a.From.Row-b.From.Row) })
-}
-
-// compareVersions orders versions, with texts that are no version before all others.
-func compareVersions(a, b string) int {
-	first, errFirst := semver.Parse(a)
-	second, errSecond := semver.Parse(b)
-	switch {
-	case errFirst == nil && errSecond == nil:
-		return fbc.CompareVersions(first, second)
-	case errFirst == nil:
-		return 1
-	case errSecond == nil:
-		return -1
+	if first := slices.IndexFunc(c.Nodes, func(n *Node) bool { return !n.Outside && n.number != nil }); first >= 0 {
+		c.newest = c.Nodes[first].number
 	}
-	return strings.Compare(a, b)
+	slices.SortStableFunc(c.Edges, func(a, b Edge) int { return cmp.Or(a.To.Row-b.To.Row, a.From.Row-b.From.Row) })
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,31 +21,60 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // load reads the catalog that the tests draw: one package with complete bundles, and one with every kind of upgrade edge.
-func load(t *testing.T) *fbc.Catalog {
+func load(t *testing.T) *fbc.Catalog { return loadWith(t, nil).Catalog }
+
+// loadFaulty reads the same with a package that has faults, one that has too many to draw, and a document that cannot be read.
+func loadFaulty(t *testing.T) *rules.Part {
+	t.Helper()
+	shoal, err := os.ReadFile("testdata/shoal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loadWith(t, map[string]string{
+		"shoal.yaml": string(shoal),
+		"wreck.yaml": "schema: olm.package\nname: wreck\ndefaultChannel: stable\n",
+		"torn/a.yml": "schema: olm.package\nname: [torn\n",
+	})
+}
+
+func loadWith(t *testing.T, files map[string]string) *rules.Part {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../testdata/catalog")); err != nil {
 		t.Fatal(err)
 	}
 	reef, err := os.ReadFile("testdata/reef.yaml")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "reef.yaml"), reef, 0o644)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := rules.Load(t.Context(), dir)
+	write(t, dir, "reef.yaml", string(reef))
+	for name, text := range files {
+		write(t, dir, name, text)
+	}
+	c, err := rules.LoadPart(t.Context(), dir, rules.Look)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDrawings compares each drawing with a golden file.
 func TestDrawings(t *testing.T) {
-	c := load(t)
-	for _, name := range []string{"reef", "tide"} {
-		p := Of(c.Find(name))
+	c := loadFaulty(t)
+	for _, name := range []string{"reef", "shoal", "tide"} {
+		p := Of(c.Find(name))[0]
 		for format, drawing := range map[string]string{"mermaid": p.Mermaid(), "dot": p.DOT(), "svg": p.SVG()} {
 			golden := filepath.Join("testdata", name+"."+format)
 			if *update {
@@ -66,7 +96,7 @@ func TestDrawings(t *testing.T) {
 // TestSVGIsXML: text from a catalog is text in a drawing.
 func TestSVGIsXML(t *testing.T) {
 	for _, p := range load(t).Packages {
-		decoder := xml.NewDecoder(strings.NewReader(Of(p).SVG()))
+		decoder := xml.NewDecoder(strings.NewReader(Of(p)[0].SVG()))
 		for {
 			_, err := decoder.Token()
 			if errors.Is(err, io.EOF) {
@@ -94,16 +124,12 @@ func TestDefaultChannelComesFirst(t *testing.T) {
 				"properties: [{type: olm.package, value: {packageName: tide, version: 1.%d.%d}}]\n", minor, patch, minor, patch)
 		}
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(document.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c, err := rules.Load(t.Context(), dir)
+	c, err := rules.Load(t.Context(), folder(t, document.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, c := range Of(c.Find("tide")).Channels {
+	for _, c := range Of(c.Find("tide"))[0].Channels {
 		got = append(got, c.Name+" "+c.Nodes[0].label())
 		if c.Nodes[0].Row != 0 {
 			t.Errorf("the head of %s is in row %d", c.Name, c.Nodes[0].Row)
@@ -114,10 +140,57 @@ func TestDefaultChannelComesFirst(t *testing.T) {
 	}
 }
 
+// TestNewestChannelsFirst: versions of heads count, then those in the names of channels.
+func TestNewestChannelsFirst(t *testing.T) {
+	var document strings.Builder
+	document.WriteString("schema: olm.package\nname: tide\ndefaultChannel: main\n")
+	for _, c := range []struct{ name, entries string }{
+		{"stable-v1.9", "{name: tide.v1.9.0}"},
+		{"stable-v1.10", "{name: tide.v1.10.0, replaces: tide.v1.9.0}, {name: tide.v1.9.0}"},
+		{"alpha", "{name: tide.v1.10.0}"},
+		{"main", "{name: tide.v1.10.0}"},
+		{"candidate", "{name: tide.v2.0.0-rc.1}"},
+		{"two heads", "{name: tide.v1.9.0}, {name: tide.v1.11.0}"},
+		{"unknown", "{name: surge}"},
+		{"4", "{name: tide.v1.9.0}"},
+		{"4.10", "{name: tide.v1.9.0}"},
+		{"99999999999999999999", "{name: tide.v1.9.0}"},
+	} {
+		fmt.Fprintf(&document, "---\nschema: olm.channel\npackage: tide\nname: %q\nentries: [%s]\n", c.name, c.entries)
+	}
+	c, _, err := fbc.Read(t.Context(), folder(t, document.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(channels []*Channel) (all []string) {
+		for _, c := range channels {
+			all = append(all, c.Name)
+		}
+		return all
+	}
+	drawn := Of(c.Find("tide"))[0].Channels
+	if got := names(drawn)[0]; got != "main" {
+		t.Errorf("the first drawn channel is %s, want main, the default one", got)
+	}
+	slices.SortFunc(drawn, newestFirst)
+	want := []string{"candidate", "two heads", "main", "stable-v1.10", "alpha", "4.10", "4", "stable-v1.9", "99999999999999999999", "unknown"}
+	if diff := cmp.Diff(want, names(drawn)); diff != "" {
+		t.Errorf("the channels of the overview (-want +got):\n%s", diff)
+	}
+}
+
+// folder returns a folder with a catalog.
+func folder(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, "catalog.yaml", text)
+	return dir
+}
+
 // TestPassedVersions: OLM updates to no version that another one skips, wherever replaces and skips lead.
 func TestPassedVersions(t *testing.T) {
 	var got []string
-	for _, c := range Of(load(t).Find("reef")).Channels {
+	for _, c := range Of(load(t).Find("reef"))[0].Channels {
 		for _, n := range c.Nodes {
 			if n.Passed {
 				got = append(got, fmt.Sprintf("%s %s skipped by %s", c.Name, n.Version, n.SkippedBy))
@@ -132,7 +205,7 @@ func TestPassedVersions(t *testing.T) {
 
 // TestLanes: skipRanges that would overlap are next to each other.
 func TestLanes(t *testing.T) {
-	for _, c := range Of(load(t).Find("reef")).Channels {
+	for _, c := range Of(load(t).Find("reef"))[0].Channels {
 		if c.Name != "stable" {
 			continue
 		}

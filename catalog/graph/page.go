@@ -1,29 +1,187 @@
 package graph
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// page has two placeholders, {{title}} and {{data}}. They are not filled in by html/template, because a program that links
+// page has placeholders, such as {{title}} and {{data}}. They are not filled in by html/template, because a program that links
 // it keeps every method of every type and is a third larger.
 //
 //go:embed page.html
 var page string
 
+// Page is an HTML page: an overview of packages, and the drawing of each. With one package it has no overview.
+type Page struct {
+	Packages []*Package
+	// Undrawn are the names of packages that are too faulty to draw.
+	Undrawn []string
+	// Faults are those of the packages, and of documents of no package.
+	Faults []*findings.Finding
+}
+
+// Write writes the page. It loads nothing else. It fails if a bundle cannot be read.
+func (p *Page) Write(w io.Writer) error {
+	t := &texts{index: map[prose]int{}}
+	faults := map[string][]*findings.Finding{}
+	for _, f := range p.Faults {
+		faults[f.Package] = append(faults[f.Package], f)
+	}
+	data := struct {
+		Packages []*shown  `json:"packages"`
+		Texts    []prose   `json:"texts"`
+		Kinds    [3]string `json:"kinds"`
+		faulty
+	}{Kinds: kinds, faulty: newFaulty(faults[""])}
+	for _, drawn := range p.Packages {
+		s, err := newShown(drawn, t)
+		if err != nil {
+			return err
+		}
+		s.faulty = newFaulty(faults[drawn.Name])
+		data.Packages = append(data.Packages, s)
+	}
+	for _, name := range p.Undrawn {
+		data.Packages = append(data.Packages, &shown{Name: printable(name), Versions: []*version{}, faulty: newFaulty(faults[name])})
+	}
+	slices.SortStableFunc(data.Packages, func(a, b *shown) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	data.Texts = t.all
+	encoded, err := json.Marshal(data) // JSON escapes <, so that no text can end the element that it is in
+	if err != nil {
+		return err
+	}
+	title := fmt.Sprintf("Updates of %d packages", len(data.Packages))
+	if len(data.Packages) == 1 {
+		title = "Updates of " + string(data.Packages[0].Name)
+	}
+	_, err = strings.NewReplacer("{{title}}", escape.HTML(title), "{{script}}", scriptHash(), "{{style}}", style, "{{arrows}}", arrows, "{{data}}", string(encoded)).WriteString(w, page)
+	return err
+}
+
+// scriptHash returns the hash of the page's script. A browser executes no other one, wherever in the page it may be.
+func scriptHash() string {
+	_, script, _ := strings.Cut(page, "<script>")
+	script, _, _ = strings.Cut(script, "</script>")
+	hash := sha256.Sum256([]byte(script))
+	return "sha256-" + base64.StdEncoding.EncodeToString(hash[:])
+}
+
 // shown is a package in the page.
 type shown struct {
-	Name       printable  `json:"name"`
-	Deprecated printable  `json:"deprecated,omitempty"`
-	Drawing    string     `json:"drawing"`
-	Versions   []*version `json:"versions"`
-	Links      []link     `json:"links"`
+	Name       printable `json:"name"`
+	Deprecated printable `json:"deprecated,omitempty"`
+	// Drawing is empty if the package cannot be drawn.
+	Drawing  string     `json:"drawing,omitempty"`
+	Channels []column   `json:"channels,omitempty"` // the newest first
+	Versions []*version `json:"versions"`
+	// Outside are the names of drawn versions that the catalog does not have. Links count them after Versions.
+	Outside []printable `json:"outside,omitempty"`
+	Links   []link      `json:"links,omitempty"`
+	faulty
+}
+
+// column is a channel in the page.
+type column struct {
+	Name       printable `json:"name"`
+	Default    bool      `json:"default,omitempty"`
+	Deprecated bool      `json:"deprecated,omitempty"`
+	Broken     string    `json:"broken,omitempty"`
+	Head       int       `json:"head"` // among the drawn versions; -1 unless there is one
+	Stranded   []int     `json:"stranded,omitempty"`
+}
+
+// link is an edge in the page: the channel, the versions that it leads from and to, its kind, and 1 if OLM never takes it. All are
+// indices: as texts, a long name would be there for each edge.
+type link [5]int
+
+// kinds are the kinds of links.
+var kinds = [3]string{string(upgrade.Replaces), string(upgrade.Skips), string(upgrade.SkipRange)}
+
+func newShown(p *Package, t *texts) (*shown, error) {
+	versions, err := t.describeAll(p)
+	if err != nil {
+		return nil, err
+	}
+	s := &shown{Name: printable(p.Name), Deprecated: printable(p.Deprecated), Drawing: p.draw(""), Versions: versions}
+	indices := map[string]int{}
+	for i, v := range versions {
+		indices[string(v.Name)] = i
+	}
+	index := func(n *Node) int {
+		i, known := indices[n.Name]
+		if !known {
+			i = len(versions) + len(s.Outside)
+			indices[n.Name] = i
+			s.Outside = append(s.Outside, printable(n.Name))
+		}
+		return i
+	}
+	for at, c := range slices.SortedStableFunc(slices.Values(p.Channels), newestFirst) {
+		in := column{Name: printable(c.Name), Default: c.Default, Deprecated: c.Deprecated != "", Broken: c.Broken, Head: -1}
+		for _, n := range c.Nodes {
+			i := index(n)
+			if n.Head && c.Broken == "" {
+				in.Head = i
+			}
+			if n.Stranded {
+				in.Stranded = append(in.Stranded, i)
+			}
+		}
+		for _, e := range c.Edges {
+			l := link{at, index(e.From), index(e.To), slices.Index(kinds[:], string(e.Kind))}
+			if e.To.Passed {
+				l[4] = 1
+			}
+			s.Links = append(s.Links, l)
+		}
+		s.Channels = append(s.Channels, in)
+	}
+	return s, nil
+}
+
+// faulty is what the page shows of faults.
+type faulty struct {
+	// Rules are the rules that are violated, each with the number of faults if it is not one.
+	Rules  []string    `json:"rules,omitempty"`
+	Faults []printable `json:"faults,omitempty"`
+	More   int         `json:"more,omitempty"` // than Faults
+}
+
+// Limits of the faults that the page shows of a package: `berth catalog validate` shows all.
+const (
+	faultLimit  = 20
+	faultLength = 600
+)
+
+func newFaulty(found []*findings.Finding) (f faulty) {
+	counts := map[string]int{}
+	for i, fault := range found {
+		if i < faultLimit {
+			f.Faults = append(f.Faults, printable(escape.Short(fmt.Sprintf("%s (%s)", fault.Error(), fault.Rule), faultLength)))
+		}
+		counts[fault.Rule]++
+	}
+	f.More = len(found) - len(f.Faults)
+	for _, fault := range found {
+		switch count := counts[fault.Rule]; {
+		case count == 1:
+			f.Rules = append(f.Rules, fault.Rule)
+		case count > 1:
+			f.Rules = append(f.Rules, fmt.Sprintf("%s (%d)", fault.Rule, count))
+		}
+		counts[fault.Rule] = 0
+	}
+	return f
 }
 
 // printable is text from a catalog. In the page and in the drawing, invisible characters of it are written as escapes, so
@@ -36,49 +194,3 @@ func (p printable) MarshalText() ([]byte, error) { return []byte(escape.Visible(
 type prose string
 
 func (p prose) MarshalText() ([]byte, error) { return []byte(escape.Prose(string(p))), nil }
-
-// link is an edge in the page.
-type link struct {
-	Channel printable    `json:"channel"`
-	From    printable    `json:"from"`
-	To      printable    `json:"to"`
-	Kind    upgrade.Edge `json:"kind"`
-	Never   bool         `json:"never,omitempty"` // OLM never takes it
-}
-
-// WritePage writes packages as one HTML page that loads nothing else. It fails if a bundle cannot be read.
-func WritePage(w io.Writer, packages []*Package) error {
-	t := &texts{index: map[prose]int{}}
-	var data struct {
-		Title    printable `json:"title"`
-		Packages []*shown  `json:"packages"`
-		Texts    []prose   `json:"texts"`
-	}
-	data.Title = printable(fmt.Sprintf("Updates of %d packages", len(packages)))
-	if len(packages) == 1 {
-		data.Title = printable("Updates of " + packages[0].Name)
-	}
-	for _, p := range packages {
-		s := &shown{Name: printable(p.Name), Deprecated: printable(p.Deprecated), Drawing: p.draw("", 0), Versions: []*version{}, Links: []link{}} // not null
-		for _, b := range p.source.Bundles {
-			v, err := t.describe(p.source, b)
-			if err != nil {
-				return err
-			}
-			s.Versions = append(s.Versions, v)
-		}
-		for _, c := range p.Channels {
-			for _, e := range c.Edges {
-				s.Links = append(s.Links, link{printable(c.Name), printable(e.From.Name), printable(e.To.Name), e.Kind, e.To.Passed})
-			}
-		}
-		data.Packages = append(data.Packages, s)
-	}
-	data.Texts = t.all
-	encoded, err := json.Marshal(data) // JSON escapes <, so that no text can end the script
-	if err != nil {
-		return err
-	}
-	_, err = strings.NewReplacer("{{title}}", escape.HTML(string(data.Title)), "{{data}}", string(encoded)).WriteString(w, page)
-	return err
-}

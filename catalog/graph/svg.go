@@ -5,7 +5,6 @@ import (
 	"html"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/olm/upgrade"
@@ -13,64 +12,55 @@ import (
 
 // Sizes of a drawing, in pixels.
 const (
-	margin       = 16
-	titleHeight  = 44
-	rowHeight    = 60
-	nodeWidth    = 184
-	nodeHeight   = 40
-	side         = 44 // beside nodes, for edges around other nodes
-	laneWidth    = 9  // of a skipRange
-	maxLanes     = 10 // more would hide the rest; the node shows the range, too
-	labelLength  = 19 // characters of a version that fit into a node
-	rangeLength  = 30 // of a skipRange
-	legendHeight = 24
+	margin      = 16
+	titleHeight = 30 // of the name of a channel
+	noteHeight  = 14 // of each line below it
+	rowHeight   = 60
+	nodeWidth   = 184
+	nodeHeight  = 40
+	side        = 44 // beside nodes, for edges around other nodes
+	laneWidth   = 9  // of a skipRange
+	maxLanes    = 10 // more would hide the rest; the node shows the range, too
 )
 
-// SVG returns a drawing of a package: a column for each channel with its head at the top, and updates as arrows from the
-// earlier version. It carries its own style, for light and dark. A legend explains edges that OLM never takes, if there
-// are any.
-func (p *Package) SVG() string {
-	if !p.hasPassed() {
-		return p.draw("", 0)
-	}
-	return p.draw(fmt.Sprintf(`<g class="u"><path class="edge never" d="M%d -10h36" marker-end="url(#to-never)"/><text class="legend" x="%d" y="-6">%s</text></g>`+"\n",
-		margin, margin+44, neverTaken), legendHeight)
-}
+// Characters that fit into a drawing, and into what it shows when the pointer is over a part of it.
+const (
+	nameLength  = 30 // the name of a channel
+	labelLength = 19 // a version in a node
+	rangeLength = 30 // a skipRange in a node
+	tipLength   = 300
+)
 
-// neverTaken explains edges that are drawn as dashes in grey.
-const neverTaken = "OLM never takes this edge"
+// SVG returns a drawing of a package: a legend, and a column for each channel with its head at the top, and updates as arrows
+// from the earlier version. It carries its own style, for light and dark.
+func (p *Package) SVG() string { return p.draw("<style>" + style + "</style>\n" + arrows + "\n") }
 
-// hasPassed reports whether the package has an edge that OLM never takes.
-func (p *Package) hasPassed() bool {
-	return slices.ContainsFunc(p.Channels, func(c *Channel) bool {
-		return slices.ContainsFunc(c.Edges, func(e Edge) bool { return e.To.Passed })
-	})
-}
-
-// draw draws a package below a legend, which may be empty.
-func (p *Package) draw(legend string, legendHeight int) string {
+// draw draws a package. Style and arrows may be elsewhere in the page.
+func (p *Package) draw(styleAndArrows string) string {
 	var body strings.Builder
-	rows := 0
+	rows, notes := 0, 1
 	for _, c := range p.Channels {
-		rows = max(rows, len(c.Nodes))
+		rows, notes = max(rows, len(c.Nodes)), max(notes, len(c.notes()))
 	}
-	x, height := margin, 2*margin+titleHeight+rowHeight*rows
+	x, top := margin, margin+titleHeight+noteHeight*notes
+	height := top + margin + rowHeight*rows
 	for _, c := range p.Channels {
-		d := drawing{Builder: &body, channel: c, lanes: lanes(c)}
+		d := drawing{Builder: &body, channel: c, lanes: lanes(c), top: top}
 		d.left = x + side + laneWidth*d.laneCount()
 		d.draw(height)
 		x = d.left + nodeWidth + side + margin
 	}
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 %d %d %d" role="img" aria-label="Updates of %s">
-<style>%s</style>
-<defs>%s%s%s%s</defs>
-%s%s</svg>
-`, x, height+legendHeight, -legendHeight, x, height+legendHeight, escape.HTML(p.Name), style, arrow(string(upgrade.Replaces)), arrow(string(upgrade.Skips)), arrow(string(upgrade.SkipRange)), arrow("never"), legend, body.String())
+	legend, width, legendHeight := p.legend()
+	width = max(width, x)
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 %d %d %d" role="img">
+<title>Updates of %s</title>
+%s%s%s</svg>
+`, width, height+legendHeight, -legendHeight, width, height+legendHeight, escape.HTML(p.Name), styleAndArrows, legend, body.String())
 }
 
 // style is the style of the drawing. The page adds to it for what people select.
-const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#6b7280;--line:#cbd5e1;--band:#f1f5f9;--accent:#0f766e;--warn:#b45309;--bad:#b91c1c}` +
-	`@media(prefers-color-scheme:dark){.u{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#475569;--band:#1e293b;--accent:#2dd4bf;--warn:#fbbf24;--bad:#f87171}}` +
+const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#5b6472;--line:#8494a7;--band:#f1f5f9;--accent:#0f766e;--warn:#b45309;--bad:#b91c1c}` +
+	`@media(prefers-color-scheme:dark){.u{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#64748b;--band:#1e293b;--accent:#2dd4bf;--warn:#fbbf24;--bad:#f87171}}` +
 	`.u{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}` +
 	`.u .band{fill:var(--band)}.u text{fill:var(--ink);text-anchor:middle}.u .title{font-size:15px;font-weight:600}.u .note{font-size:11px;fill:var(--soft)}` +
 	`.u rect.box{fill:var(--paper);stroke:var(--line);stroke-width:1.5}.u .label{font-size:14px;font-weight:500}.u .range{font-size:10px;fill:var(--soft)}` +
@@ -80,7 +70,10 @@ const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#6b7280;--line:#cbd5e1;--ban
 	`.u .outside rect.box{stroke-dasharray:5 4;fill:none}.u .outside .label{fill:var(--soft)}` +
 	`.u path.edge{fill:none;stroke-width:1.75}.u .replaces{stroke:var(--accent)}.u .skips{stroke:var(--warn);stroke-dasharray:6 4}.u .skipRange{stroke:var(--soft);stroke-dasharray:1.5 4;stroke-linecap:round}` +
 	`.u .never{stroke:var(--soft);stroke-dasharray:9 5;stroke-width:1.25;stroke-linecap:butt}.u text.legend{text-anchor:start;font-size:12px;fill:var(--soft)}` +
-	`.u circle{fill:var(--soft)}.u.replaces{fill:var(--accent);stroke:none}.u.skips{fill:var(--warn);stroke:none}.u.skipRange,.u.never{fill:var(--soft);stroke:none}`
+	`.u.broken .band,.u .broken .band{stroke:var(--bad);stroke-width:2}.u .note.wrong{fill:var(--bad)}.u circle{fill:var(--soft)}.u.replaces{fill:var(--accent);stroke:none}.u.skips{fill:var(--warn);stroke:none}.u.skipRange,.u.never{fill:var(--soft);stroke:none}`
+
+// arrows are the heads of edges.
+var arrows = "<defs>" + arrow(string(upgrade.Replaces)) + arrow(string(upgrade.Skips)) + arrow(string(upgrade.SkipRange)) + arrow("never") + "</defs>"
 
 func arrow(class string) string {
 	return fmt.Sprintf(`<marker id="to-%s" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path class="u %s" d="M0 0L8 4L0 8z"/></marker>`, class, class)
@@ -91,6 +84,7 @@ type drawing struct {
 	*strings.Builder
 	channel *Channel
 	left    int // of its nodes
+	top     int // of its first row
 	lanes   []*lane
 }
 
@@ -141,28 +135,23 @@ func (d *drawing) laneCount() (count int) {
 }
 
 // middle is the vertical center of a row.
-func middle(row int) int { return margin + titleHeight + row*rowHeight + rowHeight/2 }
+func (d *drawing) middle(row int) int { return d.top + row*rowHeight + rowHeight/2 }
 
 func (d *drawing) draw(height int) {
 	c := d.channel
-	band := d.left - side - laneWidth*d.laneCount()
-	fmt.Fprintf(d, `<g class="u channel" data-channel="%s"><rect class="band" x="%d" y="%d" width="%d" height="%d" rx="10"/>`+"\n",
-		escape.HTML(c.Name), band, margin, d.left+nodeWidth+side-band, height-2*margin)
-	var notes []string
-	if c.Default {
-		notes = append(notes, "default")
-	}
-	if c.Deprecated != "" {
-		notes = append(notes, "deprecated")
-	}
-	if c.Unranged {
-		notes = append(notes, "too many skipRanges to draw")
-	}
+	band, center, class := d.left-side-laneWidth*d.laneCount(), d.left+nodeWidth/2, "channel"
 	if c.Broken != "" {
-		notes = append(notes, c.Broken+": OLM resolves nothing")
+		class += " broken"
 	}
-	fmt.Fprintf(d, `<text class="title" x="%d" y="%d">%s</text><text class="note" x="%d" y="%d">%s</text>`+"\n",
-		d.left+nodeWidth/2, margin+22, escape.HTML(c.Name), d.left+nodeWidth/2, margin+38, strings.Join(notes, ", "))
+	fmt.Fprintf(d, `<g class="u %s" data-channel="%s"><rect class="band" x="%d" y="%d" width="%d" height="%d" rx="10"/>`+"\n",
+		class, escape.HTML(c.Name), band, margin, d.left+nodeWidth+side-band, height-2*margin)
+	// In a window of its own, the widest letters reach into no other channel.
+	fmt.Fprintf(d, `<svg x="%d" y="%d" width="%d" height="%d"><text class="title" x="%d" y="22">%s</text></svg>`,
+		band, margin, d.left+nodeWidth+side-band, titleHeight, center-band, fit(c.Name, nameLength))
+	for i, n := range c.notes() {
+		fmt.Fprintf(d, `<text class="%s" x="%d" y="%d">%s</text>`, n.class, center, margin+38+noteHeight*i, n.text)
+	}
+	d.WriteString("\n")
 	for _, l := range d.lanes {
 		d.drawLane(l)
 	}
@@ -175,21 +164,44 @@ func (d *drawing) draw(height int) {
 	d.WriteString("</g>\n")
 }
 
+// note is a line below the name of a channel.
+type note struct{ class, text string }
+
+func (c *Channel) notes() (lines []note) {
+	var states []string
+	if c.Default {
+		states = append(states, "default")
+	}
+	if c.Deprecated != "" {
+		states = append(states, "deprecated")
+	}
+	if len(states) > 0 {
+		lines = append(lines, note{"note", strings.Join(states, ", ")})
+	}
+	if c.Unranged {
+		lines = append(lines, note{"note", "too many skipRanges to draw"})
+	}
+	if c.Broken != "" {
+		lines = append(lines, note{"note wrong", c.Broken + ": OLM resolves nothing"})
+	}
+	return lines
+}
+
 func (d *drawing) drawLane(l *lane) {
 	x, last := d.left-12-laneWidth*(l.place+1), l.from[len(l.from)-1]
 	class, marker, why := Edge{To: l.to, Kind: upgrade.SkipRange}.style()
-	fmt.Fprintf(d, `<path class="edge %s" data-to="%s" d="M%d %dH%dV%dH%d" marker-end="url(#to-%s)"><title>%s</title></path>`,
-		class, escape.HTML(l.to.Name), d.left, middle(last.Row)+8, x, middle(l.to.Row)-8, d.left, marker,
-		escape.HTML(fmt.Sprintf("skipRange of %s: %s%s", l.to.Version, l.to.Range, why)))
+	fmt.Fprintf(d, `<path class="edge %s" d="M%d %dH%dV%dH%d" marker-end="url(#to-%s)"><title>%s</title></path>`,
+		class, d.left, d.middle(last.Row)+8, x, d.middle(l.to.Row)-8, d.left, marker,
+		tip("skipRange of %s: %s%s", l.to.Version, l.to.Range, why))
 	for _, n := range l.from {
-		fmt.Fprintf(d, `<circle cx="%d" cy="%d" r="2.5"/>`, x, middle(n.Row)+8)
+		fmt.Fprintf(d, `<circle cx="%d" cy="%d" r="2.5"/>`, x, d.middle(n.Row)+8)
 	}
 	d.WriteString("\n")
 }
 
 // drawEdge draws replaces to the right of nodes and skips to the left, or a straight line between neighbours.
 func (d *drawing) drawEdge(e Edge) {
-	from, to := middle(e.From.Row), middle(e.To.Row)
+	from, to := d.middle(e.From.Row), d.middle(e.To.Row)
 	path := ""
 	switch {
 	case e.Kind == upgrade.SkipRange:
@@ -208,8 +220,8 @@ func (d *drawing) drawEdge(e Edge) {
 		path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, from, x+bulge, from, x+bulge, to, x, to)
 	}
 	class, marker, why := e.style()
-	fmt.Fprintf(d, `<path class="edge %s" data-from="%s" data-to="%s" d="%s" marker-end="url(#to-%s)"><title>%s</title></path>`+"\n", class,
-		escape.HTML(e.From.Name), escape.HTML(e.To.Name), path, marker, escape.HTML(fmt.Sprintf("%s %s %s%s", e.To.Version, e.Kind, e.From.Version, why)))
+	fmt.Fprintf(d, `<path class="edge %s" d="%s" marker-end="url(#to-%s)"><title>%s</title></path>`+"\n", class, path, marker,
+		tip("%s %s %s%s", e.To.Version, e.Kind, e.From.Version, why))
 }
 
 // style returns how an edge is drawn and, if OLM never takes it, why not.
@@ -219,7 +231,8 @@ func (e Edge) style() (class, marker, why string) {
 	}
 	why = ". " + neverTaken
 	if e.To.SkippedBy != "" {
-		why += fmt.Sprintf(": %s skips %s", e.To.SkippedBy, e.To.Version)
+		// Shortened, because they are copied for each edge.
+		why += fmt.Sprintf(": %s skips %s", shorten(e.To.SkippedBy, tipLength), shorten(e.To.Version, tipLength))
 	}
 	return string(e.Kind) + " never", "never", why
 }
@@ -230,30 +243,56 @@ func (d *drawing) neighbours(e Edge) bool {
 }
 
 func (d *drawing) drawNode(n *Node) {
-	y := middle(n.Row)
-	about := escape.HTML(n.Name)
+	y := d.middle(n.Row)
+	about := tip("%s", n.Name)
 	if states := n.states(); len(states) > 0 {
 		about += ": " + strings.Join(states, ", ")
 	}
 	if n.Deprecated != "" {
-		about += "\n" + escape.HTML(n.Deprecated)
+		about += "\n" + tip("%s", n.Deprecated)
 	}
 	fmt.Fprintf(d, `<g class="node %s" data-name="%s"><title>%s</title><rect class="box" x="%d" y="%d" width="%d" height="%d" rx="8"/>`,
 		strings.Join(n.states(), " "), escape.HTML(n.Name), about, d.left, y-nodeHeight/2, nodeWidth, nodeHeight)
 	below := 5
 	if n.Range != "" {
 		below = -1
-		fmt.Fprintf(d, `<text class="range" x="%d" y="%d">%s</text>`, d.left+nodeWidth/2, y+13, html.EscapeString(shorten(escape.Visible(n.Range), rangeLength)))
+		fmt.Fprintf(d, `<text class="range" x="%d" y="%d">%s</text>`, d.left+nodeWidth/2, y+13, fit(n.Range, rangeLength))
 	}
-	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, html.EscapeString(shorten(escape.Visible(n.Version), labelLength)))
+	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, fit(n.Version, labelLength))
+}
+
+// tip returns what is shown when the pointer is over a part of a drawing. Each text in it is shortened: a catalog says the name of a
+// version once, and may refer to it from thousands of edges.
+func tip(format string, texts ...any) string {
+	for i, text := range texts {
+		if text, is := text.(string); is {
+			texts[i] = shorten(text, tipLength)
+		}
+	}
+	return escape.HTML(fmt.Sprintf(format, texts...))
+}
+
+// fit returns a text as a label of a number of characters.
+func fit(text string, length int) string {
+	return html.EscapeString(shorten(escape.Visible(shorten(text, length)), length))
 }
 
 // shorten cuts a text to a number of characters.
 func shorten(text string, length int) string {
-	if utf8.RuneCountInString(text) <= length {
+	if len(text) <= length {
 		return text
 	}
-	return string([]rune(text)[:length-1]) + "…"
+	count, end := 0, 0
+	for at := range text { // no further than needed: the text may be very long
+		if count == length-1 {
+			end = at
+		}
+		if count == length {
+			return text[:end] + "…"
+		}
+		count++
+	}
+	return text
 }
 
 func abs(n int) int { return max(n, -n) }

@@ -23,7 +23,9 @@ var (
 // Part is a catalog of which a command uses some packages.
 type Part struct {
 	*fbc.Catalog // without the packages that cannot be used
-	// Warnings are about what does not keep the command from its work: first about the packages that it asked for.
+	// Faults are all errors in the catalog, in the order of files and lines.
+	Faults []*findings.Finding
+	// Warnings are those of them about what does not keep the command from its work: first about the packages that it asked for.
 	Warnings []*findings.Finding
 	// LeftOut are the names of packages that cannot be used.
 	LeftOut []string
@@ -44,13 +46,14 @@ func LoadPart(ctx context.Context, dir string, use Use, packages ...string) (*Pa
 		return nil, err
 	}
 	unread := len(found) > 0
-	faults := errorsBut(append(found, Check(c)...), served)
-	findings.Sort(faults)
+	all := errorsBut(append(found, Check(c)...), nil)
+	findings.Sort(all)
+	faults := errorsBut(all, served)
 	unusable := map[string]bool{}
 	for _, f := range errorsBut(faults, use) {
 		unusable[f.Package] = true
 	}
-	part := &Part{Catalog: c}
+	part := &Part{Catalog: c, Faults: all}
 	var blocked bool
 	for _, p := range c.Packages {
 		if p.Incomplete || unusable[p.Name] {

@@ -45,7 +45,7 @@ func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*ru
 		return notValid(text, opened.Named(err))
 	}
 	part.Dir = text
-	opened.NameFindings(part.Warnings)
+	opened.NameFindings(part.Faults) // the warnings are among them
 	printWarnings(cmd, text, part.Warnings)
 	return opened.Named(do(part))
 }

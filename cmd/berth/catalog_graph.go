@@ -3,12 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/graph"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -24,12 +25,14 @@ func newCatalogGraphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph CATALOG [PACKAGE]",
 		Short: "Draw the upgrade graph of a package",
-		Long: `Draw the upgrade graph of a package in a catalog: its channels side by side, the default one first and
-each with its head at the top, what each version replaces, skips or has in its skipRange, deprecated
-versions, versions from which no update leads to the head, and edges that OLM never takes.
+		Long: `Draw the upgrade graph of a package in a catalog: its channels side by side, the default one first, then
+the newest, and each with its head at the top, what each version replaces, skips or has in its
+skipRange, deprecated versions, versions from which no update leads to the head, and edges that OLM
+never takes.
 
-mermaid is for Markdown, dot for Graphviz. html is one page that loads nothing else, with all packages
-unless one is named. It has a search, and shows for each version what OperatorHub would.
+mermaid is for Markdown, dot for Graphviz. html is one page that loads nothing else, with an overview of
+all packages unless one is named. It has a search over packages, channels and versions, and shows for
+each version what OperatorHub would.
 
 ` + aboutSources,
 		Example: `  berth catalog graph catalog/certified aws-efs-operator
@@ -42,17 +45,17 @@ unless one is named. It has a search, and shows for each version what OperatorHu
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
 			defer stop()
 			return withCatalog(cmd, args[0], args[1:], func(c *rules.Part) error {
-				packages, err := chosenPackages(c.Catalog, args[1:])
+				p, err := pageOf(c, args[1:])
 				if err != nil {
 					return err
 				}
 				if output == "html" {
-					return graph.WritePage(cmd.OutOrStdout(), packages)
+					return p.Write(cmd.OutOrStdout())
 				}
-				if len(packages) > 1 {
-					return fmt.Errorf("%s holds %d packages, and %s draws one; name one that `%s` lists", c.Dir, len(packages), output, escape.Command("berth catalog list packages %s", c.Dir))
+				if len(p.Packages) > 1 {
+					return fmt.Errorf("%s holds %d packages, and %s draws one; name one that `%s` lists", c.Dir, len(p.Packages), output, escape.Command("berth catalog list packages %s", c.Dir))
 				}
-				_, err = io.WriteString(cmd.OutOrStdout(), drawings[output](packages[0]))
+				_, err = io.WriteString(cmd.OutOrStdout(), drawings[output](p.Packages[0]))
 				return err
 			})
 		},
@@ -61,17 +64,15 @@ unless one is named. It has a search, and shows for each version what OperatorHu
 	return cmd
 }
 
-// chosenPackages returns the named package, or all.
-func chosenPackages(c *fbc.Catalog, named []string) (all []*graph.Package, err error) {
-	if len(named) > 0 {
-		p, err := c.Named(named[0])
-		if err != nil {
-			return nil, err
-		}
-		return []*graph.Package{graph.Of(p)}, nil
+// pageOf returns a page with the named package, or with all.
+func pageOf(c *rules.Part, named []string) (*graph.Page, error) {
+	if len(named) == 0 {
+		return &graph.Page{Packages: graph.Of(c.Packages...), Undrawn: c.LeftOut, Faults: c.Faults}, nil
 	}
-	for _, p := range c.Packages {
-		all = append(all, graph.Of(p))
+	p, err := c.Named(named[0])
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	others := func(f *findings.Finding) bool { return f.Package != p.Name }
+	return &graph.Page{Packages: graph.Of(p), Faults: slices.DeleteFunc(slices.Clone(c.Faults), others)}, nil
 }

@@ -35,7 +35,7 @@ type input struct {
 }
 
 // always are the inputs that commands are given without -all-costs.
-var always = []string{"chain", "range", "duplicates", "owned", "index"}
+var always = []string{"chain", "range", "duplicates", "owned", "index", "packages"}
 
 // budget is what a command may take for the inputs of a row: seconds of processor time and MiB of memory, for those of the small
 // size and of the large one.
@@ -59,7 +59,7 @@ var costs = map[string]struct {
 	"catalog render":   {"IN", withImages(catalogInputs)},
 	"catalog list":     {"bundles IN", withImages(catalogInputs)},
 	"catalog diff":     {"IN IN", withImages(catalogInputs)},
-	"catalog graph":    {"IN tide -o html", withImages(catalogInputs)},
+	"catalog graph":    {"IN -o html", append(withImages(catalogInputs), input{"packages", packages, 1000})},
 	"catalog image":    {"IN --layout OUT", catalogInputs},
 	"catalog plan":     {"IN tide", append(slices.Clone(catalogInputs), input{"pigeons", pigeons, 13})},
 	"catalog mirror":   {"IN oci:OUT", append(slices.Clone(catalogInputs), input{"index", manyInIndex, 400_000})},
@@ -187,6 +187,26 @@ func channel(change func(i int, entry map[string]any)) func(*testing.T, string, 
 		}
 		return file(t, dir, "catalog.json", text.String())
 	}
+}
+
+// packages generates a catalog with many packages.
+func packages(t *testing.T, dir string, n int) string {
+	t.Helper()
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	for i := range n {
+		name := fmt.Sprintf("tide-%d", i)
+		for _, d := range []any{
+			map[string]any{"schema": "olm.package", "name": name, "defaultChannel": "stable"},
+			map[string]any{"schema": "olm.channel", "package": name, "name": "stable", "entries": []any{map[string]any{"name": name + ".v1.0.0"}}},
+			bundleDocument(name, "1.0.0"),
+		} {
+			if err := encoder.Encode(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return file(t, dir, "catalog.json", text.String())
 }
 
 func bundleDocument(pkg, version string, properties ...any) map[string]any {

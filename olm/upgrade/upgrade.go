@@ -54,11 +54,14 @@ func (e *Entry) Follows(installed Version) Edge {
 		return Replaces
 	case slices.Contains(e.Skips, installed.Name):
 		return Skips
-	case e.skipped != nil && installed.Number != nil && e.skipped(*installed.Number):
+	case installed.Number != nil && e.HasInRange(*installed.Number):
 		return SkipRange
 	}
 	return ""
 }
+
+// HasInRange reports whether the skipRange of the entry holds a version.
+func (e *Entry) HasInRange(number semver.Version) bool { return e.skipped != nil && e.skipped(number) }
 
 // Graph is the upgrade graph of a channel.
 type Graph struct {

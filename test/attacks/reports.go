@@ -15,7 +15,7 @@ var onReports = []Attack{
 	{"put links into SARIF", "link syntax is escaped; locations are URIs", "test/reports TestHostileFiles/catalog_validate_broken_-o_sarif"},
 	{"break JUnit's XML, or forge lines in it", "characters that are invalid in XML are written as escapes", "test/reports TestHostileFiles/catalog_validate_broken_-o_junit"},
 	{"break an SVG drawing, or put elements into it", "as in JUnit", "test/reports TestHostileFiles/catalog_graph_new_-o_svg"},
-	{"run scripts, load resources or hide text in the HTML page", "texts are data in the page, escaped when it is written", "test/reports TestHostileFiles/catalog_graph_new_-o_html"},
+	{"run scripts, load resources or hide text in the HTML page", "texts are data in the page, escaped when it is written; a browser executes no script but the page's own", "test/reports TestHostileFiles/catalog_graph_new_-o_html"},
 	{"put nodes and edges into a Graphviz graph", "strings are quoted", "test/reports TestHostileFiles/catalog_graph_new_-o_dot"},
 	{"put lines, links and directives into a Mermaid diagram", "all special characters are written as entities", "test/reports TestHostileFiles/catalog_graph_new"},
 	{"put a shell command into the record of the driver's objects on a ClusterCSIDriver, from which a condition, an event and doctor make a command",

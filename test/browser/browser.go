@@ -277,6 +277,23 @@ func (p *Page) Type(text string) {
 	p.command("Input.insertText", map[string]any{"text": text}, nil)
 }
 
+// keys are keys with their codes, and what they type.
+var keys = map[string]struct {
+	code int
+	text string
+}{"Tab": {9, ""}, "Enter": {13, "\r"}, "Escape": {27, ""}, "ArrowUp": {38, ""}, "ArrowDown": {40, ""}, "/": {191, "/"}}
+
+// Press presses a key, as a keyboard does: what has the focus receives it.
+func (p *Page) Press(key string) {
+	p.t.Helper()
+	k, known := keys[key]
+	if !known {
+		p.t.Fatalf("there is no key %q", key)
+	}
+	p.command("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key, "text": k.text, "windowsVirtualKeyCode": k.code}, nil)
+	p.command("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "windowsVirtualKeyCode": k.code}, nil)
+}
+
 // Screenshot writes an image of the page, as PNG.
 func (p *Page) Screenshot(path string) {
 	p.t.Helper()

@@ -1,0 +1,122 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/fbc"
+)
+
+// document is a document of a catalog.
+type document = map[string]any
+
+func packageOf(name string, channels, bundles int, entry func(channel, i int) document, change func(bundle document)) (all []document) {
+	all = append(all, document{"schema": "olm.package", "name": name, "defaultChannel": "0"})
+	for c := range channels {
+		var entries []document
+		for i := range bundles {
+			entries = append(entries, entry(c, i))
+		}
+		all = append(all, document{"schema": "olm.channel", "package": name, "name": fmt.Sprint(c), "entries": entries})
+	}
+	for i := range bundles {
+		b := document{"schema": "olm.bundle", "package": name, "name": fmt.Sprintf("tide.v1.%d.0", i), "image": "example.com/tide:v1",
+			"properties": []document{{"type": "olm.package", "value": document{"packageName": name, "version": fmt.Sprintf("1.%d.0", i)}}}}
+		change(b)
+		all = append(all, b)
+	}
+	return all
+}
+
+// TestBounds: a drawing and the page are as large as the catalog, times a constant. Whatever a catalog says once and refers to from
+// everywhere is there once, or cut.
+func TestBounds(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	replacing := func(_, i int) document {
+		return document{"name": fmt.Sprintf("tide.v1.%d.0", i), "replaces": fmt.Sprintf("tide.v1.%d.0", i-1)}
+	}
+	ranged := func(c, i int) document {
+		e := replacing(c, i)
+		e["skipRange"] = ">=0.0.0 <9999.0.0"
+		return e
+	}
+	same := func(document) {}
+	for name, documents := range map[string]func() []document{
+		"packages": func() (all []document) {
+			for i := range 2000 {
+				all = append(all, packageOf(fmt.Sprintf("tide-%d", i), 1, 1, replacing, same)...)
+			}
+			return all
+		},
+		"range":                           func() []document { return packageOf("tide", 1, 5000, ranged, same) },
+		"ranges in each of many channels": func() []document { return packageOf("tide", 100, 140, ranged, same) },
+		"a long name": func() []document {
+			return packageOf("tide", 1, 2000, func(c, i int) document {
+				e := replacing(c, i)
+				if i == 0 {
+					var skips []string
+					for j := range 2000 {
+						skips = append(skips, fmt.Sprint(j))
+					}
+					e["name"], e["skips"] = long, skips
+				}
+				return e
+			}, same)
+		},
+		"a long version in many channels": func() []document {
+			return packageOf("tide", 1000, 1, replacing, func(b document) {
+				b["properties"] = []document{{"type": "olm.package", "value": document{"packageName": "tide", "version": "1.0.0-" + long}}}
+			})
+		},
+		"a long deprecation in many channels": func() []document {
+			return append(packageOf("tide", 1000, 1, replacing, same), document{"schema": "olm.deprecations", "package": "tide", "entries": []document{
+				{"reference": document{"schema": "olm.bundle", "name": "tide.v1.0.0"}, "message": long}}})
+		},
+		"a long channel": func() []document {
+			all := packageOf("tide", 1, 2000, replacing, same)
+			all[0]["defaultChannel"], all[1]["name"] = long, long
+			return all
+		},
+		"a long description and icon": func() []document {
+			all := packageOf("tide", 1, 2000, replacing, same)
+			all[0]["description"], all[0]["icon"] = long, document{"mediatype": "image/png", "base64data": strings.Repeat("xxxx", 25_000)}
+			return all
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var text strings.Builder
+			encoder := json.NewEncoder(&text)
+			for _, d := range documents() {
+				if err := encoder.Encode(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dir := t.TempDir()
+			write(t, dir, "catalog.json", text.String())
+			c, _, err := fbc.Read(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &Page{Packages: Of(c.Packages...)}
+			var page strings.Builder
+			if err := p.Write(&page); err != nil {
+				t.Fatal(err)
+			}
+			sizes := map[string]int{"page": page.Len() / text.Len()}
+			for _, drawn := range p.Packages[:1] {
+				for format, drawing := range map[string]string{"mermaid": drawn.Mermaid(), "dot": drawn.DOT(), "svg": drawn.SVG()} {
+					sizes[format] = len(drawing) / text.Len()
+				}
+			}
+			t.Logf("of %d bytes: %v times as large", text.Len(), sizes)
+			for format, times := range sizes {
+				if times > 12 {
+					t.Errorf("%s is %d times as large as the catalog of %d bytes, want at most 12", format, times, text.Len())
+				}
+			}
+		})
+	}
+}
