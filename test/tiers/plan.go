@@ -175,7 +175,7 @@ func (s split) job(tier string) (job, bool) {
 		here, there = s.first, s.second
 		j.weight = weightOf(s.pkg)
 	case third:
-		j.run = pattern(s.third)
+		j.run, j.options = pattern(s.third), nil
 		return j, len(s.third) > 0
 	}
 	if len(here) > 0 {

@@ -7,7 +7,7 @@ package main
 type split struct {
 	pkg                  string
 	first, second, third []string
-	// options are those of the tests.
+	// options are those of the tests in the first two tiers.
 	options []string
 	// rest is about how many seconds the tests of the second tier take, as weights are for the first.
 	rest float64
@@ -17,7 +17,7 @@ type split struct {
 var oneFault = []string{"-one-fault"}
 
 var splits = []split{
-	{pkg: "operator", rest: 600, options: oneFault, first: []string{
+	{pkg: "operator", rest: 640, options: oneFault, first: []string{
 		"TestInstall", "TestAdoption", "TestUninstallOrder", "TestUninstallWaitsForPodsThatUseVolumes", "TestConfiguration",
 		"TestNothingIsTouchedWithoutCustomResource", "TestPermanentDriver", "TestAttackForgedDriver", "TestAttackForgedLock",
 		"TestTakeoverFromOpenShift45", "TestRetiredObjects", "TestRenderWithoutImages", "TestRenderForMonitoring",
@@ -30,15 +30,15 @@ var splits = []split{
 		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",
 		"TestTenantHasPodsListed", "TestCrashSweep",
 	}},
-	{pkg: "migrate/subscription", rest: 300, options: oneFault, second: []string{"TestAttacks", "TestUnmanagedDriver", "TestAdoptDriver", "TestCrashSweep"}},
+	{pkg: "migrate/subscription", rest: 30, second: []string{"TestAttacks", "TestUnmanagedDriver", "TestAdoptDriver"}, third: []string{"TestCrashSweep"}},
 	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep"}},
 	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
 	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},
-	{pkg: "test/e2e", rest: 600, first: []string{"TestTheMainJob", "TestDoctor", "TestSwitchWithTool", "TestGrantsAreForAdministrators", "TestMustGather", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster"}, third: []string{
+	{pkg: "test/e2e", rest: 400, first: []string{"TestTheMainJob", "TestDoctor", "TestSwitchWithTool", "TestGrantsAreForAdministrators", "TestMustGather", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster"}, third: []string{
 		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
-		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherGoesOn", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
+		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherGoesOn", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
 	}},
-	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/aws", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep"}},
+	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/aws", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep", "TestMustGather"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
 	{pkg: "test/drivers/endurance", first: []string{"TestGrowth"}, third: []string{"TestChurn"}},
 	{pkg: "test/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
