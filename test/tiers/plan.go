@@ -68,7 +68,9 @@ type job struct {
 	packages []string // folders
 	// run and skip are those of go test, or "".
 	run, skip string
-	options   []string
+	// named are the tests that it must run, perhaps with subtests: go test does not say that a pattern matches none.
+	named   []string
+	options []string
 	// weight is about how many seconds it takes on two processors that do nothing else.
 	weight float64
 }
@@ -175,11 +177,11 @@ func (s split) job(tier string) (job, bool) {
 		here, there = s.first, s.second
 		j.weight = weightOf(s.pkg)
 	case third:
-		j.run, j.options = pattern(s.third), nil
+		j.named, j.run, j.options = s.third, pattern(s.third), nil
 		return j, len(s.third) > 0
 	}
 	if len(here) > 0 {
-		j.run = pattern(here)
+		j.named, j.run = here, pattern(here)
 	} else {
 		j.skip = pattern(slices.Concat(there, s.third))
 	}

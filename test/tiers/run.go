@@ -44,6 +44,7 @@ type report struct {
 	slowestTests            map[string]timed
 	failedIn                map[string]int
 	counted                 map[string]int
+	ran                     map[string]bool // tests, by package and name
 	weight, done            float64
 	// processor is how many seconds of processor time each job has taken, with linking and all that its tests have started.
 	processor []timed
@@ -56,7 +57,7 @@ type timed struct {
 }
 
 func newReport(jobs []job) *report {
-	r := &report{began: time.Now(), outputs: map[string][]string{}, slowestTests: map[string]timed{}, failedIn: map[string]int{}, counted: map[string]int{}}
+	r := &report{began: time.Now(), outputs: map[string][]string{}, slowestTests: map[string]timed{}, failedIn: map[string]int{}, counted: map[string]int{}, ran: map[string]bool{}}
 	for _, j := range jobs {
 		r.weight += j.weight
 	}
@@ -125,11 +126,23 @@ func (r *report) run(ctx context.Context, tier string, j job, events io.Writer) 
 		if err == nil && waited != nil && !r.failedAny(j) {
 			err = waited
 		}
+		r.misses(j)
 	}
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.broken = append(r.broken, fmt.Sprintf("go %s: %v", strings.Join(args, " "), err))
+	}
+}
+
+// misses notes the tests that a job names and has not run.
+func (r *report) misses(j job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range j.named {
+		if key := j.packages[0] + " " + name; !r.ran[key] && r.failedIn[j.packages[0]] == 0 {
+			r.broken = append(r.broken, key+" is not there: see splits.go")
+		}
 	}
 }
 
@@ -189,6 +202,7 @@ func (r *report) add(event results.Event, j job) {
 		return
 	}
 	r.counted[event.Package]++
+	r.ran[key] = true
 	switch event.Action {
 	case "pass":
 		r.passed++

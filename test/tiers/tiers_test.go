@@ -170,6 +170,16 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestMissedTest: a test that a tier names and that is not there is a failure.
+func TestMissedTest(t *testing.T) {
+	r := newReport(nil)
+	r.add(results.Event{Action: "pass", Package: "a", Test: "TestA/one"}, job{weight: 1})
+	r.misses(job{packages: []string{"a"}, named: []string{"TestA/one", "TestA/two"}})
+	if got, want := r.broken, []string{"a TestA/two is not there: see splits.go"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestInterruptEndsTests: a signal reaches the programs of tests, for which go test waits.
 func TestInterruptEndsTests(t *testing.T) {
 	dir := t.TempDir()
