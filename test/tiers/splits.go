@@ -38,7 +38,7 @@ var splits = []split{
 		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
 		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherGoesOn", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
 	}},
-	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep", "TestMustGather"}},
+	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
 	{pkg: "test/drivers/endurance", first: []string{"TestGrowth"}, third: []string{"TestChurn"}},
 	{pkg: "test/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
