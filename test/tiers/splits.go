@@ -45,7 +45,7 @@ var splits = []split{
 	{pkg: "test/drivers/continuity", rest: 20, first: []string{"TestJournal"}},
 	{pkg: "test/drivers/filesystem", rest: 60},
 	{pkg: "test/olmv1", rest: 60},
-	{pkg: "release", rest: 200, first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}, third: []string{"TestEFSDriver", "TestSignedRelease"}},
+	{pkg: "release", first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}, third: []string{"TestEFSDriver", "TestSignedRelease", "TestRelease"}},
 }
 
 // raceJourneys are the tests of packages with clusters that run with the race detector, as go test -run has them.
