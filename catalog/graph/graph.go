@@ -23,8 +23,8 @@ type Package struct {
 	Channels   []*Channel // the default one first, then the newest
 
 	source *fbc.Package
-	// deprecations are the messages by what they are about, and versions are those of bundles by their names. Both are kept, because
-	// a hostile catalog has many channels with the same bundle, whose version is long.
+	// deprecations has the message about each deprecated thing, and versions the version of each bundle, by name. They are looked up
+	// once: a hostile catalog can put a bundle with a very long version into many channels.
 	deprecations map[declcfg.PackageScopedReference]string
 	versions     map[string]string
 }

@@ -26,7 +26,7 @@ type Page struct {
 	Packages []*Package
 	// Undrawn are the names of packages that are too faulty to draw.
 	Undrawn []string
-	// Faults are those of the packages, and of documents of no package.
+	// Faults are the errors found in these packages, and in documents that belong to no package.
 	Faults []*findings.Finding
 }
 

@@ -52,7 +52,7 @@ const (
 	focused  = `document.activeElement.id || document.activeElement.textContent`
 )
 
-// sizes are those of a screen and of a phone.
+// sizes are the widths and heights of a computer screen and a phone, in pixels.
 var sizes = map[string][2]int{"screen": {1280, 800}, "telephone": {400, 800}}
 
 // TestPage uses the page as people do.

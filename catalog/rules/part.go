@@ -25,7 +25,7 @@ type Part struct {
 	*fbc.Catalog // without the packages that cannot be used
 	// Faults are all errors in the catalog, in the order of files and lines.
 	Faults []*findings.Finding
-	// Warnings are those of them about what does not keep the command from its work: first about the packages that it asked for.
+	// Warnings are the faults that do not stop the command. Those in the packages it asked for come first.
 	Warnings []*findings.Finding
 	// LeftOut are the names of packages that cannot be used.
 	LeftOut []string

@@ -25,10 +25,10 @@ func newCatalogGraphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph CATALOG [PACKAGE]",
 		Short: "Draw the upgrade graph of a package",
-		Long: `Draw the upgrade graph of a package in a catalog: its channels side by side, the default one first, then
-the newest, and each with its head at the top, what each version replaces, skips or has in its
-skipRange, deprecated versions, versions from which no update leads to the head, and edges that OLM
-never takes.
+		Long: `Draw the upgrade graph of a package in a catalog: its channels side by side, each with its head at the top.
+The default channel comes first, then the others from newest to oldest. The drawing shows what each
+version replaces, skips or has in its skipRange, deprecated versions, versions from which no update
+leads to the head, and edges that OLM never takes.
 
 mermaid is for Markdown, dot for Graphviz. html is one page that loads nothing else, with an overview of
 all packages unless one is named. It has a search over packages, channels and versions, and shows for

@@ -92,7 +92,7 @@ var commands = []command{
 var structures = map[string]func(*testing.T, string) string{
 	"text": linesOf, "json": jsonOf, "sarif": sarifOf, "xml": xmlOf, "markdown": markdownOf, "mermaid": mermaidOf, "dot": dotOf, "html": htmlOf,
 	// How many rules of the API server a text breaks depends on the text, but each finding has the same form.
-	"findings": findingsOf, "findings in json": distinct(jsonOf), "findings in sarif": distinct(sarifOf), "findings in xml": distinct(xmlOf),
+	"findings": findingsOf, "findings in json": distinct(jsonOf), "findings in sarif": distinct(sarifOf), "findings in xml": distinct(findingsInXML),
 }
 
 // program is berth, as a user runs it.
@@ -178,16 +178,34 @@ func linesOf(_ *testing.T, written string) string {
 	return fmt.Sprintf("%d lines", strings.Count(written, "\n"))
 }
 
-var findingLine = regexp.MustCompile(`^bundles/(1\.0\.0|none)(/(manifests|metadata)/.*:\d+:\d+: (error|warning): .*|: \d+ errors, \d+ warnings)\n$`)
+var findingLine = regexp.MustCompile(`^bundles/(1\.0\.0|none)(/(manifests|metadata)/.*:\d+:\d+: (error|warning): .*|: \d+ errors, \d+ warnings)$`)
 
+// findingsOf checks that each line is a finding, or the number of them.
 func findingsOf(t *testing.T, written string) string {
 	t.Helper()
-	for line := range strings.Lines(written) {
+	for line := range strings.SplitSeq(strings.TrimSuffix(written, "\n"), "\n") {
 		if !findingLine.MatchString(line) {
 			t.Errorf("a line is no finding: %q", line)
 		}
 	}
 	return ""
+}
+
+// findingsInXML also checks that each line of the texts is a finding.
+func findingsInXML(t *testing.T, written string) string {
+	t.Helper()
+	for decoder := xml.NewDecoder(strings.NewReader(written)); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return xmlOf(t, written)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, is := token.(xml.CharData); is && strings.TrimSpace(string(text)) != "" {
+			findingsOf(t, string(text))
+		}
+	}
 }
 
 var lineCount = regexp.MustCompile(`\d+ lines`)

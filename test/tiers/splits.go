@@ -3,7 +3,7 @@ package main
 // A split divides the tests of a package whose tests take minutes. All other packages are in the first tier as a whole.
 //
 // First and second name tests, perhaps with subtests. At most one of them is set, and the other tier has all other tests; without both, the
-// first tier has none. Third names those that are in neither: what they show another test shows in less time, but for a rare case.
+// first tier has none. Third names slow tests of rarer cases, which are in neither.
 type split struct {
 	pkg                  string
 	first, second, third []string
@@ -24,7 +24,7 @@ var splits = []split{
 	}, third: []string{
 		"TestWaitingRemovalIsQuiet", "TestRestartWithSlowListIsNotDegraded", "TestMissingAPIHoldsNothingElse", "TestRefusedDeletionHoldsNothingElse",
 		"TestDriverLeavesANamespaceThatIsGone", "TestUninstallWaitsForPodOfAReplacedClaim", "TestObservedConfigOfOthersReachesNoPod", "TestQuota",
-		"TestNotReadyNodeHoldsNothing", "TestRefusedObjectHoldsNoAdoption", "TestRetiredKeys", "TestOtherDriver",
+		"TestNotReadyNodeHoldsNothing", "TestRefusedObjectHoldsNoAdoption", "TestOtherDriver",
 	}},
 	{pkg: "sharedvolume", rest: 150, options: oneFault, second: []string{
 		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",

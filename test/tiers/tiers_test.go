@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,7 +183,10 @@ func TestMissedTest(t *testing.T) {
 // TestInterruptEndsTests: a signal reaches the programs of tests, for which go test waits.
 func TestInterruptEndsTests(t *testing.T) {
 	dir := t.TempDir()
-	started := filepath.Join(dir, "started")
+	started := filepath.Join(dir, "started") // a pipe, which can be read once the program has written to it
+	if err := syscall.Mkfifo(started, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nsh -c '>"+started+"; exec sleep 1000'\ntrue\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +197,8 @@ func TestInterruptEndsTests(t *testing.T) {
 		newReport(nil).run(ctx, first, job{packages: []string{"slow"}}, io.Discard)
 		close(ended)
 	}()
-	for {
-		if _, err := os.Stat(started); err == nil {
-			break
-		}
-		runtime.Gosched()
+	if _, err := os.ReadFile(started); err != nil {
+		t.Fatal(err)
 	}
 	cancel()
 	select {
