@@ -249,6 +249,22 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
+// TestArguments: options of the command line are options, and what the plan names never is one.
+func TestArguments(t *testing.T) {
+	p := valid(Replace)
+	for _, tc := range []struct{ pkg, verb, want string }{
+		{"buoy", "rollback", " buoy -n harbour"},
+		{"buoy", "apply", " buoy -n harbour --to harbour/second --channel stable --new-package beacon"},
+		{"--to=elsewhere; touch x", "rollback", " '<NAME>' -n harbour"},
+		{"buoy; touch x", "rollback", " 'buoy; touch x' -n harbour"},
+	} {
+		p.From.Package = tc.pkg
+		if got := p.Arguments(tc.verb); got != tc.want {
+			t.Errorf("%s, %s: got %q, want %q", tc.pkg, tc.verb, got, tc.want)
+		}
+	}
+}
+
 // states are some that a cluster may show.
 func states(j *migrate.Journal) []*state {
 	p := j.Plan.(*Plan)
