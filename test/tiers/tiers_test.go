@@ -173,9 +173,9 @@ func TestReport(t *testing.T) {
 // TestMissedTest: a test that a tier names and that is not there is a failure.
 func TestMissedTest(t *testing.T) {
 	r := newReport(nil)
-	r.add(results.Event{Action: "pass", Package: "a", Test: "TestA/one"}, job{weight: 1})
-	r.misses(job{packages: []string{"a"}, named: []string{"TestA/one", "TestA/two"}})
-	if got, want := r.broken, []string{"a TestA/two is not there: see splits.go"}; !slices.Equal(got, want) {
+	r.add(results.Event{Action: "pass", Package: "a/b", Test: "TestA/one/of two"}, job{weight: 1})
+	r.misses(job{packages: []string{"a/b"}, named: []string{"TestA", "TestA/one", "TestA/one/of two", "TestA/two"}})
+	if got, want := r.broken, []string{"a/b TestA/two is not there: see splits.go"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
