@@ -30,5 +30,5 @@ var onReports = []Attack{
 	{"put a link into a pull request in place of the catalog that CI checks",
 		"commands say where links lead", "cmd/berth TestLinksSayWhereTheyLead"},
 	{"declare one's own findings known, with the baseline in a pull request",
-		"CI templates take the baseline from the base, where they are given one", "test/ci TestTemplates/action"},
+		"CI templates take the baseline from the base or the default branch, never from the change", "test/ci TestTemplates/action"},
 }

@@ -61,6 +61,16 @@ func TestTemplates(t *testing.T) {
 			if out, ok := c.run(with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); ok || !strings.Contains(out, "known.json is not in base") {
 				t.Errorf("of findings that the change itself says are known it says: %s", out)
 			}
+			if name != "makefile" { // whose base is origin/main unless it is given another
+				if out, ok := c.run(with("BASE", "") + with("DEFAULT_BRANCH", "none") + with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); ok || !strings.Contains(out, "baseline: found no ") {
+					t.Errorf("of a baseline without a base it says: %s", out)
+				}
+			}
+			if name == "action" {
+				if out, ok := c.run("git update-ref refs/remotes/origin/trunk " + base + "\n" + with("BASE", "") + with("DEFAULT_BRANCH", "trunk") + with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); ok || !strings.Contains(out, "known.json is not in origin/trunk") {
+					t.Errorf("of a push to another branch, with a baseline, it says: %s", out)
+				}
+			}
 			c.run("cp " + folder + "/catalog.yaml kept && git checkout -q " + base + " -- . && git add known.json && git -c user.name=x -c user.email=x@example.com commit -q -m known && git tag known && mv kept " + folder + "/catalog.yaml")
 			if out, ok := c.run(with("BASE", "known") + with("AGAINST", "released") + with("BASELINE", "known.json") + strings.ReplaceAll(script.validate, "CATALOG_BASE="+base, "CATALOG_BASE=known")); !ok || !strings.Contains(out, "1 known from ") {
 				t.Errorf("of what is known it says: %s", out)
