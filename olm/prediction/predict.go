@@ -205,6 +205,14 @@ func (f *subject) refused(refusal error) {
 
 // resolved explains what OLM's resolver has chosen for the Subscription.
 func (f *subject) resolved(ctx context.Context, r *resolution) error {
+	if f.pkg != nil && f.channel == nil && f.Channel == "" { // then OLM takes what it finds in any channel
+		for _, c := range f.pkg.Channels {
+			if g := upgrade.Of(f.pkg, c); g.Find(r.chosen[f.subscription.Name]) != nil {
+				f.Channel, f.channel, f.graph = c.Name, c, g
+				break
+			}
+		}
+	}
 	chosen := f.graph.Find(r.chosen[f.subscription.Name])
 	switch {
 	case chosen != nil && f.csv == nil:

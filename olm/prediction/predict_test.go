@@ -269,6 +269,34 @@ func TestLaterUpdates(t *testing.T) {
 
 // tide is a catalog with an upgrade edge from tide.v0.0.0, which it does not contain, to tide.v1.0.0. Another channel has
 // tide.v2.0.0.
+// TestNoDefaultChannel: without a default channel, a Subscription that names no channel gets what OLM finds in any.
+func TestNoDefaultChannel(t *testing.T) {
+	dir := t.TempDir()
+	catalogs.WriteConfig(t, dir, declcfg.DeclarativeConfig{
+		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: "tide"}},
+		Channels: []declcfg.Channel{{Schema: declcfg.SchemaChannel, Package: "tide", Name: "stable", Entries: []declcfg.ChannelEntry{{Name: "tide.v1.0.0"}}}},
+		Bundles:  []declcfg.Bundle{catalogs.Bundle("tide", "tide.v1.0.0")},
+	})
+	c, _, err := fbc.Read(t.Context(), dir) // the missing default channel is a finding
+	if err != nil {
+		t.Fatal(err)
+	}
+	for installed, want := range map[string]Verdict{"": Installs, "1.0.0": Stranded} {
+		st, err := Installed(c, "tide", installed, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		predictions, err := st.Predict(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := predictions[0]
+		if got.Verdict != want || want == Stranded && !strings.Contains(got.Why[0].What, "names no channel") {
+			t.Errorf("%q is installed: got %s: %+v, want %s", installed, got.Verdict, got.Why, want)
+		}
+	}
+}
+
 func tide(t *testing.T) *fbc.Catalog {
 	t.Helper()
 	bundle := catalogs.Bundle("tide", "tide.v1.0.0")

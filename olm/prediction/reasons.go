@@ -51,7 +51,11 @@ func (f *subject) subscriptionProblems() []Reason {
 			names = append(names, c.Name)
 		}
 		slices.Sort(names)
-		return []Reason{{ChannelAbsent, fmt.Sprintf("package %q has no channel %q", f.Package, f.Channel), "set spec.channel of the Subscription to one of " + strings.Join(names, ", ")}}
+		what := fmt.Sprintf("package %q has no channel %q", f.Package, f.Channel)
+		if f.Channel == "" {
+			what = fmt.Sprintf("the Subscription names no channel, and package %q has no default channel", f.Package)
+		}
+		return []Reason{{ChannelAbsent, what, "set spec.channel of the Subscription to one of " + strings.Join(names, ", ")}}
 	case len(f.graph.Chain) == 0:
 		return []Reason{{ChannelBroken, fmt.Sprintf("channel %q has %s, and OLM resolves nothing from such a channel", f.Channel, f.brokenBy()), "have the catalog corrected, as `berth catalog validate` says"}}
 	case f.csv == nil && f.subscription.Spec.StartingCSV != "" && f.graph.Find(f.subscription.Spec.StartingCSV) == nil:
@@ -188,6 +192,9 @@ func (f *subject) belongsToPackage(csv *v1alpha1.ClusterServiceVersion) bool {
 
 // whyStranded explains why OLM makes no update although another version is the head of the channel.
 func (f *subject) whyStranded() []Reason {
+	if problems := f.subscriptionProblems(); len(problems) > 0 {
+		return problems
+	}
 	installed := f.installed()
 	if next := f.graph.Next(installed); next != nil {
 		return []Reason{f.unsatisfied(next)}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/awalterschulze/gographviz"
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+// A fixture is a folder that somebody may take for a bundle or a catalog.
+type fixture struct {
+	dir string
+	// installed is a package and a version that it has, as catalog plan takes them.
+	installed string
+}
+
+// arguments are those of each command that has formats, for a fixture.
+var arguments = map[string]func(fixture) [][]string{
+	"berth bundle validate":  func(f fixture) [][]string { return [][]string{{f.dir}} },
+	"berth catalog validate": func(f fixture) [][]string { return [][]string{{f.dir}, {f.dir, "--against", validCatalog}} },
+	"berth catalog list": func(f fixture) [][]string {
+		return [][]string{{"packages", f.dir}, {"channels", f.dir}, {"bundles", f.dir}}
+	},
+	"berth catalog diff":  func(f fixture) [][]string { return [][]string{{f.dir, validCatalog}, {validCatalog, f.dir}} },
+	"berth catalog graph": func(f fixture) [][]string { return [][]string{{f.dir}} },
+	"berth catalog plan": func(f fixture) [][]string {
+		return [][]string{{f.dir, f.installed}, {f.dir, f.installed, "--olm", "v1"}}
+	},
+	"berth catalog render": func(f fixture) [][]string { return [][]string{{f.dir}} },
+	// It asks registries that fixtures name, which are none. Package mirror's tests have some, and read its report.
+	"berth catalog mirror": func(fixture) [][]string { return nil },
+}
+
+const validCatalog = "../../catalog/testdata/catalog"
+
+// readers fail unless a text is whole in its format.
+var readers = map[string]func([]byte) error{
+	"json": readsJSON, "sarif": readsJSON, "junit": readsXML, "svg": readsXML,
+	"yaml": func(text []byte) error {
+		documents, err := yaml.Split(text)
+		for _, document := range documents {
+			if err == nil {
+				err = yaml.Unmarshal(document, new(any))
+			}
+		}
+		return err
+	},
+	"dot": func(text []byte) error {
+		_, err := gographviz.Read(text)
+		return err
+	},
+	"html": func(text []byte) error {
+		if !bytes.HasSuffix(bytes.TrimSpace(text), []byte("</html>")) {
+			return errors.New("the page has no end")
+		}
+		return isText(text)
+	},
+	"text": isText, "wide": isText, "markdown": isText, "mermaid": isText,
+}
+
+func readsJSON(text []byte) error {
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
+		if err := decoder.Decode(new(any)); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func readsXML(text []byte) error {
+	for decoder := xml.NewDecoder(bytes.NewReader(text)); ; {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// isText fails for what a terminal would not show as it is, and for a value that was formatted by the wrong verb.
+func isText(text []byte) error {
+	if !utf8.Valid(text) {
+		return errors.New("want UTF-8")
+	}
+	if found := regexp.MustCompile(`[^\t\n\P{Cc}]|%!\w?\(`).Find(text); found != nil {
+		return fmt.Errorf("found %q", found)
+	}
+	return nil
+}
+
+// TestEveryFormat runs each command that reads bundles or catalogs, in each of its formats, on each fixture of the project: whatever is
+// wrong with a fixture, what is printed can be read by what the format is for. TestOutputIsOnlyTheReport does so with whole programs.
+func TestEveryFormat(t *testing.T) {
+	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
+	os.Stdout = os.Stderr // libraries print to it
+	fixtures := everyFixture(t)
+	ran := 0
+	for _, command := range withFormats(newCommand()) {
+		path := command.CommandPath()
+		for _, format := range formatsOf(command) {
+			t.Run(path+" "+format, func(t *testing.T) {
+				read, ok := readers[format]
+				if !ok {
+					t.Fatal("this test cannot read the format")
+				}
+				for _, f := range fixtures {
+					for _, args := range arguments[path](f) {
+						words := slices.Concat(strings.Fields(path)[1:], args, []string{"-o", format})
+						root, out := newCommand(), &bytes.Buffer{}
+						root.SetOut(out)
+						root.SetErr(io.Discard)
+						root.SetArgs(words)
+						defer func() { // a panic says which command it is of
+							if r := recover(); r != nil {
+								panic(fmt.Sprintf("berth %s: %v", strings.Join(words, " "), r))
+							}
+						}()
+						_ = root.ExecuteContext(context.Background()) // a command of the test's context would end the test with it
+						if out.Len() == 0 { // the command has failed
+							continue
+						}
+						ran++
+						if err := read(out.Bytes()); err != nil {
+							t.Errorf("berth %s: %v in\n%.2000s", strings.Join(words, " "), err, out)
+						}
+					}
+				}
+			})
+		}
+	}
+	if ran < 1000 {
+		t.Errorf("found output of %d runs, want at least 1000, or this shows little", ran)
+	}
+}
+
+// withFormats returns the commands that read bundles or catalogs, and have formats. Each must have arguments here.
+func withFormats(root *cobra.Command) (found []*cobra.Command) {
+	for _, c := range root.Commands() {
+		found = append(found, withFormats(c)...)
+		path := c.CommandPath()
+		if !strings.HasPrefix(path, "berth bundle ") && !strings.HasPrefix(path, "berth catalog ") || formatsOf(c) == nil {
+			continue
+		}
+		if arguments[path] == nil {
+			panic(path + " has formats, so TestEveryFormat needs arguments for it")
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+func formatsOf(c *cobra.Command) []string {
+	flag := c.Flags().Lookup("output")
+	if flag == nil {
+		return nil
+	}
+	_, names, ok := strings.Cut(flag.Usage, "standard output: ")
+	if !ok {
+		return nil
+	}
+	return strings.Split(names, ", ")
+}
+
+var (
+	packageName = regexp.MustCompile(`(?m)^package: ([\w-]+)`)
+	versionLine = regexp.MustCompile(`version: "?([0-9][\w.+-]*)`)
+)
+
+// everyFixture finds the folders with bundles and catalogs below the project's root, and unpacks those in archives.
+func everyFixture(t *testing.T) (fixtures []fixture) {
+	t.Helper()
+	add := func(dir string, texts []byte) {
+		f := fixture{dir, "tide@1.0.0"}
+		p, v := packageName.FindSubmatch(texts), versionLine.FindSubmatch(texts)
+		if p != nil && v != nil {
+			f.installed = string(p[1]) + "@" + string(v[1])
+		}
+		fixtures = append(fixtures, f)
+	}
+	for _, root := range []string{"../../bundle", "../../catalog"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && (entry.Name() == "manifests" || entry.Name() == "catalog" && strings.Contains(path, "testdata")):
+				dir := path
+				if entry.Name() == "manifests" {
+					dir = filepath.Dir(path)
+				}
+				add(dir, nil)
+			case filepath.Ext(path) == ".txtar":
+				archive, err := txtar.ParseFile(path)
+				if err != nil {
+					return err
+				}
+				folder := filepath.Join(t.TempDir(), strings.TrimSuffix(entry.Name(), ".txtar"))
+				for _, file := range archive.Files {
+					if file.Name == "want" {
+						continue
+					}
+					name := filepath.Join(folder, file.Name)
+					if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+						return err
+					}
+					if err := os.WriteFile(name, file.Data, 0o644); err != nil {
+						return err
+					}
+				}
+				add(folder, slices.Concat(texts(archive)...))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fixtures
+}
+
+func texts(archive *txtar.Archive) (all [][]byte) {
+	for _, file := range archive.Files {
+		all = append(all, file.Data)
+	}
+	return all
+}
