@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/install"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -153,6 +154,9 @@ func (c *checked) strategyAccepted(rule findings.Rule) {
 	for i, d := range strategy.DeploymentSpecs {
 		at := inStrategy("deployments", i)
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: d.Name, Labels: d.Label}, Spec: *d.Spec.DeepCopy()}
+		if c.hasCertificate(d.Name) {
+			install.AddDefaultCertVolumeAndVolumeMounts(&deployment.Spec, "cert") // of a Secret that OLM makes
+		}
 		c.part(rule, at, deployment, func(path []any) []any {
 			switch {
 			case len(path) > 1 && path[0] == "metadata" && path[1] == "labels":
@@ -186,6 +190,12 @@ func (c *checked) strategyAccepted(rule findings.Rule) {
 			}
 		}
 	}
+}
+
+// hasCertificate reports whether OLM gives a Deployment a certificate, because it serves webhooks or an API.
+func (c *checked) hasCertificate(deployment string) bool {
+	return slices.ContainsFunc(c.csv.Spec.WebhookDefinitions, func(w v1alpha1.WebhookDescription) bool { return w.DeploymentName == deployment }) ||
+		slices.ContainsFunc(c.csv.Spec.APIServiceDefinitions.Owned, func(a v1alpha1.APIServiceDescription) bool { return a.DeploymentName == deployment })
 }
 
 // webhooksAccepted checks the configurations that OLM makes of webhooks.

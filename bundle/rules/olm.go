@@ -140,8 +140,11 @@ func checkFeatures(c *checked, rule findings.Rule) {
 			value := annotations[key]
 			_, isText := value.(string)
 			rule := rule
-			if isText {
-				rule.Severity = findings.Warning // only consoles care
+			if isText || value == nil {
+				rule.Severity = findings.Warning // only consoles care, and the API server reads null as an empty text
+			}
+			if value == nil {
+				value = "null"
 			}
 			if !isText || strings.HasPrefix(key, bundle.FeaturePrefix) && value != "true" && value != "false" {
 				c.find(rule, c.csvFile, []any{"metadata", "annotations", key}, "the annotation %s is %v, want a string in quotes%s", key, value, orBoolean(key))

@@ -168,6 +168,13 @@ func TestCheckWarns(t *testing.T) {
 		name, file, old, new string
 		want                 string // "" for no finding
 	}{
+		{"a privileged container", tideCSV, "image: quay.io/example/tide:v1\n", "image: quay.io/example/tide:v1\n                securityContext: {privileged: true}\n", ""},
+		{"OLM's certificate in a volume mount", tideCSV, "              containers:\n", "              initContainers:\n              - {name: init, image: \"quay.io/example/tide:v1\", volumeMounts: [{name: apiservice-cert, mountPath: /a}, {name: webhook-cert, mountPath: /b}], resources: {requests: {cpu: 10m, memory: 20Mi}}}\n              containers:\n", ""},
+		{"OLM's certificate at a path that is taken", tideCSV, "mountPath: /work", "mountPath: /tmp/k8s-webhook-server/serving-certs", ""},
+		{"a namespace of what has none", tides, "metadata:\n", "metadata:\n  namespace: tide\n", ""},
+		{"a ClusterRole in a namespace", view, "metadata:\n", "metadata:\n  namespace: tide\n", ""},
+		{"null as an annotation", tideCSV, "capabilities: Basic Install", "capabilities: Basic Install\n    support:", "the annotation support is null, want a string in quotes"},
+		{"a related image that is none", tideCSV, "  relatedImages:\n", "  relatedImages:\n  - {name: wasm, image: \"oci://quay.io/example/wasm:v1\"}\n", "invalid image pullspec"},
 		{"a boolean in annotations.yaml", annotations, "annotations:\n", "annotations:\n  com.redhat.delivery.operator.bundle: true\n", ""},
 		{"numbers, null and a date in annotations.yaml", annotations, "annotations:\n", "annotations:\n  a: 1\n  b: 1.5\n  c: null\n  d: 2020-01-01\n  e: yes\n", ""},
 		{"a channel that is a number", annotations, "channels.v1: stable", "channels.v1: 4.2", `channel(s) ["4.2"]`},
@@ -223,6 +230,20 @@ LABEL operators.operatorframework.io.bundle.package.v1=tide
 LABEL	operators.operatorframework.io.bundle.channels.v1 stable
 LABEL "operators.operatorframework.io.bundle.channel.default.v1"="stable" other="with spaces"
 `
+
+// TestOldDefinition: of a definition of v1beta1, the only fault is its age. The API servers that take it require no approval of its group.
+func TestOldDefinition(t *testing.T) {
+	dir, _ := changed(t, "manifests/shoals.yaml", "", `apiVersion: apiextensions.k8s.io/v1beta1
+kind: CustomResourceDefinition
+metadata: {name: shoals.sea.k8s.io, namespace: tide}
+spec: {group: sea.k8s.io, version: v1, scope: Namespaced, names: {plural: shoals, singular: shoal, kind: Shoal, listKind: ShoalList}}
+`)
+	for _, f := range check(t, dir) {
+		if f.Severity == findings.Error && !strings.Contains(f.Message, "removed in v1.22") {
+			t.Error(f)
+		}
+	}
+}
 
 // TestAdviceMends follows the advice of findings literally.
 func TestAdviceMends(t *testing.T) {

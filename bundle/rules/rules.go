@@ -43,7 +43,7 @@ var validators = []struct {
 		[]string{"metadata.name ", "install modes not found", "none of InstallModeTypes", "only AllNamespaces", "MinKubeVersion has an invalid"}},
 	{definitionRule, validation.CustomResourceDefinitionValidator, []string{""}},
 	{rule("bundle", findings.Error, "Owned APIs have definitions, images are pull specs, and the bundle is not too large."), validation.BundleValidator,
-		[]string{"duplicate CRD", "owned CRD", "relatedImages[", "compressed size", "bundle name"}},
+		[]string{"duplicate CRD", "owned CRD", "compressed size", "bundle name"}},
 	{rule("operatorhubv2", findings.Warning, "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator, nil},
 	{rule("standardcapabilities", findings.Warning, "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator, nil},
 	{rule("standardcategories", findings.Warning, "The annotation categories lists only those that OperatorHub knows."), validation.StandardCategoriesValidator, nil},
@@ -186,8 +186,8 @@ func (c *checked) validate() {
 			file := fileOf(subject, files)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
-					if e.Field == "spec.preserveUnknownFields" {
-						continue // a version of the API that only v1beta1 has, where it may be true
+					if e.Field == "spec.preserveUnknownFields" || strings.HasPrefix(e.Field, "metadata.annotations[api-approved") || e.Field == "metadata.namespace" {
+						continue // v1beta1, which is all that this validator checks here, requires none of these, and the API server clears a namespace
 					}
 					severity := findings.Warning
 					if slices.ContainsFunc(v.refused, func(part string) bool { return strings.Contains(e.Detail, part) }) {

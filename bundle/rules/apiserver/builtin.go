@@ -36,6 +36,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
+	"k8s.io/kubernetes/pkg/capabilities"
 	"sigs.k8s.io/json"
 )
 
@@ -83,8 +84,12 @@ func Unknown(content []byte, kind schema.GroupVersionKind) (faults []Fault) {
 
 // Validate checks an object of a built-in kind in its versioned form, with the defaults of the API server. It changes the object.
 func Validate(object runtime.Object) (faults []Fault) {
-	if namespaced, is := object.(metav1.Object); is && !clusterScoped(object) {
-		namespaced.SetNamespace("default") // OLM chooses one
+	capabilities.Setup(true, 0) // pods may be privileged, as with OpenShift's API server and kubeadm's
+	if meta, is := object.(metav1.Object); is {
+		meta.SetNamespace("default") // OLM chooses one
+		if clusterScoped(object) {
+			meta.SetNamespace("") // the API server clears it
+		}
 	}
 	scheme.Default(object)
 	internal, err := scheme.ConvertToVersion(object, runtime.InternalGroupVersioner)
