@@ -186,8 +186,11 @@ func (c *checked) validate() {
 			file := fileOf(subject, files)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
-					if e.Field == "spec.preserveUnknownFields" || strings.HasPrefix(e.Field, "metadata.annotations[api-approved") || e.Field == "metadata.namespace" {
-						continue // v1beta1, which is all that this validator checks here, requires none of these, and the API server clears a namespace
+					if e.Field == "spec.preserveUnknownFields" {
+						continue // a version of the API that only v1beta1 has, where it may be true
+					}
+					if v.rule.ID == definitionRule.ID && (strings.HasPrefix(e.Field, "metadata.annotations[api-approved") || e.Field == "metadata.namespace") {
+						continue // it checks only v1beta1 here, which needs no approval, and the API server clears a namespace
 					}
 					severity := findings.Warning
 					if slices.ContainsFunc(v.refused, func(part string) bool { return strings.Contains(e.Detail, part) }) {

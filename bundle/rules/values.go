@@ -74,7 +74,7 @@ func checkProperties(c *checked, rule findings.Rule) {
 			p.Value = json.RawMessage("null")
 			missing := rule
 			missing.Severity = findings.Warning // nobody refuses it in properties that only the package's maker knows
-			c.find(missing, p.file, p.path, "property of type %s has no value, and has null in catalogs", p.Type)
+			c.find(missing, p.file, p.path, "property of type %s has no value, so its value in catalogs is null", p.Type)
 		}
 		_, err := fbc.ParseProperty(p.Property)
 		if err == nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ type fixture struct {
 	installed string
 }
 
-// arguments are those of each command that has formats, for a fixture.
+// arguments returns what each command with formats is run with on a fixture: one list of arguments for each run.
 var arguments = map[string]func(fixture) [][]string{
 	"berth bundle validate":  func(f fixture) [][]string { return [][]string{{f.dir}} },
 	"berth catalog validate": func(f fixture) [][]string { return [][]string{{f.dir}, {f.dir, "--against", validCatalog}} },
@@ -44,7 +45,7 @@ var arguments = map[string]func(fixture) [][]string{
 		return [][]string{{f.dir, f.installed}, {f.dir, f.installed, "--olm", "v1"}}
 	},
 	"berth catalog render": func(f fixture) [][]string { return [][]string{{f.dir}} },
-	// It asks registries that fixtures name, which are none. Package mirror's tests have some, and read its report.
+	// It copies from the registries that fixtures name, and these do not exist.
 	"berth catalog mirror": func(fixture) [][]string { return nil },
 }
 
@@ -113,7 +114,7 @@ func TestEveryFormat(t *testing.T) {
 	os.Stdout = os.Stderr // libraries print to it
 	fixtures := everyFixture(t)
 	ran := 0
-	for _, command := range withFormats(newCommand()) {
+	for _, command := range withFormats(t, newCommand()) {
 		path := command.CommandPath()
 		for _, format := range formatsOf(command) {
 			t.Run(path+" "+format, func(t *testing.T) {
@@ -124,21 +125,12 @@ func TestEveryFormat(t *testing.T) {
 				for _, f := range fixtures {
 					for _, args := range arguments[path](f) {
 						words := slices.Concat(strings.Fields(path)[1:], args, []string{"-o", format})
-						root, out := newCommand(), &bytes.Buffer{}
-						root.SetOut(out)
-						root.SetErr(io.Discard)
-						root.SetArgs(words)
-						defer func() { // a panic says which command it is of
-							if r := recover(); r != nil {
-								panic(fmt.Sprintf("berth %s: %v", strings.Join(words, " "), r))
-							}
-						}()
-						_ = root.ExecuteContext(context.Background()) // a command of the test's context would end the test with it
-						if out.Len() == 0 {                           // the command has failed
+						out := outputOf(words)
+						if len(out) == 0 { // the command has failed
 							continue
 						}
 						ran++
-						if err := read(out.Bytes()); err != nil {
+						if err := read(out); err != nil {
 							t.Errorf("berth %s: %v in\n%.2000s", strings.Join(words, " "), err, out)
 						}
 					}
@@ -151,16 +143,32 @@ func TestEveryFormat(t *testing.T) {
 	}
 }
 
+// outputOf runs a command in this process, and returns its standard output. A panic says which command it is of.
+func outputOf(words []string) []byte {
+	defer func() {
+		if r := recover(); r != nil {
+			panic(fmt.Sprintf("berth %s: %v\n%s", strings.Join(words, " "), r, debug.Stack()))
+		}
+	}()
+	root, out := newCommand(), &bytes.Buffer{}
+	root.SetOut(out)
+	root.SetErr(io.Discard)
+	root.SetArgs(words)
+	_ = root.ExecuteContext(context.Background()) // the end of the test's context would be a signal, which ends the program
+	return out.Bytes()
+}
+
 // withFormats returns the commands that read bundles or catalogs, and have formats. Each must have arguments here.
-func withFormats(root *cobra.Command) (found []*cobra.Command) {
+func withFormats(t *testing.T, root *cobra.Command) (found []*cobra.Command) {
+	t.Helper()
 	for _, c := range root.Commands() {
-		found = append(found, withFormats(c)...)
+		found = append(found, withFormats(t, c)...)
 		path := c.CommandPath()
 		if !strings.HasPrefix(path, "berth bundle ") && !strings.HasPrefix(path, "berth catalog ") || formatsOf(c) == nil {
 			continue
 		}
 		if arguments[path] == nil {
-			panic(path + " has formats, so TestEveryFormat needs arguments for it")
+			t.Fatalf("%s has formats, but no arguments in this test", path)
 		}
 		found = append(found, c)
 	}
@@ -211,20 +219,15 @@ func everyFixture(t *testing.T) (fixtures []fixture) {
 				if err != nil {
 					return err
 				}
+				archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
 				folder := filepath.Join(t.TempDir(), strings.TrimSuffix(entry.Name(), ".txtar"))
-				for _, file := range archive.Files {
-					if file.Name == "want" {
-						continue
-					}
-					name := filepath.Join(folder, file.Name)
-					if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-						return err
-					}
-					if err := os.WriteFile(name, file.Data, 0o644); err != nil {
-						return err
-					}
+				if err := os.Mkdir(folder, 0o755); err != nil {
+					return err
 				}
-				add(folder, slices.Concat(texts(archive)...))
+				if err := txtar.Write(archive, folder); err != nil {
+					return err
+				}
+				add(folder, txtar.Format(archive))
 			}
 			return nil
 		})
@@ -233,11 +236,4 @@ func everyFixture(t *testing.T) (fixtures []fixture) {
 		}
 	}
 	return fixtures
-}
-
-func texts(archive *txtar.Archive) (all [][]byte) {
-	for _, file := range archive.Files {
-		all = append(all, file.Data)
-	}
-	return all
 }

@@ -267,8 +267,6 @@ func TestLaterUpdates(t *testing.T) {
 	}
 }
 
-// tide is a catalog with an upgrade edge from tide.v0.0.0, which it does not contain, to tide.v1.0.0. Another channel has
-// tide.v2.0.0.
 // TestNoDefaultChannel: without a default channel, a Subscription that names no channel gets what OLM finds in any.
 func TestNoDefaultChannel(t *testing.T) {
 	dir := t.TempDir()
@@ -297,6 +295,8 @@ func TestNoDefaultChannel(t *testing.T) {
 	}
 }
 
+// tide is a catalog with an upgrade edge from tide.v0.0.0, which it does not contain, to tide.v1.0.0. Another channel has
+// tide.v2.0.0.
 func tide(t *testing.T) *fbc.Catalog {
 	t.Helper()
 	bundle := catalogs.Bundle("tide", "tide.v1.0.0")
