@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -107,6 +109,59 @@ func TestUpdate(t *testing.T) {
 	e.awaitSummary(summarySettled)
 	if got := e.versions()["operator"]; got != "1.1.0" {
 		t.Errorf("after the update the version is %s, want 1.1.0", got)
+	}
+}
+
+// TestProxy: the operators of a platform's drivers have the cluster's proxy from the beginning, and follow it when it changes and
+// when there is none any more.
+func TestProxy(t *testing.T) {
+	e := newTestEnv(t, configv1.OpenStackPlatformType)
+	t.Cleanup(func() { e.setProxy(configv1.ProxyStatus{}) })
+	e.setProxy(configv1.ProxyStatus{HTTPProxy: "http://proxy.example.com:3128", HTTPSProxy: "http://proxy.example.com:3129", NoProxy: ".svc,.cluster.local"})
+	e.start("1.0.0")
+	e.awaitProxy(1, []string{"HTTP_PROXY=http://proxy.example.com:3128", "HTTPS_PROXY=http://proxy.example.com:3129", "NO_PROXY=.svc,.cluster.local"})
+
+	e.setProxy(configv1.ProxyStatus{HTTPProxy: "http://proxy.example.com:3130", NoProxy: ".svc"})
+	e.awaitProxy(2, []string{"HTTP_PROXY=http://proxy.example.com:3130", "NO_PROXY=.svc"})
+
+	e.setProxy(configv1.ProxyStatus{})
+	e.awaitProxy(3, nil)
+}
+
+// setProxy sets what the cluster network operator reports in Proxy cluster.
+func (e *testEnv) setProxy(status configv1.ProxyStatus) {
+	e.t.Helper()
+	cluster.Eventually(e.t, limit, "Proxy cluster to be set", func(ctx context.Context) error {
+		proxy := &configv1.Proxy{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+		if err := client.IgnoreAlreadyExists(e.Client().Create(ctx, proxy.DeepCopy())); err != nil {
+			return err
+		}
+		if err := e.Client().Get(ctx, client.ObjectKeyFromObject(proxy), proxy); err != nil {
+			return err
+		}
+		proxy.Status = status
+		return e.Client().Status().Update(ctx, proxy)
+	})
+}
+
+// awaitProxy waits until the operators of OpenStack's drivers have these variables of a proxy, each in a Deployment that was
+// rolled out as many times as generation says.
+func (e *testEnv) awaitProxy(generation int64, want []string) {
+	e.t.Helper()
+	for _, name := range []string{"cinder", "manila"} {
+		cluster.Eventually(e.t, limit, "the proxy of the operator of "+name, func(context.Context) error {
+			deployment := e.operatorOf(e.driver(name))
+			var got []string
+			for _, v := range deployment.Spec.Template.Spec.Containers[0].Env {
+				if strings.HasSuffix(v.Name, "_PROXY") {
+					got = append(got, v.Name+"="+v.Value)
+				}
+			}
+			if !slices.Equal(got, want) || deployment.Generation != generation {
+				return fmt.Errorf("generation %d of Deployment %s has %q, want generation %d with %q", deployment.Generation, deployment.Name, got, generation, want)
+			}
+			return nil
+		})
 	}
 }
 

@@ -64,7 +64,7 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		csiNames = append(csiNames, d.CSIName)
 	}
 	rules := []permissions.Rule{
-		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates"},
+		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates", "proxies"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: "operator.openshift.io", Resources: []string{"storages", "clustercsidrivers"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
