@@ -17,9 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -162,6 +166,61 @@ func (e *testEnv) awaitProxy(generation int64, want []string) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestEviction: while the pod of a driver's operator moves to another node, as in each update of nodes, the driver serves volumes, and
+// the ClusterOperator stays as it is. What Storage shows counts once it lasts.
+func TestEviction(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	d := e.settle("1.0.0")
+	deployment := e.operatorOf(d)
+	checkSettled := e.recordSummary()
+	e.cordon(true)
+	t.Cleanup(func() { e.cordon(false) })
+	e.must(e.Client().DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(deployment.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)))
+	e.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorDeploymentDegraded", operatorv1.ConditionTrue, "no pod of Deployment")
+	e.cordon(false)
+	e.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorDeploymentDegraded", operatorv1.ConditionFalse, "")
+	checkSettled()
+}
+
+// cordon has no pods scheduled on any node, or permits them again.
+func (e *testEnv) cordon(is bool) {
+	e.t.Helper()
+	nodes := &corev1.NodeList{}
+	e.must(e.Client().List(context.Background(), nodes))
+	for _, node := range nodes.Items {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, is))
+		e.must(e.Client().Patch(context.Background(), &node, patch))
+	}
+}
+
+// recordSummary watches the ClusterOperator. The returned function ends that, and fails the test if the summary was ever another one
+// than summarySettled.
+func (e *testEnv) recordSummary() (check func()) {
+	e.t.Helper()
+	operators, err := configclient.NewForConfig(e.Config())
+	e.must(err)
+	watched, err := operators.ConfigV1().ClusterOperators().Watch(e.t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: clusterstorage.ClusterOperatorName}))
+	e.must(err)
+	e.t.Cleanup(watched.Stop)
+	return func() {
+		e.t.Helper()
+		last := &configv1.ClusterOperator{ObjectMeta: metav1.ObjectMeta{Name: clusterstorage.ClusterOperatorName}}
+		e.get(last)
+		for event := range watched.ResultChan() {
+			operator, ok := event.Object.(*configv1.ClusterOperator)
+			if !ok {
+				e.t.Fatalf("the watch of the ClusterOperator ended: %+v", event.Object)
+			}
+			if got := summaryOf(operator); got != summarySettled {
+				e.t.Errorf("the summary was %s: %+v", got, operator.Status.Conditions)
+			}
+			if operator.ResourceVersion == last.ResourceVersion {
+				return
+			}
+		}
 	}
 }
 
