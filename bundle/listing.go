@@ -55,7 +55,7 @@ func features(d drivers.Driver) map[string]string {
 		"csi":            true,
 		"disconnected":   true, // every image is in relatedImages and reaches the pods from there
 		"proxy-aware":    true, // the cluster's proxy is passed on to the driver
-		"tls-profiles":   true, // the cluster's TLS profile is passed on to the driver
+		"tls-profiles":   true, // the operator's endpoint and the driver's follow the cluster's TLS profile
 		"fips-compliant": false,
 		"cnf":            false,
 		"cni":            false,

@@ -12,6 +12,9 @@ type Cloud struct {
 	// Config is the configuration of the cloud, and CABundle that of its endpoints, in PEM format and not checked; "" if there is
 	// none, or if the driver has neither a Configuration nor a CloudConfig.
 	Config, CABundle string
+	// TrustedCABundle has the certificate authorities that the driver's pods trust in place of those of their images: the system's and
+	// those that the cluster trusts, in PEM format; "" until they are known.
+	TrustedCABundle string
 	// Credentials is the content of the Secret with the driver's credentials.
 	Credentials map[string][]byte
 	// Namespace is the driver's.

@@ -15,6 +15,10 @@ const (
 	CABundleKey          = "ca-bundle.pem"
 )
 
+// TrustedCAKey is the key of the certificate authorities that the cluster trusts, in each ConfigMap that the cluster network operator
+// fills.
+const TrustedCAKey = "ca-bundle.crt"
+
 // DriverConfigNamespace is where administrators configure single drivers. Only they can write to it.
 const DriverConfigNamespace = "openshift-config"
 
@@ -49,6 +53,16 @@ func CheckCABundle(bundle string) error {
 	return fmt.Errorf("ConfigMap %s/%s, key %s: found no certificate, want the CA bundle of the cloud in PEM format. "+
 		"Correct the ConfigMap in namespace openshift-config that the Infrastructure cluster names in spec.cloudConfig",
 		CloudConfigNamespace, CloudConfigName, CABundleKey)
+}
+
+// Authorities returns the system's certificate authorities, with those of a bundle in PEM format.
+func Authorities(bundle string) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+	}
+	pool.AppendCertsFromPEM([]byte(bundle))
+	return pool, nil
 }
 
 // HasCertificate tells whether a text in PEM format has a certificate.

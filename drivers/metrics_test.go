@@ -174,7 +174,7 @@ func serviceOf(t *testing.T, manifests []drivers.Manifest, w workload, target st
 	for _, m := range drivers.OfKind(manifests, "Service") {
 		service := as[corev1.Service](t, m)
 		for _, port := range service.Spec.Ports {
-			if maps.Equal(service.Spec.Selector, w.pod.Labels) && port.TargetPort.String() == target {
+			if maps.Equal(service.Spec.Selector, w.selector.MatchLabels) && port.TargetPort.String() == target {
 				return service, port
 			}
 		}

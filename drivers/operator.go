@@ -49,7 +49,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 				MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
-					Labels: podLabels,
+					Labels: labels.Merge(podLabels, NetworkPolicyLabels(d.operatorTraffic()...)),
 					Annotations: map[string]string{
 						"openshift.io/required-scc":               "restricted-v2",
 						"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
@@ -59,6 +59,26 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 			},
 		},
 	}
+}
+
+// NetworkPolicyLabels returns the labels of pods that OpenShift's NetworkPolicies permit some kinds of traffic, such as "dns". In the
+// namespaces with these policies, and others that deny all traffic, pods without the labels are cut off.
+func NetworkPolicyLabels(traffic ...string) map[string]string {
+	found := map[string]string{}
+	for _, kind := range traffic {
+		found["openshift.storage.network-policy."+kind] = "allow"
+	}
+	return found
+}
+
+// operatorTraffic is the traffic of the operator: with the API server, with those who read its metrics, and with the cloud, if it
+// calls that itself.
+func (d Driver) operatorTraffic() []string {
+	traffic := []string{"api-server", "dns", "operator-metrics-range"}
+	if d.Backend != nil || d.Tagging != nil {
+		traffic = append(traffic, "all-egress")
+	}
+	return traffic
 }
 
 func (d Driver) operatorPod() corev1.PodSpec {

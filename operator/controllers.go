@@ -7,6 +7,7 @@ import (
 	"github.com/openshift/library-go/pkg/operator/loglevel"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/adoption"
@@ -92,6 +93,13 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 		return drivers.Cloud{}, err
 	}
 	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name}
+	trusted, err := c.trustedCA().Lister().ConfigMaps(c.namespace.Name).Get(c.driver.TrustedCABundle)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return drivers.Cloud{}, err
+	}
+	if err == nil {
+		cloud.TrustedCABundle = trusted.Data[drivers.TrustedCAKey]
+	}
 	if !c.usesCloudConfig() {
 		return cloud, nil
 	}
@@ -106,6 +114,11 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	return cloud, nil
 }
 
+// trustedCA returns the informer of the driver's ConfigMap with the certificate authorities that the cluster trusts.
+func (c *cycle) trustedCA() coreinformers.ConfigMapInformer {
+	return c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps()
+}
+
 // usesCloudConfig tells whether the operator reads the configuration of the cloud. Only then may it.
 func (c *cycle) usesCloudConfig() bool {
 	return c.driver.Configuration != nil || c.driver.CloudConfig != nil
@@ -113,7 +126,7 @@ func (c *cycle) usesCloudConfig() bool {
 
 // cloudInformers are the informers of what observeCloud reads.
 func (c *cycle) cloudInformers() []factory.Informer {
-	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer()}
+	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer(), c.trustedCA().Informer()}
 	if c.usesCloudConfig() {
 		informers = append(informers, c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Informer())
 	}

@@ -264,7 +264,7 @@ func (c *cycle) cloudAccess() cloudaccess.Source {
 	return cloudaccess.Source{
 		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
 		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
-		TrustedCA: c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps(), Limiter: c.limiter,
+		TrustedCA: c.trustedCA(), Limiter: c.limiter,
 	}
 }
 
@@ -306,8 +306,9 @@ func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.M
 	defer stop()
 	components := componentsOf(c.driver.ConditionPrefix, drivers.OfKind(manifests, "CredentialsRequest"))
 	c.reporter.Expect(components)
+	needed := append(drivers.OfKind(manifests, "Namespace"), drivers.Named(manifests, "ConfigMap", c.driver.TrustedCABundle)...)
 	controllers := append(c.newCredentialsRequestControllers(components),
-		c.newStaticResourceController(drivers.OfKind(manifests, "Namespace")), c.newFinalizerController(), c.newBackendController(false, nil, stop))
+		c.newStaticResourceController(needed), c.newFinalizerController(), c.newBackendController(false, nil, stop))
 	c.informers.start(ctx) // with the context of the cycle, because later controllers use the informers, too
 	return runAll(waiting,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },

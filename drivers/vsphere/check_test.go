@@ -55,6 +55,10 @@ func TestClasses(t *testing.T) {
 		{name: "a certificate that nobody trusts", err: "certificate", change: func(_ *fake.VCenter, c *drivers.Cloud) {
 			c.Config = strings.Replace(c.Config, "insecureFlag: true", "insecureFlag: false", 1)
 		}},
+		{name: "a certificate of an authority that the cluster trusts", change: func(v *fake.VCenter, c *drivers.Cloud) {
+			c.Config = strings.Replace(c.Config, "insecureFlag: true", "insecureFlag: false", 1)
+			c.TrustedCABundle = string(v.CA())
+		}},
 		{name: "no credentials", err: `the keys 127.0.0.1.username and 127.0.0.1.password`, change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Credentials = nil }},
 		{name: "no vCenter", err: "no vCenter is known", change: func(_ *fake.VCenter, c *drivers.Cloud) {
 			c.Config, c.Infrastructure.Spec.PlatformSpec.VSphere = "", nil

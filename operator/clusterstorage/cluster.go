@@ -79,6 +79,7 @@ func (c *cluster) start(ctx context.Context) error {
 	all := []cache.SharedIndexInformer{
 		c.config.Config().V1().Infrastructures().Informer(),
 		c.config.Config().V1().FeatureGates().Informer(),
+		c.config.Config().V1().Proxies().Informer(),
 		c.clusterOperator.Config().V1().ClusterOperators().Informer(),
 		c.operator.Operator().V1().Storages().Informer(),
 		c.operator.Operator().V1().ClusterCSIDrivers().Informer(),

@@ -58,13 +58,14 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		lead    = "To be the only active cluster storage operator"
 		events  = "To record events"
 		metrics = "To serve its metrics only to those who may read them"
+		profile = "To serve its metrics with the cluster's TLS profile"
 	)
 	var csiNames []string
 	for _, d := range all {
 		csiNames = append(csiNames, d.CSIName)
 	}
 	rules := []permissions.Rule{
-		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates"},
+		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates", "proxies"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: "operator.openshift.io", Resources: []string{"storages", "clustercsidrivers"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
@@ -84,6 +85,8 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{For: events, Own: true, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{For: events, Own: true, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"get"}},
+		{For: profile, Group: "config.openshift.io", Resources: []string{"apiservers"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}

@@ -273,11 +273,7 @@ func operatorImage(all []drivers.Driver) string { return all[0].Operator.Image }
 func deployment(all []drivers.Driver) *appsv1.Deployment {
 	labels := map[string]string{"name": clusterstorage.Name}
 	// OpenShift's own cluster storage operator leaves NetworkPolicies in the namespace. They cut off pods without these labels.
-	podLabels := with(labels, map[string]string{
-		"openshift.storage.network-policy.api-server":       "allow",
-		"openshift.storage.network-policy.dns":              "allow",
-		"openshift.storage.network-policy.operator-metrics": "allow",
-	})
+	podLabels := with(labels, drivers.NetworkPolicyLabels("api-server", "dns", "operator-metrics"))
 	pod := drivers.OperatorPod(clusterstorage.Name, operatorImage(all), "cluster-storage")
 	container := &pod.Containers[0]
 	container.Env = append(container.Env, corev1.EnvVar{Name: clusterstorage.VersionVariable, Value: snapshot})
