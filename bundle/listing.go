@@ -21,7 +21,7 @@ const (
 	suggestedNamespace = "openshift-cluster-csi-drivers"
 	// The newest OpenShift that the operator was tested on. OpenShift does not update to a newer one before the operator
 	// supports it.
-	maxOpenShiftVersion = "4.22"
+	maxOpenShiftVersion = "5.0"
 )
 
 var (

@@ -16,10 +16,11 @@ func examineCustomResource(_ context.Context, p *patient) ([]Result, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
 	}
-	return judgeCustomResource(p.driver.CSIName, p.custom), nil
+	return judgeCustomResource(p.driver.CSIName, p.custom, p.inactive), nil
 }
 
-func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver) []Result {
+// judgeCustomResource is about what the operator reports, which is out of date if it is inactive.
+func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inactive bool) []Result {
 	describe := escape.Command("oc describe clustercsidriver %s", name)
 	if custom == nil {
 		return []Result{fail(customResourceMissing, "create it, with spec.managementState Managed, as docs/install.md shows", "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
@@ -41,7 +42,16 @@ func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver) []Res
 		return append(results, fail(conditionsMissing, "see the operator above: it does not run, or waits for permissions", "no operator has reported anything in ClusterCSIDriver %s", name))
 	}
 	bad := judgeConditions(custom.Status.Conditions, describe)
-	if len(bad) == 0 {
+	seen := custom.Status.ObservedGeneration
+	observed := seen == 0 || seen >= custom.Generation // other projects' operators never say
+	if !observed {
+		results = append(results, fail(generationUnobserved, "if somebody changed it just now, look again; otherwise see the operator above",
+			"the operator has reported on generation %d of ClusterCSIDriver %s, and it has generation %d by now", seen, name, custom.Generation))
+	}
+	switch {
+	case inactive:
+		results = append(results, warn(conditionsStale, "see the operator above: nobody writes conditions any more", "the conditions of ClusterCSIDriver %s are those of before, when an operator was active", name))
+	case len(bad) == 0 && observed:
 		results = append(results, fine(conditionsFine, "all %d conditions of ClusterCSIDriver %s are as they should be", len(custom.Status.Conditions), name))
 	}
 	return append(results, bad...)
@@ -98,6 +108,7 @@ var help = map[string]string{
 	"MissingImage":                 "set what the message names in spec.config.env of the Subscription",
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
 	"RequestRefused":               "have the policy or webhook accept what the message names: the operator tries again each half minute",
+	"PodsRefused":                  "have the API server accept the pods: see the driver's namespace and pods below",
 	"VolumesInUse":                 "end the pods that the message names: see docs/uninstall.md, What a removal waits for",
 	"OtherDriver":                  "move over from that driver, as docs/install.md shows, or remove this operator",
 	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",

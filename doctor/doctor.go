@@ -16,6 +16,7 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -87,7 +88,7 @@ type Cluster struct {
 // AddToScheme adds the types that an examination reads.
 func AddToScheme(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, configv1.Install, operatorv1.Install, v1alpha1.AddToScheme, operatorsv1.AddToScheme,
+		appsv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, configv1.Install, operatorv1.Install, v1alpha1.AddToScheme, operatorsv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return err
@@ -125,6 +126,8 @@ type patient struct {
 	Cluster
 	driver drivers.Driver
 	*found
+	// inactive is set when no operator of the driver is active, so that what they have reported is out of date.
+	inactive bool
 }
 
 // Examine examines the cluster and drivers. With none named, it examines those of candidates that somebody installed or asked OLM to install.

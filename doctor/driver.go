@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/rollout"
@@ -144,6 +146,13 @@ func (p *patient) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) (
 		if w.notReady, err = rollout.NotReady(ctx, p.Client, set); err != nil {
 			return nil, err
 		}
+	}
+	if status.CurrentNumberScheduled < status.DesiredNumberScheduled {
+		refusals := &corev1.EventList{}
+		if err := p.list(ctx, refusals, client.InNamespace(set.Namespace), rollout.Refusals(set)); err != nil {
+			return nil, err
+		}
+		w.refused = rollout.LastRefusal(refusals.Items, time.Now())
 	}
 	return p.examineWorkload(ctx, w, set.Spec.Selector)
 }

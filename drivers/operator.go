@@ -27,8 +27,8 @@ const memoryLimit = "512Mi"
 // MemoryLimitEnv is the environment variable with the operator's memory limit in bytes.
 const MemoryLimitEnv = "MEMORY_LIMIT"
 
-// driverLabel on an operator's Deployment names its driver: a cluster may have several operators, in any namespaces.
-const driverLabel = "berth.dev/csi-driver"
+// DriverLabel on an operator's Deployment names its driver: a cluster may have several operators, in any namespaces.
+const DriverLabel = "berth.dev/csi-driver"
 
 // OperatorDeployment returns the Deployment of the driver's operator, with the default images. Whoever installs it
 // sets the namespace.
@@ -39,7 +39,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 	podLabels := map[string]string{"name": d.Operator.Name}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: labels.Merge(podLabels, labels.Set{driverLabel: d.CSIName})},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: labels.Merge(podLabels, labels.Set{DriverLabel: d.CSIName})},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},

@@ -88,6 +88,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		config         = "To watch the cluster's configuration"
 		credentials    = "To restart the driver's pods when their credentials change"
 		rollouts       = "To update the driver on nodes that are ready while others are not"
+		refusals       = "To report why the API server refuses pods of the driver"
 		removal        = "To remove the driver only when its volumes are not in use"
 		controllerWork = "To remove the driver's controller only when it has detached and deleted what it should"
 		events         = "To record events"
@@ -130,6 +131,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		// The pods are the driver's own, which may be in any namespace.
 		rolloutNodes,
 		{For: rollouts, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{For: refusals, Resources: []string{"events"}, Verbs: []string{"list"},
+			Unexercised: map[string]string{"list": "only while pods of the driver are missing"}},
 
 		{For: removal, Only: permissions.Removable, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 		{For: removal, Only: permissions.Removable, Resources: []string{"nodes"}, Verbs: []string{"get"}},

@@ -369,8 +369,8 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// TestWaitingIsTheDefaultStatus: the CRD's default status saves the first pass a write.
-func TestWaitingIsTheDefaultStatus(t *testing.T) {
+// TestDefaultStatus: by the CRD's default, nobody has seen a SharedVolume, at no time. To wait for a moment costs no write.
+func TestDefaultStatus(t *testing.T) {
 	raw, err := os.ReadFile(definitionFile)
 	if err != nil {
 		t.Fatal(err)
@@ -387,6 +387,16 @@ func TestWaitingIsTheDefaultStatus(t *testing.T) {
 	}
 	if diff := cmp.Diff(o.sharedVolume.Status, statusOf(o, waiting)); diff != "" {
 		t.Errorf("default and first status differ: %s", diff)
+	}
+	condition := meta.FindStatusCondition(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady)
+	if condition.Status != metav1.ConditionUnknown || condition.Reason != reasonNotYetSeen || !condition.LastTransitionTime.IsZero() {
+		t.Errorf("the default is %+v, want Unknown, NotYetSeen, without a time", condition)
+	}
+	for _, r := range []readiness{*ready("v"), *failed(reasonConflict, "no"), *pending(reasonNotBound, "no")} {
+		now := meta.FindStatusCondition(statusOf(o, r).Conditions, v1alpha1.ConditionReady)
+		if now.Reason != r.reason || !now.LastTransitionTime.Time.Equal(o.now) {
+			t.Errorf("with %+v after it, the condition is %+v, want that since now", r, now)
+		}
 	}
 }
 
@@ -459,6 +469,8 @@ func TestAbsenceOf(t *testing.T) {
 func TestNotificationOf(t *testing.T) {
 	for _, test := range []struct{ from, to, want string }{
 		{"", reasonPending, ""},
+		{reasonNotYetSeen, reasonPending, ""},
+		{reasonNotYetSeen, reasonBound, ""},
 		{reasonPending, reasonBound, ""}, // as everybody expects
 		{reasonBound, reasonDeleting, ""},
 		{reasonPending, reasonConflict, "Warning Conflict"},

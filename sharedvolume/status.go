@@ -16,6 +16,7 @@ import (
 
 // Reasons of the condition Ready. They are part of the API.
 const (
+	reasonNotYetSeen        = "NotYetSeen" // by the CRD's default
 	reasonBound             = "Bound"
 	reasonPending           = "Pending"
 	reasonNotBound          = "NotBound"
@@ -43,8 +44,8 @@ type readiness struct {
 	message, detail string
 }
 
-// waiting is the readiness of a SharedVolume whose claim will be bound in a moment. The CRD sets the same status by default,
-// so that it costs no write.
+// waiting is the readiness of a SharedVolume whose claim will be bound in a moment. While a SharedVolume has the status that the
+// CRD sets by default, this costs no write.
 var waiting = readiness{
 	phase:  v1alpha1.Pending,
 	reason: reasonPending,
@@ -149,6 +150,10 @@ func usedBy(users []string) string {
 // last transition.
 func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 	sv := o.sharedVolume
+	before := meta.FindStatusCondition(sv.Status.Conditions, v1alpha1.ConditionReady)
+	if r == waiting && before != nil && before.Reason == reasonNotYetSeen {
+		return *sv.Status.DeepCopy()
+	}
 	status := v1alpha1.SharedVolumeStatus{
 		Phase:              r.phase,
 		Message:            r.message,
@@ -156,7 +161,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		Conditions:         sv.Status.DeepCopy().Conditions,
 	}
 	if r == waiting {
-		// The API server sets this as a default, before the controller has observed any generation.
+		// The default of an earlier CRD, before the controller has observed any generation.
 		status.ObservedGeneration = sv.Status.ObservedGeneration
 	}
 	condition := metav1.Condition{
@@ -171,7 +176,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		condition.Status = metav1.ConditionTrue
 	}
 	if ready := meta.FindStatusCondition(status.Conditions, condition.Type); ready != nil && ready.LastTransitionTime.Unix() == 0 && r != waiting {
-		// The API server's default has no time. It is only replaced in a write that there is anyway.
+		// The default of an earlier CRD has no time. It is only replaced in a write that there is anyway.
 		ready.LastTransitionTime = sv.CreationTimestamp
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
@@ -200,7 +205,7 @@ type notification struct{ eventType, reason, note string }
 // notificationOf returns the event for the change from one condition to another, or nil. There is none if a SharedVolume
 // becomes Ready or is deleted, which its status shows. In a namespace that is being deleted, no event can be created.
 func notificationOf(from *metav1.Condition, to metav1.Condition) *notification {
-	ordinary := map[string]bool{reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
+	ordinary := map[string]bool{reasonNotYetSeen: true, reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
 	switch {
 	case from != nil && from.Reason == to.Reason:
 		return nil

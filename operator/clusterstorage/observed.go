@@ -75,7 +75,23 @@ func (c *cluster) observe(version string) (observed, error) {
 	if o.bindings, err = c.kubeInformers.Rbac().V1().ClusterRoleBindings().Lister().List(labels.Everything()); err != nil {
 		return o, fmt.Errorf("reading ClusterRoleBindings: %w", err)
 	}
-	return o, nil
+	return o, c.showClasses()
+}
+
+// showClasses shows the cluster's classes in metrics. Nothing else depends on them.
+func (c *cluster) showClasses() error {
+	classes, err := c.kubeInformers.Storage().V1().StorageClasses().Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("reading StorageClasses: %w", err)
+	}
+	var attributes []*storagev1.VolumeAttributesClass
+	if c.attributesClasses != nil {
+		if attributes, err = c.attributesClasses.List(labels.Everything()); err != nil {
+			return fmt.Errorf("reading VolumeAttributesClasses: %w", err)
+		}
+	}
+	show(classes, attributes)
+	return nil
 }
 
 // orNil returns nil for an object that does not exist.

@@ -57,6 +57,7 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		report  = "To report about the cluster's storage"
 		lead    = "To be the only active cluster storage operator"
 		events  = "To record events"
+		alerts  = "To warn of several default StorageClasses, and of VolumeAttributesClasses that do not match"
 		metrics = "To serve its metrics only to those who may read them"
 		profile = "To serve its metrics with the cluster's TLS profile"
 	)
@@ -70,6 +71,8 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		{For: observe, Group: "operator.openshift.io", Resources: []string{"storages", "clustercsidrivers"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: "storage.k8s.io", Resources: []string{"csidrivers"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: alerts, Group: "storage.k8s.io", Resources: []string{"storageclasses", "volumeattributesclasses"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: rbacv1.GroupName, Resources: []string{"clusterrolebindings"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},

@@ -51,7 +51,7 @@ func (s *sighting) see(exists bool, object any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.exists, s.isDefault = exists, ptr.To(isDefault(class.GetAnnotations()))
+	s.exists, s.isDefault = exists, ptr.To(IsDefault(class.GetAnnotations()))
 }
 
 func (s *sighting) handler() cache.ResourceEventHandler {
@@ -117,7 +117,7 @@ func (c *controller) notDefault(ctx context.Context, record, name string) (why s
 // was among those until somebody decided otherwise.
 func notDefault(driver drivers.Driver, record, name string, classes []storagev1.StorageClass) (why string) {
 	for _, class := range classes {
-		if class.Name != name && isDefault(class.Annotations) {
+		if class.Name != name && IsDefault(class.Annotations) {
 			return fmt.Sprintf("StorageClass %s is the default", class.Name)
 		}
 	}
@@ -135,8 +135,8 @@ func notDefault(driver drivers.Driver, record, name string, classes []storagev1.
 	return ""
 }
 
-// isDefault reports whether a class with these annotations is the default.
-func isDefault(annotations map[string]string) bool {
+// IsDefault reports whether a class with these annotations is the default.
+func IsDefault(annotations map[string]string) bool {
 	return annotations[defaultAnnotation] == "true" || annotations[betaDefaultAnnotation] == "true"
 }
 
@@ -152,7 +152,7 @@ func (c *controller) record(ctx context.Context, cluster drivers.Cluster, class 
 	if class == nil {
 		return nil // it comes back as it was
 	}
-	record := strconv.FormatBool(isDefault(class.GetAnnotations()))
+	record := strconv.FormatBool(IsDefault(class.GetAnnotations()))
 	if cluster.ClusterCSIDriver.Annotations[DefaultAnnotation] == record {
 		return nil
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/operator/clusterstorage/alerts"
 	"github.com/berth-csi/berth/operator/dashboard"
 	"github.com/berth-csi/berth/yaml"
 )
@@ -101,6 +102,9 @@ func Files(all []drivers.Driver) ([]File, error) {
 	maps.Copy(objects, monitoring)
 	if objects[late+"02_dashboard"], err = dashboard.ConfigMap(); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	if objects[late+"03_prometheusrule"], err = alerts.Rule(); err != nil {
+		return nil, fmt.Errorf("alerts: %w", err)
 	}
 	files := []File{}
 	for name, object := range objects {
