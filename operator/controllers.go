@@ -91,7 +91,11 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	if err != nil {
 		return drivers.Cloud{}, err
 	}
-	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name}
+	custom, err := c.customResource.Get()
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name, DriverConfig: custom.Spec.DriverConfig}
 	if !c.usesCloudConfig() {
 		return cloud, nil
 	}

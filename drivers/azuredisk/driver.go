@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -43,6 +44,7 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 	},
+	ConfigFields:       drivers.ConfigFields{Type: operatorv1.AzureDriverType, Fields: []string{"azure.diskEncryptionSet"}},
 	ClassParameters:    parameters,
 	SnapshotParameters: tagSnapshots,
 	Secrets:            []string{"azure-disk-credentials"},

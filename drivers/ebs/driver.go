@@ -5,6 +5,7 @@ import (
 	"embed"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -64,6 +65,7 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: region.Apply},
 		{Container: "csi-driver", Apply: tagVolumes},
 	},
+	ConfigFields:    drivers.ConfigFields{Type: operatorv1.AWSDriverType, Fields: []string{"aws.kmsKeyARN"}},
 	ClassParameters: encryptionKey,
 	Secrets:         []string{"ebs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,

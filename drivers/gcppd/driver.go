@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -39,6 +40,7 @@ var Driver = drivers.Driver{
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: labelDisks},
 	},
+	ConfigFields:       drivers.ConfigFields{Type: operatorv1.GCPDriverType, Fields: []string{"gcp.kmsKey"}},
 	ClassParameters:    encryptionKey,
 	SnapshotParameters: labelSnapshots,
 	Secrets:            []string{"gcp-pd-cloud-credentials"},
