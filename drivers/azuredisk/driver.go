@@ -51,7 +51,7 @@ var Driver = drivers.Driver{
 	CredentialKeys:     drivers.AzureCredentialKeys,
 	TrustedCABundle:    "azure-disk-csi-driver-trusted-ca-bundle",
 	CloudConfig:        drivers.AzureCloudConfig("azure-disk-csi-driver-cloud-config"),
-	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi"},
+	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi", DefaultSnapshotClass: "csi-azuredisk-vsc"},
 	Certification: drivers.Certification{
 		Class: "managed-csi", SnapshotClass: "csi-azuredisk-vsc",
 		MinSize: "1Gi", MaxSize: "32Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},

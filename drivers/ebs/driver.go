@@ -71,7 +71,7 @@ var Driver = drivers.Driver{
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 	CloudConfig:     drivers.CloudCABundle("aws-ebs-csi-driver-cloud-ca"),
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi"},
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi", DefaultSnapshotClass: "csi-aws-vsc"},
 	Certification: drivers.Certification{
 		Class: "gp3-csi", SnapshotClass: "csi-aws-vsc",
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},

@@ -46,7 +46,7 @@ var Driver = drivers.Driver{
 	Secrets:            []string{"gcp-pd-cloud-credentials"},
 	CredentialKeys:     [][]string{{"service_account.json"}},
 	TrustedCABundle:    "gcp-pd-csi-driver-trusted-ca-bundle",
-	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.GCPPlatformType},
+	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.GCPPlatformType, DefaultSnapshotClass: "csi-gce-pd-vsc"},
 	Certification: drivers.Certification{
 		Class: "standard-csi", SnapshotClass: "csi-gce-pd-vsc",
 		MinSize: "1Gi", MaxSize: "64Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},

@@ -70,7 +70,7 @@ var Driver = drivers.Driver{
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "vmware-vsphere-csi-driver-trusted-ca-bundle",
 	ClusterStorage: &drivers.ClusterStorage{
-		Platform: configv1.VSpherePlatformType, Optional: true, Without: notAskedFor, DefaultClass: className,
+		Platform: configv1.VSpherePlatformType, Optional: true, Without: notAskedFor, DefaultClass: className, DefaultSnapshotClass: "csi-vsphere-vsc",
 	},
 	Certification: drivers.Certification{
 		Class: className, SnapshotClass: "csi-vsphere-vsc",

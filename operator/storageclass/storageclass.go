@@ -37,7 +37,7 @@ import (
 
 type controller struct {
 	Options
-	sighting *sighting // of the class that may be the default
+	sighting *objects.Sighting // of the class that may be the default
 	// additions are what others had added to classes that the controller is recreating, by the names of these. An operator that
 	// ends between the two requests loses them, but not which class was the default.
 	additions map[string]*unstructured.Unstructured
@@ -63,7 +63,7 @@ type Options struct {
 
 // NewController returns the controller.
 func NewController(options Options) factory.Controller {
-	c := &controller{Options: options, sighting: &sighting{}, additions: map[string]*unstructured.Unstructured{}}
+	c := &controller{Options: options, sighting: &objects.Sighting{IsDefault: isDefault}, additions: map[string]*unstructured.Unstructured{}}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
 	informers := []factory.Informer{c.Reporter.Informer(), c.Infrastructures}
 	for _, class := range c.Classes {
@@ -72,7 +72,7 @@ func NewController(options Options) factory.Controller {
 			continue
 		}
 		for _, informer := range class.Informers() {
-			if _, err := informer.AddEventHandler(c.sighting.handler()); err != nil {
+			if _, err := informer.AddEventHandler(c.sighting.Handler()); err != nil {
 				klog.ErrorS(err, "Failed to watch the StorageClass that may be the default", "storageClass", c.Default)
 			}
 		}
