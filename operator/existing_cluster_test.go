@@ -213,11 +213,11 @@ func TestClassFollowsTheCluster(t *testing.T) {
 			if got := class.Parameters["kmsKeyId"]; got != key || class.Parameters["type"] != "gp3" {
 				return fmt.Errorf("its parameters are %v", class.Parameters)
 			}
+			if class.Labels["team"] != "harbour" || class.Annotations[defaultClass] != "true" || !slices.Equal(class.MountOptions, []string{"noatime"}) {
+				return fmt.Errorf("it has the labels %v, annotations %v and mount options %v; want what the administrator had added", class.Labels, class.Annotations, class.MountOptions)
+			}
 			return nil
 		})
-		if class.Labels["team"] != "harbour" || class.Annotations[defaultClass] != "true" || !slices.Equal(class.MountOptions, []string{"noatime"}) {
-			t.Errorf("with the key %q: labels %v, annotations %v, mount options %v; want what the administrator had added", key, class.Labels, class.Annotations, class.MountOptions)
-		}
 	}
 	env.waitForEvent("StorageClassRecreated", "StorageClass gp3-csi")
 	env.waitForConditions(allWell)
