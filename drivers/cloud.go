@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 )
 
 // Cloud is what the cluster knows of its cloud. It must not be modified.
@@ -19,6 +20,8 @@ type Cloud struct {
 	Credentials map[string][]byte
 	// Namespace is the driver's.
 	Namespace string
+	// DriverConfig is spec.driverConfig of the driver's ClusterCSIDriver.
+	DriverConfig operatorv1.CSIDriverConfigSpec
 }
 
 // Configuration is the configuration of a driver that has what is in the cloud's configuration and the credentials in one

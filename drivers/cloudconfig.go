@@ -30,13 +30,14 @@ type CloudConfig struct {
 	// none.
 	Source string
 	// Content returns the content of ConfigMap. It gets that of the ConfigMap with the configuration of the cloud, and that
-	// of Source; either is nil if there is no such ConfigMap. After an error, the content stays as it is.
-	Content func(cloud, source map[string]string) (content map[string]string, err error)
+	// of Source, and that of ConfigMap as it is, such as an operator before this one left it; each is nil if there is no such
+	// ConfigMap. After an error, the content stays as it is.
+	Content func(cloud, source, current map[string]string) (content map[string]string, err error)
 }
 
 // CloudCABundle is the CloudConfig of a driver that needs only the CA bundle of the cloud, which a cloud may have.
 func CloudCABundle(configMap string) *CloudConfig {
-	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _ map[string]string) (map[string]string, error) {
+	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _, _ map[string]string) (map[string]string, error) {
 		bundle := cloud[CABundleKey]
 		if bundle == "" {
 			return nil, nil

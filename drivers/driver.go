@@ -59,6 +59,9 @@ type Driver struct {
 	Images []Image
 	// Settings adapt the driver's containers to the cluster's configuration.
 	Settings []Setting
+	// ConfigFields are the fields of spec.driverConfig of the ClusterCSIDriver that the driver honors. Others are named in a
+	// condition.
+	ConfigFields ConfigFields
 	// ClassParameters returns parameters that each StorageClass among the assets gets in addition to its own, because
 	// the cluster's configuration asks for them. It may be nil.
 	ClassParameters func(Cluster) map[string]string

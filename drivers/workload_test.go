@@ -1,7 +1,6 @@
 package drivers_test
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -227,20 +226,13 @@ func TestNetworkPolicies(t *testing.T) {
 	})
 }
 
-// TestPorts: no two containers of a driver may use the same port of the host network, as any two of its pods may be
-// on the same node. A probe must use a port that its container declares.
-func TestPorts(t *testing.T) {
+// TestProbesUseDeclaredPorts: a probe must use a port that its container declares.
+func TestProbesUseDeclaredPorts(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
-		users := map[int32]string{}
 		for _, w := range workloads(t, manifests) {
 			for _, c := range w.containers() {
 				named := map[string]bool{}
 				for _, p := range c.Ports {
-					user := fmt.Sprintf("%s container %s", w.file, c.Name)
-					if other := users[p.ContainerPort]; w.pod.Spec.HostNetwork && other != "" {
-						t.Errorf("%s and %s both use port %d", other, user, p.ContainerPort)
-					}
-					users[p.ContainerPort] = user
 					named[p.Name] = true
 				}
 				for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {

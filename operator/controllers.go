@@ -92,7 +92,11 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	if err != nil {
 		return drivers.Cloud{}, err
 	}
-	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name}
+	custom, err := c.customResource.Get()
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name, DriverConfig: custom.Spec.DriverConfig}
 	trusted, err := c.trustedCA().Lister().ConfigMaps(c.namespace.Name).Get(c.driver.TrustedCABundle)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return drivers.Cloud{}, err

@@ -80,7 +80,7 @@ func (c *cycle) install(ctx context.Context) error {
 	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
 		first = append(first, c.newStorageClassController(storageClasses))
 	}
-	if c.driver.SnapshotParameters != nil {
+	if c.snapshotClassesDiffer() {
 		first = append(first, c.newSnapshotClassController(manifests))
 	}
 	first = append(first, static)
@@ -196,10 +196,24 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudcon
 	return cloudconfig.NewController(options)
 }
 
+// snapshotClassesDiffer tells whether the VolumeSnapshotClasses depend on more than their assets.
+func (c *cycle) snapshotClassesDiffer() bool {
+	return c.driver.SnapshotParameters != nil || c.defaultSnapshotClass() != ""
+}
+
+// defaultSnapshotClass names the class that is the driver's default in a fresh cluster; "" for none.
+func (c *cycle) defaultSnapshotClass() string {
+	if !c.permanent || c.driver.ClusterStorage == nil {
+		return ""
+	}
+	return c.driver.ClusterStorage.DefaultSnapshotClass
+}
+
 func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory.Controller {
 	return snapshotclass.NewController(snapshotclass.Options{
 		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, snapshotclass.Kind)),
 		Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
+		Default: c.defaultSnapshotClass(), CustomResource: c.customResource.Resource(), Reader: c.clients.objects,
 		Applier: c.applier, OperatorClient: c.reporter, Recorder: c.recorder,
 	})
 }
@@ -208,7 +222,7 @@ func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *stati
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
 		return !staticresource.Applies(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
 			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret) ||
-			c.driver.SnapshotParameters != nil && m.Object.GetKind() == snapshotclass.Kind
+			c.snapshotClassesDiffer() && m.Object.GetKind() == snapshotclass.Kind
 	})
 	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.driver.History, c.reporter, c.recorder)
 }

@@ -7,6 +7,8 @@ package efs
 import (
 	"embed"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
+
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
 )
@@ -93,6 +95,7 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: tagAccessPoints},
 		{Container: "efs-plugin", Apply: measureVolumes},
 	},
+	ConfigFields:    drivers.ConfigFields{Type: operatorv1.AWSDriverType, Fields: []string{"aws.efsVolumeMetrics"}},
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
