@@ -104,10 +104,11 @@ var followers = map[string]map[string][]follower{
 		"### Remove it from the cluster":  {published},
 	},
 	"security.md": {
-		"## What teams may do":                  {administrator},
-		"### Names are no proof":                {administrator},
-		"## Close a cluster that began open":    {administrator, administrator},
-		"## Have SharedVolumes refused at once": {administrator},
+		"## What teams may do":                              {administrator},
+		"## Let namespaces use only what they were granted": {administrator},
+		"### Names are no proof":                            {administrator},
+		"## Close a cluster that began open":                {administrator, administrator},
+		"## Have SharedVolumes refused at once":             {administrator},
 	},
 	"sharedvolume.md": {
 		"# Mount an EFS file system":   {administrator, administrator},
