@@ -134,7 +134,7 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 	case !d.managed && !p.createsDriver():
 		do := "create it with --create-driver, or yourself later"
 		if !d.monitored {
-			do += "; to get an alert as long as it is missing, run: " + escape.Command("oc label namespace %s %s", in.Namespace, drivers.MonitoringLabel+"=true")
+			do += "; to get an alert as long as it is missing, have the cluster's monitoring read the metrics of all operators in the namespace: " + escape.Command("oc label namespace %s %s", in.Namespace, drivers.MonitoringLabel+"=true")
 		}
 		warn(driverUnmanaged, do, "there is no ClusterCSIDriver %s: the driver stays as it is, and no operator manages it", d.CSIName)
 	}

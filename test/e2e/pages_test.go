@@ -71,7 +71,7 @@ func TestFollowPages(t *testing.T) {
 	r.Follow(t, secure, "## Have SharedVolumes refused at once")
 	mustPrint(t, r.Follow(t, objectives, "## The driver is available"), "Events:", "ScalingReplicaSet", `"Starting the operator"`)
 	mustPrint(t, r.Follow(t, objectives, "## SharedVolumes are ready soon"), "website")
-	mustPrint(t, r.Follow(t, trouble, "# Troubleshoot"), "has phase Succeeded", "all of the 1 SharedVolumes are Ready")
+	mustPrint(t, r.Follow(t, trouble, "# Troubleshoot"), "has phase Succeeded", "the one SharedVolume is Ready")
 	mustPrint(t, r.Follow(t, trouble, "## My driver is not Available"), "Available=True", "aws-efs-operator")
 	root, err := tools.Root()
 	if err == nil {
