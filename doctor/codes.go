@@ -12,6 +12,7 @@ const (
 	defaultClass              Code = "default-class"               // one StorageClass is the default
 	defaultClassNone          Code = "default-class-none"          // no StorageClass is the default
 	defaultClassSeveral       Code = "default-class-several"       // several StorageClasses are the default
+	classRisk                 Code = "class-risk"                  // a StorageClass of the driver endangers files
 	operatorOfPlatform        Code = "operator-of-platform"        // the cluster storage operator runs the driver's operator
 	operatorMissing           Code = "operator-missing"            // nobody runs the operator of a driver that is in no catalog
 	subscriptionFine          Code = "subscription"                // OLM has installed what the Subscription asks for

@@ -122,6 +122,7 @@ var (
 		{"Namespace", examineNamespace},
 		{"Credentials", examineCredentials},
 		{"Driver pods", examineWorkloads},
+		{"Classes of the driver", examineClassRisks},
 		{"SharedVolumes", examineSharedVolumes},
 	}
 )

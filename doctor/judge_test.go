@@ -169,6 +169,22 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
+// TestClassRisks: a class with which one deletion takes the files of all is named, if it is the driver's.
+func TestClassRisks(t *testing.T) {
+	d, err := registry.Get("efs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := class("bad", "")
+	bad.Provisioner, bad.Parameters = d.CSIName, map[string]string{"provisioningMode": "efs-ap", "subPathPattern": "/", "ensureUniqueDirectory": "false"}
+	other := bad
+	other.Provisioner = "ebs.csi.aws.com"
+	got := judgeClassRisks(d, []storagev1.StorageClass{other, bad, {ObjectMeta: metav1.ObjectMeta{Name: "fine"}, Provisioner: d.CSIName}})
+	if len(got) != 1 || got[0].Verdict != Warning || !strings.Contains(got[0].What, "StorageClass bad: ") {
+		t.Errorf("got %+v, want one warning about class bad", got)
+	}
+}
+
 // TestSharedVolumes: they are counted by what is wrong with them, the most frequent first, and within a limit.
 func TestSharedVolumes(t *testing.T) {
 	unready := func(name, reason string) sharedVolume {

@@ -21,8 +21,7 @@ var accessPointPresence = drivers.Presence{Interval: 10 * time.Minute, Find: fin
 
 // findAccessPoints looks for access points of a file system, and for the mount targets that nodes need to reach it.
 func findAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string, ids, zones []string) (map[string]drivers.Finding, error) {
-	absent := drivers.Finding{Reason: "FileSystemNotFound", Message:
-		"The cluster's AWS account has no such file system in its region. Correct the ID, unless it is of another account"}
+	absent := drivers.Finding{Reason: "FileSystemNotFound", Message: "The cluster's AWS account has no such file system in its region. Correct the ID, unless it is of another account"}
 	if !fileSystemID.MatchString(fileSystem) { // EFS would refuse to answer
 		return forAll(ids, absent), nil
 	}

@@ -134,6 +134,7 @@ var followers = map[string]map[string][]follower{
 		"# Troubleshoot":                       {administrator},
 		"## My pod hangs in ContainerCreating": {administrator, administrator},
 		"### The driver's log on a node":       {by("test/drivers/matrix", "TestMatrix")},
+		"### Access points run out":            {nobody("asks AWS")},
 		"## My driver is not Available":        {administrator},
 	},
 	"uninstall.md": {
