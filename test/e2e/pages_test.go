@@ -40,6 +40,7 @@ func TestFollowPages(t *testing.T) {
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serve("certified-operators", w.catalog)
 	r := w.reader(
+		"source: berth\n", "source: certified-operators\n", // which the cluster serves already
 		"namespace=storage\n", "namespace="+drivers.ClusterStorageNamespace+"\n", "--timeout=10m", "--timeout=2m",
 		" --since=6h", "", " --since=1h", "", // process nodes keep no times of lines
 		"berth doctor\n", "berth doctor || [ $? = 1 ]\n") // their kubelets know no driver
