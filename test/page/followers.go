@@ -56,6 +56,11 @@ var followers = map[string]map[string][]follower{
 		"## Switch it off":          {onAndOff},
 		"## Downgrades":             {onAndOff},
 	},
+	"day-1.md": {
+		"## 2. A file system":              {nobody("creates resources in AWS; the page aws.md shows it, and its tests run it")},
+		"## 4. A claim and a pod":          {nobody("as above")},
+		"## 5. A grant and a SharedVolume": {nobody("security.md has the same command, which is followed")},
+	},
 	"develop.md": {
 		"## Real programs": {nobody("names programs that only their user has; TestNodeRunsWhatUsersGive has a node run some")},
 		"## Benchmarks":    {nobody("a benchmark, which takes minutes")},
