@@ -100,7 +100,7 @@ var help = map[string]string{
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
 	"RequestRefused":               "have the policy or webhook accept what the message names: the operator tries again each half minute",
 	"VolumesInUse":                 "end the pods that the message names: see " + findings.Page("uninstall.md#what-a-removal-waits-for"),
-	"OtherDriver":                  "move over from that driver, or remove this operator: see " + findings.Page("redhat-efs.md"),
+	"OtherDriver":                  "move over from that driver, or remove this operator: see " + findings.Page("install.md#before-you-start"),
 	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",
 	"OtherOperatorActive":          "delete that operator's Subscription and ClusterServiceVersion",
 	"NamespaceUnproven":            "name the driver's namespace: see " + findings.Page("install.md#where-the-driver-is"),

@@ -228,7 +228,7 @@ func (r grantRequest) addTo(grant *v1alpha1.SharedVolumeGrant) (added []string) 
 func grantError(doing, name string, err error) error {
 	switch {
 	case meta.IsNoMatchError(err):
-		return errors.New("the cluster does not serve SharedVolumeGrants: install the AWS EFS operator")
+		return errors.New("the cluster does not serve SharedVolumeGrants: install the operator that serves them")
 	case apierrors.IsForbidden(err) && doing == "reading" && name != "":
 		return fmt.Errorf("you may not read SharedVolumeGrant %s: a cluster administrator can let you", name)
 	}
