@@ -12,6 +12,7 @@ const (
 	defaultClass              Code = "default-class"               // one StorageClass is the default
 	defaultClassNone          Code = "default-class-none"          // no StorageClass is the default
 	defaultClassSeveral       Code = "default-class-several"       // several StorageClasses are the default
+	classRisk                 Code = "class-risk"                  // a StorageClass of the driver endangers files
 	operatorOfPlatform        Code = "operator-of-platform"        // the cluster storage operator runs the driver's operator
 	operatorMissing           Code = "operator-missing"            // nobody runs the operator of a driver that is in no catalog
 	subscriptionFine          Code = "subscription"                // OLM has installed what the Subscription asks for
@@ -73,6 +74,10 @@ const (
 	registrationNotExamined   Code = "registration-not-examined"   // pods of the driver are only reported as running, so that no kubelet can know it
 	startupTaint              Code = "startup-taint"               // nodes keep the taint with which they wait for the driver
 	sharedVolumesFine         Code = "sharedvolumes"               // all SharedVolumes are Ready
+	claimsFine                Code = "claims"                      // all claims of a namespace are bound
+	claimNotBound             Code = "claim-not-bound"             // a claim is not bound
+	podsStarted               Code = "pods"                        // no pod of a namespace that uses claims waits to start
+	podWaits                  Code = "pod-waits"                   // a pod that uses claims waits to start
 	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready
 	fileSystemNotAvailable    Code = "filesystem-not-available"    // of SharedVolumes, something does not exist in AWS
 	sharedVolumeAPIMissing    Code = "sharedvolume-api-missing"    // the cluster does not serve SharedVolumes

@@ -7,9 +7,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -77,6 +79,10 @@ type Report struct {
 	// Cluster is about what all drivers need.
 	Cluster []Section      `json:"cluster"`
 	Drivers []DriverReport `json:"drivers"`
+	// Namespace is the one that was examined alone, for its team.
+	Namespace string `json:"namespace,omitempty"`
+	// Team is about what its team has in that namespace.
+	Team []Section `json:"team,omitempty"`
 }
 
 // Cluster is the connection to a cluster.
@@ -117,6 +123,7 @@ var (
 		{"Namespace", examineNamespace},
 		{"Credentials", examineCredentials},
 		{"Driver pods", examineWorkloads},
+		{"Classes of the driver", examineClassRisks},
 		{"SharedVolumes", examineSharedVolumes},
 	}
 )
@@ -142,12 +149,14 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 	if len(named) == 0 {
 		chosen = candidates
 	}
+	var unread error // why it is not known whether the drivers are there that are not examined
 	for _, d := range chosen {
 		f, err := find(ctx, cluster, d)
 		if err != nil {
 			return nil, err
 		}
 		if len(named) == 0 && !f.any() {
+			unread = cmp.Or(unread, f.subscriptionsErr, f.driverErr)
 			continue
 		}
 		sections, err := report.examine(ctx, ofDriver, &patient{Cluster: cluster, driver: d, found: f})
@@ -155,6 +164,11 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 			return nil, err
 		}
 		report.Drivers = append(report.Drivers, DriverReport{Driver: d.CSIName, Sections: sections})
+	}
+	if unread != nil {
+		result, _ := notExamined(unread) // find has returned all others
+		result.What = "which drivers are installed: " + result.What
+		report.Cluster, report.Healthy = append(report.Cluster, Section{Subject: "Drivers", Results: []Result{result}}), false
 	}
 	return report, nil
 }
@@ -188,7 +202,7 @@ func notExamined(err error) (Result, error) {
 	}
 	result := Result{Code: notExaminedCode, Verdict: NotExamined, What: err.Error(), Do: "try again"}
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		result.Do = "run it as a cluster administrator"
+		result.Do = "run it as a cluster administrator; for your own namespace alone: berth doctor -n NAMESPACE"
 	}
 	return result, nil
 }
@@ -208,7 +222,7 @@ func (c Cluster) read(ctx context.Context, object client.Object, namespace, name
 	}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if optional(err) != nil {
-		return false, fmt.Errorf("reading %T %s: %w", object, name, err)
+		return false, fmt.Errorf("reading %s %s: %w", c.kindOf(object), name, err)
 	}
 	return err == nil, nil
 }
@@ -216,9 +230,18 @@ func (c Cluster) read(ctx context.Context, object client.Object, namespace, name
 // list lists objects of a kind. There are none of a kind that the cluster does not serve.
 func (c Cluster) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := optional(c.Client.List(ctx, list, options...)); err != nil {
-		return fmt.Errorf("listing %T: %w", list, err)
+		return fmt.Errorf("listing objects of kind %s: %w", strings.TrimSuffix(c.kindOf(list), "List"), err)
 	}
 	return nil
+}
+
+// kindOf returns the kind of an object, as users know it.
+func (c Cluster) kindOf(object runtime.Object) string {
+	kind, err := c.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return "object"
+	}
+	return kind.Kind
 }
 
 // rest returns a client for an API, to read long lists with.

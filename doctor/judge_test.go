@@ -168,18 +168,18 @@ func TestJudgements(t *testing.T) {
 		"a change that was seen":            {judgeCustomResource("x", generations(3, 3), false), "conditions ok", ""},
 		"an operator that never says":       {judgeCustomResource("x", generations(3, 0), false), "conditions ok", ""},
 		"kubelets":                          {one(registrations{want: 2, known: []string{"n1", "n2"}, missing: []string{"control-plane"}}.judge("d")), "registered ok", ""},
-		"kubelets that lack the driver":     {one(registrations{want: 2, known: []string{"n2"}, missing: []string{"n1"}}.judge("d")), "not-registered fault", "n1"},
+		"kubelets that lack the driver":     {one(registrations{want: 2, known: []string{"n2"}, missing: []string{"n1"}, registrar: "csi-driver-registrar"}.judge("d")), "not-registered fault", "their container csi-driver-registrar registers"},
 		"kubelets that know no driver":      {one(registrations{want: 2}.judge("d")), "not-registered fault", "of 0 nodes know driver d, want 2\n"},
 		"pods that are reported":            {one(registrations{want: 2, reported: []string{"n1", "n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of these nodes are reported, not run: n1, n2"},
 		"a pod that is reported":            {one(registrations{want: 2, known: []string{"n1"}, reported: []string{"n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of this node are reported, not run: n2"},
 		"a kubelet that lacks it, and a pod that is reported": {
 			one(registrations{want: 2, missing: []string{"n1"}, reported: []string{"n2"}}.judge("d")), "not-registered fault", "of 0 nodes know driver d, want 1; nodes without it: n1"},
 		"a node that registered although its pods are reported": {
-			one(registrations{want: 2, known: []string{"n1"}, missing: []string{"n2"}, reported: []string{"n1"}}.judge("d")), "not-registered fault", "of 1 nodes know driver d, want 2"},
+			one(registrations{want: 2, known: []string{"n1"}, missing: []string{"n2"}, reported: []string{"n1"}}.judge("d")), "not-registered fault", "of 1 node know driver d, want 2"},
 		"a startup taint":     {judgeTaints("d/agent-not-ready", []string{"n1", "n2"}), "startup-taint warning", "taint d/agent-not-ready, which keeps pods off them: n1, n2"},
 		"no startup taint":    {judgeTaints("d/agent-not-ready", nil), "", ""},
 		"monitored":           {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "true"})), "monitored ok", ""},
-		"not monitored":       {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", ""},
+		"not monitored":       {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", "also those of other operators"},
 		"no default class":    {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false")})), "default-class-none ok", ""},
 		"a default class":     {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false"), class("b", "true")})), "default-class ok", "b"},
 		"two default classes": {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "true"), class("b", "true")})), "default-class-several warning", "a, b"},
@@ -200,6 +200,22 @@ func TestJudgements(t *testing.T) {
 				t.Errorf("got %q, want it to say %q", text, test.says)
 			}
 		})
+	}
+}
+
+// TestClassRisks: a class with which one deletion takes the files of all is named, if it is the driver's.
+func TestClassRisks(t *testing.T) {
+	d, err := registry.Get("efs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := class("bad", "")
+	bad.Provisioner, bad.Parameters = d.CSIName, map[string]string{"provisioningMode": "efs-ap", "subPathPattern": "/", "ensureUniqueDirectory": "false"}
+	other := bad
+	other.Provisioner = "ebs.csi.aws.com"
+	got := judgeClassRisks(d, []storagev1.StorageClass{other, bad, {ObjectMeta: metav1.ObjectMeta{Name: "fine"}, Provisioner: d.CSIName}})
+	if len(got) != 1 || got[0].Verdict != Warning || !strings.Contains(got[0].What, "StorageClass bad: ") {
+		t.Errorf("got %+v, want one warning about class bad", got)
 	}
 }
 
@@ -225,8 +241,8 @@ func TestSharedVolumes(t *testing.T) {
 	}
 	want := []string{
 		"2 of 5 SharedVolumes are not Ready, with reason NotGranted, such as team/b: because",
-		"1 of 5 SharedVolumes are not Ready, with reason Conflict, such as team/a: because",
-		"1 of 5 SharedVolumes are not Ready, with reason no status, such as /: the operator has not seen it: does it run?",
+		"1 of 5 SharedVolumes is not Ready, with reason Conflict, such as team/a: because",
+		"1 of 5 SharedVolumes is not Ready, with reason no status, such as /: the operator has not seen it: does it run?",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -249,7 +265,7 @@ func TestSharedVolumes(t *testing.T) {
 		}
 	}
 	if got := absent.judge(); len(got) != 2 || got[0].Verdict != OK || got[1].Code != fileSystemNotAvailable || got[1].Verdict != Warning ||
-		got[1].What != "1 of 2 SharedVolumes are Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
+		got[1].What != "1 of 2 SharedVolumes is Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
 		t.Errorf("with an access point that does not exist: %+v", got)
 	}
 	var none count

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -55,7 +56,7 @@ func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
 func (p *patient) judgePlacement() []Result {
 	switch refusal := p.placed.Refusal; {
 	case refusal != nil && (p.custom != nil || p.csiDriver != nil):
-		return []Result{fail(namespaceUnknown, helpFor(string(refusal.Reason), "see docs/install.md, Where the driver is"), "%s: %s", refusal.Reason, refusal.Message)}
+		return []Result{fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
 	case refusal != nil || p.placed.Namespace == "":
 		return nil // there is no driver yet
 	case p.placed.Create:
@@ -82,7 +83,9 @@ func judgeMonitoring(namespace string, labels map[string]string) Result {
 	if labels[drivers.MonitoringLabel] == "true" {
 		return fine(monitored, "the cluster's monitoring reads metrics in namespace %s", namespace)
 	}
-	return warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true"),
+	return warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true")+
+		" has the cluster's Prometheus read every ServiceMonitor, PodMonitor and PrometheusRule in it, also those of other operators: see "+
+		findings.Page("install.md#watch-it"),
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
 }
 

@@ -24,6 +24,11 @@ func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
+		if exists && csv.IsCopied() {
+			results = append(results, fail(csvMissing, "delete the Subscription: the operator is installed in namespace "+csv.Labels[v1alpha1.CopiedLabelKey],
+				"ClusterServiceVersion %s/%s, which Subscription %s has installed according to OLM, is only a copy", s.Namespace, s.Status.InstalledCSV, s.Name))
+			continue
+		}
 		if !exists {
 			results = append(results, fail(csvMissing, "delete the Subscription and create it again; the driver and its volumes stay",
 				"ClusterServiceVersion %s/%s, which Subscription %s has installed, does not exist", s.Namespace, s.Status.InstalledCSV, s.Name))
@@ -114,17 +119,25 @@ func (w workload) isComplete() bool {
 	return w.observed && w.available >= w.want && w.updated >= w.want
 }
 
+// allOf says that there are all pods that there should be.
+func allOf(pods int32) string {
+	if pods == 1 {
+		return "its pod"
+	}
+	return fmt.Sprintf("all of its %d pods", pods)
+}
+
 // judge is about a workload. troubles are what holds up its pods.
 func (w workload) judge(troubles []string) Result {
 	name := fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name)
-	state := fmt.Sprintf("%s has %d of %d pods available, and %d up to date", name, w.available, w.want, w.updated)
+	state := fmt.Sprintf("%s has %d of %s available, and %d up to date", name, w.available, number(int(w.want), "pod"), w.updated)
 	switch {
 	case w.kind == "DaemonSet" && w.observed && w.want == 0:
 		return warn(noNodes, "look at the node selector and the tolerations: "+escape.Command("oc -n %s describe daemonset %s", w.namespace, w.name), "%s is for no node at all", name)
 	case w.kind == "Deployment" && w.want == 0:
 		return fail(scaledToZero, escape.Command("oc -n %s scale deployment %s --replicas=1", w.namespace, w.name), "%s is scaled to 0: nothing of it runs", name)
 	case w.isComplete():
-		return fine(workloadFine, "%s has %d of %d pods available and up to date", name, w.available, w.want)
+		return fine(workloadFine, "%s has %s available and up to date", name, allOf(w.want))
 	case w.refused != "":
 		return fail(podsRefused, helpForRefusal(w), "%s; pods cannot be created: %s", state, escape.Short(w.refused, maxRefusal))
 	case len(w.notReady) > 0 && len(troubles) == 0:

@@ -73,17 +73,22 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 	if err != nil {
 		return drivers.Cluster{}, err
 	}
+	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom, Environment: c.environment()}
+	if c.cloud != nil {
+		cluster.CloudConfig = c.cloud.Content()
+	}
+	return cluster, nil
+}
+
+// environment returns the variables that an administrator has set for the operator.
+func (c *cycle) environment() map[string]string {
 	environment := map[string]string{}
 	for _, name := range c.driver.Operator.Env {
 		if value := c.getenv(name); value != "" {
 			environment[name] = value
 		}
 	}
-	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom, Environment: environment}
-	if c.cloud != nil {
-		cluster.CloudConfig = c.cloud.Content()
-	}
-	return cluster, nil
+	return environment
 }
 
 // observeCloud returns what the cluster knows of its cloud, without credentials.

@@ -261,7 +261,7 @@ func (c *cycle) newQuotaController() factory.Controller {
 	return quota.NewController(quota.Options{
 		Driver: c.driver, Access: c.cloudAccess(), Storage: c.clients.kube.StorageV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
 		Show: func(used map[string]int) {
-			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit, used)
+			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit(c.environment()), used)
 		},
 	})
 }

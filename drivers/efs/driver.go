@@ -84,6 +84,8 @@ var Driver = drivers.Driver{
 	Quota:    &accessPointQuota,
 	Presence: &accessPointPresence,
 
+	ClassRisk: sharedDirectory,
+
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-efs-csi-driver:4.21"},
