@@ -134,7 +134,7 @@ func TestEveryFormat(t *testing.T) {
 							}
 						}()
 						_ = root.ExecuteContext(context.Background()) // a command of the test's context would end the test with it
-						if out.Len() == 0 { // the command has failed
+						if out.Len() == 0 {                           // the command has failed
 							continue
 						}
 						ran++
