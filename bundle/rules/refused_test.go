@@ -175,6 +175,7 @@ func TestCheckWarns(t *testing.T) {
 		{"a ClusterRole in a namespace", view, "metadata:\n", "metadata:\n  namespace: tide\n", ""},
 		{"null as an annotation", tideCSV, "capabilities: Basic Install", "capabilities: Basic Install\n    support:", "the annotation support is null, want a string in quotes"},
 		{"a related image that is none", tideCSV, "  relatedImages:\n", "  relatedImages:\n  - {name: wasm, image: \"oci://quay.io/example/wasm:v1\"}\n", "invalid image pullspec"},
+		{"a property without a value", properties, "properties:\n", "properties:\n- type: relatedImage\n  name: tide\n", "property of type relatedImage has no value, and has null in catalogs"},
 		{"a boolean in annotations.yaml", annotations, "annotations:\n", "annotations:\n  com.redhat.delivery.operator.bundle: true\n", ""},
 		{"numbers, null and a date in annotations.yaml", annotations, "annotations:\n", "annotations:\n  a: 1\n  b: 1.5\n  c: null\n  d: 2020-01-01\n  e: yes\n", ""},
 		{"a channel that is a number", annotations, "channels.v1: stable", "channels.v1: 4.2", `channel(s) ["4.2"]`},

@@ -70,6 +70,12 @@ func checkProperties(c *checked, rule findings.Rule) {
 			c.find(rule, p.file, p.path, "a property has no type; expected one such as %s", property.TypePackageRequired)
 			continue
 		}
+		if len(p.Value) == 0 {
+			p.Value = json.RawMessage("null")
+			missing := rule
+			missing.Severity = findings.Warning // nobody refuses it in properties that only the package's maker knows
+			c.find(missing, p.file, p.path, "property of type %s has no value, and has null in catalogs", p.Type)
+		}
 		_, err := fbc.ParseProperty(p.Property)
 		if err == nil {
 			err = constraint.Check(p.Property)
