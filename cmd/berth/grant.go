@@ -148,7 +148,7 @@ var (
 // parseGrant returns what the arguments of a command line ask for. Somebody may have copied them from a message about what a tenant wrote.
 func parseGrant(args []string) (grantRequest, error) {
 	if len(args) < 3 {
-		return grantRequest{}, errors.New("want NAMESPACE FILESYSTEM ACCESSPOINT...")
+		return grantRequest{}, errors.New("found no access point; want NAMESPACE FILESYSTEM and one ACCESSPOINT or more")
 	}
 	r := grantRequest{args[0], args[1], args[2:]}
 	if wrong := validation.IsDNS1123Label(r.namespace); len(wrong) > 0 {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -85,7 +84,7 @@ func TestMustGatherTakesSnapshots(t *testing.T) {
 	}
 	for line := range strings.Lines(files["missing.txt"]) {
 		if strings.Contains(line, "snapshot") || strings.Contains(line, "capacit") || strings.Contains(line, "attributes") {
-			t.Error(fmt.Sprintf("not collected: %s", line))
+			t.Errorf("not collected: %s", line)
 		}
 	}
 }
