@@ -21,7 +21,7 @@ const (
 	suggestedNamespace = "openshift-cluster-csi-drivers"
 	// The newest OpenShift that the operator was tested on. OpenShift does not update to a newer one before the operator
 	// supports it.
-	maxOpenShiftVersion = "4.22"
+	maxOpenShiftVersion = "5.0"
 )
 
 var (
@@ -55,7 +55,7 @@ func features(d drivers.Driver) map[string]string {
 		"csi":            true,
 		"disconnected":   true, // every image is in relatedImages and reaches the pods from there
 		"proxy-aware":    true, // the cluster's proxy is passed on to the driver
-		"tls-profiles":   true, // the cluster's TLS profile is passed on to the driver
+		"tls-profiles":   true, // the operator's endpoint and the driver's follow the cluster's TLS profile
 		"fips-compliant": false,
 		"cnf":            false,
 		"cni":            false,

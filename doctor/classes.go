@@ -7,6 +7,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -20,6 +22,31 @@ func examineDefaultClass(ctx context.Context, p *patient) ([]Result, error) {
 		return nil, err
 	}
 	return []Result{judgeDefaultClass(classes.Items)}, nil
+}
+
+// examineClassRisks examines which StorageClasses of the driver endanger files.
+func examineClassRisks(ctx context.Context, p *patient) (results []Result, err error) {
+	if p.driver.ClassRisk == nil {
+		return nil, nil
+	}
+	classes := &storagev1.StorageClassList{}
+	if err := p.list(ctx, classes); err != nil {
+		return nil, err
+	}
+	return judgeClassRisks(p.driver, classes.Items), nil
+}
+
+func judgeClassRisks(d drivers.Driver, classes []storagev1.StorageClass) (results []Result) {
+	for _, class := range classes {
+		if class.Provisioner != d.CSIName {
+			continue
+		}
+		if risk := d.ClassRisk(&class); risk != "" {
+			results = append(results, warn(classRisk, "replace it by a class with reclaimPolicy Retain; and before somebody deletes a claim, set the reclaim policy of its PersistentVolume to Retain: see "+
+				findings.Page("install.md#files-of-deleted-volumes"), "StorageClass %s: %s", class.Name, risk))
+		}
+	}
+	return results
 }
 
 func judgeDefaultClass(classes []storagev1.StorageClass) Result {

@@ -12,6 +12,7 @@ const (
 	defaultClass              Code = "default-class"               // one StorageClass is the default
 	defaultClassNone          Code = "default-class-none"          // no StorageClass is the default
 	defaultClassSeveral       Code = "default-class-several"       // several StorageClasses are the default
+	classRisk                 Code = "class-risk"                  // a StorageClass of the driver endangers files
 	operatorOfPlatform        Code = "operator-of-platform"        // the cluster storage operator runs the driver's operator
 	operatorMissing           Code = "operator-missing"            // nobody runs the operator of a driver that is in no catalog
 	subscriptionFine          Code = "subscription"                // OLM has installed what the Subscription asks for
@@ -35,10 +36,16 @@ const (
 	csvUnsubscribed           Code = "csv-without-subscription"    // no Subscription updates the ClusterServiceVersion
 	csvFailed                 Code = "csv-failed"                  // the ClusterServiceVersion has failed
 	csvUnfinished             Code = "csv-unfinished"              // the ClusterServiceVersion has neither succeeded nor failed
+	operatorActive            Code = "operator-active"             // a pod of the operator holds the lock
+	operatorInactive          Code = "operator-inactive"           // no pod of the operator holds the lock, or one that is not Ready
+	operatorPermitted         Code = "operator-permitted"          // the operator may see the ClusterCSIDriver and write its status
+	operatorForbidden         Code = "operator-forbidden"          // the operator may not do so
 	customResourceMissing     Code = "clustercsidriver-missing"    // there is no ClusterCSIDriver
 	conditionsFine            Code = "conditions"                  // all conditions are as they should be
 	conditionBad              Code = "condition"                   // a condition is not as it should be
 	conditionsMissing         Code = "no-conditions"               // no operator has reported anything
+	conditionsStale           Code = "conditions-stale"            // nobody writes conditions any more
+	generationUnobserved      Code = "generation-unobserved"       // the operator has not reported on the last change of the ClusterCSIDriver
 	removing                  Code = "removing"                    // the ClusterCSIDriver is being deleted
 	removed                   Code = "removed"                     // spec.managementState is Removed
 	unmanaged                 Code = "unmanaged"                   // spec.managementState is Unmanaged
@@ -57,6 +64,9 @@ const (
 	noNodes                   Code = "no-nodes"                    // a DaemonSet is for no node
 	nodesNotReady             Code = "nodes-not-ready"             // pods are missing on nodes that are NotReady
 	podsFail                  Code = "pods-fail"                   // pods do not start
+	podsRefused               Code = "pods-refused"                // the API server refuses pods
+	podSecurity               Code = "pod-security"                // the namespace's label has the API server refuse the driver's pods
+	scaledToZero              Code = "scaled-to-zero"              // a Deployment wants no pods
 	podsMissing               Code = "pods-missing"                // no pod is available
 	rolloutPending            Code = "rollout"                     // pods are being updated
 	registrationFine          Code = "registered"                  // the kubelets know the driver
@@ -64,6 +74,10 @@ const (
 	registrationNotExamined   Code = "registration-not-examined"   // pods of the driver are only reported as running, so that no kubelet can know it
 	startupTaint              Code = "startup-taint"               // nodes keep the taint with which they wait for the driver
 	sharedVolumesFine         Code = "sharedvolumes"               // all SharedVolumes are Ready
+	claimsFine                Code = "claims"                      // all claims of a namespace are bound
+	claimNotBound             Code = "claim-not-bound"             // a claim is not bound
+	podsStarted               Code = "pods"                        // no pod of a namespace that uses claims waits to start
+	podWaits                  Code = "pod-waits"                   // a pod that uses claims waits to start
 	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready
 	fileSystemNotAvailable    Code = "filesystem-not-available"    // of SharedVolumes, something does not exist in AWS
 	sharedVolumeAPIMissing    Code = "sharedvolume-api-missing"    // the cluster does not serve SharedVolumes

@@ -8,6 +8,7 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -16,24 +17,25 @@ func examineCustomResource(_ context.Context, p *patient) ([]Result, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
 	}
-	return judgeCustomResource(p.driver.CSIName, p.custom), nil
+	return judgeCustomResource(p.driver.CSIName, p.custom, p.inactive), nil
 }
 
-func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver) []Result {
+// judgeCustomResource is about what the operator reports, which is out of date if it is inactive.
+func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inactive bool) []Result {
 	describe := escape.Command("oc describe clustercsidriver %s", name)
 	if custom == nil {
-		return []Result{fail(customResourceMissing, "create it, with spec.managementState Managed, as docs/install.md shows", "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
+		return []Result{fail(customResourceMissing, "create it, with spec.managementState Managed: see "+findings.Page("install.md#install-the-driver"), "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
 	}
 	var results []Result
 	if at := custom.DeletionTimestamp; at != nil {
-		results = append(results, warn(removing, "see docs/uninstall.md for what a removal waits for", "ClusterCSIDriver %s is being deleted since %s", name, at.UTC().Format("2006-01-02 15:04 MST")))
+		results = append(results, warn(removing, "see what a removal waits for: "+findings.Page("uninstall.md#what-a-removal-waits-for"), "ClusterCSIDriver %s is being deleted since %s", name, at.UTC().Format("2006-01-02 15:04 MST")))
 	}
 	switch state := custom.Spec.ManagementState; state {
 	case operatorv1.Managed:
 	case operatorv1.Unmanaged:
 		results = append(results, warn(unmanaged, "set spec.managementState to Managed when you want it reconciled again", "spec.managementState is Unmanaged: the operator does not reconcile, and the driver keeps running"))
 	case operatorv1.Removed:
-		results = append(results, warn(removed, "see docs/uninstall.md; to keep the driver, set spec.managementState to Managed", "spec.managementState is Removed: the operator removes the driver"))
+		results = append(results, warn(removed, "to keep the driver, set spec.managementState to Managed; see "+findings.Page("uninstall.md"), "spec.managementState is Removed: the operator removes the driver"))
 	default:
 		results = append(results, fail(managementState, "set it to Managed, Unmanaged or Removed", "spec.managementState is %q, so the driver is left as it is", state))
 	}
@@ -41,7 +43,16 @@ func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver) []Res
 		return append(results, fail(conditionsMissing, "see the operator above: it does not run, or waits for permissions", "no operator has reported anything in ClusterCSIDriver %s", name))
 	}
 	bad := judgeConditions(custom.Status.Conditions, describe)
-	if len(bad) == 0 {
+	seen := custom.Status.ObservedGeneration
+	observed := seen == 0 || seen >= custom.Generation // other projects' operators never say
+	if !observed {
+		results = append(results, fail(generationUnobserved, "if somebody changed it just now, look again; otherwise see the operator above",
+			"the operator has reported on generation %d of ClusterCSIDriver %s, and it has generation %d by now", seen, name, custom.Generation))
+	}
+	switch {
+	case inactive:
+		results = append(results, warn(conditionsStale, "see the operator above: nobody writes conditions any more", "the conditions of ClusterCSIDriver %s are those of before, when an operator was active", name))
+	case len(bad) == 0 && observed:
 		results = append(results, fine(conditionsFine, "all %d conditions of ClusterCSIDriver %s are as they should be", len(custom.Status.Conditions), name))
 	}
 	return append(results, bad...)
@@ -94,24 +105,25 @@ func judgeConditions(conditions []operatorv1.OperatorCondition, describe string)
 
 // help says what helps, by the reason of a condition. Where the message of the condition says it, the reason is not here.
 var help = map[string]string{
-	"WaitingForLock":               "end the operator or pod that the message names: see docs/install.md, When the operator waits",
+	"WaitingForLock":               "end the operator or pod that the message names: see " + findings.Page("install.md#when-the-operator-waits"),
 	"MissingImage":                 "set what the message names in spec.config.env of the Subscription",
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
 	"RequestRefused":               "have the policy or webhook accept what the message names: the operator tries again each half minute",
-	"VolumesInUse":                 "end the pods that the message names: see docs/uninstall.md, What a removal waits for",
-	"OtherDriver":                  "move over from that driver, as docs/install.md shows, or remove this operator",
+	"PodsRefused":                  "have the API server accept the pods: see the driver's namespace and pods below",
+	"VolumesInUse":                 "end the pods that the message names: see " + findings.Page("uninstall.md#what-a-removal-waits-for"),
+	"OtherDriver":                  "move over from that driver, or remove this operator: see " + findings.Page("install.md#before-you-start"),
 	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",
 	"OtherOperatorActive":          "delete that operator's Subscription and ClusterServiceVersion",
-	"NamespaceUnproven":            "name the driver's namespace, as docs/install.md shows, Where the driver is",
-	"SeveralNamespaces":            "name the driver's namespace, as docs/install.md shows, Where the driver is",
+	"NamespaceUnproven":            "name the driver's namespace: see " + findings.Page("install.md#where-the-driver-is"),
+	"SeveralNamespaces":            "name the driver's namespace: see " + findings.Page("install.md#where-the-driver-is"),
 	"NamespaceMissing":             "create the namespace, or name another one",
 	"NamespaceGone":                "name another namespace, or delete the ClusterCSIDriver",
 	"NamespaceRecreated":           "name another namespace, or delete the ClusterCSIDriver",
 	"CredentialsNotProvisionedYet": "oc -n openshift-cloud-credential-operator describe credentialsrequest",
-	"RoleMissing":                  "set the variable that the message names in spec.config.env of the Subscription, or create the Secret: see docs/install.md, Credentials",
+	"RoleMissing":                  "set the variable that the message names in spec.config.env of the Subscription, or create the Secret: see " + findings.Page("install.md#credentials"),
 	"CredentialsUnusable":          "give the Secret the keys that the message names",
 	"LeftAsItIs":                   "nothing, if you created the StorageClass; otherwise delete it, and the operator creates it again",
-	"ObjectsOfOtherVersion":        "install the later version of the operator again; or see docs/troubleshooting.md about objects of other versions",
+	"ObjectsOfOtherVersion":        "install the later version of the operator again; or see " + findings.Page("troubleshooting.md#what-is-left-out"),
 }
 
 func helpFor(reason, describe string) string {

@@ -7,15 +7,18 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -76,6 +79,10 @@ type Report struct {
 	// Cluster is about what all drivers need.
 	Cluster []Section      `json:"cluster"`
 	Drivers []DriverReport `json:"drivers"`
+	// Namespace is the one that was examined alone, for its team.
+	Namespace string `json:"namespace,omitempty"`
+	// Team is about what its team has in that namespace.
+	Team []Section `json:"team,omitempty"`
 }
 
 // Cluster is the connection to a cluster.
@@ -87,7 +94,7 @@ type Cluster struct {
 // AddToScheme adds the types that an examination reads.
 func AddToScheme(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, configv1.Install, operatorv1.Install, v1alpha1.AddToScheme, operatorsv1.AddToScheme,
+		appsv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, configv1.Install, operatorv1.Install, v1alpha1.AddToScheme, operatorsv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return err
@@ -116,6 +123,7 @@ var (
 		{"Namespace", examineNamespace},
 		{"Credentials", examineCredentials},
 		{"Driver pods", examineWorkloads},
+		{"Classes of the driver", examineClassRisks},
 		{"SharedVolumes", examineSharedVolumes},
 	}
 )
@@ -125,6 +133,8 @@ type patient struct {
 	Cluster
 	driver drivers.Driver
 	*found
+	// inactive is set when no operator of the driver is active, so that what they have reported is out of date.
+	inactive bool
 }
 
 // Examine examines the cluster and drivers. With none named, it examines those of candidates that somebody installed or asked OLM to install.
@@ -139,12 +149,14 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 	if len(named) == 0 {
 		chosen = candidates
 	}
+	var unread error // why it is not known whether the drivers are there that are not examined
 	for _, d := range chosen {
 		f, err := find(ctx, cluster, d)
 		if err != nil {
 			return nil, err
 		}
 		if len(named) == 0 && !f.any() {
+			unread = cmp.Or(unread, f.subscriptionsErr, f.driverErr)
 			continue
 		}
 		sections, err := report.examine(ctx, ofDriver, &patient{Cluster: cluster, driver: d, found: f})
@@ -152,6 +164,11 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 			return nil, err
 		}
 		report.Drivers = append(report.Drivers, DriverReport{Driver: d.CSIName, Sections: sections})
+	}
+	if unread != nil {
+		result, _ := notExamined(unread) // find has returned all others
+		result.What = "which drivers are installed: " + result.What
+		report.Cluster, report.Healthy = append(report.Cluster, Section{Subject: "Drivers", Results: []Result{result}}), false
 	}
 	return report, nil
 }
@@ -185,7 +202,7 @@ func notExamined(err error) (Result, error) {
 	}
 	result := Result{Code: notExaminedCode, Verdict: NotExamined, What: err.Error(), Do: "try again"}
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		result.Do = "run it as a cluster administrator"
+		result.Do = "run it as a cluster administrator; for your own namespace alone: berth doctor -n NAMESPACE"
 	}
 	return result, nil
 }
@@ -205,7 +222,7 @@ func (c Cluster) read(ctx context.Context, object client.Object, namespace, name
 	}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if optional(err) != nil {
-		return false, fmt.Errorf("reading %T %s: %w", object, name, err)
+		return false, fmt.Errorf("reading %s %s: %w", c.kindOf(object), name, err)
 	}
 	return err == nil, nil
 }
@@ -213,9 +230,18 @@ func (c Cluster) read(ctx context.Context, object client.Object, namespace, name
 // list lists objects of a kind. There are none of a kind that the cluster does not serve.
 func (c Cluster) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := optional(c.Client.List(ctx, list, options...)); err != nil {
-		return fmt.Errorf("listing %T: %w", list, err)
+		return fmt.Errorf("listing objects of kind %s: %w", strings.TrimSuffix(c.kindOf(list), "List"), err)
 	}
 	return nil
+}
+
+// kindOf returns the kind of an object, as users know it.
+func (c Cluster) kindOf(object runtime.Object) string {
+	kind, err := c.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return "object"
+	}
+	return kind.Kind
 }
 
 // rest returns a client for an API, to read long lists with.

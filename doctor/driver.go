@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/rollout"
@@ -126,13 +129,25 @@ func (p *patient) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([
 	if err != nil {
 		return nil, err
 	}
-	r.want = int(want)
+	r.want, r.registrar = int(want), registrarOf(sets)
 	if len(r.known) < r.want && len(reporting) > 0 {
 		if r.reported, err = p.scheduledOn(ctx, sets, reporting); err != nil {
 			return nil, err
 		}
 	}
 	return append([]Result{r.judge(p.driver.CSIName)}, judgeTaints(startupTaintOf(p.driver.CSIName), tainted)...), nil
+}
+
+// registrarOf returns the container of a driver's DaemonSets that registers it with the kubelet. Drivers call it differently.
+func registrarOf(sets []*appsv1.DaemonSet) string {
+	for _, set := range sets {
+		for _, container := range set.Spec.Template.Spec.Containers {
+			if strings.HasSuffix(container.Name, "driver-registrar") {
+				return container.Name
+			}
+		}
+	}
+	return "node-driver-registrar"
 }
 
 func (p *patient) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]Result, error) {
@@ -144,6 +159,13 @@ func (p *patient) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) (
 		if w.notReady, err = rollout.NotReady(ctx, p.Client, set); err != nil {
 			return nil, err
 		}
+	}
+	if status.CurrentNumberScheduled < status.DesiredNumberScheduled {
+		refusals := &corev1.EventList{}
+		if err := p.list(ctx, refusals, client.InNamespace(set.Namespace), rollout.Refusals(set)); err != nil {
+			return nil, err
+		}
+		w.refused = rollout.LastRefusal(refusals.Items, time.Now())
 	}
 	return p.examineWorkload(ctx, w, set.Spec.Selector)
 }
@@ -162,6 +184,8 @@ type registrations struct {
 	known []string // the nodes whose kubelet knows the driver
 	// missing are the other nodes. Not on all of them should pods of the driver run.
 	missing []string
+	// registrar is the container that registers the driver with the kubelet.
+	registrar string
 	// reported are the nodes on which pods of the driver are only reported as running.
 	reported []string
 }
@@ -211,7 +235,7 @@ func (p *patient) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nod
 // judge is about the nodes on which pods of the driver should run. Others may lack the driver, too.
 func (r registrations) judge(driver string) Result {
 	if len(r.known) >= r.want {
-		return fine(registrationFine, "the kubelets of %d nodes know driver %s", len(r.known), driver)
+		return fine(registrationFine, "the kubelets of %s know driver %s", number(len(r.known), "node"), driver)
 	}
 	reported := slices.DeleteFunc(slices.Clone(r.reported), func(node string) bool { return slices.Contains(r.known, node) })
 	if want := r.want - len(reported); len(r.known) < want {
@@ -219,8 +243,8 @@ func (r registrations) judge(driver string) Result {
 		if len(r.missing) > 0 {
 			without = "; nodes without it: " + names(r.missing)
 		}
-		return fail(notRegistered, "look at the driver's pods on nodes without it: their container csi-node-driver-registrar registers the driver with the kubelet",
-			"the kubelets of %d nodes know driver %s, want %d%s", len(r.known), driver, want, without)
+		return fail(notRegistered, "look at the driver's pods on nodes without it: their container "+r.registrar+" registers the driver with the kubelet",
+			"the kubelets of %s know driver %s, want %d%s", number(len(r.known), "node"), driver, want, without)
 	}
 	these := "these nodes"
 	if len(reported) == 1 {

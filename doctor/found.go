@@ -67,7 +67,7 @@ func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
 
 // any reports whether there is anything of the driver that only administrators or their operators create, as far as it could be read.
 func (f *found) any() bool {
-	return f.isSubscribed() || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil || f.subscriptionsErr != nil || f.driverErr != nil
+	return f.isSubscribed() || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil
 }
 
 func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
@@ -105,15 +105,16 @@ func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driv
 func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) error {
 	custom, csiDriver := &operatorv1.ClusterCSIDriver{}, &storagev1.CSIDriver{}
 	var metadata *metav1.ObjectMeta
-	if exists, err := c.read(ctx, custom, "", d.CSIName); err != nil {
-		return err
-	} else if exists {
+	hasCustom, err := c.read(ctx, custom, "", d.CSIName)
+	hasDriver, readErr := c.read(ctx, csiDriver, "", d.CSIName) // who may read only one of both learns something from that
+	if hasCustom {
 		f.custom, metadata = custom, &custom.ObjectMeta
 	}
-	if exists, err := c.read(ctx, csiDriver, "", d.CSIName); err != nil {
-		return err
-	} else if exists {
+	if hasDriver {
 		f.csiDriver = csiDriver
+	}
+	if err := cmp.Or(err, readErr); err != nil {
+		return err
 	}
 	observed, err := placement.Observe(ctx, c.Client, d, f.operatorNamespace(), metadata)
 	if err != nil {

@@ -62,7 +62,9 @@ var places = map[string]place{
 			return judgeExtensions(&patient{found: &found{extensions: []*unstructured.Unstructured{{Object: *fields}}}})
 		}),
 	"ClusterCSIDriver": judged(`{"metadata":{"name":"d"},"spec":{"managementState":"Odd"},"status":{"conditions":[{"type":"XDegraded","status":"True","reason":"r","message":"m"},{"type":"Y","status":"False","reason":"r","message":"m"}]}}`,
-		func(custom *operatorv1.ClusterCSIDriver) []Result { return judgeCustomResource(custom.Name, custom) }),
+		func(custom *operatorv1.ClusterCSIDriver) []Result {
+			return judgeCustomResource(custom.Name, custom, false)
+		}),
 	"CredentialsRequest": judged(`{"metadata":{"namespace":"ns","name":"r"},"status":{"conditions":[{"type":"T","status":"True","reason":"r","message":"m"}]}}`,
 		func(fields *map[string]any) []Result {
 			return []Result{judgeCredentials(&unstructured.Unstructured{Object: *fields})}

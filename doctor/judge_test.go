@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
 )
@@ -78,6 +80,20 @@ func TestJudgements(t *testing.T) {
 			s.Status.Conditions = []v1alpha1.SubscriptionCondition{{Type: kind, Status: status, Reason: "Why", Message: "it is so"}}
 		}
 	}
+	lockKey := client.ObjectKey{Namespace: "ns", Name: "lock"}
+	holder := func(ready corev1.ConditionStatus, deleted bool) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: named("op-1"), Spec: corev1.PodSpec{NodeName: "n1"},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+		if deleted {
+			pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}
+		return pod
+	}
+	generations := func(now, observed int64) *operatorv1.ClusterCSIDriver {
+		custom := conditions(is("Available", "True", ""))
+		custom.Generation, custom.Status.ObservedGeneration = now, observed
+		return custom
+	}
 	set := workload{kind: "DaemonSet", namespace: "ns", name: "node", available: 3, updated: 3, want: 3, observed: true}
 	with := func(edit func(*workload)) workload { w := set; edit(&w); return w }
 	for name, test := range map[string]struct {
@@ -112,16 +128,16 @@ func TestJudgements(t *testing.T) {
 		"version succeeded":                  {csv(v1alpha1.CSVPhaseSucceeded), "csv ok", ""},
 		"version failed":                     {csv(v1alpha1.CSVPhaseFailed), "csv-failed fault", "Why: it is so"},
 		"version installing":                 {csv(v1alpha1.CSVPhaseInstalling), "csv-unfinished warning", "Installing"},
-		"no ClusterCSIDriver":                {judgeCustomResource("x", nil), "clustercsidriver-missing fault", ""},
-		"no conditions":                      {judgeCustomResource("x", conditions()), "no-conditions fault", ""},
-		"conditions as they should be":       {judgeCustomResource("x", conditions(is("Available", "True", ""), is("ADegraded", "False", ""), is("AProgressing", "False", ""), is("AUpgradeable", "True", ""))), "conditions ok", "all 4"},
-		"a part and its summary":             {judgeCustomResource("x", conditions(is("Degraded", "True", "Sum"), is("ANamespaceDegraded", "True", "OtherDriver"))), "condition fault", "ANamespaceDegraded is True: OtherDriver: because"},
-		"a summary alone":                    {judgeCustomResource("x", conditions(is("Available", "False", "Sum"))), "condition fault", "Available is False"},
-		"unavailable, and progressing":       {judgeCustomResource("x", conditions(is("AAvailable", "False", ""), is("AProgressing", "True", ""))), "condition fault, condition warning", ""},
-		"unknown":                            {judgeCustomResource("x", conditions(is("AAvailable", "Unknown", ""))), "condition warning", ""},
-		"left out":                           {judgeCustomResource("x", conditions(is("ADriverSettingsApplied", "False", "LeftOut"))), "condition warning", ""},
-		"a controller disabled":              {judgeCustomResource("x", conditions(is("AControllerDisabled", "True", ""))), "condition warning", ""},
-		"a condition of nobody":              {judgeCustomResource("x", conditions(is("AControllerDisabled", "False", ""))), "conditions ok", ""},
+		"no ClusterCSIDriver":                {judgeCustomResource("x", nil, false), "clustercsidriver-missing fault", ""},
+		"no conditions":                      {judgeCustomResource("x", conditions(), false), "no-conditions fault", ""},
+		"conditions as they should be":       {judgeCustomResource("x", conditions(is("Available", "True", ""), is("ADegraded", "False", ""), is("AProgressing", "False", ""), is("AUpgradeable", "True", "")), false), "conditions ok", "all 4"},
+		"a part and its summary":             {judgeCustomResource("x", conditions(is("Degraded", "True", "Sum"), is("ANamespaceDegraded", "True", "OtherDriver")), false), "condition fault", "ANamespaceDegraded is True: OtherDriver: because"},
+		"a summary alone":                    {judgeCustomResource("x", conditions(is("Available", "False", "Sum")), false), "condition fault", "Available is False"},
+		"unavailable, and progressing":       {judgeCustomResource("x", conditions(is("AAvailable", "False", ""), is("AProgressing", "True", "")), false), "condition fault, condition warning", ""},
+		"unknown":                            {judgeCustomResource("x", conditions(is("AAvailable", "Unknown", "")), false), "condition warning", ""},
+		"left out":                           {judgeCustomResource("x", conditions(is("ADriverSettingsApplied", "False", "LeftOut")), false), "condition warning", ""},
+		"a controller disabled":              {judgeCustomResource("x", conditions(is("AControllerDisabled", "True", "")), false), "condition warning", ""},
+		"a condition of nobody":              {judgeCustomResource("x", conditions(is("AControllerDisabled", "False", "")), false), "conditions ok", ""},
 		"credentials refused":                {one(judgeCredentials(request(map[string]any{"provisioned": true, "conditions": []any{map[string]any{"type": "InsufficientCloudCreds", "status": "True", "message": "no"}}}))), "credentials-refused fault", "InsufficientCloudCreds: no"},
 		"credentials were refused":           {one(judgeCredentials(request(map[string]any{"provisioned": true, "conditions": []any{map[string]any{"type": "InsufficientCloudCreds", "status": "False"}, "x"}}))), "credentials ok", ""},
 		"credentials not provisioned":        {one(judgeCredentials(request(map[string]any{}))), "credentials-not-provisioned warning", ""},
@@ -132,20 +148,38 @@ func TestJudgements(t *testing.T) {
 		"pods fail":                          {one(with(func(w *workload) { w.available = 2 }).judge([]string{"container c of pod p: ImagePullBackOff"})), "pods-fail fault", "ImagePullBackOff"},
 		"no pods":                            {one(with(func(w *workload) { w.available, w.updated = 0, 0 }).judge(nil)), "pods-missing fault", ""},
 		"no nodes":                           {one(with(func(w *workload) { w.available, w.updated, w.want = 0, 0, 0 }).judge(nil)), "no-nodes warning", ""},
-		"a Deployment of no replicas":        {one(workload{kind: "Deployment", observed: true}.judge(nil)), "workload ok", ""},
-		"kubelets":                           {one(registrations{want: 2, known: []string{"n1", "n2"}, missing: []string{"control-plane"}}.judge("d")), "registered ok", ""},
-		"kubelets that lack the driver":      {one(registrations{want: 2, known: []string{"n2"}, missing: []string{"n1"}}.judge("d")), "not-registered fault", "n1"},
-		"kubelets that know no driver":       {one(registrations{want: 2}.judge("d")), "not-registered fault", "of 0 nodes know driver d, want 2\n"},
-		"pods that are reported":             {one(registrations{want: 2, reported: []string{"n1", "n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of these nodes are reported, not run: n1, n2"},
-		"a pod that is reported":             {one(registrations{want: 2, known: []string{"n1"}, reported: []string{"n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of this node are reported, not run: n2"},
+		"a Deployment of no replicas":        {one(workload{kind: "Deployment", namespace: "ns", name: "op", observed: true}.judge(nil)), "scaled-to-zero fault", "oc -n ns scale deployment op --replicas=1"},
+		"pods refused":                       {one(with(func(w *workload) { w.available, w.updated = 0, 0; w.refused = "a webhook says no" }).judge(nil)), "pods-refused fault", "has 0 of 3 pods available, and 0 up to date; pods cannot be created: a webhook says no"},
+		"pods refused by Pod Security": {one(with(func(w *workload) {
+			w.available = 0
+			w.refused = `pods "node-" is forbidden: violates PodSecurity "baseline:latest"`
+		}).judge(nil)), "pods-refused fault", "oc label --overwrite namespace ns pod-security.kubernetes.io/enforce=privileged security.openshift.io/scc.podSecurityLabelSync=false"},
+		"a namespace that admits pods":      {judgePodSecurity("ns", map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}), "", ""},
+		"a namespace without a label":       {judgePodSecurity("ns", nil), "", ""},
+		"a namespace that refuses pods":     {judgePodSecurity("ns", map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}), "pod-security fault", "oc label --overwrite namespace ns pod-security.kubernetes.io/enforce=privileged"},
+		"nobody holds the lock":             {one(judgeUnheld(lockKey, "op")), "operator-inactive fault", "no pod holds the lock ns/lock"},
+		"an active operator":                {one(judgeHolder(lockKey, holder(corev1.ConditionTrue, false))), "operator-active ok", "ns/op-1"},
+		"a lock on a lost node":             {one(judgeHolder(lockKey, holder(corev1.ConditionFalse, false))), "operator-inactive fault", "not Ready on node n1"},
+		"a lock of a pod that does not end": {one(judgeHolder(lockKey, holder(corev1.ConditionTrue, true))), "operator-inactive fault", "it is being deleted"},
+		"an operator with its permissions":  {one(judgePermissions("u", "x", nil)), "operator-permitted ok", ""},
+		"an operator without permissions":   {one(judgePermissions("u", "x", []string{"watch clustercsidrivers", "patch clustercsidrivers/status"})), "operator-forbidden fault", "u may not watch clustercsidrivers, patch clustercsidrivers/status x"},
+		"an operator that is gone":          {judgeCustomResource("x", conditions(is("Available", "True", ""), is("ADegraded", "True", "")), true), "conditions-stale warning, condition fault", ""},
+		"a change that nobody has seen":     {judgeCustomResource("x", generations(3, 2), false), "generation-unobserved fault", "generation 2 of ClusterCSIDriver x, and it has generation 3"},
+		"a change that was seen":            {judgeCustomResource("x", generations(3, 3), false), "conditions ok", ""},
+		"an operator that never says":       {judgeCustomResource("x", generations(3, 0), false), "conditions ok", ""},
+		"kubelets":                          {one(registrations{want: 2, known: []string{"n1", "n2"}, missing: []string{"control-plane"}}.judge("d")), "registered ok", ""},
+		"kubelets that lack the driver":     {one(registrations{want: 2, known: []string{"n2"}, missing: []string{"n1"}, registrar: "csi-driver-registrar"}.judge("d")), "not-registered fault", "their container csi-driver-registrar registers"},
+		"kubelets that know no driver":      {one(registrations{want: 2}.judge("d")), "not-registered fault", "of 0 nodes know driver d, want 2\n"},
+		"pods that are reported":            {one(registrations{want: 2, reported: []string{"n1", "n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of these nodes are reported, not run: n1, n2"},
+		"a pod that is reported":            {one(registrations{want: 2, known: []string{"n1"}, reported: []string{"n2"}}.judge("d")), "registration-not-examined not-examined", "not examined: pods of this node are reported, not run: n2"},
 		"a kubelet that lacks it, and a pod that is reported": {
 			one(registrations{want: 2, missing: []string{"n1"}, reported: []string{"n2"}}.judge("d")), "not-registered fault", "of 0 nodes know driver d, want 1; nodes without it: n1"},
 		"a node that registered although its pods are reported": {
-			one(registrations{want: 2, known: []string{"n1"}, missing: []string{"n2"}, reported: []string{"n1"}}.judge("d")), "not-registered fault", "of 1 nodes know driver d, want 2"},
+			one(registrations{want: 2, known: []string{"n1"}, missing: []string{"n2"}, reported: []string{"n1"}}.judge("d")), "not-registered fault", "of 1 node know driver d, want 2"},
 		"a startup taint":     {judgeTaints("d/agent-not-ready", []string{"n1", "n2"}), "startup-taint warning", "taint d/agent-not-ready, which keeps pods off them: n1, n2"},
 		"no startup taint":    {judgeTaints("d/agent-not-ready", nil), "", ""},
 		"monitored":           {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "true"})), "monitored ok", ""},
-		"not monitored":       {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", ""},
+		"not monitored":       {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", "also those of other operators"},
 		"no default class":    {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false")})), "default-class-none ok", ""},
 		"a default class":     {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false"), class("b", "true")})), "default-class ok", "b"},
 		"two default classes": {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "true"), class("b", "true")})), "default-class-several warning", "a, b"},
@@ -166,6 +200,22 @@ func TestJudgements(t *testing.T) {
 				t.Errorf("got %q, want it to say %q", text, test.says)
 			}
 		})
+	}
+}
+
+// TestClassRisks: a class with which one deletion takes the files of all is named, if it is the driver's.
+func TestClassRisks(t *testing.T) {
+	d, err := registry.Get("efs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := class("bad", "")
+	bad.Provisioner, bad.Parameters = d.CSIName, map[string]string{"provisioningMode": "efs-ap", "subPathPattern": "/", "ensureUniqueDirectory": "false"}
+	other := bad
+	other.Provisioner = "ebs.csi.aws.com"
+	got := judgeClassRisks(d, []storagev1.StorageClass{other, bad, {ObjectMeta: metav1.ObjectMeta{Name: "fine"}, Provisioner: d.CSIName}})
+	if len(got) != 1 || got[0].Verdict != Warning || !strings.Contains(got[0].What, "StorageClass bad: ") {
+		t.Errorf("got %+v, want one warning about class bad", got)
 	}
 }
 
@@ -191,8 +241,8 @@ func TestSharedVolumes(t *testing.T) {
 	}
 	want := []string{
 		"2 of 5 SharedVolumes are not Ready, with reason NotGranted, such as team/b: because",
-		"1 of 5 SharedVolumes are not Ready, with reason Conflict, such as team/a: because",
-		"1 of 5 SharedVolumes are not Ready, with reason no status, such as /: the operator has not seen it: does it run?",
+		"1 of 5 SharedVolumes is not Ready, with reason Conflict, such as team/a: because",
+		"1 of 5 SharedVolumes is not Ready, with reason no status, such as /: the operator has not seen it: does it run?",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -215,7 +265,7 @@ func TestSharedVolumes(t *testing.T) {
 		}
 	}
 	if got := absent.judge(); len(got) != 2 || got[0].Verdict != OK || got[1].Code != fileSystemNotAvailable || got[1].Verdict != Warning ||
-		got[1].What != "1 of 2 SharedVolumes are Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
+		got[1].What != "1 of 2 SharedVolumes is Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
 		t.Errorf("with an access point that does not exist: %+v", got)
 	}
 	var none count

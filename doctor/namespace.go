@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -21,6 +22,14 @@ func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
 		return nil, p.driverErr
 	}
 	results := p.judgePlacement()
+	if name := p.placed.Namespace; name != "" && !p.placed.Create && p.custom != nil {
+		namespace := &metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		if _, err := p.read(ctx, namespace, "", name); err != nil {
+			return nil, err
+		}
+		results = append(results, judgePodSecurity(name, namespace.Labels)...)
+	}
 	monitored, err := p.hasMonitoring(ctx)
 	if err != nil || !monitored {
 		return results, err
@@ -47,7 +56,7 @@ func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
 func (p *patient) judgePlacement() []Result {
 	switch refusal := p.placed.Refusal; {
 	case refusal != nil && (p.custom != nil || p.csiDriver != nil):
-		return []Result{fail(namespaceUnknown, helpFor(string(refusal.Reason), "see docs/install.md, Where the driver is"), "%s: %s", refusal.Reason, refusal.Message)}
+		return []Result{fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
 	case refusal != nil || p.placed.Namespace == "":
 		return nil // there is no driver yet
 	case p.placed.Create:
@@ -74,6 +83,26 @@ func judgeMonitoring(namespace string, labels map[string]string) Result {
 	if labels[drivers.MonitoringLabel] == "true" {
 		return fine(monitored, "the cluster's monitoring reads metrics in namespace %s", namespace)
 	}
-	return warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true"),
+	return warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true")+
+		" has the cluster's Prometheus read every ServiceMonitor, PodMonitor and PrometheusRule in it, also those of other operators: see "+
+		findings.Page("install.md#watch-it"),
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
+}
+
+// podSecurityLabel on a namespace says which pods the API server admits there. Without it, the cluster's default counts.
+const podSecurityLabel = "pod-security.kubernetes.io/enforce"
+
+// judgePodSecurity is about the label of the driver's namespace. The driver's pods on nodes are privileged: they mount volumes.
+func judgePodSecurity(namespace string, labels map[string]string) []Result {
+	level, labelled := labels[podSecurityLabel]
+	if !labelled || level == "privileged" {
+		return nil
+	}
+	return []Result{fail(podSecurity, allowPods(namespace), "namespace %s has the label %s=%s: the API server refuses new pods of the driver there", namespace, podSecurityLabel, level)}
+}
+
+// allowPods is the command that has the API server admit the driver's pods in a namespace. OpenShift would change the label back
+// without the other one.
+func allowPods(namespace string) string {
+	return escape.Command("oc label --overwrite namespace %s %s %s", namespace, podSecurityLabel+"=privileged", "security.openshift.io/scc.podSecurityLabelSync=false")
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/clusterextension"
@@ -137,7 +138,7 @@ func judgeExtensions(p *patient) (results []Result) {
 		}
 		switch {
 		case e.GetDeletionTimestamp() != nil:
-			results = append(results, fail(extensionUnhealthy, "see docs/olm-v1.md, Remove the operator: the APIs that it has installed may go with it, and all their objects", "ClusterExtension %s is being deleted", e.GetName()))
+			results = append(results, fail(extensionUnhealthy, "the APIs that it has installed may go with it, and all their objects: see "+findings.Page("olm-v1.md#remove-the-operator"), "ClusterExtension %s is being deleted", e.GetName()))
 		case installed == "" || trouble != "":
 			results = append(results, fail(extensionUnhealthy, escape.Command("oc describe clusterextension %s", e.GetName()), "ClusterExtension %s has installed %q: %s", e.GetName(), installed, trouble))
 		default:
@@ -145,7 +146,7 @@ func judgeExtensions(p *patient) (results []Result) {
 		}
 	}
 	if len(p.extensions) > 0 && len(p.subscriptions) > 0 {
-		results = append(results, warn(olmTwice, "remove one of both, as docs/uninstall.md and docs/olm-v1.md say",
+		results = append(results, warn(olmTwice, "remove one of both: see "+findings.Page("uninstall.md")+" and "+findings.Page("olm-v1.md#remove-the-operator"),
 			"OLM v1 installs package %s for a ClusterExtension, and a Subscription asks OLM v0 for it: only one of the operators is active", p.driver.Package.Name))
 	}
 	return results
@@ -156,16 +157,18 @@ func judgeUnsubscribed(p *patient) []Result {
 	switch {
 	case p.placed.Owner != nil:
 		return []Result{fine(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.placed.Owner.Trace.Owner)}
+	case p.driverErr != nil:
+		return nil // the cluster storage operator may run it; a later section says that it could not be read
 	case !p.driver.HasPackage():
 		return []Result{fail(operatorMissing, "see ClusterOperator storage", "the cluster storage operator does not run the driver's operator; this platform may not need it")}
 	}
 	for _, version := range p.unsubscribed {
 		if slices.Contains(p.proven, version.Namespace) { // or it may be a stranger's
-			return []Result{warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription, as docs/install.md shows: OLM installs nothing next to it. The driver and its volumes stay",
+			return []Result{warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription: OLM installs nothing next to it. The driver and its volumes stay. See "+findings.Page("install.md#install-the-operator"),
 				"ClusterServiceVersion %s has the driver's operator, but no Subscription asks OLM for package %s: OLM does not update it", version, p.driver.Package.Name)}
 		}
 	}
-	return []Result{fail(subscriptionMissing, "create a Subscription in a namespace with an OperatorGroup for all namespaces, as docs/install.md shows",
+	return []Result{fail(subscriptionMissing, "create a Subscription in a namespace with an OperatorGroup for all namespaces: see "+findings.Page("install.md#install-the-operator"),
 		"no Subscription from which OLM would install it asks for package %s", p.driver.Package.Name)}
 }
 
@@ -192,7 +195,7 @@ func judgeGroups(namespace string, groups []operatorsv1.OperatorGroup) Result {
 			names = append(names, group.Name)
 		}
 		return fail(operatorGroupCount, "leave exactly one, without spec.targetNamespaces",
-			"namespace %s has %d OperatorGroups, want one: OLM installs nothing there%s", namespace, len(groups), suffix(strings.Join(names, ", ")))
+			"namespace %s has %s, want one: OLM installs nothing there%s", namespace, number(len(groups), "OperatorGroup"), suffix(strings.Join(names, ", ")))
 	}
 	if spec := groups[0].Spec; len(spec.TargetNamespaces) > 0 || spec.Selector != nil && len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) > 0 {
 		return fail(operatorGroupScope, "delete spec.targetNamespaces and spec.selector",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/findings/escape"
 )
@@ -22,6 +23,11 @@ func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
 		exists, err := p.read(ctx, csv, s.Namespace, s.Status.InstalledCSV)
 		if err != nil {
 			return nil, err
+		}
+		if exists && csv.IsCopied() {
+			results = append(results, fail(csvMissing, "delete the Subscription: the operator is installed in namespace "+csv.Labels[v1alpha1.CopiedLabelKey],
+				"ClusterServiceVersion %s/%s, which Subscription %s has installed according to OLM, is only a copy", s.Namespace, s.Status.InstalledCSV, s.Name))
+			continue
 		}
 		if !exists {
 			results = append(results, fail(csvMissing, "delete the Subscription and create it again; the driver and its volumes stay",
@@ -51,7 +57,8 @@ func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
 		}
 		results = append(results, of...)
 	}
-	return results, nil
+	of, err := p.examineActivity(ctx)
+	return append(results, of...), err
 }
 
 // judgeCSV is about a ClusterServiceVersion that is installed.
@@ -80,6 +87,11 @@ func (p *patient) examineDeployment(ctx context.Context, namespace, name string)
 	}
 	w := workload{kind: "Deployment", namespace: namespace, name: name, available: deployment.Status.AvailableReplicas, want: replicas(deployment),
 		updated: deployment.Status.UpdatedReplicas, observed: deployment.Status.ObservedGeneration >= deployment.Generation}
+	for _, c := range deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			w.refused = c.Message
+		}
+	}
 	return p.examineWorkload(ctx, w, deployment.Spec.Selector)
 }
 
@@ -96,6 +108,8 @@ type workload struct {
 	available, updated, want int32
 	// observed reports whether the status is about the present specification.
 	observed bool
+	// refused says why pods could not be created, "" if nothing is known of it.
+	refused string
 	// notReady are nodes that are NotReady, where pods can be neither updated nor ended.
 	notReady []string
 }
@@ -105,15 +119,27 @@ func (w workload) isComplete() bool {
 	return w.observed && w.available >= w.want && w.updated >= w.want
 }
 
+// allOf says that there are all pods that there should be.
+func allOf(pods int32) string {
+	if pods == 1 {
+		return "its pod"
+	}
+	return fmt.Sprintf("all of its %d pods", pods)
+}
+
 // judge is about a workload. troubles are what holds up its pods.
 func (w workload) judge(troubles []string) Result {
 	name := fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name)
-	state := fmt.Sprintf("%s has %d of %d pods available, and %d up to date", name, w.available, w.want, w.updated)
+	state := fmt.Sprintf("%s has %d of %s available, and %d up to date", name, w.available, number(int(w.want), "pod"), w.updated)
 	switch {
 	case w.kind == "DaemonSet" && w.observed && w.want == 0:
 		return warn(noNodes, "look at the node selector and the tolerations: "+escape.Command("oc -n %s describe daemonset %s", w.namespace, w.name), "%s is for no node at all", name)
+	case w.kind == "Deployment" && w.want == 0:
+		return fail(scaledToZero, escape.Command("oc -n %s scale deployment %s --replicas=1", w.namespace, w.name), "%s is scaled to 0: nothing of it runs", name)
 	case w.isComplete():
-		return fine(workloadFine, "%s has all of its %d pods available and up to date", name, w.want)
+		return fine(workloadFine, "%s has %s available and up to date", name, allOf(w.want))
+	case w.refused != "":
+		return fail(podsRefused, helpForRefusal(w), "%s; pods cannot be created: %s", state, escape.Short(w.refused, maxRefusal))
 	case len(w.notReady) > 0 && len(troubles) == 0:
 		return warn(nodesNotReady, "repair the nodes, or delete their Node objects", "%s; nodes are NotReady: %s", state, names(w.notReady))
 	case len(troubles) > 0:
@@ -122,4 +148,15 @@ func (w workload) judge(troubles []string) Result {
 		return fail(podsMissing, escape.Command("oc -n %s describe %s %s", w.namespace, strings.ToLower(w.kind), w.name)+": its events say why pods are not created", "%s", state)
 	}
 	return warn(rolloutPending, "wait", "%s", state)
+}
+
+// maxRefusal is how much of a refusal is told, in bytes.
+const maxRefusal = 500
+
+// helpForRefusal says what helps against the refusal of pods.
+func helpForRefusal(w workload) string {
+	if strings.Contains(w.refused, "violates PodSecurity") {
+		return allowPods(w.namespace)
+	}
+	return escape.Command("oc -n %s describe %s %s", w.namespace, strings.ToLower(w.kind), w.name) + ": have the policy or webhook accept the pods"
 }

@@ -82,7 +82,7 @@ func (p *patient) examineWorkload(ctx context.Context, w workload, selector *met
 		return nil, err
 	}
 	if more > 0 {
-		troubles = append(troubles, fmt.Sprintf("and %d more pods", more))
+		troubles = append(troubles, fmt.Sprintf("and %s", number(more, "more pod")))
 	}
 	return []Result{w.judge(troubles)}, nil
 }

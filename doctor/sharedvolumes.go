@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/listing"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
@@ -104,19 +105,30 @@ func (t *tally) reasons() []string {
 	})
 }
 
+// allReady says that all SharedVolumes are Ready, of which there may be none.
+func allReady(n int) string {
+	switch n {
+	case 0:
+		return "there are no SharedVolumes"
+	case 1:
+		return "the one SharedVolume is Ready"
+	}
+	return fmt.Sprintf("all of the %d SharedVolumes are Ready", n)
+}
+
 // judge is about SharedVolumes. Anybody may write one that can never work, so none is a fault of the cluster.
 func (c *count) judge() []Result {
 	var results []Result
 	if c.all == c.ready {
-		results = append(results, fine(sharedVolumesFine, "all of the %d SharedVolumes are Ready", c.all))
+		results = append(results, fine(sharedVolumesFine, "%s", allReady(c.all)))
 	}
 	for _, reason := range c.unready.reasons() {
-		results = append(results, warn(sharedVolumesNotReady, "oc get sharedvolumes -A; docs/troubleshooting.md lists the reasons",
-			"%d of %d SharedVolumes are not Ready, with reason %s, such as %s", c.unready.number[reason], c.all, reason, c.unready.first[reason]))
+		results = append(results, warn(sharedVolumesNotReady, "oc get sharedvolumes -A; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"),
+			"%d of %s %s not Ready, with reason %s, such as %s", c.unready.number[reason], number(c.all, "SharedVolume"), are(c.unready.number[reason]), reason, c.unready.first[reason]))
 	}
 	for _, reason := range c.absent.reasons() {
-		results = append(results, warn(fileSystemNotAvailable, "correct the IDs, or create what is missing in AWS; docs/sharedvolume.md lists the reasons",
-			"%d of %d SharedVolumes are Ready, but AWS lacks something, with reason %s, such as %s", c.absent.number[reason], c.all, reason, c.absent.first[reason]))
+		results = append(results, warn(fileSystemNotAvailable, "correct the IDs, or create what is missing in AWS; the reasons: "+findings.Page("sharedvolume.md#status"),
+			"%d of %s %s Ready, but AWS lacks something, with reason %s, such as %s", c.absent.number[reason], number(c.all, "SharedVolume"), are(c.absent.number[reason]), reason, c.absent.first[reason]))
 	}
 	return results
 }

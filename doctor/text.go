@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -12,8 +13,13 @@ var marks = map[Verdict]string{OK: "✔", Warning: "!", Fault: "✗", NotExamine
 // Text describes the report for people. colour colours a mark by its verdict.
 func (r *Report) Text(colour func(Verdict, string) string) string {
 	var t escape.Lines
-	t.Add("Cluster")
-	describe(&t, r.Cluster, colour)
+	if r.Namespace != "" {
+		t.Add("Namespace %s", r.Namespace)
+		describe(&t, r.Team, colour)
+	} else {
+		t.Add("Cluster")
+		describe(&t, r.Cluster, colour)
+	}
 	for _, d := range r.Drivers {
 		t.Add("")
 		t.Add("Driver %s", d.Driver)
@@ -41,8 +47,8 @@ func describe(t *escape.Lines, sections []Section, colour func(Verdict, string) 
 func (r *Report) conclusion() (Verdict, string) {
 	counts := r.counts()
 	switch {
-	case len(r.Drivers) == 0 && counts[Fault]+counts[NotExamined] == 0:
-		return OK, "No driver is installed. docs/install.md shows how to install one."
+	case r.Namespace == "" && len(r.Drivers) == 0 && counts[Fault]+counts[NotExamined] == 0:
+		return OK, "No driver is installed. How to install one: " + findings.Page("install.md")
 	case counts[Fault] > 0:
 		return Fault, fmt.Sprintf("%s, %s. Begin with the first fault: what follows may be due to it.", number(counts[Fault], "fault"), number(counts[Warning], "warning"))
 	case counts[NotExamined] > 0:
@@ -64,6 +70,7 @@ func (r *Report) counts() map[Verdict]int {
 		}
 	}
 	add(r.Cluster)
+	add(r.Team)
 	for _, d := range r.Drivers {
 		add(d.Sections)
 	}
@@ -73,6 +80,15 @@ func (r *Report) counts() map[Verdict]int {
 // Faults reports whether there is a fault.
 func (r *Report) Faults() bool { return r.counts()[Fault] > 0 }
 
+// are is the verb for a number of things.
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// number counts things.
 func number(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

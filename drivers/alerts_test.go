@@ -56,7 +56,7 @@ func TestAlerts(t *testing.T) {
 
 // severities are those of alerts that somebody has to act on. All others are info: volumes keep working.
 var severities = map[string]string{
-	"ClusterCSIDriverUnavailable": "critical", "ClusterCSIDriverDegraded": "warning", "ClusterCSIDriverCredentialsMissing": "warning",
+	"ClusterCSIDriverUnavailable": "critical", "ClusterCSIDriverDegraded": "warning", "ClusterCSIDriverCredentialsMissing": "warning", "ClusterCSIDriverOperatorAbsent": "warning",
 	"ClusterCSIDriverBudgetBurnsFast": "warning", "SharedVolumeBudgetBurnsFast": "warning", "SharedVolumesOverdue": "warning", "AccessPointsNearlyUsedUp": "warning",
 }
 

@@ -30,7 +30,7 @@ const (
 
 // AzureCloudConfig is the CloudConfig of a driver on Azure.
 func AzureCloudConfig(configMap string) *CloudConfig {
-	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _ map[string]string) (map[string]string, error) {
+	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _, _ map[string]string) (map[string]string, error) {
 		text := cloud[CloudConfigKey]
 		if err := checkAzureConfig(text); err != nil {
 			return nil, fmt.Errorf("ConfigMap %s/%s, key %s: %w, want the configuration of an Azure cloud in JSON. Correct the ConfigMap in namespace "+

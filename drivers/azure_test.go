@@ -29,7 +29,7 @@ func TestAzureCloudConfig(t *testing.T) {
 		"a strange tenant": {cloud: map[string]string{"cloud.conf": strings.ReplaceAll(config, `"t"`, "7")}, refuse: "found no tenantId"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := drivers.AzureCloudConfig("config").Content(test.cloud, nil)
+			got, err := drivers.AzureCloudConfig("config").Content(test.cloud, nil, nil)
 			if test.refuse != "" {
 				if err == nil || !strings.Contains(err.Error(), test.refuse) || !strings.Contains(err.Error(), "ConfigMap openshift-config-managed/kube-cloud-config, key cloud.conf") {
 					t.Errorf("got %v, want %q and the place in it", err, test.refuse)

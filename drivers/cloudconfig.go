@@ -15,6 +15,10 @@ const (
 	CABundleKey          = "ca-bundle.pem"
 )
 
+// TrustedCAKey is the key of the certificate authorities that the cluster trusts, in each ConfigMap that the cluster network operator
+// fills.
+const TrustedCAKey = "ca-bundle.crt"
+
 // DriverConfigNamespace is where administrators configure single drivers. Only they can write to it.
 const DriverConfigNamespace = "openshift-config"
 
@@ -26,13 +30,14 @@ type CloudConfig struct {
 	// none.
 	Source string
 	// Content returns the content of ConfigMap. It gets that of the ConfigMap with the configuration of the cloud, and that
-	// of Source; either is nil if there is no such ConfigMap. After an error, the content stays as it is.
-	Content func(cloud, source map[string]string) (content map[string]string, err error)
+	// of Source, and that of ConfigMap as it is, such as an operator before this one left it; each is nil if there is no such
+	// ConfigMap. After an error, the content stays as it is.
+	Content func(cloud, source, current map[string]string) (content map[string]string, err error)
 }
 
 // CloudCABundle is the CloudConfig of a driver that needs only the CA bundle of the cloud, which a cloud may have.
 func CloudCABundle(configMap string) *CloudConfig {
-	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _ map[string]string) (map[string]string, error) {
+	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _, _ map[string]string) (map[string]string, error) {
 		bundle := cloud[CABundleKey]
 		if bundle == "" {
 			return nil, nil
@@ -49,6 +54,16 @@ func CheckCABundle(bundle string) error {
 	return fmt.Errorf("ConfigMap %s/%s, key %s: found no certificate, want the CA bundle of the cloud in PEM format. "+
 		"Correct the ConfigMap in namespace openshift-config that the Infrastructure cluster names in spec.cloudConfig",
 		CloudConfigNamespace, CloudConfigName, CABundleKey)
+}
+
+// Authorities returns the system's certificate authorities, with those of a bundle in PEM format.
+func Authorities(bundle string) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+	}
+	pool.AppendCertsFromPEM([]byte(bundle))
+	return pool, nil
 }
 
 // HasCertificate tells whether a text in PEM format has a certificate.

@@ -21,6 +21,9 @@ type ClusterStorage struct {
 	// DefaultClass names the StorageClass among the assets that is the default of a fresh cluster; "" for none. A platform
 	// has one driver with a default class at most.
 	DefaultClass string
+	// DefaultSnapshotClass names the VolumeSnapshotClass among the assets that is the driver's default in a fresh cluster; "" for
+	// none. Each driver has its own default.
+	DefaultSnapshotClass string
 }
 
 // Platform is what decides which drivers a cluster gets.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -41,6 +42,8 @@ type Driver struct {
 	Tagging *Tagging
 	// Quota says how the operator measures what is used of something that the cloud limits; nil if it does not. It needs Tagging.
 	Quota *Quota
+	// ClassRisk says what a StorageClass of the driver endangers, "" if nothing; nil if no class does.
+	ClassRisk func(*storagev1.StorageClass) string
 	// Presence says how the operator looks for what objects of its API refer to; nil if it does not. It needs Tagging.
 	Presence *Presence
 
@@ -59,6 +62,9 @@ type Driver struct {
 	Images []Image
 	// Settings adapt the driver's containers to the cluster's configuration.
 	Settings []Setting
+	// ConfigFields are the fields of spec.driverConfig of the ClusterCSIDriver that the driver honors. Others are named in a
+	// condition.
+	ConfigFields ConfigFields
 	// ClassParameters returns parameters that each StorageClass among the assets gets in addition to its own, because
 	// the cluster's configuration asks for them. It may be nil.
 	ClassParameters func(Cluster) map[string]string

@@ -3,11 +3,8 @@ package drivers_test
 import (
 	"fmt"
 	"maps"
-	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,64 +35,6 @@ func listeners(c corev1.Container) []listener {
 		}
 	}
 	return found
-}
-
-// TestPortTable writes the listeners in the host network to testdata. OpenShift reserves ports 9200 to 9219 for the
-// metrics of CSI drivers, and those from 8200 for the servers behind the proxies.
-func TestPortTable(t *testing.T) {
-	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
-		var table []string
-		users := map[string]string{}
-		for _, w := range workloads(t, manifests) {
-			for _, c := range w.containers() {
-				for _, l := range listeners(c) {
-					user := path.Dir(w.file) + " " + c.Name
-					if other := users[l.port]; other != "" {
-						t.Errorf("%s and %s both listen on port %s", other, user, l.port)
-					}
-					users[l.port] = user
-					from := "anywhere"
-					if l.host != "" {
-						from = l.host
-					}
-					table = append(table, fmt.Sprintf("%5s  from %-9s  %s", l.port, from, user))
-				}
-			}
-		}
-		slices.Sort(table)
-		compareWithGolden(t, filepath.Join(d.Name, "testdata", "ports.txt"), strings.Join(table, "\n")+"\n")
-	})
-}
-
-// TestDriversFitOnOneNode: no two drivers that one cluster can have may use the same port of the host network.
-func TestDriversFitOnOneNode(t *testing.T) {
-	type user struct {
-		driver drivers.Driver
-		port   int32
-	}
-	var users []user
-	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
-		for _, w := range workloads(t, manifests) {
-			for _, c := range w.containers() {
-				for _, p := range c.Ports {
-					if !w.pod.Spec.HostNetwork {
-						continue
-					}
-					for _, other := range users {
-						if other.port == p.ContainerPort && other.driver.Name != d.Name && meet(other.driver, d) {
-							t.Errorf("%s: container %s uses port %d, and so does driver %s", w.file, c.Name, p.ContainerPort, other.driver.Name)
-						}
-					}
-					users = append(users, user{d, p.ContainerPort})
-				}
-			}
-		}
-	})
-}
-
-// meet tells whether a cluster can have both drivers. Those of different platforms never meet.
-func meet(a, b drivers.Driver) bool {
-	return a.ClusterStorage == nil || b.ClusterStorage == nil || a.ClusterStorage.Platform == b.ClusterStorage.Platform
 }
 
 // TestMetricsAreServed: plain HTTP is reachable only from the same node, and the cluster's Prometheus can read the
@@ -174,7 +113,7 @@ func serviceOf(t *testing.T, manifests []drivers.Manifest, w workload, target st
 	for _, m := range drivers.OfKind(manifests, "Service") {
 		service := as[corev1.Service](t, m)
 		for _, port := range service.Spec.Ports {
-			if maps.Equal(service.Spec.Selector, w.pod.Labels) && port.TargetPort.String() == target {
+			if maps.Equal(service.Spec.Selector, w.selector.MatchLabels) && port.TargetPort.String() == target {
 				return service, port
 			}
 		}

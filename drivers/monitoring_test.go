@@ -61,8 +61,8 @@ func TestOperatorIsScraped(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
 		service, deployment := as[corev1.Service](t, monitoring["Service"]), d.OperatorDeployment()
 		pod := deployment.Spec.Template
-		if diff := cmp.Diff(service.Spec.Selector, pod.Labels); diff != "" {
-			t.Errorf("the Service does not select the operator's pods (-selector +labels):\n%s", diff)
+		if diff := cmp.Diff(service.Spec.Selector, deployment.Spec.Selector.MatchLabels); diff != "" {
+			t.Errorf("the Service does not select the operator's pods (-Service +Deployment):\n%s", diff)
 		}
 		port := service.Spec.Ports[0]
 		if !slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.String() }) {

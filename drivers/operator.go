@@ -27,8 +27,8 @@ const memoryLimit = "512Mi"
 // MemoryLimitEnv is the environment variable with the operator's memory limit in bytes.
 const MemoryLimitEnv = "MEMORY_LIMIT"
 
-// driverLabel on an operator's Deployment names its driver: a cluster may have several operators, in any namespaces.
-const driverLabel = "berth.dev/csi-driver"
+// DriverLabel on an operator's Deployment names its driver: a cluster may have several operators, in any namespaces.
+const DriverLabel = "berth.dev/csi-driver"
 
 // OperatorDeployment returns the Deployment of the driver's operator, with the default images. Whoever installs it
 // sets the namespace.
@@ -39,7 +39,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 	podLabels := map[string]string{"name": d.Operator.Name}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: labels.Merge(podLabels, labels.Set{driverLabel: d.CSIName})},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: labels.Merge(podLabels, labels.Set{DriverLabel: d.CSIName})},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},
@@ -49,7 +49,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 				MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
-					Labels: podLabels,
+					Labels: labels.Merge(podLabels, NetworkPolicyLabels(d.operatorTraffic()...)),
 					Annotations: map[string]string{
 						"openshift.io/required-scc":               "restricted-v2",
 						"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
@@ -59,6 +59,26 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 			},
 		},
 	}
+}
+
+// NetworkPolicyLabels returns the labels of pods that OpenShift's NetworkPolicies permit some kinds of traffic, such as "dns". In the
+// namespaces with these policies, and others that deny all traffic, pods without the labels are cut off.
+func NetworkPolicyLabels(traffic ...string) map[string]string {
+	found := map[string]string{}
+	for _, kind := range traffic {
+		found["openshift.storage.network-policy."+kind] = "allow"
+	}
+	return found
+}
+
+// operatorTraffic is the traffic of the operator: with the API server, with those who read its metrics, and with the cloud, if it
+// calls that itself.
+func (d Driver) operatorTraffic() []string {
+	traffic := []string{"api-server", "dns", "operator-metrics-range"}
+	if d.Backend != nil || d.Tagging != nil {
+		traffic = append(traffic, "all-egress")
+	}
+	return traffic
 }
 
 func (d Driver) operatorPod() corev1.PodSpec {

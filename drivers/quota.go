@@ -12,8 +12,8 @@ import (
 type Quota struct {
 	// Resources is what the cloud limits, such as "access points".
 	Resources string
-	// Limit is how many of them one parent may have, unless the cloud has raised that.
-	Limit int
+	// Limit returns how many of them one parent may have, by the operator's environment, which may say the driver's version.
+	Limit func(environment map[string]string) int
 	// Interval is the time between two measurements.
 	Interval time.Duration
 	// Parent returns the ID of that in which the driver creates resources for claims of a StorageClass, such as a file system, or

@@ -82,23 +82,25 @@ func (d Driver) unrendered() ([]Manifest, error) {
 // commonRules returns the permissions that every operator needs.
 func (d Driver) commonRules() ([]permissions.Rule, error) {
 	const (
-		lock           = "To be the only active operator of the driver"
-		reconcile      = "To reconcile the driver's ClusterCSIDriver and report its status"
-		locate         = "To find a driver that an earlier operator installed"
-		config         = "To watch the cluster's configuration"
-		credentials    = "To restart the driver's pods when their credentials change"
-		rollouts       = "To update the driver on nodes that are ready while others are not"
-		removal        = "To remove the driver only when its volumes are not in use"
-		controllerWork = "To remove the driver's controller only when it has detached and deleted what it should"
-		events         = "To record events"
-		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
-		defaultClass   = "To make its StorageClass the default of a cluster only if there is no other one"
-		metrics        = "To serve its metrics only to those who may read them"
-		cloudConfig    = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
-		presence       = "To find out whether the nodes can reach what objects refer to in the cloud"
-		quota          = "To warn before the cloud's limit of access points, or the like, is reached"
-		tagging        = "To keep the tags of existing volumes as the cluster wants them"
-		bundled        = "To have objects of its bundle removed with it, which OLM creates without an owner"
+		lock                 = "To be the only active operator of the driver"
+		reconcile            = "To reconcile the driver's ClusterCSIDriver and report its status"
+		locate               = "To find a driver that an earlier operator installed"
+		config               = "To watch the cluster's configuration"
+		credentials          = "To restart the driver's pods when their credentials change"
+		rollouts             = "To update the driver on nodes that are ready while others are not"
+		refusals             = "To report why the API server refuses pods of the driver"
+		removal              = "To remove the driver only when its volumes are not in use"
+		controllerWork       = "To remove the driver's controller only when it has detached and deleted what it should"
+		events               = "To record events"
+		backendClasses       = "To create a StorageClass for each kind of storage that the backend offers"
+		defaultSnapshotClass = "To make its VolumeSnapshotClass the driver's default only if there is no other one"
+		defaultClass         = "To make its StorageClass the default of a cluster only if there is no other one"
+		metrics              = "To serve its metrics only to those who may read them"
+		cloudConfig          = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
+		presence             = "To find out whether the nodes can reach what objects refer to in the cloud"
+		quota                = "To warn before the cloud's limit of access points, or the like, is reached"
+		tagging              = "To keep the tags of existing volumes as the cluster wants them"
+		bundled              = "To have objects of its bundle removed with it, which OLM creates without an owner"
 	)
 	traces, err := d.Traces()
 	if err != nil {
@@ -130,6 +132,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		// The pods are the driver's own, which may be in any namespace.
 		rolloutNodes,
 		{For: rollouts, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{For: refusals, Resources: []string{"events"}, Verbs: []string{"list"},
+			Unexercised: map[string]string{"list": "only while pods of the driver are missing"}},
 
 		{For: removal, Only: permissions.Removable, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 		{For: removal, Only: permissions.Removable, Resources: []string{"nodes"}, Verbs: []string{"get"}},
@@ -163,6 +167,10 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	if d.ClusterStorage != nil && d.ClusterStorage.DefaultClass != "" {
 		rules = append(rules, permissions.Rule{For: defaultClass, Only: permissions.Permanent, Group: "storage.k8s.io",
 			Resources: []string{"storageclasses"}, Verbs: []string{"list"}})
+	}
+	if d.ClusterStorage != nil && d.ClusterStorage.DefaultSnapshotClass != "" {
+		rules = append(rules, permissions.Rule{For: defaultSnapshotClass, Only: permissions.Permanent, Group: "snapshot.storage.k8s.io",
+			Resources: []string{"volumesnapshotclasses"}, Verbs: []string{"list"}})
 	}
 	if d.HasImage(AttacherImage) {
 		rules = append(rules, permissions.Rule{For: controllerWork, Only: permissions.Removable,

@@ -40,7 +40,7 @@ func (d Driver) Configure(pod *corev1.PodSpec, cluster Cluster) {
 
 // LeftOut returns a sentence for each thing that the cluster asks for and the driver cannot do.
 func (d Driver) LeftOut(cluster Cluster) []string {
-	var leftOut []string
+	leftOut := d.withoutEffect(cluster.ClusterCSIDriver)
 	for _, setting := range d.Settings {
 		leftOut = append(leftOut, setting.Apply(cluster, &corev1.Container{})...)
 	}

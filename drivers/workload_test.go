@@ -1,7 +1,6 @@
 package drivers_test
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ import (
 
 // workload is a Deployment or a DaemonSet.
 type workload struct {
-	file        string
+	kind, file  string
 	raw         string
 	annotations map[string]string
 	selector    *metav1.LabelSelector
@@ -28,11 +27,11 @@ func workloads(t *testing.T, manifests []drivers.Manifest) []workload {
 	var found []workload
 	for _, m := range drivers.OfKind(manifests, "Deployment") {
 		d := as[appsv1.Deployment](t, m)
-		found = append(found, workload{m.File, string(m.YAML), d.Annotations, d.Spec.Selector, d.Spec.Template})
+		found = append(found, workload{"Deployment", m.File, string(m.YAML), d.Annotations, d.Spec.Selector, d.Spec.Template})
 	}
 	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
 		d := as[appsv1.DaemonSet](t, m)
-		found = append(found, workload{m.File, string(m.YAML), d.Annotations, d.Spec.Selector, d.Spec.Template})
+		found = append(found, workload{"DaemonSet", m.File, string(m.YAML), d.Annotations, d.Spec.Selector, d.Spec.Template})
 	}
 	return found
 }
@@ -173,20 +172,67 @@ func TestProxyReachesTheDriver(t *testing.T) {
 	})
 }
 
-// TestPorts: no two containers of a driver may use the same port of the host network, as any two of its pods may be
-// on the same node. A probe must use a port that its container declares.
-func TestPorts(t *testing.T) {
+// networkPolicyLabel begins the labels of pods that OpenShift's NetworkPolicies select.
+const networkPolicyLabel = "openshift.storage.network-policy."
+
+// TestNetworkPolicies: OpenShift's NetworkPolicies, and an administrator's beside them that denies all traffic, let through what the pods
+// of operators and drivers need. They do not apply to the node's network; controllers have the labels all the same.
+func TestNetworkPolicies(t *testing.T) {
+	allowed := func(labels map[string]string) (found []string) {
+		for name, value := range labels {
+			if kind, ok := strings.CutPrefix(name, networkPolicyLabel); ok && value == "allow" {
+				found = append(found, kind)
+			}
+		}
+		slices.Sort(found)
+		return found
+	}
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
-		users := map[int32]string{}
+		operator := d.OperatorDeployment()
+		want := []string{"api-server", "dns", "operator-metrics-range"}
+		if d.Backend != nil || d.Tagging != nil || d.Quota != nil || d.Presence != nil { // it calls the cloud
+			want = append([]string{"all-egress"}, want...)
+		}
+		if got := allowed(operator.Spec.Template.Labels); !slices.Equal(got, want) {
+			t.Errorf("the operator's pod may have the traffic %q, want %q", got, want)
+		}
+		// The range of operator-metrics-range is 8443 to 8445, that of metrics-range 9201 to 9223.
+		for _, port := range operator.Spec.Template.Spec.Containers[0].Ports {
+			if port.ContainerPort < 8443 || port.ContainerPort > 8445 {
+				t.Errorf("the operator's port %d is not in the range 8443 to 8445, which NetworkPolicies permit", port.ContainerPort)
+			}
+		}
+		want = []string{"all-egress", "api-server", "dns", "metrics-range"}
+		for _, w := range workloads(t, manifests) {
+			if w.pod.Spec.HostNetwork && w.kind == "DaemonSet" {
+				continue
+			}
+			if got := allowed(w.pod.Labels); !slices.Equal(got, want) {
+				t.Errorf("%s: its pods may have the traffic %q, want %q", w.file, got, want)
+			}
+			for _, labels := range []map[string]string{w.selector.MatchLabels, operator.Spec.Selector.MatchLabels} {
+				if got := allowed(labels); len(got) > 0 {
+					t.Errorf("%s: the selector has labels of NetworkPolicies for %q: it can never be changed, and must not have them", w.file, got)
+				}
+			}
+			for _, c := range w.containers() {
+				for _, port := range c.Ports {
+					if c.Image == imageOf("KUBE_RBAC_PROXY_IMAGE") && (port.ContainerPort < 9201 || port.ContainerPort > 9223) {
+						t.Errorf("%s: port %d of container %s is not in the range 9201 to 9223, which NetworkPolicies permit", w.file, port.ContainerPort, c.Name)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestProbesUseDeclaredPorts: a probe must use a port that its container declares.
+func TestProbesUseDeclaredPorts(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		for _, w := range workloads(t, manifests) {
 			for _, c := range w.containers() {
 				named := map[string]bool{}
 				for _, p := range c.Ports {
-					user := fmt.Sprintf("%s container %s", w.file, c.Name)
-					if other := users[p.ContainerPort]; w.pod.Spec.HostNetwork && other != "" {
-						t.Errorf("%s and %s both use port %d", other, user, p.ContainerPort)
-					}
-					users[p.ContainerPort] = user
 					named[p.Name] = true
 				}
 				for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {

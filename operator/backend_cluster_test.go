@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/cloudcredential"
@@ -191,27 +192,43 @@ func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 		env.t.Fatal(err)
 	}
 	present = slices.DeleteFunc(present, func(name string) bool { return name == "Secret csi-manila-secrets" }) // an earlier test's
-	if diff := cmp.Diff([]string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers"}, present); diff != "" {
+	if diff := cmp.Diff([]string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers", "ConfigMap manila-csi-driver-trusted-ca-bundle"}, present); diff != "" {
 		env.t.Errorf("without any offer, these objects of the driver exist (-want +got):\n%s", diff)
 	}
 }
 
 // TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked, the
-// driver is installed.
+// driver is installed. The operator trusts what the driver's pods will trust.
 func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	t.Parallel()
 	t.Run("F15: Manila cannot be reached", testUnreachableBackend)
 }
 
 func testUnreachableBackend(t *testing.T) {
-	cloud := openstack.Start(t, "gold")
+	cloud := openstack.StartWith(t, openstack.Options{TLS: true, ShareTypes: []string{"gold"}})
 	cloud.SetManila(openstack.Forbidden)
 	env := newBackendTestEnv(t, cloud)
 	env.create(env.customResource())
 	env.startOperator()
-	custom := env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionTrue)
-	if got := condition(custom, "ManilaControllerDisabled"); got.Reason != "BackendUnknown" || !strings.Contains(got.Message, "Policy doesn't allow") {
-		t.Errorf("condition = %s: %s; want BackendUnknown, and what Manila says", got.Reason, got.Message)
+	trusted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.driver.Namespace, Name: env.driver.TrustedCABundle}}
+	for _, step := range []struct{ says, authorities string }{
+		{"certificate signed by unknown authority", ""},
+		{"Policy doesn't allow", string(cloud.CA())}, // that the cluster network operator injects
+	} {
+		cluster.Eventually(t, limit, "the operator to trust what its driver will trust", func(ctx context.Context) error {
+			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(trusted), trusted); err != nil {
+				return err
+			}
+			trusted.Data = map[string]string{drivers.TrustedCAKey: step.authorities}
+			return env.Client().Update(ctx, trusted)
+		})
+		cluster.Eventually(t, limit, "the reason why Manila cannot be asked", func(context.Context) error {
+			custom := env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionTrue)
+			if got := condition(custom, "ManilaControllerDisabled"); got.Reason != "BackendUnknown" || !strings.Contains(got.Message, step.says) {
+				return fmt.Errorf("condition = %s: %s; want BackendUnknown, and %q", got.Reason, got.Message, step.says)
+			}
+			return nil
+		})
 	}
 	env.checkOnlyWhatItTakesToAsk()
 	cloud.SetManila(openstack.Up)

@@ -128,7 +128,7 @@ func TestDriversOwnConfiguration(t *testing.T) {
 	t.Parallel()
 	driver := ebsDriver(t)
 	const name, key = "tug-config", "level"
-	driver.CloudConfig = &drivers.CloudConfig{ConfigMap: driver.CloudConfig.ConfigMap, Source: name, Content: func(cloud, source map[string]string) (map[string]string, error) {
+	driver.CloudConfig = &drivers.CloudConfig{ConfigMap: driver.CloudConfig.ConfigMap, Source: name, Content: func(cloud, source, _ map[string]string) (map[string]string, error) {
 		if source[key] == "wrong" {
 			return nil, errors.New("the level is wrong")
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/openshift/library-go/pkg/operator/loglevel"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/adoption"
@@ -72,17 +73,22 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 	if err != nil {
 		return drivers.Cluster{}, err
 	}
+	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom, Environment: c.environment()}
+	if c.cloud != nil {
+		cluster.CloudConfig = c.cloud.Content()
+	}
+	return cluster, nil
+}
+
+// environment returns the variables that an administrator has set for the operator.
+func (c *cycle) environment() map[string]string {
 	environment := map[string]string{}
 	for _, name := range c.driver.Operator.Env {
 		if value := c.getenv(name); value != "" {
 			environment[name] = value
 		}
 	}
-	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom, Environment: environment}
-	if c.cloud != nil {
-		cluster.CloudConfig = c.cloud.Content()
-	}
-	return cluster, nil
+	return environment
 }
 
 // observeCloud returns what the cluster knows of its cloud, without credentials.
@@ -91,7 +97,18 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	if err != nil {
 		return drivers.Cloud{}, err
 	}
-	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name}
+	custom, err := c.customResource.Get()
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name, DriverConfig: custom.Spec.DriverConfig}
+	trusted, err := c.trustedCA().Lister().ConfigMaps(c.namespace.Name).Get(c.driver.TrustedCABundle)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return drivers.Cloud{}, err
+	}
+	if err == nil {
+		cloud.TrustedCABundle = trusted.Data[drivers.TrustedCAKey]
+	}
 	if !c.usesCloudConfig() {
 		return cloud, nil
 	}
@@ -106,6 +123,11 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	return cloud, nil
 }
 
+// trustedCA returns the informer of the driver's ConfigMap with the certificate authorities that the cluster trusts.
+func (c *cycle) trustedCA() coreinformers.ConfigMapInformer {
+	return c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps()
+}
+
 // usesCloudConfig tells whether the operator reads the configuration of the cloud. Only then may it.
 func (c *cycle) usesCloudConfig() bool {
 	return c.driver.Configuration != nil || c.driver.CloudConfig != nil
@@ -113,7 +135,7 @@ func (c *cycle) usesCloudConfig() bool {
 
 // cloudInformers are the informers of what observeCloud reads.
 func (c *cycle) cloudInformers() []factory.Informer {
-	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer()}
+	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer(), c.trustedCA().Informer()}
 	if c.usesCloudConfig() {
 		informers = append(informers, c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Informer())
 	}

@@ -182,3 +182,56 @@ func (env *testEnv) events(reason string) []string {
 	}
 	return messages
 }
+
+// TestClassFollowsTheCluster: a class gets the parameters that the cluster asks for later, keeps what administrators have added
+// to it, and is left to them once they have made it anew.
+func TestClassFollowsTheCluster(t *testing.T) {
+	t.Parallel()
+	env := newTestEnvWith(t, ebsDriver(t))
+	env.installDriver()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3-csi"}}
+	change(env, class, func(c *storagev1.StorageClass) {
+		c.Labels["team"], c.MountOptions = "harbour", []string{"noatime"}
+		c.Annotations = map[string]string{defaultClass: "true"}
+	})
+	ask := func(key string) {
+		change(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) {
+			c.Spec.DriverConfig = operatorv1.CSIDriverConfigSpec{DriverType: operatorv1.AWSDriverType, AWS: &operatorv1.AWSCSIDriverConfigSpec{KMSKeyARN: key}}
+			if key == "" {
+				c.Spec.DriverConfig = operatorv1.CSIDriverConfigSpec{}
+			}
+		})
+	}
+	const one, two = "arn:aws:kms:us-east-1:123456789012:key/1", "arn:aws:kms:us-east-1:123456789012:key/2"
+	for _, key := range []string{one, two, ""} {
+		ask(key)
+		cluster.Eventually(t, limit, "the class to have the key "+key, func(ctx context.Context) error {
+			class = &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3-csi"}}
+			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(class), class); err != nil {
+				return err
+			}
+			if got := class.Parameters["kmsKeyId"]; got != key || class.Parameters["type"] != "gp3" {
+				return fmt.Errorf("its parameters are %v", class.Parameters)
+			}
+			if class.Labels["team"] != "harbour" || class.Annotations[defaultClass] != "true" || !slices.Equal(class.MountOptions, []string{"noatime"}) {
+				return fmt.Errorf("it has the labels %v, annotations %v and mount options %v; want what the administrator had added", class.Labels, class.Annotations, class.MountOptions)
+			}
+			return nil
+		})
+	}
+	env.waitForEvent("StorageClassRecreated", "StorageClass gp3-csi")
+	env.waitForConditions(allWell)
+
+	// An administrator makes the class anew, with the operator's label on it.
+	mine := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3-csi", Labels: class.Labels}, Provisioner: class.Provisioner,
+		Parameters: map[string]string{"type": "io2"}, VolumeBindingMode: class.VolumeBindingMode}
+	during(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.StorageClassState = operatorv1.UnmanagedStorageClass })
+	if err := env.Client().Delete(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	env.create(mine)
+	change(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.StorageClassState = operatorv1.ManagedStorageClass })
+	ask(one)
+	env.waitForReason(env.driver.ConditionPrefix+"DriverStorageClassApplied", "Outdated")
+	checkUnchanged(t, env, []client.Object{mine})
+}

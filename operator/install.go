@@ -80,7 +80,7 @@ func (c *cycle) install(ctx context.Context) error {
 	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
 		first = append(first, c.newStorageClassController(storageClasses))
 	}
-	if c.driver.SnapshotParameters != nil {
+	if c.snapshotClassesDiffer() {
 		first = append(first, c.newSnapshotClassController(manifests))
 	}
 	first = append(first, static)
@@ -196,10 +196,24 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudcon
 	return cloudconfig.NewController(options)
 }
 
+// snapshotClassesDiffer tells whether the VolumeSnapshotClasses depend on more than their assets.
+func (c *cycle) snapshotClassesDiffer() bool {
+	return c.driver.SnapshotParameters != nil || c.defaultSnapshotClass() != ""
+}
+
+// defaultSnapshotClass names the class that is the driver's default in a fresh cluster; "" for none.
+func (c *cycle) defaultSnapshotClass() string {
+	if !c.permanent || c.driver.ClusterStorage == nil {
+		return ""
+	}
+	return c.driver.ClusterStorage.DefaultSnapshotClass
+}
+
 func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory.Controller {
 	return snapshotclass.NewController(snapshotclass.Options{
 		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, snapshotclass.Kind)),
 		Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
+		Default: c.defaultSnapshotClass(), CustomResource: c.customResource.Resource(), Reader: c.clients.objects,
 		Applier: c.applier, OperatorClient: c.reporter, Recorder: c.recorder,
 	})
 }
@@ -208,7 +222,7 @@ func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *stati
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
 		return !staticresource.Applies(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
 			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret) ||
-			c.driver.SnapshotParameters != nil && m.Object.GetKind() == snapshotclass.Kind
+			c.snapshotClassesDiffer() && m.Object.GetKind() == snapshotclass.Kind
 	})
 	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.driver.History, c.reporter, c.recorder)
 }
@@ -247,7 +261,7 @@ func (c *cycle) newQuotaController() factory.Controller {
 	return quota.NewController(quota.Options{
 		Driver: c.driver, Access: c.cloudAccess(), Storage: c.clients.kube.StorageV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
 		Show: func(used map[string]int) {
-			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit, used)
+			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit(c.environment()), used)
 		},
 	})
 }
@@ -264,7 +278,7 @@ func (c *cycle) cloudAccess() cloudaccess.Source {
 	return cloudaccess.Source{
 		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
 		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
-		TrustedCA: c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps(), Limiter: c.limiter,
+		TrustedCA: c.trustedCA(), Limiter: c.limiter,
 	}
 }
 
@@ -306,8 +320,9 @@ func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.M
 	defer stop()
 	components := componentsOf(c.driver.ConditionPrefix, drivers.OfKind(manifests, "CredentialsRequest"))
 	c.reporter.Expect(components)
+	needed := append(drivers.OfKind(manifests, "Namespace"), drivers.Named(manifests, "ConfigMap", c.driver.TrustedCABundle)...)
 	controllers := append(c.newCredentialsRequestControllers(components),
-		c.newStaticResourceController(drivers.OfKind(manifests, "Namespace")), c.newFinalizerController(), c.newBackendController(false, nil, stop))
+		c.newStaticResourceController(needed), c.newFinalizerController(), c.newBackendController(false, nil, stop))
 	c.informers.start(ctx) // with the context of the cycle, because later controllers use the informers, too
 	return runAll(waiting,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },

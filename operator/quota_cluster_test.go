@@ -21,7 +21,7 @@ func TestQuota(t *testing.T) {
 	t.Parallel()
 	env := newTaggingEnv(t, aws.Options{}, func(d *drivers.Driver) {
 		quota := *d.Quota
-		quota.Interval, quota.Limit = 50*time.Millisecond, 5
+		quota.Interval, quota.Limit = 50*time.Millisecond, func(map[string]string) int { return 5 }
 		d.Quota = &quota
 	})
 	env.class("used", env.fileSystem)

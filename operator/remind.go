@@ -38,7 +38,7 @@ func (r *reconciler) reminder(ctx context.Context) string {
 	if monitored, err := r.isMonitored(ctx); err != nil {
 		klog.ErrorS(err, "Failed to find out whether the operator's namespace is monitored", "namespace", r.operatorNamespace)
 	} else if !monitored {
-		reminder += fmt.Sprintf(". To also get alerts, have the cluster's monitoring read the metrics of this namespace: "+
+		reminder += fmt.Sprintf(". To also get alerts, have the cluster's monitoring read the metrics of this namespace, and of all operators in it: "+
 			"%s", escape.Command("oc label namespace %s %s", r.operatorNamespace, drivers.MonitoringLabel+"=true"))
 	}
 	return reminder

@@ -3,6 +3,7 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -12,9 +13,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/snapshotclass"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -87,6 +90,108 @@ func TestSnapshotParameters(t *testing.T) {
 	}
 	change(env, class, func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "parameters") })
 	want("us-west-2")
+}
+
+// TestDefaultSnapshotClass: the class of a driver that its platform needs becomes the driver's default in a fresh cluster, and in no
+// other one. From then on, administrators decide.
+func TestDefaultSnapshotClass(t *testing.T) {
+	t.Parallel()
+	const annotation = "snapshot.storage.kubernetes.io/is-default-class"
+	for _, tc := range []struct {
+		name  string
+		given map[string]any // a class of somebody else
+		olm   bool           // OLM ran the operator before
+		then  string         // what an administrator sets the annotation to, as JSON
+		want  string
+	}{
+		{name: "a fresh cluster", want: "true"},
+		{name: "the driver has a default", given: map[string]any{"driver": "ebs.csi.aws.com"}},
+		{name: "another driver has a default", given: map[string]any{"driver": "mine.example.com"}, want: "true"},
+		{name: "the class was there", olm: true},
+		{name: "an administrator sets the annotation to false", then: `"false"`, want: "false"},
+		{name: "an administrator removes the annotation", then: "null"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			env := newTestEnvWith(t, ebsDriver(t))
+			if tc.given != nil {
+				mine := snapshotClass("mine")
+				mine.SetAnnotations(map[string]string{annotation: "true"})
+				mine.Object["driver"], mine.Object["deletionPolicy"] = tc.given["driver"], "Delete"
+				env.create(mine)
+				t.Cleanup(func() {
+					if err := env.Client().Delete(context.Background(), mine); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			env.create(env.customResource())
+			if tc.olm {
+				stop := env.startOperator()
+				env.waitForConditions(allWell)
+				stop()
+			}
+			env.makePermanent()
+			stop := env.startOperator()
+			env.waitForConditions(allWell)
+			class := snapshotClass("csi-aws-vsc")
+			recorded := func(want string) {
+				t.Helper()
+				cluster.Eventually(t, limit, "the record "+want, func(ctx context.Context) error {
+					custom := env.customResource()
+					if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+						return err
+					}
+					if got := custom.Annotations[snapshotclass.DefaultAnnotation]; got != want {
+						return fmt.Errorf("it is %q", got)
+					}
+					return nil
+				})
+				if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := strconv.FormatBool(tc.want == "true")
+			if tc.then != "" {
+				recorded("true")
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, annotation, tc.then)
+				if err := env.Client().Patch(t.Context(), class, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			recorded(want)
+			if got := class.GetAnnotations()[annotation]; got != tc.want {
+				t.Errorf("the annotation is %q, want %q", got, tc.want)
+			}
+
+			// It comes back as it was, also with another operator.
+			stop()
+			env.startOperator()
+			before := class.GetUID()
+			if err := env.Client().Delete(t.Context(), class); err != nil {
+				t.Fatal(err)
+			}
+			cluster.Eventually(t, limit, "the class to be created again", func(ctx context.Context) error {
+				if err := env.Client().Get(ctx, client.ObjectKeyFromObject(class), class); err != nil {
+					return err
+				}
+				if class.GetUID() == before {
+					return fmt.Errorf("it is the one before")
+				}
+				return nil
+			})
+			if got := class.GetAnnotations()[annotation] == "true"; got != (tc.want == "true") {
+				t.Errorf("recreated, the class is the default: %v, want %v", got, !got)
+			}
+		})
+	}
+}
+
+func snapshotClass(name string) *unstructured.Unstructured {
+	class := &unstructured.Unstructured{}
+	class.SetAPIVersion("snapshot.storage.k8s.io/v1")
+	class.SetKind("VolumeSnapshotClass")
+	class.SetName(name)
+	return class
 }
 
 // withoutAPI takes an API away from the cluster until restore is called or the test ends.

@@ -255,7 +255,7 @@ func (r *reconciler) writeStatus(ctx context.Context, o *observed, ready readine
 
 // statusBody returns a status for a merge patch. Fields that are not set are null there, to remove an earlier value.
 func statusBody(status v1alpha1.SharedVolumeStatus) (map[string]any, error) {
-	body := map[string]any{"claimRef": nil, "message": nil, "observedGeneration": nil}
+	body := map[string]any{"claimRef": nil, "message": nil, "summary": nil, "observedGeneration": nil}
 	raw, err := json.Marshal(status)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func TestKubectlExplain(t *testing.T) {
 	for object, fields := range map[string][]string{
 		"sharedvolume":                   {"spec", "status"},
 		"sharedvolume.spec":              {"fileSystemID", "accessPointID"},
-		"sharedvolume.status":            {"claimRef", "phase", "message", "observedGeneration", "conditions"},
+		"sharedvolume.status":            {"claimRef", "phase", "message", "reason", "summary", "observedGeneration", "conditions"},
 		"sharedvolume.status.claimRef":   {"apiGroup", "kind", "name"},
 		"sharedvolume.status.conditions": {"type", "status", "observedGeneration", "lastTransitionTime", "reason", "message"},
 
@@ -51,6 +51,9 @@ func TestKubectlWaitAndGet(t *testing.T) {
 	sv := env.create(env.Namespace(t), "logs")
 	env.kubectl("wait", "--namespace="+sv.Namespace, "--for=condition=Ready", "--timeout="+patience.String(), "sharedvolume/logs")
 	lines := strings.Split(env.kubectl("get", "--namespace="+sv.Namespace, "sv"), "\n")
+	if want := "NAME FILE SYSTEM ACCESS POINT STATUS CLAIM AGE"; strings.Join(strings.Fields(lines[0]), " ") != want {
+		t.Errorf("kubectl get shows the columns %q, want %q", lines[0], want)
+	}
 	want := "logs fs-0123456789abcdef0 fsap-0123456789abcdef0 Ready pvc-logs"
 	if len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
 		t.Errorf("kubectl get shows %q, want a line %q", lines, want)

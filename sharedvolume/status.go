@@ -1,6 +1,7 @@
 package sharedvolume
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 // Reasons of the condition Ready. They are part of the API.
 const (
+	reasonNotYetSeen        = "NotYetSeen" // by the CRD's default
 	reasonBound             = "Bound"
 	reasonPending           = "Pending"
 	reasonNotBound          = "NotBound"
@@ -35,16 +37,21 @@ const (
 // may be of any length.
 const maxMessage = 512
 
+// maxSummary is the maximum number of characters of a summary, which is a column of a table.
+const maxSummary = 120
+
 // readiness is what a status says about a SharedVolume.
 type readiness struct {
 	phase  v1alpha1.Phase
 	reason string
 	// message is for the status, empty if there is no problem; detail is for the condition, which always has a message.
 	message, detail string
+	// summary is the message for a table, if that is not its beginning.
+	summary string
 }
 
-// waiting is the readiness of a SharedVolume whose claim will be bound in a moment. The CRD sets the same status by default,
-// so that it costs no write.
+// waiting is the readiness of a SharedVolume whose claim will be bound in a moment. While a SharedVolume has the status that the
+// CRD sets by default, this costs no write.
 var waiting = readiness{
 	phase:  v1alpha1.Pending,
 	reason: reasonPending,
@@ -65,10 +72,31 @@ func failed(reason, format string, args ...any) *readiness {
 
 func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *readiness {
 	message := fmt.Sprintf(format, args...)
-	if runes := []rune(message); len(runes) > maxMessage {
-		message = string(runes[:maxMessage-1]) + "…"
-	}
+	message = shortened(message, maxMessage)
 	return &readiness{phase: phase, reason: reason, message: message, detail: message}
+}
+
+// shortened returns a text of at most limit characters: all of it, or its beginning.
+func shortened(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return text
+}
+
+// setColumns sets the fields that kubectl shows as columns, from the others. What is not Ready counts more than what AWS lacks.
+func setColumns(status *v1alpha1.SharedVolumeStatus, r readiness, claim string) {
+	status.Reason, status.Summary = r.reason, cmp.Or(r.summary, r.message)
+	if r.phase == v1alpha1.Ready {
+		status.Reason = string(v1alpha1.Ready)
+		if found := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFileSystemAvailable); found != nil && found.Status == metav1.ConditionFalse {
+			status.Reason, status.Summary = found.Reason, found.Message
+		}
+	}
+	if rest, is := strings.CutPrefix(status.Summary, "PersistentVolumeClaim "+claim+" "); is {
+		status.Summary = "The claim " + rest
+	}
+	status.Summary = shortened(status.Summary, maxSummary)
 }
 
 // accessPoint is what is known of an access point in AWS.
@@ -103,15 +131,26 @@ func notGranted(o observed) *readiness {
 	lead := fmt.Sprintf("Namespace %s may not use access point %s of file system %s: ", sv.Namespace, sv.Spec.AccessPointID, sv.Spec.FileSystemID)
 	switch {
 	case o.grant == nil:
-		return failed(reasonNotGranted, "%s%s", lead, fmt.Sprintf("there is no SharedVolumeGrant %s. A cluster administrator can create it: "+
-			"%s", sv.Namespace, escape.Command("echo %s | oc create -f -", fmt.Sprintf(
-			`{"apiVersion":%q,"kind":"SharedVolumeGrant","metadata":{"name":%q},"spec":{"fileSystems":[{"fileSystemID":%q,"accessPointIDs":[%q]}]}}`,
-			v1alpha1.GroupVersion, sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID))))
+		return grantable(sv, lead+"there is no SharedVolumeGrant "+sv.Namespace)
 	case !lists(o.grant, sv.Spec):
-		return failed(reasonNotGranted, "%sSharedVolumeGrant %s does not list it. A cluster administrator can add it: %s", lead, o.grant.Name, escape.Command("oc edit sharedvolumegrant %s", o.grant.Name))
+		return grantable(sv, lead+fmt.Sprintf("SharedVolumeGrant %s does not list it", o.grant.Name))
 	default:
 		return failed(reasonNotGranted, "%sSharedVolumeGrant %s lists it, but not for this namespace. %s", lead, o.grant.Name, effectOf(o.grant, o.namespace).message)
 	}
+}
+
+// grantable is the readiness of a SharedVolume that one command of an administrator grants.
+func grantable(sv *v1alpha1.SharedVolume, lacks string) *readiness {
+	command := escape.Command("berth grant %s %s %s", sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID)
+	r := failed(reasonNotGranted, "%s. A cluster administrator can grant it: %s", lacks, command)
+	for _, summary := range []string{"to grant it: " + command, command} {
+		if len(summary) <= maxSummary {
+			r.summary = summary // A table shows all of a command or nothing of it.
+			return r
+		}
+	}
+	r.summary = "the condition Ready has the command that grants it"
+	return r
 }
 
 // deleting is the readiness of a SharedVolume that waits for the deletion of an object. It is the same for claim and volume
@@ -149,6 +188,10 @@ func usedBy(users []string) string {
 // last transition.
 func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 	sv := o.sharedVolume
+	before := meta.FindStatusCondition(sv.Status.Conditions, v1alpha1.ConditionReady)
+	if r == waiting && before != nil && before.Reason == reasonNotYetSeen {
+		return *sv.Status.DeepCopy()
+	}
 	status := v1alpha1.SharedVolumeStatus{
 		Phase:              r.phase,
 		Message:            r.message,
@@ -156,7 +199,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		Conditions:         sv.Status.DeepCopy().Conditions,
 	}
 	if r == waiting {
-		// The API server sets this as a default, before the controller has observed any generation.
+		// The default of an earlier CRD, before the controller has observed any generation.
 		status.ObservedGeneration = sv.Status.ObservedGeneration
 	}
 	condition := metav1.Condition{
@@ -171,11 +214,12 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		condition.Status = metav1.ConditionTrue
 	}
 	if ready := meta.FindStatusCondition(status.Conditions, condition.Type); ready != nil && ready.LastTransitionTime.Unix() == 0 && r != waiting {
-		// The API server's default has no time. It is only replaced in a write that there is anyway.
+		// The default of an earlier CRD has no time. It is only replaced in a write that there is anyway.
 		ready.LastTransitionTime = sv.CreationTimestamp
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
 	setAvailable(&status.Conditions, o.accessPoint, r.phase, status.ObservedGeneration, o.now)
+	setColumns(&status, r, ClaimName(sv.Name))
 	if r.phase != v1alpha1.Deleting && o.claim != nil && ownsClaim(sv, o.claim) {
 		if _, volume := chosenVolume(o); volume != nil && bound(o.claim, volume) {
 			apiGroup := ""
@@ -200,7 +244,7 @@ type notification struct{ eventType, reason, note string }
 // notificationOf returns the event for the change from one condition to another, or nil. There is none if a SharedVolume
 // becomes Ready or is deleted, which its status shows. In a namespace that is being deleted, no event can be created.
 func notificationOf(from *metav1.Condition, to metav1.Condition) *notification {
-	ordinary := map[string]bool{reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
+	ordinary := map[string]bool{reasonNotYetSeen: true, reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
 	switch {
 	case from != nil && from.Reason == to.Reason:
 		return nil

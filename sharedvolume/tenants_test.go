@@ -202,17 +202,14 @@ func testGrants(t *testing.T, env testEnv) {
 	first, second := env.tenant(env.Namespace(t), "edit"), env.tenant(env.Namespace(t), "edit")
 	own := volumeOf(first.namespace, "logs", "fs-01", "fsap-01")
 	env.do("create", first.api.Create(t.Context(), own))
-	command := fmt.Sprintf(`echo '{"apiVersion":"aws-efs.managed.openshift.io/v1alpha1","kind":"SharedVolumeGrant","metadata":{"name":"%s"},`+
-		`"spec":{"fileSystems":[{"fileSystemID":"fs-01","accessPointIDs":["fsap-01"]}]}}' | oc create -f -`, first.namespace)
 	env.ungranted(own, "Namespace "+first.namespace+" may not use access point fsap-01 of file system fs-01: there is no SharedVolumeGrant "+
-		first.namespace+". A cluster administrator can create it: "+command)
+		first.namespace+". A cluster administrator can grant it: berth grant "+first.namespace+" fs-01 fsap-01")
 	if len(own.Finalizers) > 0 {
 		t.Errorf("it has the finalizers %v, with nothing to wait for", own.Finalizers)
 	}
 	env.events(own, "Warning NotGranted 1")
 
-	// What the message says helps.
-	env.shell(command)
+	env.grant(first.namespace, "fs-01", "fsap-01") // as the command does
 	p := env.ready(own)
 	env.granted(first.namespace)
 	env.events(own, "Warning NotGranted 1", "Normal Recovered 1")
@@ -227,7 +224,7 @@ func testGrants(t *testing.T, env testEnv) {
 		volumeOf(second.namespace, "other-system", "fs-01", "fsap-01"),
 	} {
 		env.do("create", env.client.Create(t.Context(), sv))
-		env.ungranted(sv, "SharedVolumeGrant "+sv.Namespace+" does not list it. A cluster administrator can add it: oc edit sharedvolumegrant "+sv.Namespace)
+		env.ungranted(sv, "SharedVolumeGrant "+sv.Namespace+" does not list it. A cluster administrator can grant it: berth grant "+sv.Namespace+" "+sv.Spec.FileSystemID+" ")
 	}
 
 	t.Run("added later", func(t *testing.T) {

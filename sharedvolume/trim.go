@@ -112,6 +112,8 @@ func trimmedStatus(status v1alpha1.SharedVolumeStatus) v1alpha1.SharedVolumeStat
 	trimmed := v1alpha1.SharedVolumeStatus{
 		Phase:              truncate(status.Phase, maxName),
 		Message:            truncate(status.Message, maxText),
+		Reason:             truncate(status.Reason, maxName),
+		Summary:            truncate(status.Summary, maxText),
 		ObservedGeneration: status.ObservedGeneration,
 	}
 	trimmed.ClaimRef.Kind, trimmed.ClaimRef.Name = truncate(status.ClaimRef.Kind, maxName), truncate(status.ClaimRef.Name, maxName)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -43,6 +44,10 @@ func New(ctx context.Context, region string) (*Clients, error) {
 	}))
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration of AWS: %w", err)
+	}
+	if _, err := cfg.Credentials.Retrieve(ctx); err != nil && strings.Contains(err.Error(), "no EC2 IMDS role found") {
+		// The SDK's error lists what it tried last, and not what is missing.
+		return nil, errors.New("there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run it on an instance with a role")
 	}
 	if cfg.Region == "" {
 		return nil, errors.New("there is no region: set --region or AWS_REGION")

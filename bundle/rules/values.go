@@ -161,7 +161,7 @@ func checkMaxOpenShift(c *checked, rule findings.Rule) {
 			rule.Severity = findings.Warning
 		}
 		if isText := strings.HasPrefix(string(p.Value), `"`); !isRead || !isText || !majorMinor.MatchString(value) {
-			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "%s is %s, want MAJOR.MINOR in quotes, such as \"4.22\"", p.Type, value)
+			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "%s is %s, want MAJOR.MINOR in quotes, such as \"5.0\"", p.Type, value)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -62,10 +63,14 @@ func (p program) run(ctx context.Context, operate func(context.Context, process)
 	if err != nil {
 		return err
 	}
+	config, err := configclient.NewForConfig(own.config)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return serving.Run(ctx, serving.Options{
-			Address: p.address, CertFolder: drivers.ServingCertFolder, Kube: kube,
+			Address: p.address, CertFolder: drivers.ServingCertFolder, Kube: kube, Config: config,
 			Account:  serviceaccount.MakeUsername(own.namespace, p.name),
 			Audience: p.audience(own.namespace),
 		})

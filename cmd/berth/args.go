@@ -46,10 +46,15 @@ func takesCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), nearest.Hint(args[0], names))
 }
 
+// isGroup reports whether a command is only there for its subcommands, and takes no arguments.
+func isGroup(cmd *cobra.Command) bool {
+	return cmd.HasSubCommands() && !strings.Contains(cmd.Use, " ")
+}
+
 // checkFlags returns the fault of a command line whose flags cannot be parsed. If it has an unknown subcommand, the flags are those
 // of another command, and the subcommand is the fault.
 func checkFlags(cmd *cobra.Command, err error) error {
-	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+	if args := cmd.Flags().Args(); isGroup(cmd) && len(args) > 0 {
 		err = takesCommand(cmd, args)
 	}
 	return &usageError{command: cmd.CommandPath(), err: err}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/findings/nearest"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -130,6 +131,12 @@ func packaged() (names []string) {
 
 func (o *bundleGenerate) run(cmd *cobra.Command, name string) error {
 	driver, err := registry.Get(name)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("unknown driver %q: want one of %s%s", name, strings.Join(packaged(), ", "), nearest.Hint(name, packaged()))
+	case !driver.HasPackage():
+		err = fmt.Errorf("driver %q has no package: the cluster storage operator runs it; want one of %s", name, strings.Join(packaged(), ", "))
+	}
 	if err != nil {
 		return &usageError{command: cmd.CommandPath(), err: err}
 	}

@@ -34,7 +34,7 @@ func TestJobsCommands(t *testing.T) {
 				t.Errorf("%s: berth %s: %v", job, match[1], err)
 				continue
 			}
-			if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil || cmd.HasSubCommands() {
+			if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil || isGroup(cmd) {
 				t.Errorf("%s: berth %s: it is no command with these arguments (%v)", job, match[1], err)
 			}
 		}

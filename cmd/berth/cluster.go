@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 // addConnection adds the flags for commands that are about no namespace.
 func (f *clusterFlags) addConnection(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the connection to the cluster (default as for kubectl)")
-	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in it (default the current one)")
+	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig file (default the current one)")
 	completeFlag(cmd, "context", f.completeContext)
 }
 
@@ -37,6 +38,9 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("cannot connect to a cluster: none is configured: set KUBECONFIG or --kubeconfig")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to a cluster: %w", err)
 	}

@@ -82,6 +82,7 @@ var without = map[string]string{
 	"adopt cleanup":          "as above",
 	"csi-migration status":   "as above",
 	"csi-migration plan":     "as above",
+	"grant list":             "as above",
 	"csi-migration enable":   "as above",
 	"csi-migration disable":  "as above",
 	"csi-migration resume":   "as above",

@@ -26,14 +26,21 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Say what is wrong with the drivers of a cluster, and what to do",
 		Long: `Look at all that drivers need on a cluster, and say what is wrong and what to do: the Operator Lifecycle Manager,
 Subscriptions and catalogs, operators, ClusterCSIDrivers, namespaces and monitoring, credentials, pods, and
-SharedVolumes. Without DRIVER, it looks at the drivers that are installed.
+SharedVolumes. Without DRIVER, it looks at the drivers that are installed. DRIVER is a name such as efs, or that of the
+CSIDriver, such as efs.csi.aws.com.
+
+With -n NAMESPACE, a team looks at what it has itself: SharedVolumes, claims, and the pods that use them, with their events.
 
 It changes nothing and reads no Secret. Run it as a cluster administrator: what you may not read is reported as
 not examined.`,
 		Example: `  berth doctor
-  berth doctor efs -o json`,
+  berth doctor efs.csi.aws.com -o json
+  berth doctor -n shop`,
 		Annotations: found("something does not work"),
 		Args: func(_ *cobra.Command, args []string) error {
+			if f.namespace != "" && len(args) > 0 {
+				return fmt.Errorf("unexpected argument %q: --namespace is about no driver", args[0])
+			}
 			_, err := driversNamed(args)
 			return err
 		},
@@ -60,6 +67,8 @@ not examined.`,
 		},
 	}
 	f.addConnection(cmd)
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of a team, to look at alone")
+	completeFlag(cmd, "namespace", f.completeNamespace)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	return cmd
 }
@@ -67,9 +76,10 @@ not examined.`,
 // driversNamed returns the drivers that are named on the command line.
 func driversNamed(args []string) ([]drivers.Driver, error) {
 	var named []drivers.Driver
-	for i, name := range args {
+	for _, name := range args {
 		d, err := registry.Get(name)
-		if err != nil || slices.Index(args, name) != i {
+		twice := slices.ContainsFunc(named, func(before drivers.Driver) bool { return before.Name == d.Name })
+		if err != nil || twice {
 			return nil, fmt.Errorf("driver is %q, want each once of %s%s", name, strings.Join(registry.Names(), ", "), nearest.Hint(name, registry.Names()))
 		}
 		named = append(named, d)
@@ -93,7 +103,11 @@ func (f *clusterFlags) examine(cmd *cobra.Command, named []drivers.Driver) (*doc
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Examine(cmd.Context(), doctor.Cluster{Config: config, Client: c}, registry.All(), named)
+	cluster := doctor.Cluster{Config: config, Client: c}
+	if f.namespace != "" {
+		return doctor.ExamineNamespace(cmd.Context(), cluster, f.namespace)
+	}
+	return doctor.Examine(cmd.Context(), cluster, registry.All(), named)
 }
 
 // verdictsOfDoctor are the verdicts of plans that have the colours of a doctor's.

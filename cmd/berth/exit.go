@@ -68,7 +68,7 @@ func explainExit(cmd *cobra.Command) {
 	switch {
 	case !cmd.HasParent():
 		cmd.Long += listExitCodes(exitCodes)
-	case !cmd.HasSubCommands():
+	case !isGroup(cmd):
 		if cmd.Long == "" {
 			cmd.Long = cmd.Short + "."
 		}

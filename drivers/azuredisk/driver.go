@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -43,13 +44,14 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 	},
+	ConfigFields:       drivers.ConfigFields{Type: operatorv1.AzureDriverType, Fields: []string{"azure.diskEncryptionSet"}},
 	ClassParameters:    parameters,
 	SnapshotParameters: tagSnapshots,
 	Secrets:            []string{"azure-disk-credentials"},
 	CredentialKeys:     drivers.AzureCredentialKeys,
 	TrustedCABundle:    "azure-disk-csi-driver-trusted-ca-bundle",
 	CloudConfig:        drivers.AzureCloudConfig("azure-disk-csi-driver-cloud-config"),
-	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi"},
+	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi", DefaultSnapshotClass: "csi-azuredisk-vsc"},
 	Certification: drivers.Certification{
 		Class: "managed-csi", SnapshotClass: "csi-azuredisk-vsc",
 		MinSize: "1Gi", MaxSize: "32Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},

@@ -5,6 +5,7 @@ import (
 	"embed"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -42,6 +43,7 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 	},
+	ConfigFields:    drivers.ConfigFields{Type: operatorv1.AzureDriverType},
 	ClassParameters: parameters,
 	Secrets:         []string{"azure-file-credentials"},
 	CredentialKeys:  drivers.AzureCredentialKeys,

@@ -39,8 +39,8 @@ const (
 )
 
 // configFiles returns the content of the driver's own ConfigMap: the files that the driver reads, and whether volumes belong to
-// zones.
-func configFiles(cloud, source map[string]string) (map[string]string, error) {
+// zones. If nobody says that, it stays as it is: volumes that were made with zones need them, also those of another operator.
+func configFiles(cloud, source, current map[string]string) (map[string]string, error) {
 	text, from := take(cloud, source, drivers.CloudConfigKey, configKey)
 	options, err := parse(text)
 	if err != nil {
@@ -49,6 +49,9 @@ func configFiles(cloud, source map[string]string) (map[string]string, error) {
 	zones, from := take(cloud, source, topologyKey, topologyKey)
 	if zones == "" {
 		zones = "false"
+		if current[topologyKey] == "true" {
+			zones = "true"
+		}
 	}
 	if zones != "true" && zones != "false" {
 		return nil, fmt.Errorf(`%s: found %q, want "true" or "false"`, from, zones)

@@ -31,10 +31,15 @@ func bundle() string {
 func TestConfigFiles(t *testing.T) {
 	ca := bundle()
 	for name, test := range map[string]struct {
-		cloud, source map[string]string
-		want          map[string]string
+		cloud, source, current map[string]string
+		want                   map[string]string
 	}{
 		"nothing": {want: map[string]string{"login.conf": standardLogin, "cloud.conf": noOptions, "enable_topology": "false"}},
+		"zones of another operator": {current: map[string]string{"enable_topology": "true", "cloud.conf": "[Global]\nregion = sea-1\n"},
+			want: map[string]string{"login.conf": standardLogin, "cloud.conf": noOptions, "enable_topology": "true"}},
+		"zones of another operator, which the administrator does not want": {
+			current: map[string]string{"enable_topology": "true"}, source: map[string]string{"enable_topology": "false"},
+			want: map[string]string{"login.conf": standardLogin, "cloud.conf": noOptions, "enable_topology": "false"}},
 		"of the installer": {
 			cloud: map[string]string{"cloud.conf": `[Global]
 secret-name = openstack-credentials
@@ -85,7 +90,7 @@ region = "a \"b\\c\" ; d"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := configFiles(test.cloud, test.source)
+			got, err := configFiles(test.cloud, test.source, test.current)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +98,7 @@ region = "a \"b\\c\" ; d"
 				t.Errorf("content (-want +got):\n%s", diff)
 			}
 			// What is written is read as it was meant.
-			again, err := configFiles(map[string]string{"cloud.conf": got["cloud.conf"] + got["login.conf"], "enable_topology": got["enable_topology"], "ca-bundle.pem": got["ca-bundle.pem"]}, nil)
+			again, err := configFiles(map[string]string{"cloud.conf": got["cloud.conf"] + got["login.conf"], "enable_topology": got["enable_topology"], "ca-bundle.pem": got["ca-bundle.pem"]}, nil, nil)
 			if diff := cmp.Diff(got, again); err != nil || diff != "" {
 				t.Errorf("read again, error %v (-first +second):\n%s", err, diff)
 			}
@@ -118,7 +123,7 @@ func TestWrongConfigs(t *testing.T) {
 		"no certificate": {cloud: map[string]string{"ca-bundle.pem": "nothing"}, want: []string{"key ca-bundle.pem", "found no certificate"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := configFiles(test.cloud, test.source)
+			got, err := configFiles(test.cloud, test.source, nil)
 			if err == nil {
 				t.Fatalf("got %v, want an error", got)
 			}

@@ -41,7 +41,7 @@ var Driver = drivers.Driver{
 	Secrets:         []string{"openstack-cloud-credentials"},
 	TrustedCABundle: "openstack-cinder-csi-driver-trusted-ca-bundle",
 	CloudConfig:     &drivers.CloudConfig{ConfigMap: "cloud-conf", Source: configName, Content: configFiles},
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType},
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, DefaultSnapshotClass: "standard-csi"},
 	Certification: drivers.Certification{
 		Class: "standard-csi", SnapshotClass: "standard-csi",
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},

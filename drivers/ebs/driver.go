@@ -5,6 +5,7 @@ import (
 	"embed"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -64,12 +65,13 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: region.Apply},
 		{Container: "csi-driver", Apply: tagVolumes},
 	},
+	ConfigFields:    drivers.ConfigFields{Type: operatorv1.AWSDriverType, Fields: []string{"aws.kmsKeyARN"}},
 	ClassParameters: encryptionKey,
 	Secrets:         []string{"ebs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 	CloudConfig:     drivers.CloudCABundle("aws-ebs-csi-driver-cloud-ca"),
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi"},
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi", DefaultSnapshotClass: "csi-aws-vsc"},
 	Certification: drivers.Certification{
 		Class: "gp3-csi", SnapshotClass: "csi-aws-vsc",
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},

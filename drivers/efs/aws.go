@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -53,11 +52,10 @@ func connect(access drivers.CloudAccess) (*caller, error) {
 		return nil, errors.New("the Infrastructure cluster has no region in status.platformStatus.aws")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	roots, err := x509.SystemCertPool()
+	roots, err := drivers.Authorities(c.CABundle)
 	if err != nil {
-		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+		return nil, err
 	}
-	roots.AppendCertsFromPEM([]byte(c.CABundle))
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	endpoints := map[string]*string{}
 	for _, endpoint := range platform.AWS.ServiceEndpoints {

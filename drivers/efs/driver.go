@@ -7,6 +7,8 @@ package efs
 import (
 	"embed"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
+
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
 )
@@ -82,6 +84,8 @@ var Driver = drivers.Driver{
 	Quota:    &accessPointQuota,
 	Presence: &accessPointPresence,
 
+	ClassRisk: sharedDirectory,
+
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-efs-csi-driver:4.21"},
@@ -93,6 +97,7 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: tagAccessPoints},
 		{Container: "efs-plugin", Apply: measureVolumes},
 	},
+	ConfigFields:    drivers.ConfigFields{Type: operatorv1.AWSDriverType, Fields: []string{"aws.efsVolumeMetrics"}},
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",

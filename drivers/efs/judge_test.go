@@ -20,7 +20,7 @@ func TestJudgeAccessPoint(t *testing.T) {
 		{types.LifeCycleStateAvailable, []string{"us-east-1a"}, "MountTargetMissing"},
 		{types.LifeCycleStateAvailable, nil, "Found"},
 	} {
-		got := judge("fs-0123456789abcdef0", "fsap-0123456789abcdef0", tc.state, tc.unreached)
+		got := judge(tc.state, tc.unreached)
 		if got.Reason != tc.want || got.Present != (tc.want == "Found") || got.Message == "" {
 			t.Errorf("in state %q, without a mount target in %q: %+v, want %s", tc.state, tc.unreached, got, tc.want)
 		}

@@ -21,8 +21,7 @@ var accessPointPresence = drivers.Presence{Interval: 10 * time.Minute, Find: fin
 
 // findAccessPoints looks for access points of a file system, and for the mount targets that nodes need to reach it.
 func findAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string, ids, zones []string) (map[string]drivers.Finding, error) {
-	absent := drivers.Finding{Reason: "FileSystemNotFound", Message: fmt.Sprintf(
-		"The AWS account of the cluster has no file system %s in its region. Correct the ID, unless the file system is of another account", fileSystem)}
+	absent := drivers.Finding{Reason: "FileSystemNotFound", Message: "The cluster's AWS account has no such file system in its region. Correct the ID, unless it is of another account"}
 	if !fileSystemID.MatchString(fileSystem) { // EFS would refuse to answer
 		return forAll(ids, absent), nil
 	}
@@ -45,21 +44,21 @@ func findAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSyste
 	unreached := slices.DeleteFunc(regional(zones, c.Infrastructure.Status.PlatformStatus.AWS.Region), func(zone string) bool { return reached[zone] })
 	found := map[string]drivers.Finding{}
 	for _, id := range ids {
-		found[id] = judge(fileSystem, id, states[id], unreached)
+		found[id] = judge(states[id], unreached)
 	}
 	return found, nil
 }
 
 // judge decides about an access point from its state, "" if it does not exist, and from the zones of nodes without a mount target.
-func judge(fileSystem, id string, state types.LifeCycleState, unreached []string) drivers.Finding {
+func judge(state types.LifeCycleState, unreached []string) drivers.Finding {
 	switch {
 	case state == "":
-		return drivers.Finding{Reason: "AccessPointNotFound", Message: fmt.Sprintf("File system %s has no access point %s. Correct the ID, or create it", fileSystem, id)}
+		return drivers.Finding{Reason: "AccessPointNotFound", Message: "The file system has no such access point. Correct the ID, or create it"}
 	case state != types.LifeCycleStateAvailable:
-		return drivers.Finding{Reason: "AccessPointNotAvailable", Message: fmt.Sprintf("Access point %s is %s", id, state)}
+		return drivers.Finding{Reason: "AccessPointNotAvailable", Message: fmt.Sprintf("The access point is %s", state)}
 	case len(unreached) > 0:
 		return drivers.Finding{Reason: "MountTargetMissing", Message: fmt.Sprintf(
-			"File system %s has no available mount target in %s, so pods on nodes there cannot mount it. Create a mount target there", fileSystem, some("zone", unreached))}
+			"No mount target is available in %s, so pods on nodes there cannot mount it. Create a mount target there", some("zone", unreached))}
 	default:
 		return drivers.Finding{Present: true, Reason: "Found", Message: "File system and access point exist, and each zone with nodes has a mount target"}
 	}

@@ -1,13 +1,17 @@
 package efs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/blang/semver/v4"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -17,10 +21,42 @@ import (
 // them. See https://docs.aws.amazon.com/efs/latest/ug/limits.html.
 var accessPointQuota = drivers.Quota{
 	Resources: "access points",
-	Limit:     10000,
+	Limit:     accessPointLimit,
 	Interval:  time.Hour,
 	Parent:    fileSystemOf,
 	Count:     countAccessPoints,
+}
+
+const (
+	// awsLimit is how many access points AWS allows for a file system.
+	awsLimit = 10000
+	// earlyLimit is how many the driver can handle before version manyFrom: it gives each access point a group ID out of 50000 to 51000,
+	// and reads one page of 1,000 access points to find a free one. Beyond that it finds none, or one that another access point has.
+	earlyLimit = 1000
+)
+
+// manyFrom is the first version of the driver that can handle as many access points as AWS allows.
+var manyFrom = semver.MustParse("2.3.1")
+
+// accessPointLimit returns how many access points a file system may have before claims fail, by the version of the driver.
+func accessPointLimit(environment map[string]string) int {
+	version, err := semver.ParseTolerant(cmp.Or(environment[versionEnv], defaultVersion))
+	if err != nil || version.LT(manyFrom) {
+		return earlyLimit
+	}
+	return awsLimit
+}
+
+// sharedDirectory says what it endangers if the access points of a StorageClass share a directory. The driver deletes the directory of an
+// access point with it, and all that is in it.
+func sharedDirectory(class *storagev1.StorageClass) string {
+	pattern, has := class.Parameters["subPathPattern"]
+	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	names := strings.Contains(pattern, "${.PV.name}") || strings.Contains(pattern, "${.PVC.name}") && strings.Contains(pattern, "${.PVC.namespace}")
+	if class.Parameters["provisioningMode"] != "efs-ap" || !has || class.Parameters["ensureUniqueDirectory"] != "false" || !deletes || names {
+		return ""
+	}
+	return "its volumes can share a directory, and the deletion of the first claim deletes the files of all"
 }
 
 // fileSystemID matches IDs of file systems.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -34,6 +35,42 @@ func TestCountAccessPoints(t *testing.T) {
 	access.Credentials["aws_secret_access_key"] = []byte("wrong")
 	if _, err := efs.Driver.Quota.Count(t.Context(), access, full); err == nil || !strings.Contains(err.Error(), "Renew the credentials in Secret tags-aws-efs-cloud-credentials") {
 		t.Errorf("with a wrong key: %v", err)
+	}
+}
+
+// TestAccessPointLimit: the limit is that of the driver's version, the default one's if nobody has said another.
+func TestAccessPointLimit(t *testing.T) {
+	for version, want := range map[string]int{"": 1000, "2.1.11": 1000, "v2.3.0": 1000, "2.3.1": 10000, "3.4.1": 10000, "new": 1000} {
+		if got := efs.Driver.Quota.Limit(map[string]string{"DRIVER_VERSION": version}); got != want {
+			t.Errorf("version %q: %d, want %d", version, got, want)
+		}
+	}
+}
+
+// TestSharedDirectory: a class is a risk if the deletion of one claim deletes the files of others.
+func TestSharedDirectory(t *testing.T) {
+	retain := corev1.PersistentVolumeReclaimRetain
+	for name, tc := range map[string]struct {
+		pattern, unique string
+		policy          *corev1.PersistentVolumeReclaimPolicy
+		want            bool
+	}{
+		"the whole file system":  {"/", "false", nil, true},
+		"one directory":          {"/shared", "false", nil, true},
+		"one for each namespace": {"/${.PVC.namespace}", "false", nil, true},
+		"one for each claim":     {"/${.PVC.namespace}/${.PVC.name}", "false", nil, false},
+		"one for each volume":    {"${.PV.name}", "false", nil, false},
+		"made unique":            {"/", "", nil, false},
+		"nothing is deleted":     {"/", "false", &retain, false},
+		"no pattern":             {"", "false", nil, false},
+	} {
+		class := &storagev1.StorageClass{Parameters: map[string]string{"provisioningMode": "efs-ap", "ensureUniqueDirectory": tc.unique}, ReclaimPolicy: tc.policy}
+		if tc.pattern != "" {
+			class.Parameters["subPathPattern"] = tc.pattern
+		}
+		if got := efs.Driver.ClassRisk(class); (got != "") != tc.want {
+			t.Errorf("%s: %q, want a risk: %t", name, got, tc.want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -39,12 +40,13 @@ var Driver = drivers.Driver{
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: labelDisks},
 	},
+	ConfigFields:       drivers.ConfigFields{Type: operatorv1.GCPDriverType, Fields: []string{"gcp.kmsKey"}},
 	ClassParameters:    encryptionKey,
 	SnapshotParameters: labelSnapshots,
 	Secrets:            []string{"gcp-pd-cloud-credentials"},
 	CredentialKeys:     [][]string{{"service_account.json"}},
 	TrustedCABundle:    "gcp-pd-csi-driver-trusted-ca-bundle",
-	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.GCPPlatformType},
+	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.GCPPlatformType, DefaultSnapshotClass: "csi-gce-pd-vsc"},
 	Certification: drivers.Certification{
 		Class: "standard-csi", SnapshotClass: "csi-gce-pd-vsc",
 		MinSize: "1Gi", MaxSize: "64Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},

@@ -144,23 +144,26 @@ func TestNoShareTypesIsNoError(t *testing.T) {
 	}
 }
 
-// TestAuthorities: the CA of the cloud is in its configuration or in the credentials, and the configuration counts.
+// TestAuthorities: the CA of the cloud is in its configuration or in the credentials, and the configuration counts. Without one, the
+// cluster's authorities are trusted.
 func TestAuthorities(t *testing.T) {
 	cloud, other := openstack.StartWith(t, openstack.Options{TLS: true, ShareTypes: []string{"default"}}), openstack.StartWith(t, openstack.Options{TLS: true})
 	for name, tc := range map[string]struct {
-		config, credentials []byte
-		fails               bool
+		config, credentials, trusted []byte
+		fails                        bool
 	}{
-		"in the configuration":                        {config: cloud.CA()},
-		"in the credentials":                          {credentials: cloud.CA()},
-		"in both":                                     {config: cloud.CA(), credentials: cloud.CA()},
-		"in the configuration, and an older one":      {config: cloud.CA(), credentials: other.CA()},
-		"in the credentials, but not where it counts": {config: other.CA(), credentials: cloud.CA(), fails: true},
+		"in the configuration":                          {config: cloud.CA()},
+		"in the credentials":                            {credentials: cloud.CA()},
+		"in both":                                       {config: cloud.CA(), credentials: cloud.CA()},
+		"in the configuration, and an older one":        {config: cloud.CA(), credentials: other.CA()},
+		"in the credentials, but not where it counts":   {config: other.CA(), credentials: cloud.CA(), fails: true},
+		"among those that the cluster trusts":           {trusted: cloud.CA()},
+		"where it does not count, if the cloud has one": {config: other.CA(), trusted: cloud.CA(), fails: true},
 		"nowhere": {fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known := cloudOf(cloud)
-			known.CABundle, known.Credentials["cacert"] = string(tc.config), tc.credentials
+			known.CABundle, known.Credentials["cacert"], known.TrustedCABundle = string(tc.config), tc.credentials, string(tc.trusted)
 			found, _, err := classes(t.Context(), known)
 			if tc.fails && (err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority")) {
 				t.Errorf("classes %v, error %v, want one about the authority", found, err)

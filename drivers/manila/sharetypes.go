@@ -62,7 +62,8 @@ func shareTypes(ctx context.Context, cloud drivers.Cloud) ([]string, error) {
 	return names, nil
 }
 
-// authorities returns the CAs of the cloud's certificates, where the driver's pods have them from too, or nil for the system's.
+// authorities returns the CAs of the cloud's certificates, where the driver's pods have them from too: the cloud's own, and without
+// any the system's and those that the cluster trusts.
 func authorities(cloud drivers.Cloud) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if cloud.CABundle != "" {
@@ -73,7 +74,7 @@ func authorities(cloud drivers.Cloud) (*x509.CertPool, error) {
 	}
 	bundle := cloud.Credentials[caKey]
 	if len(bundle) == 0 {
-		return nil, nil
+		return drivers.Authorities(cloud.TrustedCABundle)
 	}
 	if !pool.AppendCertsFromPEM(bundle) {
 		return nil, fmt.Errorf("the Secret %s, key %s: holds no certificate in PEM format", cloudSecret, caKey)

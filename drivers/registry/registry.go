@@ -29,10 +29,10 @@ func Names() []string {
 	return names
 }
 
-// Get returns the definition of a driver. The error for an unknown name lists the known ones.
+// Get returns the definition of a driver, by its name or by that of its CSIDriver. The error for an unknown name lists the known ones.
 func Get(name string) (drivers.Driver, error) {
 	for _, d := range all {
-		if d.Name == name {
+		if d.Name == name || d.CSIName == name {
 			return d, nil
 		}
 	}

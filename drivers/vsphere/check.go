@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +27,12 @@ func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.Storag
 	if err != nil {
 		return nil, nil, err
 	}
+	roots, err := drivers.Authorities(cloud.TrustedCABundle)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, v := range all {
-		problems, err := v.check(ctx)
+		problems, err := v.check(ctx, roots)
 		if err != nil {
 			return nil, nil, fmt.Errorf("vCenter %s: %w", v.server, err)
 		}
@@ -42,8 +47,8 @@ func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.Storag
 }
 
 // check logs in to the vCenter, and returns what the driver cannot work with.
-func (v vCenter) check(ctx context.Context) (problems []string, err error) {
-	s, err := v.connect(ctx)
+func (v vCenter) check(ctx context.Context, roots *x509.CertPool) (problems []string, err error) {
+	s, err := v.connect(ctx, roots)
 	if err != nil {
 		return nil, err
 	}

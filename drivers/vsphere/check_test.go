@@ -9,6 +9,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
 	fake "github.com/berth-csi/berth/test/vsphere"
@@ -54,6 +55,10 @@ func TestClasses(t *testing.T) {
 		}},
 		{name: "a certificate that nobody trusts", err: "certificate", change: func(_ *fake.VCenter, c *drivers.Cloud) {
 			c.Config = strings.Replace(c.Config, "insecureFlag: true", "insecureFlag: false", 1)
+		}},
+		{name: "a certificate of an authority that the cluster trusts", change: func(v *fake.VCenter, c *drivers.Cloud) {
+			c.Config = strings.Replace(c.Config, "insecureFlag: true", "insecureFlag: false", 1)
+			c.TrustedCABundle = string(v.CA())
 		}},
 		{name: "no credentials", err: `the keys 127.0.0.1.username and 127.0.0.1.password`, change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Credentials = nil }},
 		{name: "no vCenter", err: "no vCenter is known", change: func(_ *fake.VCenter, c *drivers.Cloud) {
@@ -181,6 +186,9 @@ func TestDriverConfig(t *testing.T) {
 			Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x7k2p"},
 		},
 	}
+	cloud.DriverConfig.VSphere = &operatorv1.VSphereCSIDriverConfigSpec{
+		GlobalMaxSnapshotsPerBlockVolume: ptr.To[uint32](10), GranularMaxSnapshotsPerBlockVolumeInVVOL: ptr.To[uint32](5),
+	}
 	content, err := driverConfig(cloud)
 	if err != nil {
 		t.Fatal(err)
@@ -192,6 +200,11 @@ func TestDriverConfig(t *testing.T) {
 		}
 		Labels struct {
 			TopologyCategories string `gcfg:"topology-categories"`
+		}
+		Snapshot struct {
+			Global *int `gcfg:"global-max-snapshots-per-block-volume"`
+			VSAN   *int `gcfg:"granular-max-snapshots-per-block-volume-vsan"`
+			VVOL   *int `gcfg:"granular-max-snapshots-per-block-volume-vvol"`
 		}
 		VirtualCenter map[string]*struct {
 			Port, User, Password, Datacenters string
@@ -207,6 +220,27 @@ func TestDriverConfig(t *testing.T) {
 	}
 	if got.Global.ClusterID != "harbour-x7k2p" || got.Labels.TopologyCategories != "openshift-region, openshift-zone" {
 		t.Errorf("the configuration is %+v", got)
+	}
+	if limits := got.Snapshot; limits.Global == nil || *limits.Global != 10 || limits.VSAN != nil || limits.VVOL == nil || *limits.VVOL != 5 {
+		t.Errorf("the limits of snapshots are wrong in:\n%s", content["cloud.conf"])
+	}
+}
+
+// TestTopologyCategories: those of the Infrastructure count, and the administrator is told so.
+func TestTopologyCategories(t *testing.T) {
+	for domains, want := range map[int]string{
+		0: "", 2: "spec.driverConfig.vSphere.topologyCategories of ClusterCSIDriver csi.vsphere.vmware.com has no effect: " +
+			"Infrastructure cluster has several failure domains, whose categories are openshift-region and openshift-zone.",
+	} {
+		got := strings.Join(Driver.LeftOut(drivers.Cluster{
+			Infrastructure: &configv1.Infrastructure{Spec: configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{
+				VSphere: &configv1.VSpherePlatformSpec{FailureDomains: make([]configv1.VSpherePlatformFailureDomainSpec, domains)}}}},
+			ClusterCSIDriver: &operatorv1.ClusterCSIDriver{Spec: operatorv1.ClusterCSIDriverSpec{DriverConfig: operatorv1.CSIDriverConfigSpec{
+				VSphere: &operatorv1.VSphereCSIDriverConfigSpec{TopologyCategories: []string{"k8s-region", "k8s-zone"}}}}},
+		}), " ")
+		if got != want {
+			t.Errorf("%d failure domains: left out %q, want %q", domains, got, want)
+		}
 	}
 }
 

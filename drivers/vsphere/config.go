@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-git/gcfg"
+	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/yaml"
@@ -188,14 +189,40 @@ func driverConfig(cloud drivers.Cloud) (map[string][]byte, error) {
 	var text strings.Builder
 	// With this ID, vCenter knows which cluster a volume is of, and the installer finds the cluster's volumes.
 	fmt.Fprintf(&text, "[Global]\ncluster-id = %s\ncluster-distribution = \"OpenShift\"\n", quote(id))
-	if categories := topologyCategories(cloud.Infrastructure); len(categories) > 0 {
+	if categories := topologyCategories(cloud.Infrastructure, cloud.DriverConfig); len(categories) > 0 {
 		fmt.Fprintf(&text, "\n[Labels]\ntopology-categories = %s\n", quote(strings.Join(categories, ", ")))
 	}
+	text.WriteString(snapshotLimits(cloud.DriverConfig.VSphere))
 	for _, v := range all {
 		fmt.Fprintf(&text, "\n[VirtualCenter %s]\nport = \"%d\"\ninsecure-flag = %t\ndatacenters = %s\nuser = %s\npassword = %s\n",
 			quote(v.server), v.port, v.insecure, quote(strings.Join(v.datacenters, ", ")), quote(v.user), quote(v.password))
 	}
 	return map[string][]byte{configKey: []byte(text.String())}, nil
+}
+
+// snapshotLimits returns the section with the limits of snapshots that the administrator has set, "" for none. The driver has
+// its own limits for others.
+func snapshotLimits(config *operatorv1.VSphereCSIDriverConfigSpec) string {
+	if config == nil {
+		return ""
+	}
+	var options string
+	for _, limit := range []struct {
+		option string
+		value  *uint32
+	}{
+		{"global-max-snapshots-per-block-volume", config.GlobalMaxSnapshotsPerBlockVolume},
+		{"granular-max-snapshots-per-block-volume-vsan", config.GranularMaxSnapshotsPerBlockVolumeInVSAN},
+		{"granular-max-snapshots-per-block-volume-vvol", config.GranularMaxSnapshotsPerBlockVolumeInVVOL},
+	} {
+		if limit.value != nil {
+			options += fmt.Sprintf("%s = %d\n", limit.option, *limit.value)
+		}
+	}
+	if options == "" {
+		return ""
+	}
+	return "\n[Snapshot]\n" + options
 }
 
 // quote quotes a value for the file.

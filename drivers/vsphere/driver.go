@@ -3,7 +3,10 @@ package vsphere
 
 import (
 	"embed"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -60,10 +63,14 @@ var Driver = drivers.Driver{
 		{Container: "vsphere-plugin", Apply: maxVolumes},
 		{Container: "csi-provisioner", Apply: strictTopology},
 	},
+	ConfigFields: drivers.ConfigFields{Type: operatorv1.VSphereDriverType, Fields: []string{
+		"vSphere.topologyCategories", "vSphere.maxAllowedBlockVolumesPerNode", "vSphere.globalMaxSnapshotsPerBlockVolume",
+		"vSphere.granularMaxSnapshotsPerBlockVolumeInVSAN", "vSphere.granularMaxSnapshotsPerBlockVolumeInVVOL",
+	}},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "vmware-vsphere-csi-driver-trusted-ca-bundle",
 	ClusterStorage: &drivers.ClusterStorage{
-		Platform: configv1.VSpherePlatformType, Optional: true, Without: notAskedFor, DefaultClass: className,
+		Platform: configv1.VSpherePlatformType, Optional: true, Without: notAskedFor, DefaultClass: className, DefaultSnapshotClass: "csi-vsphere-vsc",
 	},
 	Certification: drivers.Certification{
 		Class: className, SnapshotClass: "csi-vsphere-vsc",
@@ -92,9 +99,15 @@ func maxVolumes(cluster drivers.Cluster, container *corev1.Container) []string {
 
 // strictTopology has volumes created where the nodes can reach them, if the cluster has zones. Without zones, the driver
 // reports no topology, and the provisioner would wait for one.
-func strictTopology(cluster drivers.Cluster, container *corev1.Container) []string {
-	if len(topologyCategories(cluster.Infrastructure)) == 0 {
+func strictTopology(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
+	config := cluster.ClusterCSIDriver.Spec.DriverConfig
+	categories := topologyCategories(cluster.Infrastructure, config)
+	if len(categories) == 0 {
 		return nil
+	}
+	if config.VSphere != nil && len(config.VSphere.TopologyCategories) > 0 && !slices.Equal(config.VSphere.TopologyCategories, categories) {
+		leftOut = append(leftOut, fmt.Sprintf("spec.driverConfig.vSphere.topologyCategories of ClusterCSIDriver %s has no effect: "+
+			"Infrastructure cluster has several failure domains, whose categories are %s.", csiName, strings.Join(categories, " and ")))
 	}
 	for i, arg := range container.Args {
 		if arg == "--feature-gates=Topology=false" {
@@ -102,14 +115,17 @@ func strictTopology(cluster drivers.Cluster, container *corev1.Container) []stri
 		}
 	}
 	container.Args = append(container.Args, "--strict-topology")
-	return nil
+	return leftOut
 }
 
 // topologyCategories returns the categories of vCenter's tags that say in which region and zone something is: those of the
-// installer, if the cluster has several failure domains.
-func topologyCategories(infrastructure *configv1.Infrastructure) []string {
-	if infrastructure == nil || infrastructure.Spec.PlatformSpec.VSphere == nil || len(infrastructure.Spec.PlatformSpec.VSphere.FailureDomains) < 2 {
-		return nil
+// installer, if the cluster has several failure domains, otherwise those that the administrator names.
+func topologyCategories(infrastructure *configv1.Infrastructure, config operatorv1.CSIDriverConfigSpec) []string {
+	switch {
+	case infrastructure != nil && infrastructure.Spec.PlatformSpec.VSphere != nil && len(infrastructure.Spec.PlatformSpec.VSphere.FailureDomains) > 1:
+		return []string{"openshift-region", "openshift-zone"}
+	case config.VSphere != nil:
+		return config.VSphere.TopologyCategories
 	}
-	return []string{"openshift-region", "openshift-zone"}
+	return nil
 }

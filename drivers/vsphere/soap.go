@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -55,13 +56,14 @@ type serviceContent struct {
 }
 
 // connect asks the vCenter for its version, for which nobody has to log in.
-func (v vCenter) connect(ctx context.Context) (*session, error) {
+// It trusts the certificates that roots vouch for, as the driver does.
+func (v vCenter) connect(ctx context.Context, roots *x509.CertPool) (*session, error) {
 	jar, err := cookiejar.New(nil) // the session is a cookie
 	if err != nil {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: v.insecure} // as the cloud configuration says
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: v.insecure} // as the cloud configuration says
 	s := &session{
 		http: &http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		url:  (&url.URL{Scheme: "https", Host: net.JoinHostPort(v.server, strconv.Itoa(v.port)), Path: "/sdk"}).String(),

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/drivers/rollout"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -333,7 +334,7 @@ func (in *input) checkRollouts(*operator) (found migrate.Checks) {
 // checkSuccessor refuses where nobody would take the driver over. The cluster storage operator says that it waits: that shows
 // that it runs, that the platform needs the driver, and that it does not start while OLM's operator runs.
 func (in *input) checkSuccessor(o *operator) migrate.Checks {
-	const do = "see docs/adopt.md: without a cluster storage operator, update the operator within OLM instead"
+	do := "without a cluster storage operator, update the operator within OLM instead: see " + findings.Page("adopt.md#without-a-cluster-storage-operator")
 	switch {
 	case in.storage == nil:
 		return refused(successor, do, "there is no Storage cluster, so no cluster storage operator manages this cluster")

@@ -8,6 +8,7 @@ import (
 	"github.com/blang/semver/v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
@@ -105,6 +106,6 @@ func (in *input) checkInline(o *operator) migrate.Checks {
 	if !found || len(config) == 0 {
 		return nil
 	}
-	return warned(configuration, "nothing, if that is only about the operator's pod; else set it in the objects of the cluster that docs/platforms.md names",
+	return warned(configuration, "nothing, if that is only about the operator's pod; else set it in the objects of the cluster that this page names: "+findings.Page("platforms.md"),
 		"ClusterExtension %s has spec.config, which the new operator does not get", o.extension.GetName())
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings"
 )
 
 // A judgement says whether an object that an operator left can be deleted. One of the fields is set.
@@ -196,7 +197,7 @@ func (m *remains) judgeRequest(l leftover) judgement {
 			}
 		}
 		if len(keys) > 0 {
-			return used("wait until the driver's operator has removed these keys, which it does when all the driver's pods are up to date; or see docs/adopt.md",
+			return used("wait until the driver's operator has removed these keys, which it does when all the driver's pods are up to date; or see "+findings.Page("adopt.md#clean-up"),
 				"Secret %s, which volumes refer to, has a copy of its credentials in the keys %s", l.Credentials.Copy, strings.Join(keys, ", "))
 		}
 	}

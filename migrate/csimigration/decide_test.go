@@ -290,6 +290,34 @@ func TestHosted(t *testing.T) {
 	}
 }
 
+// TestNothingToSwitch: where gates are on for good, one line says so. No component is listed, whatever is known of its nodes.
+func TestNothingToSwitch(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"4.11.0": "There is nothing to switch for kubernetes.io/azure-disk, kubernetes.io/cinder: version 4.11.0 has their feature gates on for good.\n",
+		"4.23.1": "There is nothing to switch: version 4.23.1 has all feature gates of CSI migration on for good, so CSI drivers serve the volumes of all in-tree plugins.\n",
+		"5.0.0":  "CSI migration of the cluster, version 5.0.0, feature set \"\"\n\nThere is nothing to switch: version 5.0.0 has all feature gates of CSI migration on for good, so CSI drivers serve the volumes of all in-tree plugins.\n",
+	} {
+		o := newObserved(version)
+		for i := range o.nodes {
+			o.nodes[i].hasCSINode = false // as on a cluster without a driver
+		}
+		report := o.overview()
+		text := report.Text(migrate.Plain)
+		if !report.Safe || !strings.Contains(text, want) || version != "4.11.0" && (strings.Contains(text, "unknown") || strings.Contains(text, "safe to go on")) {
+			t.Errorf("safe %t, and it says\n%swant\n%s", report.Safe, text, want)
+		}
+	}
+	s := Standing{Unknown: []string{"a (no CSINode)", "b (no CSINode)"}}
+	if got := s.String(); got != "unknown" {
+		t.Errorf("it is %q", got)
+	}
+	s.On = []string{"c"}
+	if got := s.String(); got != "1 of 3 nodes on, 2 of 3 nodes unknown" {
+		t.Errorf("it is %q", got)
+	}
+}
+
 // TestPatched: an Attach/Detach controller that goes by what nodes say strands only what nodes do not say.
 func TestPatched(t *testing.T) {
 	t.Parallel()

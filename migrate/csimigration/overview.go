@@ -121,7 +121,14 @@ func (r *Overview) Text(colour migrate.Palette) string {
 	if r.Hosted {
 		t.Add("%s: nothing shows where it stands, except that gates are on for good in this version", hostedElsewhere)
 	}
+	var locked []string
 	for _, p := range r.Plugins {
+		if p.Locked {
+			locked = append(locked, p.Plugin)
+		}
+		if p.Locked && len(p.Stranded) == 0 && p.DriverMissing == "" && p.WrongOrder == "" {
+			continue // where it stands is known, and nobody can change it
+		}
 		t.Add("")
 		notes := []string{"feature gate " + p.Gate}
 		if p.Locked {
@@ -132,6 +139,9 @@ func (r *Overview) Text(colour migrate.Palette) string {
 		}
 		t.Add("%s, %s", p.Plugin, strings.Join(notes, ", "))
 		for _, s := range p.Components {
+			if p.Locked {
+				break
+			}
 			line := s.String()
 			if !s.is(true) && !s.is(false) {
 				line += ": " + s.other(true)
@@ -153,6 +163,13 @@ func (r *Overview) Text(colour migrate.Palette) string {
 	}
 	t.Add("")
 	switch {
+	case len(locked) == len(r.Plugins):
+		t.Add("There is nothing to switch: version %s has all feature gates of CSI migration on for good, so CSI drivers serve the volumes of all in-tree plugins.", r.Version)
+	case len(locked) > 0:
+		t.Add("There is nothing to switch for %s: version %s has their feature gates on for good.", strings.Join(locked, ", "), r.Version)
+	}
+	switch {
+	case r.Safe && len(locked) == len(r.Plugins):
 	case r.Safe:
 		t.AddMarked(colour(migrate.OK, "✔"), " Nothing is being rolled out, and no volume is stranded: it is safe to go on.")
 	case r.Waits != "":

@@ -51,15 +51,22 @@ func (s Standing) other(on bool) string {
 // String describes the standing on all nodes.
 func (s Standing) String() string {
 	all := len(s.On) + len(s.Off) + len(s.Unknown)
-	switch {
-	case all == 0:
+	if all == 0 {
 		return "unknown"
-	case len(s.On) == all:
-		return "on"
-	case len(s.Off) == all:
-		return "off"
 	}
-	return fmt.Sprintf("on on %d nodes, off on %d, unknown on %d", len(s.On), len(s.Off), len(s.Unknown))
+	var parts []string
+	for _, part := range []struct {
+		word  string
+		nodes []string
+	}{{"on", s.On}, {"off", s.Off}, {"unknown", s.Unknown}} {
+		switch n := len(part.nodes); {
+		case n == all:
+			return part.word
+		case n > 0:
+			parts = append(parts, fmt.Sprintf("%d of %d nodes %s", n, all, part.word))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // shortList lists a few names.

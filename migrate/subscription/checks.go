@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
@@ -18,6 +19,7 @@ const (
 	switched        = "switched"         // the Subscription is to the other catalog already
 	driverUnmanaged = "driver-unmanaged" // a ClusterCSIDriver has the driver managed
 	driverUnknown   = "driver-unknown"   // the package has the operator of a known driver
+	driverPods      = "driver-pods"      // nothing changes in the driver's pods that mounts may depend on
 	driverUnplaced  = "driver-unplaced"  // the operator knows the driver's namespace
 )
 
@@ -128,13 +130,17 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 		results = append(results, migrate.Check{Code: driverUnplaced, Verdict: verdict,
 			What: fmt.Sprintf("the operator will not touch driver %s: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
 	}
+	if d := in.driver; d != nil && len(d.podChanges) > 0 && (d.managed || p.createsDriver()) {
+		warn(driverPods, "find out whether mounts depend on that: see "+findings.Page("troubleshooting.md#names-that-only-the-clusters-dns-resolves"),
+			"the pods of driver %s change: %s", d.CSIName, strings.Join(d.podChanges, "; "))
+	}
 	switch d := in.driver; {
 	case d == nil:
 		warn(driverUnknown, "read its documentation about the update", "no known driver has its operator in package %s: only what OLM does was checked", p.From.Package)
 	case !d.managed && !p.createsDriver():
 		do := "create it with --create-driver, or yourself later"
 		if !d.monitored {
-			do += "; to get an alert as long as it is missing, run: " + escape.Command("oc label namespace %s %s", in.Namespace, drivers.MonitoringLabel+"=true")
+			do += "; to get an alert as long as it is missing, have the cluster's monitoring read the metrics of all operators in the namespace: " + escape.Command("oc label namespace %s %s", in.Namespace, drivers.MonitoringLabel+"=true")
 		}
 		warn(driverUnmanaged, do, "there is no ClusterCSIDriver %s: the driver stays as it is, and no operator manages it", d.CSIName)
 	}

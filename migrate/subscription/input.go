@@ -39,6 +39,8 @@ type observedDriver struct {
 	drivers.Driver
 	daemonSets []string                     // the names of its DaemonSets
 	objects    []*unstructured.Unstructured // those that exist
+	// podChanges are what an adoption changes in the driver's pods that mounts may depend on.
+	podChanges []string
 	// placed says which namespace it is in.
 	placed placement.Decision
 	// managed reports whether there is a ClusterCSIDriver.
@@ -209,6 +211,7 @@ func (in *input) readDriver(ctx context.Context, c client.Client, r Request) err
 		}
 		if found {
 			d.objects = append(d.objects, live)
+			d.podChanges = append(d.podChanges, changesOfPods(live, manifests)...)
 		}
 	}
 	return nil

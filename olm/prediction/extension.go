@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -77,7 +78,7 @@ func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
 	p := &Prediction{OLM: V1, Namespace: e.Namespace, ClusterExtension: e.Name, Package: e.Package, Channel: strings.Join(e.Channels, ", "), Installed: e.Installed.Name}
 	pkg := c.Find(e.Package)
 	if pkg == nil {
-		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension as docs/olm-v1.md says", "%s has no package %s", c.Dir, e.Package)
+		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension: see "+findings.Page("olm-v1.md#remove-the-operator"), "%s has no package %s", c.Dir, e.Package)
 		return p, nil
 	}
 	p.Assumed = e.Name == "" && p.Installed != "" && pkg.FindBundle(p.Installed) == nil

@@ -291,7 +291,7 @@ var traps = []trap{
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
-				Properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"4.22"`)}}}))
+				Properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"5.0"`)}}}))
 		},
 		happened: func(s *scene, p *Prediction) string {
 			happened := updated(s, p)

@@ -53,9 +53,6 @@ func (s Source) Read() (drivers.CloudAccess, error) {
 	return access, err
 }
 
-// trustedCAKey is the key of the certificate authorities that the cluster trusts, which the cluster network operator writes.
-const trustedCAKey = "ca-bundle.crt"
-
 // authorities returns the certificate authorities of the cloud and those that the cluster trusts.
 func (s Source) authorities() (string, error) {
 	read := func(informer coreinformers.ConfigMapInformer, namespace, name, key string) (string, error) {
@@ -77,6 +74,6 @@ func (s Source) authorities() (string, error) {
 			return "", err
 		}
 	}
-	trusted, err := read(s.TrustedCA, s.Namespace, s.Driver.TrustedCABundle, trustedCAKey)
+	trusted, err := read(s.TrustedCA, s.Namespace, s.Driver.TrustedCABundle, drivers.TrustedCAKey)
 	return cloud + "\n" + trusted, err
 }

@@ -65,11 +65,14 @@ func (c *Controller) Informers() []factory.Informer { return c.options.Target.In
 
 // Content returns the content of the driver's ConfigMap, empty if there is nothing in it.
 func (c *Controller) Content() map[string]string {
-	target := c.options.Target.Cached()
-	if target == nil {
+	return dataOf(c.options.Target.Cached())
+}
+
+func dataOf(configMap *unstructured.Unstructured) map[string]string {
+	if configMap == nil {
 		return nil
 	}
-	content, _, _ := unstructured.NestedStringMap(target.Object, "data")
+	content, _, _ := unstructured.NestedStringMap(configMap.Object, "data")
 	return content
 }
 
@@ -82,7 +85,11 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	if err != nil {
 		return err
 	}
-	content, err := c.options.Config.Content(cloud, source)
+	target, err := c.options.Applier.Get(ctx, c.options.Target)
+	if err != nil {
+		return err
+	}
+	content, err := c.options.Config.Content(cloud, source, dataOf(target))
 	if err != nil { // with it, the driver would exit
 		c.ready.Fail()
 		return fmt.Errorf("the driver keeps the configuration of the cloud that it has: %w", err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/resource/resourceapply"
 	"github.com/openshift/library-go/pkg/operator/resource/resourcemerge"
@@ -26,7 +27,9 @@ type driverOperator struct {
 	objects    []*objects.WatchedObject
 	ready      *objects.Readiness // for the Deployment
 	deployment *objects.WatchedObject
-	applied    string // the resource version of the Deployment that is as desired
+	// applied is the resource version of the Deployment that is as desired with proxy.
+	applied string
+	proxy   configv1.ProxyStatus
 }
 
 // newDriverOperator renders a driver's operator, and watches its objects until ctx ends.
@@ -79,7 +82,7 @@ func waitForCaches(ctx context.Context, watched []*objects.WatchedObject) {
 // apply applies everything of a driver's operator, and creates the initial ClusterCSIDriver, if it is not nil. An object that
 // fails does not block the others. The Deployment waits for them, as its pods need their permissions, but only until they have
 // failed several times. It returns the Deployment, nil if there is none.
-func (c *controller) apply(ctx context.Context, o *driverOperator, initial *unstructured.Unstructured, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
+func (c *controller) apply(ctx context.Context, o *driverOperator, initial *unstructured.Unstructured, proxy configv1.ProxyStatus, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
 	var errs []error
 	for _, object := range o.objects {
 		if _, err := c.writer.Apply(ctx, object, object.Desired); err != nil {
@@ -101,16 +104,17 @@ func (c *controller) apply(ctx context.Context, o *driverOperator, initial *unst
 	} else {
 		o.ready.Fail()
 	}
-	if !o.ready.IsSet() || deployment != nil && deployment.ResourceVersion == o.applied {
+	if !o.ready.IsSet() || deployment != nil && deployment.ResourceVersion == o.applied && proxy == o.proxy {
 		return deployment, failed
 	}
-	expected := resourcemerge.ExpectedDeploymentGeneration(o.desired.deployment, *generations)
-	live, _, err := resourceapply.ApplyDeployment(ctx, c.cluster.kube.AppsV1(), c.process.EventRecorder, o.desired.deployment, expected)
+	desired := withProxy(o.desired.deployment, proxy)
+	expected := resourcemerge.ExpectedDeploymentGeneration(desired, *generations)
+	live, _, err := resourceapply.ApplyDeployment(ctx, c.cluster.kube.AppsV1(), c.process.EventRecorder, desired, expected)
 	if err != nil {
-		return deployment, errors.Join(failed, fmt.Errorf("applying Deployment %s: %w", o.desired.deployment.Name, err))
+		return deployment, errors.Join(failed, fmt.Errorf("applying Deployment %s: %w", desired.Name, err))
 	}
 	resourcemerge.SetDeploymentGeneration(generations, live)
-	o.applied = live.ResourceVersion
+	o.applied, o.proxy = live.ResourceVersion, proxy
 	return live, failed
 }
 

@@ -9,6 +9,7 @@ import (
 	configinformers "github.com/openshift/client-go/config/informers/externalversions"
 	operatorclient "github.com/openshift/client-go/operator/clientset/versioned"
 	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +43,8 @@ type cluster struct {
 	clusterOperator configinformers.SharedInformerFactory // of one name: there are thirty others
 	operator        operatorinformers.SharedInformerFactory
 	kubeInformers   informers.SharedInformerFactory
+	// attributesClasses is nil if the cluster does not serve VolumeAttributesClasses.
+	attributesClasses storagelisters.VolumeAttributesClassLister
 
 	changed chan struct{}
 }
@@ -79,11 +83,21 @@ func (c *cluster) start(ctx context.Context) error {
 	all := []cache.SharedIndexInformer{
 		c.config.Config().V1().Infrastructures().Informer(),
 		c.config.Config().V1().FeatureGates().Informer(),
+		c.config.Config().V1().Proxies().Informer(),
 		c.clusterOperator.Config().V1().ClusterOperators().Informer(),
 		c.operator.Operator().V1().Storages().Informer(),
 		c.operator.Operator().V1().ClusterCSIDrivers().Informer(),
 		c.kubeInformers.Storage().V1().CSIDrivers().Informer(),
 		c.kubeInformers.Rbac().V1().ClusterRoleBindings().Informer(),
+		c.kubeInformers.Storage().V1().StorageClasses().Informer(),
+	}
+	_, err := c.objects.RESTMapper().RESTMapping(storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass").GroupKind(), storagev1.SchemeGroupVersion.Version)
+	switch {
+	case err == nil:
+		attributes := c.kubeInformers.Storage().V1().VolumeAttributesClasses()
+		all, c.attributesClasses = append(all, attributes.Informer()), attributes.Lister()
+	case !meta.IsNoMatchError(err):
+		return fmt.Errorf("finding out whether the cluster serves VolumeAttributesClasses: %w", err)
 	}
 	for _, informer := range all {
 		if err := c.notifyOf(informer); err != nil {

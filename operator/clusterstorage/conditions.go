@@ -141,53 +141,56 @@ func (h *hold) conditions(prefix string) []operatorv1.OperatorCondition {
 	return conditions.all
 }
 
-// deploymentConditions say whether the operator of a driver runs as it should.
+// deploymentConditions say whether the operator of a driver runs as it should. What is available is the driver, as its operator
+// reports: it serves volumes without the operator, too, such as while the operator's pod moves to another node.
 func deploymentConditions(prefix string, d *appsv1.Deployment) []operatorv1.OperatorCondition {
 	conditions := conditionSet{prefix: prefix}
 	if d == nil {
-		conditions.set(available, operatorv1.ConditionFalse, "Missing", "the driver's operator has not been started yet")
 		conditions.set(progressing, operatorv1.ConditionTrue, "Missing", "the driver's operator has not been started yet")
 		conditions.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
 		return conditions.all
 	}
-	conditions.set(available, operatorv1.ConditionTrue, "AsExpected", "")
 	conditions.set(progressing, operatorv1.ConditionFalse, "AsExpected", "")
 	conditions.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
 	name := d.Namespace + "/" + d.Name
-	if d.Status.AvailableReplicas == 0 {
-		conditions.set(available, operatorv1.ConditionFalse, "NoPod", fmt.Sprintf("no pod of Deployment %s is available", name))
-	}
 	switch stuck := stuckReason(d); {
 	case stuck != "":
 		conditions.set(degraded, operatorv1.ConditionTrue, "RolloutStuck", fmt.Sprintf("Deployment %s does not roll out: %s", name, stuck))
 	case !rolledOut(d):
 		conditions.set(progressing, operatorv1.ConditionTrue, "RollingOut", fmt.Sprintf("Deployment %s is rolling out", name))
+	case d.Status.AvailableReplicas == 0:
+		conditions.set(degraded, operatorv1.ConditionTrue, "NoPod", fmt.Sprintf("no pod of Deployment %s is available", name))
 	}
 	return conditions.all
 }
 
-// rolledOut reports whether all pods of a Deployment, and no others, run as it says.
+// rolledOut reports whether the rollout of a Deployment has ended, as the controller manager says. It stays so when a pod is evicted
+// or its node restarts.
 func rolledOut(d *appsv1.Deployment) bool {
-	replicas := int32(1)
-	if d.Spec.Replicas != nil {
-		replicas = *d.Spec.Replicas
-	}
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == replicas &&
-		d.Status.Replicas == replicas && d.Status.AvailableReplicas >= replicas
+	c := rollout(d)
+	return c.Status == corev1.ConditionTrue && c.Reason == "NewReplicaSetAvailable"
 }
 
 // stuckReason returns why the rollout of a Deployment has not ended within its deadline, as the controller manager says; ""
 // if it may still end.
 func stuckReason(d *appsv1.Deployment) string {
-	if d.Status.ObservedGeneration < d.Generation {
-		return ""
-	}
-	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
-			return c.Message
-		}
+	if c := rollout(d); c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
+		return c.Message
 	}
 	return ""
+}
+
+// rollout returns the controller manager's condition of the rollout of a Deployment; an empty one if there is none of its current
+// generation.
+func rollout(d *appsv1.Deployment) appsv1.DeploymentCondition {
+	if d.Status.ObservedGeneration < d.Generation {
+		return appsv1.DeploymentCondition{}
+	}
+	i := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == appsv1.DeploymentProgressing })
+	if i < 0 {
+		return appsv1.DeploymentCondition{}
+	}
+	return d.Status.Conditions[i]
 }
 
 // reported returns what the driver's operator reports in the ClusterCSIDriver.

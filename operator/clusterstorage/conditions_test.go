@@ -28,10 +28,18 @@ func deployment(changes ...func(*appsv1.Deployment)) *appsv1.Deployment {
 
 func running(d *appsv1.Deployment) {
 	d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = 1, 1, 1
+	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: "True", Reason: "NewReplicaSetAvailable"}}
+}
+
+// evicted is what a Deployment shows while its pod moves to another node.
+func evicted(d *appsv1.Deployment) {
+	running(d)
+	d.Status.AvailableReplicas, d.Status.UnavailableReplicas = 0, 1
 }
 
 func rolling(d *appsv1.Deployment) {
 	d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = 2, 1, 1
+	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: "True", Reason: "ReplicaSetUpdated"}}
 }
 
 func unobserved(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 }
@@ -57,13 +65,15 @@ func TestDeploymentConditions(t *testing.T) {
 		deployment *appsv1.Deployment
 		want       []string
 	}{
-		{"missing", nil, []string{"XAvailable=False Missing", "XProgressing=True Missing"}},
+		{"missing", nil, []string{"XProgressing=True Missing"}},
 		{"running", deployment(running), nil},
-		{"starting", deployment(), []string{"XAvailable=False NoPod", "XProgressing=True RollingOut"}},
+		{"starting", deployment(), []string{"XProgressing=True RollingOut"}},
+		{"evicted from its node", deployment(evicted), []string{"XDegraded=True NoPod"}},
+		{"evicted, and changed", deployment(evicted, unobserved), []string{"XProgressing=True RollingOut"}},
 		{"a change that nobody has seen", deployment(running, unobserved), []string{"XProgressing=True RollingOut"}},
 		{"rolling out beside the old pod", deployment(rolling), []string{"XProgressing=True RollingOut"}},
 		{"stuck, with the old pod", deployment(rolling, deadlineExceeded), []string{"XDegraded=True RolloutStuck"}},
-		{"stuck, without a pod", deployment(deadlineExceeded), []string{"XAvailable=False NoPod", "XDegraded=True RolloutStuck"}},
+		{"stuck, without a pod", deployment(deadlineExceeded), []string{"XDegraded=True RolloutStuck"}},
 		{"stuck before a change that nobody has seen", deployment(rolling, unobserved, deadlineExceeded), []string{"XProgressing=True RollingOut"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -156,7 +156,7 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 	if state.customResource == nil {
 		initial = customResource(d, old)
 	}
-	state.deployment, state.err = c.apply(ctx, running, initial, generations)
+	state.deployment, state.err = c.apply(ctx, running, initial, o.proxy, generations)
 	state.err = errors.Join(state.err, failed)
 	return state
 }

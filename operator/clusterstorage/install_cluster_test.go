@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -15,9 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -107,6 +113,114 @@ func TestUpdate(t *testing.T) {
 	e.awaitSummary(summarySettled)
 	if got := e.versions()["operator"]; got != "1.1.0" {
 		t.Errorf("after the update the version is %s, want 1.1.0", got)
+	}
+}
+
+// TestProxy: the operators of a platform's drivers have the cluster's proxy from the beginning, and follow it when it changes and
+// when there is none any more.
+func TestProxy(t *testing.T) {
+	e := newTestEnv(t, configv1.OpenStackPlatformType)
+	t.Cleanup(func() { e.setProxy(configv1.ProxyStatus{}) })
+	e.setProxy(configv1.ProxyStatus{HTTPProxy: "http://proxy.example.com:3128", HTTPSProxy: "http://proxy.example.com:3129", NoProxy: ".svc,.cluster.local"})
+	e.start("1.0.0")
+	e.awaitProxy(1, []string{"HTTP_PROXY=http://proxy.example.com:3128", "HTTPS_PROXY=http://proxy.example.com:3129", "NO_PROXY=.svc,.cluster.local"})
+
+	e.setProxy(configv1.ProxyStatus{HTTPProxy: "http://proxy.example.com:3130", NoProxy: ".svc"})
+	e.awaitProxy(2, []string{"HTTP_PROXY=http://proxy.example.com:3130", "NO_PROXY=.svc"})
+
+	e.setProxy(configv1.ProxyStatus{})
+	e.awaitProxy(3, nil)
+}
+
+// setProxy sets what the cluster network operator reports in Proxy cluster.
+func (e *testEnv) setProxy(status configv1.ProxyStatus) {
+	e.t.Helper()
+	cluster.Eventually(e.t, limit, "Proxy cluster to be set", func(ctx context.Context) error {
+		proxy := &configv1.Proxy{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+		if err := client.IgnoreAlreadyExists(e.Client().Create(ctx, proxy.DeepCopy())); err != nil {
+			return err
+		}
+		if err := e.Client().Get(ctx, client.ObjectKeyFromObject(proxy), proxy); err != nil {
+			return err
+		}
+		proxy.Status = status
+		return e.Client().Status().Update(ctx, proxy)
+	})
+}
+
+// awaitProxy waits until the operators of OpenStack's drivers have these variables of a proxy, each in a Deployment that was
+// rolled out as many times as generation says.
+func (e *testEnv) awaitProxy(generation int64, want []string) {
+	e.t.Helper()
+	for _, name := range []string{"cinder", "manila"} {
+		cluster.Eventually(e.t, limit, "the proxy of the operator of "+name, func(context.Context) error {
+			deployment := e.operatorOf(e.driver(name))
+			var got []string
+			for _, v := range deployment.Spec.Template.Spec.Containers[0].Env {
+				if strings.HasSuffix(v.Name, "_PROXY") {
+					got = append(got, v.Name+"="+v.Value)
+				}
+			}
+			if !slices.Equal(got, want) || deployment.Generation != generation {
+				return fmt.Errorf("generation %d of Deployment %s has %q, want generation %d with %q", deployment.Generation, deployment.Name, got, generation, want)
+			}
+			return nil
+		})
+	}
+}
+
+// TestEviction: while the pod of a driver's operator moves to another node, as in each update of nodes, the driver serves volumes, and
+// the ClusterOperator stays as it is. What Storage shows counts once it lasts.
+func TestEviction(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	d := e.settle("1.0.0")
+	deployment := e.operatorOf(d)
+	checkSettled := e.recordSummary()
+	e.cordon(true)
+	t.Cleanup(func() { e.cordon(false) })
+	e.must(e.Client().DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(deployment.Namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)))
+	e.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorDeploymentDegraded", operatorv1.ConditionTrue, "no pod of Deployment")
+	e.cordon(false)
+	e.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorDeploymentDegraded", operatorv1.ConditionFalse, "")
+	checkSettled()
+}
+
+// cordon has no pods scheduled on any node, or permits them again.
+func (e *testEnv) cordon(is bool) {
+	e.t.Helper()
+	nodes := &corev1.NodeList{}
+	e.must(e.Client().List(context.Background(), nodes))
+	for _, node := range nodes.Items {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, is))
+		e.must(e.Client().Patch(context.Background(), &node, patch))
+	}
+}
+
+// recordSummary watches the ClusterOperator. The returned function ends that, and fails the test if the summary was ever another one
+// than summarySettled.
+func (e *testEnv) recordSummary() (check func()) {
+	e.t.Helper()
+	operators, err := configclient.NewForConfig(e.Config())
+	e.must(err)
+	watched, err := operators.ConfigV1().ClusterOperators().Watch(e.t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: clusterstorage.ClusterOperatorName}))
+	e.must(err)
+	e.t.Cleanup(watched.Stop)
+	return func() {
+		e.t.Helper()
+		last := &configv1.ClusterOperator{ObjectMeta: metav1.ObjectMeta{Name: clusterstorage.ClusterOperatorName}}
+		e.get(last)
+		for event := range watched.ResultChan() {
+			operator, ok := event.Object.(*configv1.ClusterOperator)
+			if !ok {
+				e.t.Fatalf("the watch of the ClusterOperator ended: %+v", event.Object)
+			}
+			if got := summaryOf(operator); got != summarySettled {
+				e.t.Errorf("the summary was %s: %+v", got, operator.Status.Conditions)
+			}
+			if operator.ResourceVersion == last.ResourceVersion {
+				return
+			}
+		}
 	}
 }
 

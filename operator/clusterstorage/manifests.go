@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -151,6 +152,21 @@ func operatorDeployment(d drivers.Driver, version string, getenv func(string) st
 			strings.Join(missing, ", "))
 	}
 	return deployment, nil
+}
+
+// withProxy returns the Deployment of a driver's operator with the cluster's proxy, through which the operator calls the cloud. OLM
+// sets the same variables for the operators that it runs.
+func withProxy(deployment *appsv1.Deployment, proxy configv1.ProxyStatus) *appsv1.Deployment {
+	deployment = deployment.DeepCopy()
+	container := &deployment.Spec.Template.Spec.Containers[0]
+	for _, variable := range []corev1.EnvVar{
+		{Name: "HTTP_PROXY", Value: proxy.HTTPProxy}, {Name: "HTTPS_PROXY", Value: proxy.HTTPSProxy}, {Name: "NO_PROXY", Value: proxy.NoProxy},
+	} {
+		if variable.Value != "" {
+			container.Env = append(container.Env, variable)
+		}
+	}
+	return deployment
 }
 
 // customResource returns the ClusterCSIDriver with which a driver begins: with the log levels of what configured an earlier

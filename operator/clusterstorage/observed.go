@@ -19,6 +19,8 @@ type observed struct {
 	clusterOperator *configv1.ClusterOperator // nil if there is none
 	// gates are the feature gates that are enabled for this version.
 	gates map[configv1.FeatureGateName]bool
+	// proxy is what the cluster's pods need to reach what is outside the cluster.
+	proxy configv1.ProxyStatus
 	// customResources are the ClusterCSIDrivers, and csiDrivers the CSIDrivers, by name.
 	customResources map[string]*operatorv1.ClusterCSIDriver
 	csiDrivers      map[string]*storagev1.CSIDriver
@@ -43,6 +45,13 @@ func (c *cluster) observe(version string) (observed, error) {
 		return o, fmt.Errorf("reading FeatureGate cluster: %w", err)
 	}
 	o.gates = enabledGates(gates, version)
+	proxy, err := orNil(c.config.Config().V1().Proxies().Lister().Get("cluster"))
+	if err != nil {
+		return o, fmt.Errorf("reading Proxy cluster: %w", err)
+	}
+	if proxy != nil {
+		o.proxy = proxy.Status
+	}
 	if o.storage, err = orNil(c.operator.Operator().V1().Storages().Lister().Get("cluster")); err != nil {
 		return o, fmt.Errorf("reading Storage cluster: %w", err)
 	}
@@ -66,7 +75,23 @@ func (c *cluster) observe(version string) (observed, error) {
 	if o.bindings, err = c.kubeInformers.Rbac().V1().ClusterRoleBindings().Lister().List(labels.Everything()); err != nil {
 		return o, fmt.Errorf("reading ClusterRoleBindings: %w", err)
 	}
-	return o, nil
+	return o, c.showClasses()
+}
+
+// showClasses shows the cluster's classes in metrics. Nothing else depends on them.
+func (c *cluster) showClasses() error {
+	classes, err := c.kubeInformers.Storage().V1().StorageClasses().Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("reading StorageClasses: %w", err)
+	}
+	var attributes []*storagev1.VolumeAttributesClass
+	if c.attributesClasses != nil {
+		if attributes, err = c.attributesClasses.List(labels.Everything()); err != nil {
+			return fmt.Errorf("reading VolumeAttributesClasses: %w", err)
+		}
+	}
+	show(classes, attributes)
+	return nil
 }
 
 // orNil returns nil for an object that does not exist.

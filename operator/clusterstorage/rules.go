@@ -57,18 +57,22 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		report  = "To report about the cluster's storage"
 		lead    = "To be the only active cluster storage operator"
 		events  = "To record events"
+		alerts  = "To warn of several default StorageClasses, and of VolumeAttributesClasses that do not match"
 		metrics = "To serve its metrics only to those who may read them"
+		profile = "To serve its metrics with the cluster's TLS profile"
 	)
 	var csiNames []string
 	for _, d := range all {
 		csiNames = append(csiNames, d.CSIName)
 	}
 	rules := []permissions.Rule{
-		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates"},
+		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates", "proxies"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: "operator.openshift.io", Resources: []string{"storages", "clustercsidrivers"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: "storage.k8s.io", Resources: []string{"csidrivers"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: alerts, Group: "storage.k8s.io", Resources: []string{"storageclasses", "volumeattributesclasses"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: rbacv1.GroupName, Resources: []string{"clusterrolebindings"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
@@ -84,6 +88,8 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{For: events, Own: true, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{For: events, Own: true, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"get"}},
+		{For: profile, Group: "config.openshift.io", Resources: []string{"apiservers"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}

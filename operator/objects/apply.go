@@ -170,6 +170,11 @@ func (a *Writer) recreate(ctx context.Context, desired, current *unstructured.Un
 	return a.write(ctx, desired)
 }
 
+// Restore gives back to an object what others had added to it before it was recreated. The fields are not the operator's.
+func (a *Writer) Restore(ctx context.Context, additions *unstructured.Unstructured) error {
+	return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(additions.DeepCopy()), client.FieldOwner(a.fieldManager+"-restored"))
+}
+
 // Delete deletes exactly the object that was observed.
 func (a *Writer) Delete(ctx context.Context, observed *unstructured.Unstructured) error {
 	kind, name := observed.GetKind(), observed.GetName()

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"time"
 
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/flowcontrol"
@@ -67,12 +68,14 @@ type Options struct {
 	CertFolder string
 	// Kube authenticates and authorizes requests for metrics.
 	Kube kubernetes.Interface
+	// Config reads the cluster's TLS profile.
+	Config configclient.Interface
 	// Account is the user name of the operator's service account. A token of this account for Audience may read
 	// metrics. It is valid nowhere else, so leaking it does no harm.
 	Account, Audience string
 }
 
-// Run serves over HTTPS until ctx ends: /healthz to everybody, and /metrics to clients that RBAC allows to get that
+// Run serves over HTTPS, as the cluster's TLS profile says, until ctx ends: /healthz to everybody, and /metrics to clients that RBAC allows to get that
 // URL. It returns an error if it cannot listen.
 func Run(ctx context.Context, options Options) error { return run(ctx, options, defaults) }
 
@@ -81,12 +84,12 @@ func run(ctx context.Context, options Options, limits limits) error {
 	if err != nil {
 		return fmt.Errorf("serving health and metrics: %w", err)
 	}
+	profile := newProfile(options.Config)
+	config := &tls.Config{GetCertificate: newCertificates(options.CertFolder).get, NextProtos: []string{"http/1.1"}}
 	server := &http.Server{
-		Handler: handler(newReviewer(options, limits)),
-		TLSConfig: &tls.Config{
-			MinVersion:     tls.VersionTLS12,
-			GetCertificate: newCertificates(options.CertFolder).get,
-		},
+		Handler: profile.closing(config, handler(newReviewer(options, limits))),
+		// Each connection has the profile of its time.
+		TLSConfig: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return profile.apply(config), nil }},
 		// Without HTTP/2, a client cannot cause load by opening and resetting streams.
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ReadHeaderTimeout: limits.header,
@@ -98,6 +101,10 @@ func run(ctx context.Context, options Options, limits limits) error {
 	}
 	klog.InfoS("Serving health and metrics", "address", listener.Addr())
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		profile.run(ctx)
+		return nil
+	})
 	group.Go(func() error {
 		if err := server.ServeTLS(connections.Limit(listener, limits.connections), "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serving health and metrics: %w", err)

@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/operator/serving"
 	"github.com/berth-csi/berth/test/cluster"
@@ -44,8 +47,13 @@ func serveWith(t *testing.T, c *cluster.Cluster, run func(context.Context, servi
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := configclient.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := server{address: ports.Address(t), folder: t.TempDir(), agent: config.UserAgent}
 	options.Address, options.CertFolder, options.Kube = s.address, s.folder, kube
+	options.Config = own
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -171,4 +179,71 @@ func (s server) presents(t *testing.T) string {
 	}
 	defer connection.Close()
 	return connection.ConnectionState().PeerCertificates[0].DNSNames[0]
+}
+
+// TestTLSProfile: the server follows the cluster's TLS profile while it runs. Connections that a new profile does not permit end.
+func TestTLSProfile(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	set := func(profile *configv1.TLSSecurityProfile) {
+		t.Helper()
+		cluster.Eventually(t, 10*time.Second, "the TLS profile to be set", func(ctx context.Context) error {
+			server := &configv1.APIServer{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+			if err := client.IgnoreAlreadyExists(c.Client().Create(ctx, server.DeepCopy())); err != nil {
+				return err
+			}
+			if err := c.Client().Get(ctx, client.ObjectKeyFromObject(server), server); err != nil {
+				return err
+			}
+			server.Spec.TLSSecurityProfile = profile
+			return c.Client().Update(ctx, server)
+		})
+	}
+	custom := func(spec configv1.TLSProfileSpec) *configv1.TLSSecurityProfile {
+		return &configv1.TLSSecurityProfile{Type: configv1.TLSProfileCustomType, Custom: &configv1.CustomTLSProfile{TLSProfileSpec: spec}}
+	}
+	defer set(nil)
+	s := serve(t, c)
+	// A client that keeps its connection has one of TLS 1.2 with another cipher suite than the profiles below.
+	kept := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: speaking(tls.VersionTLS12, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384)}}
+	const aes128, aes256 = tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+	for _, tc := range []struct {
+		name    string
+		profile *configv1.TLSSecurityProfile
+		permits map[string]bool // a version, and a cipher suite if it is one of TLS 1.2
+	}{
+		{"none", nil, map[string]bool{"1.1": false, "1.2 128": true, "1.2 256": true, "1.3": true}},
+		{"custom", custom(configv1.TLSProfileSpec{MinTLSVersion: configv1.VersionTLS12, Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256", "no-such-suite"}}),
+			map[string]bool{"1.1": false, "1.2 128": true, "1.2 256": false, "1.3": true}},
+		{"modern", &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}},
+			map[string]bool{"1.1": false, "1.2 128": false, "1.2 256": false, "1.3": true}},
+		{"old", &configv1.TLSSecurityProfile{Type: configv1.TLSProfileOldType, Old: &configv1.OldTLSProfile{}},
+			map[string]bool{"1.1": true, "1.2 128": true, "1.2 256": true, "1.3": true}},
+	} {
+		set(tc.profile)
+		configs := map[string]*tls.Config{
+			"1.1": speaking(tls.VersionTLS11), "1.2 128": speaking(tls.VersionTLS12, aes128), "1.2 256": speaking(tls.VersionTLS12, aes256), "1.3": speaking(tls.VersionTLS13),
+		}
+		cluster.Eventually(t, 30*time.Second, "the TLS profile "+tc.name, func(context.Context) error {
+			for name, config := range configs {
+				connection, err := tls.Dial("tcp", s.address, config)
+				if err == nil {
+					connection.Close()
+				}
+				if (err == nil) != tc.permits[name] {
+					return fmt.Errorf("TLS %s: error %v, want that it is permitted: %t", name, err, tc.permits[name])
+				}
+			}
+			return nil
+		})
+		// The first request ends the connection if it is not permitted any more, and the second one has another connection.
+		_, _, _ = s.getBy(kept, "/healthz", "")
+		if _, _, err := s.getBy(kept, "/healthz", ""); (err == nil) != tc.permits["1.2 256"] {
+			t.Errorf("%s: a request over a connection that was kept: error %v, want that it is permitted: %t", tc.name, err, tc.permits["1.2 256"])
+		}
+	}
+}
+
+// speaking is the configuration of a client that speaks one version, and of TLS 1.2 some cipher suites.
+func speaking(version uint16, suites ...uint16) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version, CipherSuites: suites}
 }

@@ -5,18 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/objects"
@@ -32,50 +28,9 @@ const (
 // it, so that a deleted class comes back as the administrator had it.
 const DefaultAnnotation = "berth.dev/default-storage-class"
 
-// A sighting holds the class that may be the default as the watch last showed it. A change of the class and its deletion
-// may come in one sync, and the change counts all the same.
-type sighting struct {
-	mu        sync.Mutex
-	exists    bool
-	isDefault *bool // nil if the watch has not shown the class
-}
-
-// see stores what the watch shows.
-func (s *sighting) see(exists bool, object any) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	class, err := meta.Accessor(object)
-	if err != nil {
-		return // no object
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.exists, s.isDefault = exists, ptr.To(isDefault(class.GetAnnotations()))
-}
-
-func (s *sighting) handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { s.see(true, object) },
-		UpdateFunc: func(_, object any) { s.see(true, object) },
-		DeleteFunc: func(object any) { s.see(false, object) },
-	}
-}
-
-// last returns what the last sighting says, as a record; the ClusterCSIDriver's if there was none. It returns false while the
-// watch has not shown yet that the class is gone.
-func (s *sighting) last(recorded string) (record string, gone bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isDefault != nil {
-		recorded = strconv.FormatBool(*s.isDefault)
-	}
-	return recorded, !s.exists
-}
-
 // create creates the class that may be the default.
 func (c *controller) create(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	record, gone := c.sighting.last(cluster.ClusterCSIDriver.Annotations[DefaultAnnotation])
+	record, gone := c.sighting.Last(cluster.ClusterCSIDriver.Annotations[DefaultAnnotation])
 	if !gone {
 		klog.V(4).InfoS("Waiting for the watch to show that the StorageClass is gone", "storageClass", desired.GetName())
 		return nil, factory.SyntheticRequeueError
@@ -117,7 +72,7 @@ func (c *controller) notDefault(ctx context.Context, record, name string) (why s
 // was among those until somebody decided otherwise.
 func notDefault(driver drivers.Driver, record, name string, classes []storagev1.StorageClass) (why string) {
 	for _, class := range classes {
-		if class.Name != name && isDefault(class.Annotations) {
+		if class.Name != name && IsDefault(class.Annotations) {
 			return fmt.Sprintf("StorageClass %s is the default", class.Name)
 		}
 	}
@@ -135,8 +90,8 @@ func notDefault(driver drivers.Driver, record, name string, classes []storagev1.
 	return ""
 }
 
-// isDefault reports whether a class with these annotations is the default.
-func isDefault(annotations map[string]string) bool {
+// IsDefault reports whether a class with these annotations is the default.
+func IsDefault(annotations map[string]string) bool {
 	return annotations[defaultAnnotation] == "true" || annotations[betaDefaultAnnotation] == "true"
 }
 
@@ -152,7 +107,7 @@ func (c *controller) record(ctx context.Context, cluster drivers.Cluster, class 
 	if class == nil {
 		return nil // it comes back as it was
 	}
-	record := strconv.FormatBool(isDefault(class.GetAnnotations()))
+	record := strconv.FormatBool(IsDefault(class.GetAnnotations()))
 	if cluster.ClusterCSIDriver.Annotations[DefaultAnnotation] == record {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -41,26 +40,4 @@ func TestNotDefault(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestSighting(t *testing.T) {
-	class := func(value string) *storagev1.StorageClass {
-		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "rope", Annotations: map[string]string{defaultAnnotation: value}}}
-	}
-	s := &sighting{}
-	check := func(when, want string, wantGone bool) {
-		t.Helper()
-		if record, gone := s.last("recorded"); record != want || gone != wantGone {
-			t.Errorf("%s: record %q, gone %v; want %q, %v", when, record, gone, want, wantGone)
-		}
-	}
-	check("without a class", "recorded", true)
-	s.handler().OnAdd(class("true"), true)
-	check("with a class", "true", false)
-	s.handler().OnDelete(class("true"))
-	check("deleted", "true", true)
-	s.handler().OnAdd(class("true"), false)
-	s.handler().OnUpdate(class("true"), class("false"))
-	s.handler().OnDelete(cache.DeletedFinalStateUnknown{Obj: class("false")})
-	check("changed and deleted", "false", true)
 }

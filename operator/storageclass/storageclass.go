@@ -1,7 +1,7 @@
 // Package storageclass has the controller of the driver's StorageClasses. It manages them as spec.storageClassState of
-// the ClusterCSIDriver asks, and never replaces one.
+// the ClusterCSIDriver asks, and replaces one only if nobody else has made any of what it would change.
 //
-// library-go's controller does not fit, because it deletes and recreates a class that differs. Administrators create
+// library-go's controller does not fit, because it deletes and recreates each class that differs. Administrators create
 // classes of their own for a driver, under any name; most fields of a class are immutable; and applications create
 // claims that name a class at any time.
 package storageclass
@@ -22,6 +22,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -36,8 +37,11 @@ import (
 
 type controller struct {
 	Options
-	sighting *sighting // of the class that may be the default
-	reported string    // the last message
+	sighting *objects.Sighting // of the class that may be the default
+	// additions are what others had added to classes that the controller is recreating, by the names of these. An operator that
+	// ends between the two requests loses them, but not which class was the default.
+	additions map[string]*unstructured.Unstructured
+	reported  string // the last message
 }
 
 // Options are the dependencies of the controller.
@@ -59,7 +63,7 @@ type Options struct {
 
 // NewController returns the controller.
 func NewController(options Options) factory.Controller {
-	c := &controller{Options: options, sighting: &sighting{}}
+	c := &controller{Options: options, sighting: &objects.Sighting{IsDefault: IsDefault}, additions: map[string]*unstructured.Unstructured{}}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
 	informers := []factory.Informer{c.Reporter.Informer(), c.Infrastructures}
 	for _, class := range c.Classes {
@@ -68,7 +72,7 @@ func NewController(options Options) factory.Controller {
 			continue
 		}
 		for _, informer := range class.Informers() {
-			if _, err := informer.AddEventHandler(c.sighting.handler()); err != nil {
+			if _, err := informer.AddEventHandler(c.sighting.Handler()); err != nil {
 				klog.ErrorS(err, "Failed to watch the StorageClass that may be the default", "storageClass", c.Default)
 			}
 		}
@@ -87,9 +91,10 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return err
 	}
 	var differences []string
+	reason := "LeftAsItIs"
 	var errs []error
 	for _, class := range c.Classes {
-		difference, err := c.syncClass(ctx, cluster, class)
+		difference, outdated, err := c.syncClass(ctx, cluster, class)
 		if apierrors.IsConflict(err) {
 			klog.V(2).InfoS("StorageClass has changed meanwhile: deciding again", "storageClass", class.Desired.GetName(), "reason", err)
 			class.Expire()
@@ -101,39 +106,107 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("StorageClass %s: %w", class.Desired.GetName(), err))
 		}
+		if outdated {
+			reason = "Outdated"
+		}
 		if difference != "" {
 			differences = append(differences, fmt.Sprintf("StorageClass %s is left as it is: %s.", class.Desired.GetName(), difference))
 		}
 	}
-	return utilerrors.NewAggregate(append(errs, c.report(ctx, strings.Join(differences, " "))))
+	return utilerrors.NewAggregate(append(errs, c.report(ctx, reason, strings.Join(differences, " "))))
 }
 
-// syncClass applies or deletes one class, or says why it leaves one that differs.
-func (c *controller) syncClass(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject) (difference string, err error) {
+// syncClass applies, replaces or deletes one class, or says why it leaves one that differs. Such a class is outdated if it
+// lacks what the cluster's configuration asks for.
+func (c *controller) syncClass(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject) (difference string, outdated bool, err error) {
 	current, err := c.Applier.Get(ctx, class)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	desired, err := withParameters(c.Driver, class.Desired, cluster)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	action, difference, err := decide(c.Applier.Ownership, cluster.ClusterCSIDriver.Spec.StorageClassState, desired, current)
+	action, difference, err := decide(c.Applier, cluster.ClusterCSIDriver.Spec.StorageClassState, desired, current)
 	if err != nil {
-		return "", err
+		return "", false, err
+	}
+	if difference != "" {
+		outdated = c.Applier.Owned(current) || lacks(current, c.Driver, cluster)
 	}
 	switch action {
+	case replaceClass:
+		err = c.remove(ctx, desired, current)
 	case applyClass:
-		current, err = c.apply(ctx, cluster, class, desired, current)
+		if current, err = c.apply(ctx, cluster, class, desired, current); err == nil {
+			err = c.restore(ctx, class)
+		}
 	case deleteClass:
 		err = c.Applier.Delete(ctx, current)
 	case leaveClass:
 		klog.V(4).InfoS("StorageClass left as it is", "storageClass", klog.KObj(desired), "difference", difference)
 	}
 	if err != nil || class.Desired.GetName() != c.Default {
-		return difference, err
+		return difference, outdated, err
 	}
-	return difference, c.record(ctx, cluster, current)
+	return difference, outdated, c.record(ctx, cluster, current)
+}
+
+// lacks tells whether a class lacks a parameter that the cluster's configuration asks for.
+func lacks(class *unstructured.Unstructured, driver drivers.Driver, cluster drivers.Cluster) bool {
+	if driver.ClassParameters == nil {
+		return false
+	}
+	parameters, _, _ := unstructured.NestedStringMap(class.Object, "parameters")
+	for name, value := range driver.ClassParameters(cluster) {
+		if parameters[name] != value {
+			return true
+		}
+	}
+	return false
+}
+
+// remove deletes a class to have it recreated, as the watch shows that it is gone. For that time, claims of the class wait.
+func (c *controller) remove(ctx context.Context, desired, current *unstructured.Unstructured) error {
+	c.additions[desired.GetName()] = additions(desired, current)
+	if current.GetDeletionTimestamp() == nil {
+		c.Recorder.Warningf("StorageClassRecreated", "Deleting StorageClass %s to recreate it with what the cluster asks for, because its parameters cannot be changed", desired.GetName())
+	}
+	return c.Applier.Delete(ctx, current)
+}
+
+// restore gives a recreated class what others had added to it.
+func (c *controller) restore(ctx context.Context, class *objects.WatchedObject) error {
+	name := class.Desired.GetName()
+	added := c.additions[name]
+	if added == nil {
+		return nil
+	}
+	if err := c.Applier.Restore(ctx, added); err != nil {
+		return fmt.Errorf("restoring what others had added: %w", err)
+	}
+	delete(c.additions, name)
+	return nil
+}
+
+// additions returns what others have added to a class, which the operator does not set and which can be changed.
+func additions(desired, current *unstructured.Unstructured) *unstructured.Unstructured {
+	added := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": current.GetName()}}}
+	added.SetGroupVersionKind(current.GroupVersionKind())
+	without := func(all, own map[string]string) map[string]string {
+		all = maps.Clone(all)
+		maps.DeleteFunc(all, func(key, _ string) bool { _, ok := own[key]; return ok })
+		return all
+	}
+	added.SetLabels(without(current.GetLabels(), desired.GetLabels()))
+	added.SetAnnotations(without(current.GetAnnotations(), desired.GetAnnotations()))
+	for _, field := range []string{"mountOptions", "allowedTopologies", "allowVolumeExpansion"} {
+		value, set := current.Object[field]
+		if _, own := desired.Object[field]; set && !own {
+			added.Object[field] = value
+		}
+	}
+	return added.DeepCopy()
 }
 
 // apply applies a class. It makes it the default only with its creation.
@@ -169,11 +242,19 @@ const (
 	leaveClass  action = "leave"
 	applyClass  action = "apply"
 	deleteClass action = "delete"
+	// replaceClass deletes and recreates a class.
+	replaceClass action = "replace"
 )
+
+// An owner knows which objects are the operator's, and which of their fields.
+type owner interface {
+	Owned(metav1.Object) bool
+	Applied(object *unstructured.Unstructured, field ...string) bool
+}
 
 // decide returns the action for a class and, if the class differs from the desired one and is left so, the difference.
 // current is nil if the class does not exist.
-func decide(owner objects.Ownership, state operatorv1.StorageClassStateName, desired, current *unstructured.Unstructured) (action action, difference string, err error) {
+func decide(owner owner, state operatorv1.StorageClassStateName, desired, current *unstructured.Unstructured) (action action, difference string, err error) {
 	switch state {
 	case operatorv1.UnmanagedStorageClass:
 		return leaveClass, "", nil
@@ -190,8 +271,10 @@ func decide(owner objects.Ownership, state operatorv1.StorageClassStateName, des
 	switch {
 	case err != nil:
 		return leaveClass, "", err
+	case len(different) > 0 && owner.Owned(current) && madeBy(owner, current, different):
+		return replaceClass, "", nil
 	case len(different) > 0 && owner.Owned(current):
-		return leaveClass, fmt.Sprintf("its %s differ from what the driver brings, and cannot be changed; delete it to have it recreated",
+		return leaveClass, fmt.Sprintf("its %s differ from what the driver brings, cannot be changed, and are not as the operator made them; delete it to have it recreated",
 			strings.Join(different, " and ")), nil
 	case len(different) > 0:
 		return leaveClass, fmt.Sprintf("the operator did not create it, and its %s differ from what the driver brings; delete it to have that%s",
@@ -200,6 +283,20 @@ func decide(owner objects.Ownership, state operatorv1.StorageClassStateName, des
 		return leaveClass, "", nil // equivalent to the driver's
 	}
 	return applyClass, "", nil
+}
+
+// madeBy tells whether the owner has made the class, with all of the immutable fields that differ.
+func madeBy(owner owner, class *unstructured.Unstructured, different []string) bool {
+	if !owner.Applied(class, "provisioner") {
+		return false
+	}
+	parameters, _, _ := unstructured.NestedStringMap(class.Object, "parameters")
+	for name := range parameters {
+		if !owner.Applied(class, "parameters", name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(different, func(field string) bool { return field != "parameters" && !owner.Applied(class, field) })
 }
 
 // alternative says which parameters a class of another name needs to be equivalent to the desired one, such as the
@@ -249,10 +346,10 @@ func (c *controller) conditionType() string {
 
 // report reports in a condition, and in an event when that changes, which classes differ. Volumes of any class can still
 // be mounted, so the driver is not degraded.
-func (c *controller) report(ctx context.Context, differences string) error {
-	status, reason := operatorv1.ConditionTrue, "AsExpected"
-	if differences != "" {
-		status, reason = operatorv1.ConditionFalse, "LeftAsItIs"
+func (c *controller) report(ctx context.Context, reason, differences string) error {
+	status := operatorv1.ConditionFalse
+	if differences == "" {
+		status, reason = operatorv1.ConditionTrue, "AsExpected"
 	}
 	if differences != c.reported && differences != "" {
 		c.Recorder.Warning("StorageClassLeft", differences)

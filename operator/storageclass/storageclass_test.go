@@ -1,6 +1,7 @@
 package storageclass
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -12,10 +13,18 @@ import (
 )
 
 func TestDecideOnStorageClass(t *testing.T) {
-	owner := objects.OwnershipOf(drivers.Driver{
+	owner := &objects.Applier{Writer: objects.NewWriter("tug-operator", nil, nil, nil), Ownership: objects.OwnershipOf(drivers.Driver{
 		Operator: drivers.Operator{Name: "tug-operator"},
 		History:  drivers.History{Labels: map[string]string{"tug": "old"}},
-	})
+	})}
+	// applied has a class show that the operator has made these fields of it.
+	applied := func(fields string, change func(map[string]any)) func(map[string]any) {
+		return func(object map[string]any) {
+			change(object)
+			object["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{
+				"manager": "tug-operator", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fieldsOf(t, fields)}}
+		}
+	}
 	class := func(label, value string, change func(map[string]any)) *unstructured.Unstructured {
 		object := map[string]any{
 			"metadata": map[string]any{"name": "rope", "labels": map[string]any{label: value}}, "provisioner": "rope.example.com",
@@ -44,6 +53,14 @@ func TestDecideOnStorageClass(t *testing.T) {
 		{name: "an earlier operator's", current: class("tug", "old", nil), action: applyClass},
 		{name: "mount options can be changed", current: ours(func(o map[string]any) { o["mountOptions"] = []any{"tls"} }), action: applyClass},
 		{name: "ours, recreated by another client", current: ours(longer), action: leaveClass, difference: []string{"its parameters differ", "delete it"}},
+		{name: "ours, with what the cluster asked for before", action: replaceClass,
+			current: ours(applied(`{"f:provisioner": {}, "f:parameters": {"f:length": {}}}`, longer))},
+		{name: "ours, with a parameter that another client added", action: leaveClass, difference: []string{"its parameters differ", "not as the operator made them"},
+			current: ours(applied(`{"f:provisioner": {}, "f:parameters": {"f:kind": {}}}`, longer))},
+		{name: "ours, recreated without parameters by another client", action: leaveClass, difference: []string{"its parameters differ"},
+			current: ours(applied(`{"f:metadata": {}}`, func(o map[string]any) { delete(o, "parameters") }))},
+		{name: "ours, and another client made the policy", action: leaveClass, difference: []string{"its parameters and reclaimPolicy differ"},
+			current: ours(applied(`{"f:provisioner": {}, "f:parameters": {"f:length": {}}}`, func(o map[string]any) { longer(o); o["reclaimPolicy"] = "Retain" }))},
 		{
 			name: "an earlier operator's, of another kind", action: leaveClass, difference: []string{"its reclaimPolicy and volumeBindingMode differ"},
 			current: class("tug", "old", func(o map[string]any) { o["reclaimPolicy"], o["volumeBindingMode"] = "Retain", "WaitForFirstConsumer" }),
@@ -74,4 +91,12 @@ func TestDecideOnStorageClass(t *testing.T) {
 			}
 		})
 	}
+}
+
+func fieldsOf(t *testing.T, document string) map[string]any {
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(document), &fields); err != nil {
+		t.Fatal(err)
+	}
+	return fields
 }

@@ -46,8 +46,8 @@ type Builder struct {
 	Recorder events.Recorder
 }
 
-// NewControllers returns a controller for each component that is a Deployment or a DaemonSet. They record events until
-// ctx ends.
+// NewControllers returns a controller for each component that is a Deployment or a DaemonSet, and one that reports why their pods are
+// refused. They record events until ctx ends.
 func (b Builder) NewControllers(ctx context.Context, components []status.Component) []factory.Controller {
 	var controllers []factory.Controller
 	var clusterNodes *nodes.Nodes
@@ -70,7 +70,7 @@ func (b Builder) NewControllers(ctx context.Context, components []status.Compone
 				apps.DaemonSets(), append(b.podInformers(), clusterNodes), append(b.daemonSetHooks(), pods.adapt)...))
 		}
 	}
-	return controllers
+	return append(controllers, b.newRefusalsController(components))
 }
 
 // selectorKeys returns the keys of the labels by which DaemonSets select nodes, and whether there is a DaemonSet.

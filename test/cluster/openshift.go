@@ -14,10 +14,10 @@ import (
 )
 
 // OpenShiftVersion is the version that the cluster reports.
-const OpenShiftVersion = "4.22.0"
+const OpenShiftVersion = "5.0.0"
 
 // openShiftMajor selects the feature gates of that version.
-const openShiftMajor = 4
+const openShiftMajor = 5
 
 // InfrastructureName is the installer's name for the cluster; cloud resources are tagged with it.
 const InfrastructureName = "berth-x7k2p"
@@ -115,7 +115,7 @@ func observations() []client.Object {
 		},
 		&configv1.ClusterVersion{
 			ObjectMeta: metav1.ObjectMeta{Name: "version"},
-			Spec:       configv1.ClusterVersionSpec{ClusterID: "7d5b5a4e-3c1f-4f57-9b0e-5a1f0c5a9d11", Channel: "stable-4.22"},
+			Spec:       configv1.ClusterVersionSpec{ClusterID: "7d5b5a4e-3c1f-4f57-9b0e-5a1f0c5a9d11", Channel: "stable-5.0"},
 			Status:     clusterVersionStatus(),
 		},
 	}

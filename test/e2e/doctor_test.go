@@ -56,7 +56,7 @@ func TestDoctor(t *testing.T) {
 	shared := sharedVolume("kept")
 	w.grant(shared.Namespace)
 	w.share(shared)
-	well := map[doctor.Code]doctor.Verdict{"conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK, "sharedvolumes": doctor.OK}
+	well := map[doctor.Code]doctor.Verdict{"operator-active": doctor.OK, "operator-permitted": doctor.OK, "conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK, "sharedvolumes": doctor.OK}
 	w.mustDiagnose("a driver that works", 0, well)
 
 	w.taint(w.driver.CSIName + "/agent-not-ready")
@@ -74,6 +74,12 @@ func TestDoctor(t *testing.T) {
 		"catalog-missing": doctor.Warning, "subscriptions-several": doctor.Warning, "sharedvolume-not-ready": doctor.Warning, "csv": doctor.OK, "registered": doctor.OK,
 	})
 
+	w.scaleOperator(0)
+	w.patchState(operatorv1.Unmanaged)
+	w.mustDiagnose("an operator that is scaled to 0, and does not see a change", 1, map[doctor.Code]doctor.Verdict{
+		"scaled-to-zero": doctor.Fault, "operator-inactive": doctor.Fault, "conditions-stale": doctor.Warning, "generation-unobserved": doctor.Fault,
+	})
+	w.scaleOperator(1)
 	w.setState(operatorv1.Unmanaged)
 	w.mustDiagnose("a driver that is not reconciled", 0, map[doctor.Code]doctor.Verdict{"unmanaged": doctor.Warning})
 	w.step(func(ctx context.Context, c client.Client) error {
@@ -139,15 +145,30 @@ func (w *environment) taint(key string) {
 	})
 }
 
-// setState has the driver managed, or not, and waits until its operator has noticed.
-func (w *environment) setState(state operatorv1.ManagementState) {
+// scaleOperator sets how many pods the operator has.
+func (w *environment) scaleOperator(replicas int32) {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.driver.Operator.Name}}
+		return c.Patch(ctx, deployment, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)))
+	})
+}
+
+// patchState has the driver managed, or not.
+func (w *environment) patchState(state operatorv1.ManagementState) {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
 		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
-		patch := fmt.Sprintf(`{"spec":{"managementState":%q}}`, state)
-		if err := c.Patch(ctx, custom, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-			return err
-		}
+		return c.Patch(ctx, custom, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"managementState":%q}}`, state)))
+	})
+}
+
+// setState has the driver managed, or not, and waits until its operator has noticed.
+func (w *environment) setState(state operatorv1.ManagementState) {
+	w.t.Helper()
+	w.patchState(state)
+	w.step(func(ctx context.Context, c client.Client) error {
+		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
 		return cluster.Until(ctx, "the operator to notice", func(ctx context.Context) error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 				return err

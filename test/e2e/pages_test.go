@@ -40,6 +40,7 @@ func TestFollowPages(t *testing.T) {
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serve("certified-operators", w.catalog)
 	r := w.reader(
+		"source: berth\n", "source: certified-operators\n", // which the cluster serves already
 		"namespace=storage\n", "namespace="+drivers.ClusterStorageNamespace+"\n", "--timeout=10m", "--timeout=2m",
 		" --since=6h", "", " --since=1h", "", // process nodes keep no times of lines
 		"berth doctor\n", "berth doctor || [ $? = 1 ]\n") // their kubelets know no driver
@@ -71,7 +72,7 @@ func TestFollowPages(t *testing.T) {
 	r.Follow(t, secure, "## Have SharedVolumes refused at once")
 	mustPrint(t, r.Follow(t, objectives, "## The driver is available"), "Events:", "ScalingReplicaSet", `"Starting the operator"`)
 	mustPrint(t, r.Follow(t, objectives, "## SharedVolumes are ready soon"), "website")
-	mustPrint(t, r.Follow(t, trouble, "# Troubleshoot"), "has phase Succeeded", "all of the 1 SharedVolumes are Ready")
+	mustPrint(t, r.Follow(t, trouble, "# Troubleshoot"), "has phase Succeeded", "the one SharedVolume is Ready")
 	mustPrint(t, r.Follow(t, trouble, "## My driver is not Available"), "Available=True", "aws-efs-operator")
 	root, err := tools.Root()
 	if err == nil {

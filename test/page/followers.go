@@ -56,6 +56,11 @@ var followers = map[string]map[string][]follower{
 		"## Switch it off":          {onAndOff},
 		"## Downgrades":             {onAndOff},
 	},
+	"day-1.md": {
+		"## 2. A file system":              {nobody("creates resources in AWS; the page aws.md shows it, and its tests run it")},
+		"## 4. A claim and a pod":          {nobody("as above")},
+		"## 5. A grant and a SharedVolume": {nobody("security.md has the same command, which is followed")},
+	},
 	"develop.md": {
 		"## Real programs": {nobody("names programs that only their user has; TestNodeRunsWhatUsersGive has a node run some")},
 		"## Benchmarks":    {nobody("a benchmark, which takes minutes")},
@@ -104,10 +109,11 @@ var followers = map[string]map[string][]follower{
 		"### Remove it from the cluster":  {published},
 	},
 	"security.md": {
-		"## What teams may do":                  {administrator},
-		"### Names are no proof":                {administrator},
-		"## Close a cluster that began open":    {administrator, administrator},
-		"## Have SharedVolumes refused at once": {administrator},
+		"## What teams may do":                              {administrator},
+		"## Let namespaces use only what they were granted": {administrator},
+		"### Names are no proof":                            {administrator},
+		"## Close a cluster that began open":                {administrator, administrator},
+		"## Have SharedVolumes refused at once":             {administrator},
 	},
 	"sharedvolume.md": {
 		"# Mount an EFS file system":   {administrator, administrator},
@@ -133,6 +139,7 @@ var followers = map[string]map[string][]follower{
 		"# Troubleshoot":                       {administrator},
 		"## My pod hangs in ContainerCreating": {administrator, administrator},
 		"### The driver's log on a node":       {by("test/drivers/matrix", "TestMatrix")},
+		"### Access points run out":            {nobody("asks AWS")},
 		"## My driver is not Available":        {administrator},
 	},
 	"uninstall.md": {

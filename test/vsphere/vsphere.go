@@ -4,6 +4,7 @@ package vsphere
 
 import (
 	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"net/url"
@@ -60,6 +61,11 @@ func Start(t testing.TB) *VCenter {
 
 // ListensAt returns its address, "IP:port".
 func (v *VCenter) ListensAt() string { return v.server.URL.Host }
+
+// CA returns the authority of its certificate, in PEM format.
+func (v *VCenter) CA() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.server.Certificate().Raw})
+}
 
 // SetVersion sets the version of the vCenter.
 func (v *VCenter) SetVersion(version string) {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/operator/clusterstorage/alerts"
 	"github.com/berth-csi/berth/operator/dashboard"
 	"github.com/berth-csi/berth/yaml"
 )
@@ -101,6 +102,9 @@ func Files(all []drivers.Driver) ([]File, error) {
 	maps.Copy(objects, monitoring)
 	if objects[late+"02_dashboard"], err = dashboard.ConfigMap(); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	if objects[late+"03_prometheusrule"], err = alerts.Rule(); err != nil {
+		return nil, fmt.Errorf("alerts: %w", err)
 	}
 	files := []File{}
 	for name, object := range objects {
@@ -273,11 +277,7 @@ func operatorImage(all []drivers.Driver) string { return all[0].Operator.Image }
 func deployment(all []drivers.Driver) *appsv1.Deployment {
 	labels := map[string]string{"name": clusterstorage.Name}
 	// OpenShift's own cluster storage operator leaves NetworkPolicies in the namespace. They cut off pods without these labels.
-	podLabels := with(labels, map[string]string{
-		"openshift.storage.network-policy.api-server":       "allow",
-		"openshift.storage.network-policy.dns":              "allow",
-		"openshift.storage.network-policy.operator-metrics": "allow",
-	})
+	podLabels := with(labels, drivers.NetworkPolicyLabels("api-server", "dns", "operator-metrics"))
 	pod := drivers.OperatorPod(clusterstorage.Name, operatorImage(all), "cluster-storage")
 	container := &pod.Containers[0]
 	container.Env = append(container.Env, corev1.EnvVar{Name: clusterstorage.VersionVariable, Value: snapshot})

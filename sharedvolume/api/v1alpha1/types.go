@@ -17,10 +17,10 @@ import (
 // +kubebuilder:resource:shortName=sv
 // +kubebuilder:printcolumn:name="File System",type=string,JSONPath=`.spec.fileSystemID`
 // +kubebuilder:printcolumn:name="Access Point",type=string,JSONPath=`.spec.accessPointID`
-// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.status.claimRef.name`
-// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.summary`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || has(self.spec)",message="spec is immutable: to use another access point, create another SharedVolume"
 type SharedVolume struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -35,7 +35,7 @@ type SharedVolume struct {
 	// Status reports the state of the claim and its volume. The operator writes it and never reads it.
 	//
 	// +optional
-	// +kubebuilder:default:={phase: Pending, conditions: {{type: Ready, status: "False", reason: Pending, message: "Waiting for the claim and its volume to be bound to each other", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default:={phase: Pending, reason: NotYetSeen, message: "No operator has reported on it yet", conditions: {{type: Ready, status: Unknown, reason: NotYetSeen, message: "No operator has reported on it yet, as always in the first moment. If that stays so, a cluster administrator can run berth doctor to see whether the operator runs"}}}
 	Status SharedVolumeStatus `json:"status,omitzero"`
 }
 
@@ -106,6 +106,17 @@ type SharedVolumeStatus struct {
 	//
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// Reason is the status in one word: Ready, or the reason of the condition that is not true.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Summary is the message of the condition that is not true, or its beginning, in at most 120
+	// characters. It is empty if there is no problem.
+	//
+	// +optional
+	Summary string `json:"summary,omitempty"`
 
 	// ObservedGeneration is the metadata.generation that the status describes.
 	//

@@ -158,7 +158,7 @@ func (h handOver) makeDriver(ctx context.Context) (string, error) {
 	if err := c.Get(ctx, client.ObjectKey{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName}, cloud); err != nil {
 		return "", err
 	}
-	content, err := h.driver.CloudConfig.Content(cloud.Data, nil)
+	content, err := h.driver.CloudConfig.Content(cloud.Data, nil, nil)
 	if err != nil {
 		return "", err
 	}

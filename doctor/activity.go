@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/lock"
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// examineActivity examines whether one of the operators is active. A settled operator writes nothing, so what it has reported looks
+// the same long after it has ended: only the lock shows who is active, and only its permissions whether it can do anything.
+func (p *patient) examineActivity(ctx context.Context) ([]Result, error) {
+	var results []Result
+	var ours []client.ObjectKey
+	for _, namespace := range p.operators() {
+		deployment := &appsv1.Deployment{}
+		exists, err := p.read(ctx, deployment, namespace, p.driver.Operator.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !exists || deployment.Labels[drivers.DriverLabel] != p.driver.CSIName {
+			continue // other operators have other locks
+		}
+		key := client.ObjectKey{Namespace: namespace, Name: p.driver.Operator.Lock}
+		ours = append(ours, key)
+		holder, err := lock.Holder(ctx, p.Client, key)
+		if err != nil {
+			return nil, err
+		}
+		if holder == nil {
+			continue
+		}
+		lacking, err := p.lacking(ctx, namespace, deployment.Spec.Template.Spec.ServiceAccountName)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, judgeHolder(key, holder), lacking)
+	}
+	if len(ours) > 0 && len(results) == 0 {
+		results = []Result{judgeUnheld(ours[0], p.driver.Operator.Name)}
+	}
+	for _, result := range results {
+		p.inactive = p.inactive || result.Verdict == Fault
+	}
+	return results, nil
+}
+
+// judgeUnheld is about a lock that no pod holds.
+func judgeUnheld(key client.ObjectKey, operator string) Result {
+	return fail(operatorInactive, escape.Command("oc -n %s describe deployment %s; oc -n %s logs deployment/%s", key.Namespace, operator, key.Namespace, operator),
+		"no pod holds the lock %s: no operator of the driver is active, nothing reconciles the driver, and its conditions are those of before", key)
+}
+
+// judgeHolder is about the pod that holds a lock.
+func judgeHolder(key client.ObjectKey, holder *corev1.Pod) Result {
+	for _, c := range holder.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && holder.DeletionTimestamp == nil {
+			return fine(operatorActive, "pod %s/%s holds the lock %s: it is the active operator", holder.Namespace, holder.Name, key.Name)
+		}
+	}
+	var of pod
+	of.Metadata.Name, of.Spec.NodeName, of.Status = holder.Name, holder.Spec.NodeName, holder.Status
+	trouble := of.trouble()
+	if holder.DeletionTimestamp != nil {
+		trouble = strings.TrimPrefix(trouble+"; it is being deleted", "; ")
+	}
+	return fail(operatorInactive, escape.Command("oc -n %s describe pod %s", holder.Namespace, holder.Name)+"; if its node is lost for good, delete the Node: see docs/install.md, When the operator waits",
+		"pod %s/%s holds the lock %s, so no other operator is active, but it is not Ready on node %s%s", holder.Namespace, holder.Name, key.Name, holder.Spec.NodeName, suffix(trouble))
+}
+
+// lacking is about the permissions without which an operator cannot see what it is asked for, or say anything. Asking for them writes
+// nothing.
+func (p *patient) lacking(ctx context.Context, namespace, account string) (Result, error) {
+	user := fmt.Sprintf("system:serviceaccount:%s:%s", namespace, account)
+	var lacks []string
+	for _, of := range []struct{ verb, subresource string }{{"list", ""}, {"watch", ""}, {"patch", ""}, {"patch", "status"}} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: "operator.openshift.io", Resource: "clustercsidrivers", Subresource: of.subresource, Name: p.driver.CSIName, Verb: of.verb},
+		}}
+		if err := p.Client.Create(ctx, review); apierrors.IsForbidden(err) {
+			return notExamined(fmt.Errorf("permissions of %s: %w", user, err))
+		} else if err != nil {
+			return Result{}, fmt.Errorf("permissions of %s: %w", user, err)
+		}
+		if !review.Status.Allowed {
+			lacks = append(lacks, of.verb+" clustercsidrivers"+strings.TrimSuffix("/"+of.subresource, "/"))
+		}
+	}
+	return judgePermissions(user, p.driver.CSIName, lacks), nil
+}
+
+func judgePermissions(user, driver string, lacks []string) Result {
+	if len(lacks) == 0 {
+		return fine(operatorPermitted, "%s may see ClusterCSIDriver %s and write its status", user, driver)
+	}
+	return fail(operatorForbidden, "find out who took its ClusterRole or ClusterRoleBinding away: OLM or the cluster storage operator creates them again, or install the operator again",
+		"%s may not %s %s: it does nothing, and its reports are those of before", user, strings.Join(lacks, ", "), driver)
+}

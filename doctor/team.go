@@ -1,0 +1,200 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// maxOfTeam is how many objects of a kind are told of that something is wrong with.
+const maxOfTeam = 20
+
+// ExamineNamespace examines what a team has in its namespace: SharedVolumes, claims, and the pods that use them. It reads nothing else.
+// It fails if the API server does not answer.
+func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*Report, error) {
+	team := &team{namespace: namespace}
+	report := &Report{Schema: Schema, Healthy: true, Cluster: []Section{}, Drivers: []DriverReport{}, Namespace: namespace}
+	var err error
+	report.Team, err = report.examine(ctx, []subject{
+		{"SharedVolumes", team.examineSharedVolumes}, {"Claims", team.examineClaims}, {"Pods that use them", team.examinePods},
+	}, &patient{Cluster: cluster})
+	return report, err
+}
+
+// team is what is known of a namespace.
+type team struct {
+	namespace string
+	// waiting are the claims that are not bound.
+	waiting []string
+}
+
+func (t *team) examineSharedVolumes(ctx context.Context, p *patient) ([]Result, error) {
+	c, err := p.rest(v1alpha1.GroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	var all int
+	var bad []Result
+	err = listing.Each(ctx, c, listing.List{Resource: sharedVolumes, Namespace: t.namespace}, func(v sharedVolume) error {
+		all++
+		if result := judgeOne(v); result != nil && len(bad) < maxOfTeam {
+			bad = append(bad, *result)
+		}
+		return nil
+	})
+	if apierrors.IsNotFound(errors.Unwrap(err)) || err != nil && optional(err) == nil {
+		return nil, nil // the cluster does not serve them
+	}
+	if err == nil && len(bad) == 0 {
+		bad = []Result{fine(sharedVolumesFine, "%s", allReady(all))}
+	}
+	return bad, err
+}
+
+// judgeOne is about one SharedVolume, nil if nothing is wrong with it.
+func judgeOne(v sharedVolume) *Result {
+	var c count
+	if err := c.add(v); err != nil {
+		return nil // add never fails
+	}
+	describe := escape.Command("oc -n %s describe sharedvolume %s", v.Metadata.Namespace, v.Metadata.Name)
+	for reason, text := range c.unready.first {
+		r := fail(sharedVolumesNotReady, describe+"; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"), "SharedVolume %s is not Ready, with reason %s: %s", v.Metadata.Name, reason, message(text))
+		if v.Status.Phase == v1alpha1.Pending || v.Status.Phase == v1alpha1.Deleting {
+			r.Verdict = Warning
+		}
+		return &r
+	}
+	for reason, text := range c.absent.first {
+		r := warn(fileSystemNotAvailable, describe+"; the reasons: "+findings.Page("sharedvolume.md#status"), "SharedVolume %s is Ready, but AWS lacks something, with reason %s: %s", v.Metadata.Name, reason, message(text))
+		return &r
+	}
+	return nil
+}
+
+// message returns the message of what a tally has of a SharedVolume.
+func message(of string) string {
+	_, text, _ := strings.Cut(of, ": ")
+	return text
+}
+
+func (t *team) examineClaims(ctx context.Context, p *patient) ([]Result, error) {
+	core, err := p.rest(corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	all := 0
+	if err := listing.Each(ctx, core, listing.List{Resource: "persistentvolumeclaims", Namespace: t.namespace}, func(claim struct {
+		Metadata struct{ Name string }
+		Status   struct {
+			Phase corev1.PersistentVolumeClaimPhase
+		}
+	}) error {
+		all++
+		if claim.Status.Phase != corev1.ClaimBound && len(t.waiting) < maxOfTeam {
+			t.waiting = append(t.waiting, claim.Metadata.Name)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if len(t.waiting) == 0 {
+		return []Result{fine(claimsFine, "%s bound", number(all, "claim")+" "+are(all))}, nil
+	}
+	said, err := t.events(ctx, p, "PersistentVolumeClaim")
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, name := range t.waiting {
+		results = append(results, warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("troubleshooting.md#my-claim-is-pending"),
+			"claim %s is not bound%s", name, suffix(said[name])))
+	}
+	return results, nil
+}
+
+// teamPod has what is read of a pod of a team.
+type teamPod struct {
+	pod
+	Spec struct {
+		NodeName string          `json:"nodeName"`
+		Volumes  []corev1.Volume `json:"volumes"`
+	} `json:"spec"`
+}
+
+// claims returns the claims that a pod uses.
+func (p teamPod) claims() (names []string) {
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return names
+}
+
+func (t *team) examinePods(ctx context.Context, p *patient) ([]Result, error) {
+	core, err := p.rest(corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	all := 0
+	var stuck []teamPod
+	if err := listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: t.namespace}, func(of teamPod) error {
+		if len(of.claims()) == 0 {
+			return nil
+		}
+		all++
+		if of.Status.Phase == corev1.PodPending && len(stuck) < maxOfTeam {
+			stuck = append(stuck, of)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if len(stuck) == 0 {
+		return []Result{fine(podsStarted, "%s that %s claims, and none waits to start", number(all, "pod"), map[bool]string{true: "uses", false: "use"}[all == 1])}, nil
+	}
+	said, err := t.events(ctx, p, "Pod")
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, of := range stuck {
+		of.pod.Spec.NodeName = of.Spec.NodeName
+		text := strings.Join(slices.DeleteFunc([]string{of.trouble(), said[of.Metadata.Name]}, func(s string) bool { return s == "" }), "; ")
+		r := fail(podWaits, escape.Command("oc -n %s describe pod %s", t.namespace, of.Metadata.Name)+"; "+findings.Page("troubleshooting.md#my-pod-hangs-in-containercreating"),
+			"pod %s, which uses %s, waits to start%s", of.Metadata.Name, names(of.claims()), suffix(text))
+		if text == "" {
+			r.Verdict = Warning // it may have been created a moment ago
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// events returns the last warning about each object of a kind in the namespace, by its name.
+func (t *team) events(ctx context.Context, p *patient, kind string) (map[string]string, error) {
+	core, err := p.rest(corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	last, at := map[string]string{}, map[string]int64{}
+	return last, listing.Each(ctx, core, listing.List{Resource: "events", Namespace: t.namespace}, func(e corev1.Event) error {
+		when := cmp.Or(e.LastTimestamp.Unix(), e.EventTime.Unix())
+		if e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == kind && (last[e.InvolvedObject.Name] == "" || when >= at[e.InvolvedObject.Name]) {
+			last[e.InvolvedObject.Name], at[e.InvolvedObject.Name] = escape.Short(fmt.Sprintf("%s: %s", e.Reason, e.Message), 500), when
+		}
+		return nil
+	})
+}

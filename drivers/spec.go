@@ -1,0 +1,69 @@
+package drivers
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+)
+
+// operatorFields are the fields of a ClusterCSIDriver's spec that the operator honors for each driver.
+var operatorFields = []string{"managementState", "logLevel", "operatorLogLevel", "observedConfig", "storageClassState"}
+
+// ConfigFields says which fields of spec.driverConfig of its ClusterCSIDriver a driver honors.
+type ConfigFields struct {
+	// Type is the driverType that is meant for the driver; "" if none is.
+	Type operatorv1.CSIDriverType
+	// Fields are paths below spec.driverConfig, such as "aws.kmsKeyARN". A path stands for all that is below it, too.
+	Fields []string
+}
+
+// withoutEffect names what an administrator asks for in the ClusterCSIDriver and neither the driver nor its operator reads.
+// The API has the fields of all drivers in one type, so that its server accepts them for each.
+func (d Driver) withoutEffect(custom *operatorv1.ClusterCSIDriver) []string {
+	var spec map[string]any
+	document, err := json.Marshal(custom.Spec)
+	if err == nil {
+		err = json.Unmarshal(document, &spec)
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("The spec of ClusterCSIDriver %s cannot be read: %v.", d.CSIName, err)}
+	}
+	config, _ := spec["driverConfig"].(map[string]any)
+	delete(spec, "driverConfig")
+	if config["driverType"] == string(d.ConfigFields.Type) {
+		delete(config, "driverType")
+	}
+	fields := slices.Concat(unread("spec.", spec, operatorFields, false), unread("spec.driverConfig.", config, d.ConfigFields.Fields, true))
+	if len(fields) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("ClusterCSIDriver %s asks for what this driver does not have: nothing reads %s. Remove what has no effect.",
+		d.CSIName, strings.Join(fields, ", "))}
+}
+
+// unread returns the paths of the fields that are set and not known. It looks into objects if deep.
+func unread(prefix string, fields map[string]any, known []string, deep bool) []string {
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value := fields[name]
+		object, isObject := value.(map[string]any)
+		switch {
+		case slices.Contains(known, name), value == nil, value == "", isObject && len(object) == 0:
+		case isObject && deep:
+			var below []string
+			for _, path := range known {
+				if rest, ok := strings.CutPrefix(path, name+"."); ok {
+					below = append(below, rest)
+				}
+			}
+			found = append(found, unread(prefix+name+".", object, below, true)...)
+		default:
+			found = append(found, prefix+name)
+		}
+	}
+	return found
+}

@@ -1,0 +1,63 @@
+package subscription
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// podFields are what mounts may depend on in the specification of a pod, besides the environment of its containers.
+var podFields = []string{"dnsPolicy", "dnsConfig", "hostNetwork", "hostAliases", "nodeSelector", "tolerations"}
+
+// changesOfPods says what an adoption changes in the pods of a driver's DaemonSet that mounts may depend on.
+func changesOfPods(live *unstructured.Unstructured, wanted []drivers.Manifest) (changes []string) {
+	if live.GetKind() != "DaemonSet" {
+		return nil
+	}
+	for _, m := range drivers.OfKind(wanted, "DaemonSet") {
+		if m.Object.GetName() != live.GetName() {
+			continue
+		}
+		is, _, _ := unstructured.NestedMap(live.Object, "spec", "template", "spec")
+		will, _, _ := unstructured.NestedMap(m.Object.Object, "spec", "template", "spec")
+		for _, field := range podFields {
+			if !equality.Semantic.DeepEqual(is[field], will[field]) {
+				changes = append(changes, fmt.Sprintf("%s is %s, and will be %s", field, shown(is[field]), shown(will[field])))
+			}
+		}
+		if lost := slices.DeleteFunc(variables(is), func(name string) bool { return slices.Contains(variables(will), name) }); len(lost) > 0 {
+			changes = append(changes, "environment variables go: "+escape.Short(strings.Join(lost, ", "), 200))
+		}
+	}
+	return changes
+}
+
+// shown returns a field as a message shows it.
+func shown(value any) string {
+	if value == nil {
+		return "not set"
+	}
+	return escape.Short(fmt.Sprint(value), 200)
+}
+
+// variables returns the names of the environment variables of a pod's containers.
+func variables(pod map[string]any) (names []string) {
+	containers, _, _ := unstructured.NestedSlice(pod, "containers")
+	for _, c := range containers {
+		of, _ := c.(map[string]any)
+		env, _, _ := unstructured.NestedSlice(of, "env")
+		for _, e := range env {
+			if variable, is := e.(map[string]any); is {
+				names = append(names, fmt.Sprint(variable["name"]))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,23 @@
+// Package alerts has the alerts about the storage of a cluster that come with the cluster storage operator.
+package alerts
+
+import (
+	_ "embed"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+//go:embed prometheusrule.yaml
+var prometheusRule []byte
+
+// Rule returns the PrometheusRule.
+func Rule() (*unstructured.Unstructured, error) {
+	rule := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(prometheusRule, &rule.Object); err != nil {
+		return nil, fmt.Errorf("prometheusrule.yaml: %w", err)
+	}
+	return rule, nil
+}
