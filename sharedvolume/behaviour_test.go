@@ -36,6 +36,7 @@ func TestCreateAndDelete(t *testing.T) {
 	}
 	want := v1alpha1.SharedVolumeStatus{
 		Phase:              v1alpha1.Ready,
+		Reason:             "Ready",
 		ClaimRef:           corev1.TypedLocalObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "pvc-logs"},
 		ObservedGeneration: 1,
 		Conditions:         sv.Status.Conditions,
