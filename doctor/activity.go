@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/lock"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -73,7 +74,7 @@ func judgeHolder(key client.ObjectKey, holder *corev1.Pod) Result {
 	if holder.DeletionTimestamp != nil {
 		trouble = strings.TrimPrefix(trouble+"; it is being deleted", "; ")
 	}
-	return fail(operatorInactive, escape.Command("oc -n %s describe pod %s", holder.Namespace, holder.Name)+"; if its node is lost for good, delete the Node: see docs/install.md, When the operator waits",
+	return fail(operatorInactive, escape.Command("oc -n %s describe pod %s", holder.Namespace, holder.Name)+"; if its node is lost for good, delete the Node: see "+findings.Page("install.md#when-the-operator-waits"),
 		"pod %s/%s holds the lock %s, so no other operator is active, but it is not Ready on node %s%s", holder.Namespace, holder.Name, key.Name, holder.Spec.NodeName, suffix(trouble))
 }
 

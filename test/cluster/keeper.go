@@ -144,12 +144,13 @@ type keeper struct {
 	// obeying is locked while an order is obeyed.
 	obeying sync.Mutex
 
-	subnet    *subnet
-	plane     *controlPlane
-	processes *processes
-	inProcess *inProcess
-	realNodes *realNodes // nil if there are none
-	blocked   io.Closer  // see blockOLMPort
+	subnet       *subnet
+	plane        *controlPlane
+	processes    *processes
+	inProcess    *inProcess
+	realNodes    *realNodes // nil if there are none
+	processNodes map[string]*processNode
+	blocked      io.Closer // see blockOLMPort
 }
 
 // readyLimit is the time limit for a component to become ready. It is far above the usual time, for machines that are

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/cluster/node"
@@ -52,7 +53,7 @@ func (k *keeper) startNodes(ctx context.Context) error {
 	if k.realNodes != nil {
 		table = slices.DeleteFunc(table, func(entry nodeEntry) bool { return slices.Contains(entry.roles, workerRole) })
 	}
-	ready := make(chan struct{}, len(table))
+	k.processNodes = map[string]*processNode{}
 	for i, entry := range table {
 		config, err := k.plane.restConfig(user{"system:node:" + entry.name, []string{"system:nodes", "system:masters"}})
 		if err != nil {
@@ -61,7 +62,6 @@ func (k *keeper) startNodes(ctx context.Context) error {
 		options := node.Options{
 			Name: entry.name, Labels: map[string]string{}, Taints: entry.taints,
 			Dir: k.plane.path("nodes/" + entry.name), Images: k.job.Options.Images, Kept: k.job.Kept, Subnet: k.subnet.node(i),
-			Ready: func() { ready <- struct{}{} },
 		}
 		for _, role := range entry.roles {
 			options.Labels[rolePrefix+role] = ""
@@ -71,18 +71,52 @@ func (k *keeper) startNodes(ctx context.Context) error {
 			delete(options.Labels, rolePrefix+masterRole)
 			options.Labels[corev1.LabelOSStable] = "none"
 		}
-		k.host("node "+entry.name, func(ctx context.Context) error { return node.Run(ctx, config, options) })
+		n := &processNode{config: config, options: options}
+		n.start(k)
+		k.processNodes[entry.name] = n
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyLimit)
-	defer cancel()
-	for range table {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the nodes: %w", context.Cause(ctx))
+	for _, n := range k.processNodes {
+		if err := n.awaitReady(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// A processNode is a process node that an order can stop and start again.
+type processNode struct {
+	config  *rest.Config
+	options node.Options
+	ready   chan struct{} // closed when it accepts pods
+	stop    func()        // stops it, and waits until it has stopped; nil while it is stopped
+}
+
+func (n *processNode) start(k *keeper) {
+	life, end := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan struct{})
+	options := n.options
+	options.Ready = func() { close(ready) }
+	k.host("node "+options.Name, func(ctx context.Context) error {
+		defer close(ended)
+		defer context.AfterFunc(ctx, end)()
+		return node.Run(life, n.config, options)
+	})
+	n.ready, n.stop = ready, func() {
+		end()
+		<-ended
+		n.stop = nil
+	}
+}
+
+func (n *processNode) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	select {
+	case <-n.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for node %s: %w", n.options.Name, context.Cause(ctx))
+	}
 }
 
 // startCloudCredentials starts the substitute for the cloud credential operator.

@@ -17,7 +17,7 @@ import (
 // cluster. The keeper answers each with a message.
 type order struct {
 	Do string `json:"do"` // one of orders
-	// Node is the name of a real node.
+	// Node is the name of a node.
 	Node string `json:"node,omitempty"`
 	// File is the path of a backup of etcd.
 	File string `json:"file,omitempty"`
@@ -36,12 +36,12 @@ var orders = map[string]func(*keeper, context.Context, order) error{
 	"restart-controllers": func(k *keeper, ctx context.Context, _ order) error { return k.restartControllerManager(ctx) },
 }
 
-// StopNode ends a real node like a machine that loses its power, with all of its files. Its Node object stays. Only the
-// process that started the cluster can do that, and so for all that follow.
+// StopNode ends a real node like a machine that loses its power, with all of its files, and a process node like one that is shut
+// down. The Node object stays. Only the process that started the cluster can do that, and so for all that follow.
 func (c *Cluster) StopNode(name string) error { return c.order(order{Do: "stop-node", Node: name}) }
 
-// StartNode starts a machine in the place of a real node that was stopped, and waits until the node is ready. It has the
-// node's name and addresses, and what was made to listen there listens on, but none of its files.
+// StartNode starts a machine in the place of a node that was stopped, and waits until the node is ready. It has the
+// node's name and addresses, and what was made to listen there listens on, but none of a real node's files.
 func (c *Cluster) StartNode(name string) error { return c.order(order{Do: "start-node", Node: name}) }
 
 // BackUp writes a snapshot of etcd to a file, which must not exist.
@@ -104,8 +104,12 @@ func (k *keeper) obey(ctx context.Context, line string) error {
 }
 
 func (k *keeper) stopNode(name string) error {
+	if n := k.processNodes[name]; n != nil && n.stop != nil {
+		n.stop()
+		return nil
+	}
 	if k.realNodes == nil || k.realNodes.nodes[name] == nil {
-		return fmt.Errorf("there is no real node %q", name)
+		return fmt.Errorf("no node %q runs", name)
 	}
 	k.realNodes.nodes[name].Stop()
 	delete(k.realNodes.nodes, name)
@@ -113,8 +117,12 @@ func (k *keeper) stopNode(name string) error {
 }
 
 func (k *keeper) startNode(ctx context.Context, name string) error {
+	if n := k.processNodes[name]; n != nil && n.stop == nil {
+		n.start(k)
+		return n.awaitReady(ctx)
+	}
 	if k.realNodes == nil || k.realNodes.nodes[name] != nil {
-		return fmt.Errorf("real node %q runs, or the cluster has none", name)
+		return fmt.Errorf("node %q runs, or the cluster has none of that name", name)
 	}
 	for i, place := range k.realNodes.network.Places() {
 		if RealNode(i) != name {

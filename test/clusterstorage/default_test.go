@@ -3,11 +3,14 @@ package clusterstorage
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +36,8 @@ func TestDefaultClass(t *testing.T) {
 	}{
 		{name: "a fresh cluster", platform: configv1.AWSPlatformType, want: []string{"gp3-csi"}, decide: func(w *environment) {
 			w.reader().Follow(w.t, platformsPage, "## Check the storage")
+			w.followAlerts("gp3-csi")
+			w.mustHaveDefaults("after the runbooks", []string{"gp3-csi"})
 			w.setDefault("gp3-csi", "false")
 			w.recreate("gp3-csi")
 		}},
@@ -117,4 +122,37 @@ func (w *environment) recreate(name string) {
 		}
 		return nil
 	})
+}
+
+// followAlerts does what the runbooks of the platform's alerts say, on a cluster with a second default class, a claim that is full and
+// its volume.
+func (w *environment) followAlerts(class string) {
+	w.t.Helper()
+	const second, volume, claim, namespace = "second-default", "full-volume", "full", "default"
+	w.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: second, Annotations: map[string]string{defaultAnnotation: "true"}}, Provisioner: w.drivers[0].CSIName})
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	w.create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: size, AccessModes: modes, StorageClassName: class, ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: claim},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: w.drivers[0].CSIName, VolumeHandle: "vol-0123456789abcdef0"}}}})
+	w.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claim}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: modes, StorageClassName: &class, VolumeName: volume, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
+	cluster.Eventually(w.t, limit, "the claim to be bound", func(ctx context.Context) error {
+		bound := &corev1.PersistentVolumeClaim{}
+		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: claim}, bound); err != nil {
+			return err
+		}
+		if bound.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", bound.Status.Phase)
+		}
+		return nil
+	})
+	for heading, name := range map[string]string{
+		"## ClusterStorageOperatorAbsent": "", "## MultipleDefaultStorageClasses": second, "## PodStartupStorageOperationsFailing": "",
+		"## KubePersistentVolumeFillingUp": "", "## KubePersistentVolumeErrors": volume,
+	} {
+		reader := w.reader()
+		reader.Names = strings.NewReplacer("<name>", name, "<namespace>", namespace, "<claim>", claim, "<size>", "2Gi")
+		reader.Follow(w.t, "storage-alerts.md", heading)
+	}
 }

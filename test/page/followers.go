@@ -124,7 +124,14 @@ var followers = map[string]map[string][]follower{
 		"## The driver is available":      {administrator},
 		"## SharedVolumes are ready soon": {administrator},
 	},
-	"support.md": {"# Get help with a driver": {administrator}},
+	"storage-alerts.md": {
+		"## ClusterStorageOperatorAbsent":       {defaultClass},
+		"## MultipleDefaultStorageClasses":      {defaultClass},
+		"## PodStartupStorageOperationsFailing": {defaultClass},
+		"## KubePersistentVolumeFillingUp":      {defaultClass},
+		"## KubePersistentVolumeErrors":         {defaultClass},
+	},
+	"support.md": {"# Get help with a driver": {administrator, nobody("pulls an image that quay.io does not have yet; TestPublishedRelease runs the same image from a registry of its own")}},
 	"switch.md": {
 		"# Switch to another catalog": {byHand.printingNothing()},
 		"## By hand":                  {byHand},
