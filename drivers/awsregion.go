@@ -1,6 +1,15 @@
 package drivers
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// FIPSEndpointEnv is the variable of the AWS SDK that has it call AWS's FIPS endpoints. An administrator sets it for the operator, which
+// passes it on.
+const FIPSEndpointEnv = "AWS_USE_FIPS_ENDPOINT"
 
 // AWSRegion says how a driver learns which region it is in, in which AWS may have endpoints and a CA of its own.
 type AWSRegion struct {
@@ -24,13 +33,36 @@ func (r AWSRegion) Apply(cluster Cluster, container *corev1.Container) (leftOut 
 		}
 	}
 	set("AWS_REGION", platform.AWS.Region)
+	var custom []string
 	for _, endpoint := range platform.AWS.ServiceEndpoints {
 		if name, used := r.Endpoints[endpoint.Name]; used {
 			set(name, endpoint.URL)
+			custom = append(custom, endpoint.Name)
+		}
+	}
+	if wanted := cluster.Environment[FIPSEndpointEnv]; wanted != "" && !strings.EqualFold(wanted, "false") {
+		if why := fipsUnusable(wanted, platform.AWS.Region, custom); why != "" {
+			leftOut = append(leftOut, fmt.Sprintf("the operator's environment variable %s has no effect: %s", FIPSEndpointEnv, why))
+		} else {
+			set(FIPSEndpointEnv, "true")
 		}
 	}
 	if cluster.CloudConfig[CABundleKey] != "" {
 		set("AWS_CA_BUNDLE", r.CAFile)
 	}
-	return nil
+	return leftOut
+}
+
+// fipsUnusable says why a driver cannot use FIPS endpoints, or "" if it can. With the variable, the EFS driver exits where AWS has none,
+// and the SDK refuses each call to a service with an endpoint of its own: "FIPS and custom endpoint are not supported".
+func fipsUnusable(wanted, region string, custom []string) string {
+	switch {
+	case !strings.EqualFold(wanted, "true"):
+		return fmt.Sprintf("it is %q, want true or false", wanted)
+	case !strings.HasPrefix(region, "us-") && !strings.HasPrefix(region, "ca-"):
+		return fmt.Sprintf("AWS has FIPS endpoints in the United States and Canada, and the region is %q", region)
+	case len(custom) > 0:
+		return fmt.Sprintf("spec.platformSpec.aws.serviceEndpoints of Infrastructure cluster names the endpoints of %s, which are used as they are", strings.Join(custom, ", "))
+	}
+	return ""
 }

@@ -133,7 +133,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		rolloutNodes,
 		{For: rollouts, Resources: []string{"pods"}, Verbs: []string{"list"}},
 		{For: refusals, Resources: []string{"events"}, Verbs: []string{"list"},
-			Unexercised: map[string]string{"list": "only while pods of the driver are missing"}},
+			Unexercised: map[string]string{"list": "only while pods of the driver are missing"}, Incidental: true},
 
 		{For: removal, Only: permissions.Removable, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 		{For: removal, Only: permissions.Removable, Resources: []string{"nodes"}, Verbs: []string{"get"}},

@@ -48,7 +48,7 @@ var Driver = drivers.Driver{
 		// never become free.
 		Lock:  "aws-ebs-csi-driver-operator-leader",
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
-		Env:   []string{"ROLEARN"},
+		Env:   []string{"ROLEARN", drivers.FIPSEndpointEnv},
 	},
 
 	// Of OpenShift 4.5's operator, whose Deployment and DaemonSet had the same names.

@@ -45,7 +45,7 @@ func Check(rules []Rule, used Set) []string {
 			case !used[p] && reason == "":
 				problems = append(problems, fmt.Sprintf(
 					"no end-to-end run has used %q (%s): take it out of %s, or say there in Unexercised why no run can use it", p, rule.For, rule.From))
-			case used[p] && reason != "":
+			case used[p] && reason != "" && !rule.Incidental:
 				problems = append(problems, fmt.Sprintf(
 					"an end-to-end run has used %q (%s), but %s says %q: remove that reason", p, rule.For, rule.From, reason))
 			}

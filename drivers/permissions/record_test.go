@@ -51,6 +51,8 @@ func TestExercise(t *testing.T) {
 func TestCheck(t *testing.T) {
 	excused := rule(t, "cluster  core/pods: list watch")
 	excused.Unexercised = map[string]string{"list": "no old server is at hand"}
+	incidental := rule(t, "cluster  core/pods: list watch")
+	incidental.Unexercised, incidental.Incidental = map[string]string{"list": "only in a storm"}, true
 	pointless := rule(t, "cluster  core/pods: list watch")
 	pointless.Unexercised = map[string]string{"get": "nobody gets it", "list": "no old server is at hand"}
 	delegated := rule(t, "cluster  core/nodes: get")
@@ -62,6 +64,8 @@ func TestCheck(t *testing.T) {
 	}{
 		"all used":             {[]permissions.Rule{rule(t, "cluster  core/pods: list watch")}, "cluster  core/pods: list watch", nil},
 		"unused for a reason":  {[]permissions.Rule{excused}, "cluster  core/pods: watch", nil},
+		"used by chance":       {[]permissions.Rule{incidental}, "cluster  core/pods: list watch", nil},
+		"unused by chance":     {[]permissions.Rule{incidental}, "cluster  core/pods: watch", nil},
 		"only to be delegated": {[]permissions.Rule{delegated}, "", nil},
 		"unused": {[]permissions.Rule{rule(t, "cluster  core/pods: list watch")}, "cluster  core/pods: watch",
 			[]string{`no end-to-end run has used "cluster  core/pods: list" … To sail … crew.go`}},

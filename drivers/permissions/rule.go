@@ -29,8 +29,10 @@ type Rule struct {
 	Verbs     []string
 	// Delegated says that the operator does not use the rule itself: it must have what it gives to others.
 	Delegated bool
-	// Unexercised gives, by verb, the reason why no end-to-end run can use it.
+	// Unexercised gives, by verb, the reason why no end-to-end run can use it, or need not.
 	Unexercised map[string]string
+	// Incidental says that a run may use what is Unexercised, which depends on when things happen in it.
+	Incidental bool
 }
 
 // Operators are operators of one driver with the same abilities.

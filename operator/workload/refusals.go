@@ -20,8 +20,9 @@ import (
 	"github.com/berth-csi/berth/operator/status"
 )
 
-// refusalsInterval is how often it is examined whether pods that are missing were refused.
-const refusalsInterval = 30 * time.Second
+// refusalsInterval is how often it is examined whether pods that are missing were refused, besides whenever the status of their
+// Deployment or DaemonSet changes: the event that says so may come later.
+const refusalsInterval = time.Minute
 
 // maxRefusal is how much of a refusal is reported, in bytes.
 const maxRefusal = 1000
@@ -37,7 +38,18 @@ type refusalsController struct {
 // newRefusalsController returns the controller for the components that are a Deployment or a DaemonSet.
 func (b Builder) newRefusalsController(components []status.Component) factory.Controller {
 	c := &refusalsController{Builder: b, components: components, clock: clock.RealClock{}}
+	var informers []factory.Informer
+	for _, component := range components {
+		apps := b.Named(component.Manifest.Object.GetName()).Apps().V1()
+		switch component.Manifest.Object.GetKind() {
+		case "Deployment":
+			informers = append(informers, apps.Deployments().Informer())
+		case "DaemonSet":
+			informers = append(informers, apps.DaemonSets().Informer())
+		}
+	}
 	return factory.New().
+		WithInformers(informers...).
 		WithSync(c.sync).
 		ResyncEvery(refusalsInterval).
 		WithSyncDegradedOnError(b.OperatorClient).
