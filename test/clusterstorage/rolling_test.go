@@ -129,7 +129,7 @@ func (l *life) awaitNode(name string, ready corev1.ConditionStatus) {
 	})
 }
 
-// awaitPods waits until all pods in the namespaces of the platform's drivers are ready.
+// awaitPods waits until all pods are ready, and Storage reports that the drivers' operators are available.
 func (l *life) awaitPods() {
 	l.t.Helper()
 	cluster.Eventually(l.t, limit, "all pods to be ready", func(ctx context.Context) error {
@@ -149,6 +149,15 @@ func (l *life) awaitPods() {
 		}
 		if len(pods.Items) == 0 {
 			return errors.New("there are none")
+		}
+		storage := &operatorv1.Storage{}
+		if err := l.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
+			return err
+		}
+		for _, c := range storage.Status.Conditions {
+			if strings.HasSuffix(c.Type, operatorv1.OperatorStatusTypeDegraded) && c.Status == operatorv1.ConditionTrue {
+				return fmt.Errorf("the condition %s of Storage is True: %s", c.Type, c.Message)
+			}
 		}
 		return nil
 	})
