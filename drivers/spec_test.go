@@ -185,7 +185,7 @@ func outcome(t *testing.T, d drivers.Driver, manifests []drivers.Manifest, clust
 		content, err := d.Configuration.Content(drivers.Cloud{
 			Infrastructure: cluster.Infrastructure, DriverConfig: cluster.ClusterCSIDriver.Spec.DriverConfig,
 			Config:      "[VirtualCenter \"one.example.com\"]\ndatacenters = North\n",
-			Credentials: map[string][]byte{"one.example.com.username": []byte("pilot"), "one.example.com.password": []byte("p")},
+			Credentials: map[string][]byte{"one.example.com.username": []byte("pilot@harbour"), "one.example.com.password": []byte("p")},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ var Driver = drivers.Driver{
 	},
 	ConfigFields:       drivers.ConfigFields{Type: operatorv1.AzureDriverType, Fields: []string{"azure.diskEncryptionSet"}},
 	ClassParameters:    parameters,
-	SnapshotParameters: tagSnapshots,
+	SnapshotParameters: snapshotParameters,
 	Secrets:            []string{"azure-disk-credentials"},
 	CredentialKeys:     drivers.AzureCredentialKeys,
 	TrustedCABundle:    "azure-disk-csi-driver-trusted-ca-bundle",
@@ -60,9 +60,13 @@ var Driver = drivers.Driver{
 	},
 }
 
-// tagSnapshots has new snapshots tagged as disks are.
-func tagSnapshots(cluster drivers.Cluster) map[string]string {
-	return drivers.AzureTags(cluster.Infrastructure)
+// snapshotParameters has new snapshots tagged as disks are. An Azure Stack takes no incremental ones, which the driver would ask for.
+func snapshotParameters(cluster drivers.Cluster) map[string]string {
+	found := drivers.AzureTags(cluster.Infrastructure)
+	if drivers.IsAzureStack(cluster.Infrastructure) {
+		found["incremental"] = "false"
+	}
+	return found
 }
 
 // parameters has new disks tagged, and encrypted with the administrator's keys instead of Azure's.

@@ -34,7 +34,18 @@ func TestParameters(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff(tags, Driver.SnapshotParameters(drivers.Cluster{Infrastructure: azure})); diff != "" {
-		t.Errorf("parameters of snapshots (-want +got):\n%s", diff)
+}
+
+// TestSnapshotParameters: snapshots are tagged, and on an Azure Stack, which knows no incremental ones, they are whole.
+func TestSnapshotParameters(t *testing.T) {
+	for cloud, want := range map[configv1.AzureCloudEnvironment]map[string]string{
+		configv1.AzurePublicCloud: {"tags": "kubernetes.io_cluster.berth=owned", "tagValueDelimiter": "|"},
+		configv1.AzureStackCloud:  {"tags": "kubernetes.io_cluster.berth=owned", "tagValueDelimiter": "|", "incremental": "false"},
+	} {
+		got := Driver.SnapshotParameters(drivers.Cluster{Infrastructure: &configv1.Infrastructure{Status: configv1.InfrastructureStatus{
+			InfrastructureName: "berth", PlatformStatus: &configv1.PlatformStatus{Azure: &configv1.AzurePlatformStatus{CloudName: cloud}}}}})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: parameters of snapshots (-want +got):\n%s", cloud, diff)
+		}
 	}
 }

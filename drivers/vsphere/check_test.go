@@ -1,6 +1,8 @@
 package vsphere
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
@@ -128,18 +131,26 @@ vcenter:
 `
 	credentials := map[string][]byte{}
 	for _, server := range []string{"one", "two"} {
-		credentials[server+".example.com.username"], credentials[server+".example.com.password"] = []byte("harbour"), []byte("secret")
+		credentials[server+".example.com.username"], credentials[server+".example.com.password"] = []byte("pilot@harbour"), []byte("secret")
 	}
-	login := vCenter{server: "one.example.com", port: 444, insecure: true, datacenters: []string{"North", "South"}, user: "harbour", password: "secret"}
+	login := vCenter{server: "one.example.com", port: 444, insecure: true, datacenters: []string{"North", "South"}, user: "pilot@harbour", password: "secret"}
 	inCluster := login
 	inCluster.clusters = []string{"/North/host/blue"}
-	second := vCenter{server: "two.example.com", port: 443, datacenters: []string{"East"}, clusters: []string{"/East/host/red"}, user: "harbour", password: "secret"}
+	second := vCenter{server: "two.example.com", port: 443, datacenters: []string{"East"}, clusters: []string{"/East/host/red"}, user: "pilot@harbour", password: "secret"}
 	spec := &configv1.VSpherePlatformSpec{
 		VCenters: []configv1.VSpherePlatformVCenterSpec{{Server: "two.example.com", Datacenters: []string{"East"}}, {Server: "one.example.com", Datacenters: []string{"North", "South"}}},
 		FailureDomains: []configv1.VSpherePlatformFailureDomainSpec{
 			{Server: "two.example.com", Topology: configv1.VSpherePlatformTopology{ComputeCluster: "/East/host/red"}},
 			{Server: "two.example.com", Topology: configv1.VSpherePlatformTopology{ComputeCluster: "/East/host/red"}}},
 	}
+	elsewhere := &configv1.VSpherePlatformSpec{
+		VCenters: []configv1.VSpherePlatformVCenterSpec{{Server: "one.example.com", Datacenters: []string{"North", "South"}}},
+		FailureDomains: []configv1.VSpherePlatformFailureDomainSpec{
+			{Server: "one.example.com", Topology: configv1.VSpherePlatformTopology{Datacenter: "South", ComputeCluster: "/North/host/blue"}},
+			{Server: "one.example.com", Topology: configv1.VSpherePlatformTopology{Datacenter: "West", ComputeCluster: "/West/host/green"}}},
+	}
+	withWest := login
+	withWest.datacenters, withWest.clusters = []string{"North", "South", "West"}, []string{"/North/host/blue", "/West/host/green"}
 	for _, tc := range []struct {
 		name   string
 		config string
@@ -150,6 +161,7 @@ vcenter:
 		{name: "an INI file", config: ini, want: []vCenter{inCluster}},
 		{name: "YAML", config: yaml, want: []vCenter{login}},
 		{name: "Infrastructure names them", config: yaml, spec: spec, want: []vCenter{login, second}},
+		{name: "a failure domain in another datacenter", config: yaml, spec: elsewhere, want: []vCenter{withWest}},
 		{name: "a broken INI file", config: "[Global\n", err: "no valid INI file"},
 		{name: "a port that is none", config: "[VirtualCenter \"one.example.com\"]\nport = https\n", err: `its port is "https"`},
 		{name: "something else", config: "<vcenter/>", err: "neither an INI file nor valid YAML"},
@@ -172,6 +184,52 @@ vcenter:
 				t.Errorf("vCenters (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestUserNeedsDomain: the driver starts only with a user that has a domain, though vCenter lets others log in, too.
+func TestUserNeedsDomain(t *testing.T) {
+	for user, want := range map[string]bool{
+		"pilot@harbour": true, "pilot_1@vsphere.local": true, `HARBOUR\pilot`: true, `harbour.example.com\a-pilot`: true,
+		"pilot": false, "@harbour": false, "pilot@": false, `\pilot`: false, `HARBOUR\`: false, `a\b\c`: false, "a@b@c": false, "the pilot@harbour": false,
+	} {
+		cloud := drivers.Cloud{
+			Namespace: "harbour", Config: "[VirtualCenter \"one.example.com\"]\n", Infrastructure: &configv1.Infrastructure{},
+			Credentials: map[string][]byte{"one.example.com.username": []byte(user), "one.example.com.password": []byte("secret")},
+		}
+		_, err := vCenters(cloud)
+		if !want && (err == nil || !strings.Contains(err.Error(), "the Secret harbour/vmware-vsphere-cloud-credentials, key one.example.com.username: found "+strconv.Quote(user))) {
+			t.Errorf("user %q: error %v, want one that names the key and what was found", user, err)
+		}
+		if want && err != nil {
+			t.Errorf("user %q: %v", user, err)
+		}
+	}
+}
+
+// TestAssets: what the defaults of a sidecar and of the driver would do to a vCenter and to Windows nodes.
+func TestAssets(t *testing.T) {
+	manifests, err := Driver.Manifests(drivers.Values{Namespace: "harbour", Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attacher []any
+	for _, m := range drivers.OfKind(manifests, "Deployment") {
+		containers, _, _ := unstructured.NestedSlice(m.Object.Object, "spec", "template", "spec", "containers")
+		for _, c := range containers {
+			if c := c.(map[string]any); c["name"] == "csi-attacher" {
+				attacher = c["args"].([]any)
+			}
+		}
+	}
+	if !slices.Contains(attacher, any("--reconcile-sync=10m")) {
+		t.Errorf("the attacher has the arguments %q, want --reconcile-sync=10m: it lists all volumes of the vCenter that often", attacher)
+	}
+	for _, m := range drivers.OfKind(manifests, "ConfigMap") {
+		features, _, _ := unstructured.NestedStringMap(m.Object.Object, "data")
+		if m.Object.GetName() == "internal-feature-states.csi.vsphere.vmware.com" && features["csi-windows-support"] != "true" {
+			t.Errorf("csi-windows-support is %q, want true: the driver on Windows nodes reads it there", features["csi-windows-support"])
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,12 +65,21 @@ func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 			if known := found[of.Server]; known != nil {
 				v = known
 			}
-			v.port, v.datacenters = cmp.Or(int(of.Port), v.port), of.Datacenters
+			v.port, v.datacenters = cmp.Or(int(of.Port), v.port), slices.Clone(of.Datacenters)
 			named[of.Server] = v
 		}
 		for _, domain := range spec.FailureDomains {
-			if v := named[domain.Server]; v != nil && !slices.Contains(v.clusters, domain.Topology.ComputeCluster) {
+			v := named[domain.Server]
+			if v == nil {
+				continue
+			}
+			if !slices.Contains(v.clusters, domain.Topology.ComputeCluster) {
 				v.clusters = append(v.clusters, domain.Topology.ComputeCluster)
+			}
+			// A failure domain that was added later may be in a datacenter that nobody added to the vCenter's. The driver looks
+			// for nodes in those that its configuration names, and in no others.
+			if datacenter := domain.Topology.Datacenter; datacenter != "" && !slices.Contains(v.datacenters, datacenter) {
+				v.datacenters = append(v.datacenters, datacenter)
 			}
 		}
 		found = named
@@ -86,10 +96,17 @@ func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 		if v.user == "" || v.password == "" {
 			return nil, fmt.Errorf("the Secret %s/%s needs the keys %s.username and %[3]s.password, to log in to that vCenter", cloud.Namespace, cloudSecret, server)
 		}
+		if !hasDomain.MatchString(v.user) {
+			return nil, fmt.Errorf("the Secret %s/%s, key %s.username: found %q, want a user with a domain, such as user@vsphere.local or DOMAIN\\user: "+
+				"vCenter may know the user without one, but the driver does not start", cloud.Namespace, cloudSecret, server, v.user)
+		}
 		all = append(all, *v)
 	}
 	return all, nil
 }
+
+// hasDomain matches the users with whom the driver starts.
+var hasDomain = regexp.MustCompile(`^([\w.-]+@[A-Za-z\d.-]+|[A-Za-z\d.-]+\\[\w.-]+)$`)
 
 // parseCloudConfig parses a configuration in either format.
 func parseCloudConfig(text string) (cloudConfig, error) {

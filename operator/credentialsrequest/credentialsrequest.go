@@ -206,15 +206,28 @@ func failuresOf(request *unstructured.Unstructured) []string {
 	return failures
 }
 
+// report reports the progress. If the driver has waited for credentials for a quarter of an hour, it is degraded: by then the cloud
+// credential operator has an answer, and nothing else would tell this from an installation that goes on.
 func (c *controller) report(ctx context.Context, p progress) error {
-	available, progressing := operatorv1.ConditionTrue, operatorv1.ConditionFalse
+	available, progressing, degraded := operatorv1.ConditionTrue, operatorv1.ConditionFalse, operatorv1.ConditionFalse
 	if p.waiting && !c.Optional {
+		_, status, _, err := c.OperatorClient.GetOperatorState()
+		if err != nil {
+			return err
+		}
 		available, progressing = operatorv1.ConditionFalse, operatorv1.ConditionTrue
+		if v1helpers.IsUpdatingTooLong(status, c.Name+operatorv1.OperatorStatusTypeProgressing) {
+			degraded = operatorv1.ConditionTrue
+		}
 	}
 	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {
 		return applyoperatorv1.OperatorCondition().WithType(c.Name + conditionType).
 			WithStatus(status).WithReason(p.reason).WithMessage(p.message)
 	}
+	late := condition("Waiting"+operatorv1.OperatorStatusTypeDegraded, degraded) // that without Waiting is about errors
+	if degraded == operatorv1.ConditionFalse {
+		late.WithReason("AsExpected").WithMessage("")
+	}
 	return c.OperatorClient.ApplyOperatorStatus(ctx, c.Name+"Progress", applyoperatorv1.OperatorStatus().WithConditions(
-		condition(operatorv1.OperatorStatusTypeAvailable, available), condition(operatorv1.OperatorStatusTypeProgressing, progressing)))
+		condition(operatorv1.OperatorStatusTypeAvailable, available), condition(operatorv1.OperatorStatusTypeProgressing, progressing), late))
 }
