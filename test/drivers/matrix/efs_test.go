@@ -28,6 +28,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/mustgather"
 	"github.com/berth-csi/berth/test/page"
 )
 
@@ -147,6 +148,21 @@ func (b efsBed) checkTunnels(t *testing.T) {
 	}
 }
 
+// checkMountLogs: support gets the logs of mount.efs, which are files of the driver's pods.
+func (b efsBed) checkMountLogs(t *testing.T) {
+	t.Helper()
+	folder, _ := mustgather.Run(t, b.Cluster, driver.Driver.CSIName+"/"+b.DriverNamespace())
+	var logs []string
+	for name, content := range mustgather.Files(t, folder) {
+		if strings.Contains(name, "/pods/efs-csi-node-") && strings.HasSuffix(name, "/efs-plugin.mounts.log") {
+			logs = append(logs, content)
+		}
+	}
+	if all := strings.Join(logs, "\n"); len(logs) != 2 || !strings.Contains(all, "==> /var/log/amazon/efs/mount.log <==") || !strings.Contains(all, "Successfully mounted "+efsFileSystem) {
+		t.Errorf("of mount.efs, must-gather has %q, want the logs of two nodes, with the mount of %s", logs, efsFileSystem)
+	}
+}
+
 // called returns the principals whose calls of an action succeeded.
 func (b efsBed) called(action string) (principals []string) {
 	for _, call := range b.region.Calls() {
@@ -190,6 +206,7 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("publish", func(t *testing.T) {
 		users = bed.share(t, claim)
 		bed.checkTunnels(t)
+		bed.checkMountLogs(t)
 	})
 	t.Run("SharedVolume", func(t *testing.T) { bed.testSharedVolume(t, claim) })
 	t.Run("delete", func(t *testing.T) {

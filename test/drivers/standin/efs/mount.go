@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,6 +59,7 @@ type mounter struct{ place place }
 // mount mounts a source at a folder. The error is what mount(8) prints.
 func (m mounter) mount(ctx context.Context, s source, target string) error {
 	err := m.try(ctx, s, target)
+	log(s, target, err)
 	var ended *failure
 	if errors.As(err, &ended) {
 		spec := s.fileSystem + ":" + s.path
@@ -65,6 +67,23 @@ func (m mounter) mount(ctx context.Context, s source, target string) error {
 			ended.code, strings.Join(s.options, ","), spec, target, ended.output)
 	}
 	return err
+}
+
+// logFolder is where mount.efs logs, if it exists.
+const logFolder = "/var/log/amazon/efs"
+
+// log writes how a mount ended to the log of mount.efs, with its words for success.
+func log(s source, target string, failure error) {
+	file, err := os.OpenFile(filepath.Join(logFolder, "mount.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return // as for mount.efs, a mount matters more than its log
+	}
+	defer file.Close()
+	level, text := "INFO", fmt.Sprintf("Successfully mounted %s at %s", s.fileSystem, target)
+	if failure != nil {
+		level, text = "ERROR", fmt.Sprintf("Failed to mount %s at %s: %q", s.fileSystem, target, failure)
+	}
+	fmt.Fprintf(file, "%s - %s - %s\n", time.Now().UTC().Format("2006-01-02 15:04:05 UTC"), level, text)
 }
 
 // try is mount.efs.
