@@ -12,12 +12,12 @@ type follower struct {
 	pkg   string // the folder with the tests
 	tests []string
 	none  string
-	quiet bool // the commands print nothing
+	quiet bool // the page shows nothing that the commands print
 }
 
 func by(pkg string, tests ...string) follower { return follower{pkg: pkg, tests: tests} }
 
-// printingNothing returns a follower of a block whose commands print nothing, or what only a console shows.
+// printingNothing returns a follower of a block whose commands print nothing, or what differs in each cluster and is for a console.
 func (f follower) printingNothing() follower {
 	f.quiet = true
 	return f

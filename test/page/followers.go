@@ -125,11 +125,11 @@ var followers = map[string]map[string][]follower{
 		"## SharedVolumes are ready soon": {administrator},
 	},
 	"storage-alerts.md": {
-		"## ClusterStorageOperatorAbsent":       {defaultClass},
-		"## MultipleDefaultStorageClasses":      {defaultClass},
-		"## PodStartupStorageOperationsFailing": {defaultClass},
-		"## KubePersistentVolumeFillingUp":      {defaultClass},
-		"## KubePersistentVolumeErrors":         {defaultClass},
+		"## ClusterStorageOperatorAbsent":       {defaultClass.printingNothing()},
+		"## MultipleDefaultStorageClasses":      {defaultClass.printingNothing()},
+		"## PodStartupStorageOperationsFailing": {defaultClass.printingNothing()},
+		"## KubePersistentVolumeFillingUp":      {defaultClass.printingNothing()},
+		"## KubePersistentVolumeErrors":         {defaultClass.printingNothing()},
 	},
 	"support.md": {"# Get help with a driver": {administrator, nobody("pulls an image that quay.io does not have yet; TestPublishedRelease runs the same image from a registry of its own")}},
 	"switch.md": {

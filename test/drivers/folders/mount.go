@@ -42,6 +42,11 @@ func Unmount(target string) error {
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 			return nil // nothing is mounted, or nothing is there
 		}
+		if errors.Is(err, unix.EPERM) { // an ordinary user, whom the kernel tells that before it looks
+			if mounted, readErr := IsMounted(target); readErr == nil && !mounted {
+				return nil
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("unmount %s: %w", target, err)
 		}
