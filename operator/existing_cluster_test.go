@@ -184,7 +184,7 @@ func (env *testEnv) events(reason string) []string {
 }
 
 // TestClassFollowsTheCluster: a class gets the parameters that the cluster asks for later, keeps what administrators have added
-// to it, and is left to them once they have made it anew.
+// to it, and is left to them once they have made it again.
 func TestClassFollowsTheCluster(t *testing.T) {
 	t.Parallel()
 	env := newTestEnvWith(t, ebsDriver(t))
@@ -222,7 +222,7 @@ func TestClassFollowsTheCluster(t *testing.T) {
 	env.waitForEvent("StorageClassRecreated", "StorageClass gp3-csi")
 	env.waitForConditions(allWell)
 
-	// An administrator makes the class anew, with the operator's label on it.
+	// An administrator makes the class again, with the operator's label on it.
 	mine := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3-csi", Labels: class.Labels}, Provisioner: class.Provisioner,
 		Parameters: map[string]string{"type": "io2"}, VolumeBindingMode: class.VolumeBindingMode}
 	during(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.StorageClassState = operatorv1.UnmanagedStorageClass })
