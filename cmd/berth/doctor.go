@@ -26,14 +26,15 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Say what is wrong with the drivers of a cluster, and what to do",
 		Long: `Look at all that drivers need on a cluster, and say what is wrong and what to do: the Operator Lifecycle Manager,
 Subscriptions and catalogs, operators, ClusterCSIDrivers, namespaces and monitoring, credentials, pods, and
-SharedVolumes. Without DRIVER, it looks at the drivers that are installed. DRIVER is a name such as efs, or that of the
-CSIDriver, such as efs.csi.aws.com.
+SharedVolumes. Without DRIVER, it looks at the drivers that are installed. DRIVER is the short name of a driver or that of
+its CSIDriver, as in the examples.
 
 With -n NAMESPACE, a team looks at what it has itself: SharedVolumes, claims, and the pods that use them, with their events.
 
 It changes nothing and reads no Secret. Run it as a cluster administrator: what you may not read is reported as
 not examined.`,
 		Example: `  berth doctor
+  berth doctor efs
   berth doctor efs.csi.aws.com -o json
   berth doctor -n shop`,
 		Annotations: found("something does not work"),
