@@ -31,7 +31,7 @@ type Rule struct {
 	Delegated bool
 	// Unexercised gives, by verb, the reason why no end-to-end run can use it, or need not.
 	Unexercised map[string]string
-	// Incidental says that a run may use what is Unexercised, which depends on when things happen in it.
+	// Incidental says that a run may use what is Unexercised by chance, as that depends on when things happen in it.
 	Incidental bool
 }
 
