@@ -97,7 +97,7 @@ var followers = map[string]map[string][]follower{
 	"platforms.md": {
 		"## Check the storage":        {defaultClass},
 		"## The default StorageClass": {defaultClass},
-		"## vSphere":                  {by("test/clusterstorage", "TestOperators", "TestPermissionsAreExact")},
+		"## vSphere":                  {by("test/clusterstorage", "TestOperators", "TestPermissionsAreExact", "TestRolling")},
 		"## Run it by hand":           {by("test/clusterstorage", "TestRunByHand")},
 	},
 	"redhat-efs.md": {"## Move over": {move, move, move, move, move, move}},
