@@ -48,7 +48,7 @@ func TestExercise(t *testing.T) {
 	}
 }
 
-// TestByChance: a run that uses by chance what others do not has the same record, and no unforeseen request.
+// TestByChance: if a run happens to use a permission that other runs do not need, its record is the same as theirs.
 func TestByChance(t *testing.T) {
 	storm := rule(t, "cluster  core/pods: list watch")
 	storm.Unexercised, storm.Incidental = map[string]string{"list": "only in a storm"}, true

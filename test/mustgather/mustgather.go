@@ -68,7 +68,7 @@ func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
 	}
 	path := t.TempDir()
 	programs := map[string]string{"kubectl": built.Path("kubectl")}
-	for _, name := range []string{"awk", "bash", "cat", "cut", "du", "find", "head", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "tail", "tr", "wc"} {
+	for _, name := range []string{"awk", "bash", "cat", "cut", "du", "find", "head", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "tail", "timeout", "tr", "wc"} {
 		if programs[name], err = exec.LookPath(name); err != nil {
 			t.Fatal(err)
 		}
