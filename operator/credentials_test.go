@@ -130,9 +130,6 @@ func TestManualModeWithoutRoles(t *testing.T) {
 }
 
 func (env *testEnv) conditionOf(part string) string {
-	if part == "Tags" { // the driver does without them
-		return env.driver.ConditionPrefix + "TagsSet"
-	}
 	return env.driver.ConditionPrefix + part + "CredentialsRequestControllerAvailable"
 }
 
