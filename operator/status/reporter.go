@@ -401,7 +401,8 @@ func (r *Reporter) desired(live *operatorv1.OperatorStatus) *operatorv1.Operator
 	desired := r.merge(live, subjects)
 	summary := summarize(sorted(desired).Conditions, r.expected)
 	var conditions []operatorv1.OperatorCondition
-	for _, c := range slices.Concat(subjects.fold(desired.Conditions), summary) {
+	awaited := subjects.awaited(pendingOf(desired.Conditions, r.expected))
+	for _, c := range slices.Concat(subjects.fold(slices.Concat(desired.Conditions, awaited)), summary) {
 		if c.LastTransitionTime.IsZero() || isSummary(c.Type) {
 			c.LastTransitionTime = now()
 			if before := v1helpers.FindOperatorCondition(live.Conditions, c.Type); before != nil && before.Status == c.Status {

@@ -29,12 +29,18 @@ var subjects = []subject{
 	{"DriverPodsDegraded", []string{"DriverPodsDegraded", "DriverPodsControllerDegraded"}},
 	{"DriverSettingsApplied", []string{"DriverSettingsApplied", "TagsAccepted", "BackendClassesMade"}}, // what is left out
 	{"TagsSet", []string{"TagsSet", "TagsCredentialsRequestControllerAvailable"}},
+	{"BackendAnswers", []string{"BackendAnswers", "BackendAvailable"}},
+	// A driver with a second DaemonSet has the node service of OpenShift's names in both.
+	{"DriverNodeServiceControllerAvailable", []string{"DriverNodeServiceControllerAvailable", "DriverNodeServiceController2Available"}},
+	{"DriverNodeServiceControllerProgressing", []string{"DriverNodeServiceControllerProgressing", "DriverNodeServiceController2Progressing"}},
+	{"DriverNodeServiceControllerDegraded", []string{"DriverNodeServiceControllerDegraded", "DriverNodeServiceController2Degraded"}},
 }
 
 // implied are conditions that are not written, because they say the opposite of one that is, with the same reason and message.
 var implied = map[string]string{
 	"ControllerCredentialsRequestControllerProgressing": "ControllerCredentialsRequestControllerAvailable",
 	"TagsCredentialsRequestControllerProgressing":       "TagsCredentialsRequestControllerAvailable",
+	"BackendProgressing":                                "BackendAvailable",
 }
 
 const storageClassControllerDegraded = "DriverStorageClassControllerDegraded"
@@ -49,21 +55,21 @@ const also = "also "
 type Subjects struct {
 	prefix string
 	all    []subject
-	owner  map[string]int // of a member: the index of its subject
+	member map[string]bool
 }
 
 // NewSubjects returns the subjects of a driver. OpenShift's operators of the drivers with which clusters are installed have a
 // controller of StorageClasses, so the condition of that one is written under its name.
 func NewSubjects(driver drivers.Driver) *Subjects {
-	s := &Subjects{prefix: driver.ConditionPrefix, owner: map[string]int{}}
-	for i, of := range subjects {
+	s := &Subjects{prefix: driver.ConditionPrefix, member: map[string]bool{}}
+	for _, of := range subjects {
 		own := subject{conditionType: s.prefix + of.conditionType}
 		for _, member := range of.members {
 			if member == storageClassControllerDegraded && driver.ClusterStorage != nil && driver.Backend == nil {
 				continue
 			}
 			own.members = append(own.members, s.prefix+member)
-			s.owner[s.prefix+member] = i
+			s.member[s.prefix+member] = true
 		}
 		s.all = append(s.all, own)
 	}
@@ -78,9 +84,7 @@ func (s *Subjects) fold(applied []operatorv1.OperatorCondition) []operatorv1.Ope
 	}
 	var written []operatorv1.OperatorCondition
 	for _, c := range applied {
-		_, isMember := s.owner[c.Type]
-		_, isImplied := implied[strings.TrimPrefix(c.Type, s.prefix)]
-		if !isMember && !isImplied {
+		if _, isImplied := implied[strings.TrimPrefix(c.Type, s.prefix)]; !isImplied && !s.member[c.Type] {
 			written = append(written, c)
 		}
 	}
@@ -138,6 +142,17 @@ func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (f
 	}
 	folded.Reason, folded.Message = strings.Join(reasons, separator), strings.Join(messages, "\n")
 	return folded, true
+}
+
+// awaited returns those conditions of components that have not reported that no condition of their own would show: without them, an
+// operator that starts would take a component for healthy of which there was no report yet.
+func (s *Subjects) awaited(pending []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(pending), func(c operatorv1.OperatorCondition) bool {
+		return !s.member[c.Type] || slices.ContainsFunc(s.all, func(of subject) bool { return of.conditionType == c.Type })
+	})
 }
 
 // unfold returns the conditions that controllers have applied, as far as those that were written tell. An operator that starts needs
@@ -229,16 +244,18 @@ func (of subject) label(member, prefix string) string {
 		return ""
 	}
 	name := strings.TrimPrefix(member, prefix)
-	for _, suffix := range []string{operatorv1.OperatorStatusTypeDegraded, operatorv1.OperatorStatusTypeAvailable} {
-		name = strings.TrimSuffix(name, suffix)
+	for _, summary := range summaries {
+		name = strings.TrimSuffix(name, summary.conditionType)
 	}
 	return name + ": "
 }
 
 // healthyStatus is the status of a subject that is as it should be.
 func healthyStatus(conditionType string) operatorv1.ConditionStatus {
-	if strings.HasSuffix(conditionType, operatorv1.OperatorStatusTypeDegraded) {
-		return operatorv1.ConditionFalse
+	for _, summary := range summaries {
+		if strings.HasSuffix(conditionType, summary.conditionType) {
+			return summary.healthy
+		}
 	}
 	return operatorv1.ConditionTrue
 }

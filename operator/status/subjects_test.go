@@ -84,6 +84,16 @@ func TestFold(t *testing.T) {
 				"TagsSet=Unknown NoCredentials: no tags\nat all"},
 			written: []string{"TagsSet=Unknown NoCredentials: no tags\nat all\nalso TagsCredentialsRequestController: set it\nor create it"},
 		},
+		"a second DaemonSet": {
+			applied: []string{"DriverNodeServiceControllerAvailable=True AsExpected", "DriverNodeServiceControllerProgressing=False AsExpected", "DriverNodeServiceControllerDegraded=False AsExpected",
+				"DriverNodeServiceController2Available=False NoPods: none", "DriverNodeServiceController2Progressing=True Deploying: wait", "DriverNodeServiceController2Degraded=False AsExpected"},
+			written: []string{"DriverNodeServiceControllerAvailable=False NoPods: DriverNodeServiceController2: none", "DriverNodeServiceControllerDegraded=False AsExpected",
+				"DriverNodeServiceControllerProgressing=True Deploying: DriverNodeServiceController2: wait"},
+		},
+		"a backend that is about to be asked": {
+			applied: []string{"BackendAvailable=False Asking: wait", "BackendProgressing=True Asking: wait"},
+			written: []string{"BackendAnswers=False Asking: Backend: wait"},
+		},
 		"a fault without a message": {
 			applied: []string{"ManifestsDegraded=True InvalidAssets"},
 			written: []string{"OperatorDegraded=True InvalidAssets: Manifests: "},
@@ -131,6 +141,30 @@ func TestStorageClassControllerKeepsItsName(t *testing.T) {
 		driver.ConditionPrefix = prefix
 		if got := NewSubjects(driver).fold(applied); len(got) != 1 || got[0].Type != prefix+want {
 			t.Errorf("written are %+v, want %s", got, want)
+		}
+	}
+}
+
+// TestComponentsAreAwaitedAfterRestart: an operator ends before all components of a subject have reported. The next one does not take
+// the driver for available meanwhile.
+func TestComponentsAreAwaitedAfterRestart(t *testing.T) {
+	subjects := NewSubjects(drivers.Driver{ConditionPrefix: prefix})
+	started := func() *Reporter {
+		r := NewReporter(nil, nil, Options{IsCurrent: func(string) bool { return true }, Subjects: func() *Subjects { return subjects }})
+		r.expected = []Component{{Name: prefix + "DriverNodeServiceController", Manifest: manifest("DaemonSet")}, {Name: prefix + "DriverNodeServiceController2", Manifest: manifest("DaemonSet")}}
+		return r
+	}
+	first := started()
+	first.applied["node"] = applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(prefix+"DriverNodeServiceControllerAvailable").WithStatus(operatorv1.ConditionTrue),
+		applyoperatorv1.OperatorCondition().WithType(prefix+"DriverNodeServiceControllerProgressing").WithStatus(operatorv1.ConditionFalse))
+	before := first.desired(&operatorv1.OperatorStatus{})
+	if diff := cmp.Diff(before, started().desired(before)); diff != "" {
+		t.Errorf("the next operator writes something else (-before +after):\n%s", diff)
+	}
+	for _, c := range before.Conditions {
+		if strings.HasSuffix(c.Type, "Available") && c.Status != operatorv1.ConditionFalse {
+			t.Errorf("%s is %s (%s: %s)", c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
 }
