@@ -121,7 +121,9 @@ func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (f
 	if len(present) == 0 {
 		return folded, false
 	}
-	if len(faulty) == 0 {
+	if len(faulty) == 0 && present[0].Type == of.conditionType { // what others say is no reason
+		faulty = present[:1]
+	} else if len(faulty) == 0 {
 		faulty, telling = telling, nil
 	}
 	if len(faulty) == 0 {
@@ -140,7 +142,7 @@ func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (f
 	if len(slices.Compact(slices.Clone(reasons))) == 1 {
 		reasons = reasons[:1]
 	}
-	folded.Reason, folded.Message = strings.Join(reasons, separator), strings.Join(messages, "\n")
+	folded.Reason, folded.Message = strings.Join(reasons, separator), strings.TrimPrefix(strings.Join(messages, "\n"), "\n")
 	return folded, true
 }
 

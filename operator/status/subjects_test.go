@@ -77,7 +77,7 @@ func TestFold(t *testing.T) {
 		"credentials that the driver does without, as long as there are no tags": {
 			applied: []string{"ControllerCredentialsRequestControllerAvailable=True CredentialsByHand: used", "ControllerCredentialsRequestControllerProgressing=False CredentialsByHand: used",
 				"TagsCredentialsRequestControllerAvailable=True RoleMissing: set it", "TagsCredentialsRequestControllerProgressing=False RoleMissing: set it", "TagsSet=True AsExpected"},
-			written: []string{"ControllerCredentialsRequestControllerAvailable=True CredentialsByHand: used", "TagsSet=True RoleMissing: TagsCredentialsRequestController: set it"},
+			written: []string{"ControllerCredentialsRequestControllerAvailable=True CredentialsByHand: used", "TagsSet=True AsExpected: also TagsCredentialsRequestController: set it"},
 		},
 		"tags without credentials": {
 			applied: []string{"TagsCredentialsRequestControllerAvailable=True RoleMissing: set it\nor create it", "TagsCredentialsRequestControllerProgressing=False RoleMissing: set it\nor create it",
