@@ -96,8 +96,8 @@ func (s *Subjects) fold(applied []operatorv1.OperatorCondition) []operatorv1.Ope
 	return written
 }
 
-// fold returns the condition about the subject, if any member is there. Its reason is of the members that are not as they should be, or
-// else of those that have something to say. Its message is of both.
+// fold returns the condition about the subject, if any member is there. Its reason is of the members that are not as they should be; if
+// there are none, of the member of its own type, or else of those that have something to say. Its message is of all of these.
 func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (folded operatorv1.OperatorCondition, any bool) {
 	var present, faulty, telling []operatorv1.OperatorCondition
 	healthy := healthyStatus(of.conditionType)
