@@ -126,9 +126,12 @@ var help = map[string]string{
 	"ObjectsOfOtherVersion":        "install the later version of the operator again; or see " + findings.Page("troubleshooting.md#what-is-left-out"),
 }
 
-func helpFor(reason, describe string) string {
-	if do, known := help[reason]; known {
-		return do
+// helpFor says what helps. A condition that several controllers report has a reason of each that has trouble.
+func helpFor(reasons, describe string) string {
+	for reason := range strings.SplitSeq(reasons, "::") {
+		if do, known := help[reason]; known {
+			return do
+		}
 	}
 	return describe
 }

@@ -391,3 +391,14 @@ func TestUnsubscribed(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpForSeveralReasons: a condition about several things has a reason for each.
+func TestHelpForSeveralReasons(t *testing.T) {
+	for reasons, want := range map[string]string{
+		"MissingImage": help["MissingImage"], "SyncError::MissingImage": help["MissingImage"], "SyncError": "describe", "": "describe",
+	} {
+		if got := helpFor(reasons, "describe"); got != want {
+			t.Errorf("for %q: %q, want %q", reasons, got, want)
+		}
+	}
+}

@@ -346,9 +346,9 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 
 	cloud.SetShareTypes("gold", "Gold", "not a name")
 	env.waitForClasses("csi-manila-gold")
-	env.waitForReason("ManilaBackendClassesMade", "LeftOut")
+	env.waitForReason("ManilaDriverSettingsApplied", "LeftOut")
 	custom = env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
-	told := condition(custom, "ManilaBackendClassesMade").Message
+	told := condition(custom, "ManilaDriverSettingsApplied").Message
 	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold is that of share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
 		if !strings.Contains(told, part) {
 			t.Errorf("the message is %q, want %q in it", told, part)
@@ -362,13 +362,13 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	cloud.SetManila(openstack.Forbidden)
 	env.startOperator()
 	custom = env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
-	if got := condition(custom, "ManilaBackendClassesMade"); got.Message != told || got.Status != operatorv1.ConditionFalse {
+	if got := condition(custom, "ManilaDriverSettingsApplied"); got.Message != told || got.Status != operatorv1.ConditionFalse {
 		t.Errorf("while Manila cannot be asked, the condition is %s: %q", got.Status, got.Message)
 	}
 
 	cloud.SetManila(openstack.Up)
 	cloud.SetShareTypes("Gold")
-	env.waitForReason("ManilaBackendClassesMade", "AsExpected")
+	env.waitForReason("ManilaDriverSettingsApplied", "AsExpected")
 }
 
 // TestWorkloadsOfEarlierOperatorsAreAdopted: they are adopted in place, and pods that serve volumes are replaced one by

@@ -99,7 +99,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 
 	// With a bundle that has no certificate, the driver would exit.
 	change(env, source, func(c *corev1.ConfigMap) { c.Data["ca-bundle.pem"] = "nothing" })
-	refused := driver.ConditionPrefix + "DriverCloudConfigControllerDegraded"
+	refused := driver.ConditionPrefix + "OperatorDegraded"
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
 	if got := condition(custom, refused).Message; !strings.Contains(got, "openshift-config-managed/kube-cloud-config") {
 		t.Errorf("condition %s says %q, want the ConfigMap in it", refused, got)
@@ -171,7 +171,7 @@ func TestDriversOwnConfiguration(t *testing.T) {
 	reached("low")
 
 	change(env, own, func(c *corev1.ConfigMap) { c.Data[key] = "wrong" })
-	refused := driver.ConditionPrefix + "DriverCloudConfigControllerDegraded"
+	refused := driver.ConditionPrefix + "OperatorDegraded"
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
 	if got := condition(custom, refused).Message; !strings.Contains(got, "the level is wrong") {
 		t.Errorf("condition %s says %q, want the error in it", refused, got)

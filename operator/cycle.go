@@ -76,10 +76,17 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 	}
 	customResource := r.customResource.NewClient()
 	standsBack := &atomic.Bool{}
+	subjects := status.NewSubjects(r.driver)
 	reporter := status.NewReporter(customResource, customResource.Resource(), status.Options{
 		Name: r.driver.CSIName, FieldManager: r.driver.Operator.Name, Version: r.version,
 		IsCurrent: func(conditionType string) bool {
 			return standsBack.Load() || isWritten(r.driver.ConditionPrefix, conditionType, mode)
+		},
+		Subjects: func() *status.Subjects {
+			if standsBack.Load() {
+				return nil
+			}
+			return subjects
 		},
 		Show: func(conditions []operatorv1.OperatorCondition) { r.metrics.SetConditions(r.driver.CSIName, conditions) },
 	})

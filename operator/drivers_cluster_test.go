@@ -3,9 +3,12 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,6 +59,35 @@ func TestInstall(t *testing.T) {
 	forEachDriver(t, testInstall)
 }
 
+// openshiftConditions are the types, without the driver's prefix, that OpenShift's operators of these drivers write, too. Commands and
+// runbooks wait for them.
+var openshiftConditions = regexp.MustCompile(
+	`^(Available|Progressing|Degraded|DriverStorageClassControllerDegraded|ControllerDisabled|.*ConfigObservationDegraded|` +
+		`(Driver(Controller|Node)ServiceController|NodeCredentialsRequestController)(Available|Progressing|Degraded))$`)
+
+// checkConditions checks that a healthy ClusterCSIDriver has few enough conditions to read them.
+func checkConditions(t *testing.T, driver drivers.Driver, custom *operatorv1.ClusterCSIDriver) {
+	t.Helper()
+	var all, own []string
+	for _, c := range custom.Status.Conditions {
+		all = append(all, c.Type)
+		if !openshiftConditions.MatchString(strings.TrimPrefix(c.Type, driver.ConditionPrefix)) {
+			own = append(own, c.Type)
+		}
+	}
+	t.Logf("conditions: %q", all)
+	if len(all) > 22 || len(own) > 8 {
+		t.Errorf("there are %d conditions, %d of them of types that no operator of OpenShift writes; want at most 22 and 8: %q and %q", len(all), len(own), all, own)
+	}
+	for _, component := range []string{"DriverControllerServiceController", "DriverNodeServiceController"} {
+		for _, kind := range []string{"Available", "Progressing", "Degraded"} {
+			if !slices.Contains(all, driver.ConditionPrefix+component+kind) {
+				t.Errorf("condition %s is not there", driver.ConditionPrefix+component+kind)
+			}
+		}
+	}
+}
+
 func testInstall(t *testing.T, env *testEnv) {
 	custom := env.installDriver()
 
@@ -67,6 +99,7 @@ func testInstall(t *testing.T, env *testEnv) {
 			t.Errorf("in an unrelated namespace the operator requested: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
 		}
 	}
+	checkConditions(t, env.driver, custom)
 	if custom.Status.ObservedGeneration != custom.Generation {
 		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
 	}

@@ -70,7 +70,7 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	// An image is missing.
 	env.variables.Delete("PROVISIONER_IMAGE")
 	restart()
-	env.waitForReason(env.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
+	env.waitForReason(env.driver.ConditionPrefix+"OperatorDegraded", "MissingImage")
 	restart()
 	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
 	env.waitUntilObserved()

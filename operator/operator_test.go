@@ -506,7 +506,7 @@ func TestMissingImageIsReported(t *testing.T) {
 	env.startOperator()
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 
-	got := condition(custom, env.driver.ConditionPrefix+"ManifestsDegraded")
+	got := condition(custom, env.driver.ConditionPrefix+"OperatorDegraded")
 	if got.Reason != "MissingImage" || !strings.Contains(got.Message, "PROVISIONER_IMAGE") || strings.Contains(got.Message, "DRIVER_IMAGE") {
 		t.Errorf("condition = %s: %s; want the reason MissingImage and a message that names PROVISIONER_IMAGE only", got.Reason, got.Message)
 	}

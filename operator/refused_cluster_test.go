@@ -42,8 +42,8 @@ func TestRefusedObjectHoldsNothingElse(t *testing.T) {
 		env.waitForWorkloads("the log level of Debug", func(found workloads) error {
 			return found.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=4") })
 		})
-		env.waitForRefusal("DriverObjectsControllerDegraded", "ClusterRole efs-csi-provisioner")
-		env.waitForRefusal("DriverObjectsControllerDegraded", "ClusterRoleBinding efs-csi-provisioner")
+		env.waitForRefusal("OperatorDegraded", "ClusterRole efs-csi-provisioner")
+		env.waitForRefusal("OperatorDegraded", "ClusterRoleBinding efs-csi-provisioner")
 		permitRole()
 		permitBinding()
 		env.waitForConditions(allWell)
@@ -54,7 +54,7 @@ func TestRefusedObjectHoldsNothingElse(t *testing.T) {
 	})
 	for _, tc := range []struct{ what, driver, kind, name, condition string }{
 		{"a new StorageClass", "ebs", "StorageClass", "gp2-csi", "DriverStorageClassControllerDegraded"},
-		{"the copy of the cloud's certificates", "efs", "ConfigMap", "efs-csi-cloud-ca", "DriverCloudConfigControllerDegraded"},
+		{"the copy of the cloud's certificates", "efs", "ConfigMap", "efs-csi-cloud-ca", "OperatorDegraded"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			driver, err := registry.Get(tc.driver)
@@ -82,7 +82,7 @@ func TestRefusedObjectHoldsNoAdoption(t *testing.T) {
 	permit := env.refuse(admissionregistrationv1.Update, "CSIDriver", env.driver.CSIName)
 	env.create(env.customResource())
 	env.startOperator()
-	env.waitForRefusal("DriverAdoptionControllerDegraded", "CSIDriver "+env.driver.CSIName)
+	env.waitForRefusal("OperatorDegraded", "CSIDriver "+env.driver.CSIName)
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{
 		"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionTrue})
 	if message := condition(custom, "Degraded").Message; !strings.Contains(message, refusal) {

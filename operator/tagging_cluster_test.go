@@ -199,10 +199,10 @@ func TestTagsReachExistingAccessPoints(t *testing.T) {
 	env.waitForTags(one, "team", "storage", "cost centre", "a: b")
 	env.waitForTags(other, "team", "storage", "cost centre", "a: b")
 	env.waitForEvent("TagsSet", "2 access points")
-	env.waitForReason("AWSEFSTagsAccepted", "LeftOut")
+	env.waitForReason("AWSEFSDriverSettingsApplied", "LeftOut")
 	custom := env.waitForConditions(allWell)
-	if got := condition(custom, "AWSEFSTagsAccepted").Message; !strings.Contains(got, "file system fs-0123456789abcdef0 do not get tags") {
-		t.Errorf("condition AWSEFSTagsAccepted says %q, want the file system that does not exist", got)
+	if got := condition(custom, "AWSEFSDriverSettingsApplied").Message; !strings.Contains(got, "file system fs-0123456789abcdef0 do not get tags") {
+		t.Errorf("condition AWSEFSDriverSettingsApplied says %q, want the file system that does not exist", got)
 	}
 	env.waitForEvent("TagsLeftOut", "fs-0123456789abcdef0")
 	env.waitForPass()
@@ -227,7 +227,7 @@ func TestTagsReachExistingAccessPoints(t *testing.T) {
 		return nil
 	})
 	env.tag()
-	env.waitForReason("AWSEFSTagsAccepted", "AsExpected")
+	env.waitForReason("AWSEFSDriverSettingsApplied", "AsExpected")
 	stop()
 	env.wantCalls("after a restart", map[string]int{"DescribeAccessPoints": 6, "TagResource": 4})
 }
@@ -293,7 +293,7 @@ func TestTroubleWithTags(t *testing.T) {
 	env.startOperator()
 	custom := env.waitForConditions(allWell)
 	env.waitForReason("AWSEFSTagsSet", "NoCredentials")
-	if got := condition(custom, "AWSEFSTagsCredentialsRequestControllerAvailable"); !strings.Contains(got.Message, "TAGS_ROLEARN") {
+	if got := condition(custom, "AWSEFSTagsSet"); !strings.Contains(got.Message, "TAGS_ROLEARN") {
 		t.Errorf("condition %s says %q, want it to name TAGS_ROLEARN", got.Type, got.Message)
 	}
 
@@ -329,7 +329,7 @@ func TestTroubleWithTags(t *testing.T) {
 	env.waitForEvent("TagsFailing", "AccessDeniedException")
 
 	custom = await("Degraded", operatorv1.ConditionTrue, time.Hour)
-	if got := condition(custom, "AWSEFSTagsDegraded"); got.Reason != "TagsNotSet" || !strings.Contains(got.Message, "volumes work all the same") {
+	if got := condition(custom, "AWSEFSOperatorDegraded"); got.Reason != "TagsNotSet" || !strings.Contains(got.Message, "volumes work all the same") {
 		t.Errorf("condition = %s: %s; want TagsNotSet, and that volumes work", got.Reason, got.Message)
 	}
 	if clock.Since(condition(custom, "AWSEFSTagsSet").LastTransitionTime.Time) < 8*time.Hour {
@@ -359,7 +359,7 @@ func TestDriverDoesWithoutCredentialsForTags(t *testing.T) {
 	driver.Assets = files
 	env := newTestEnvWith(t, driver)
 	custom := env.installDriver()
-	if got := condition(custom, "AWSEFSTagsCredentialsRequestControllerAvailable"); got.Status != operatorv1.ConditionTrue || got.Reason != "CredentialsNotProvisionedYet" {
+	if got := condition(custom, "AWSEFSTagsSet"); got.Status != operatorv1.ConditionTrue || !strings.Contains(got.Message, "waiting for the cloud credential operator") {
 		t.Errorf("condition = %s (%s: %s); want True, and that they are not there yet", got.Status, got.Reason, got.Message)
 	}
 }

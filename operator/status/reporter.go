@@ -75,6 +75,9 @@ type Options struct {
 	// IsCurrent reports whether controllers of this cycle write conditions of a type. The reporter removes all
 	// others, because no controller updates them any more.
 	IsCurrent func(conditionType string) bool
+	// Subjects, if set, returns the subjects that the conditions are written by. It returns nil while the conditions of
+	// another operator stay as they are.
+	Subjects func() *Subjects
 	// Show, if set, is called with the conditions that the ClusterCSIDriver has now.
 	Show func([]operatorv1.OperatorCondition)
 }
@@ -186,7 +189,7 @@ func (r *Reporter) RolledOut() bool {
 	if len(r.expected) == 0 || !haveReported(r.expected, r.applied) {
 		return false
 	}
-	summary := summarize(r.merge(live).Conditions, r.expected)
+	summary := summarize(r.merge(live, r.subjects()).Conditions, r.expected)
 	return v1helpers.IsOperatorConditionTrue(summary, operatorv1.OperatorStatusTypeAvailable) &&
 		v1helpers.IsOperatorConditionFalse(summary, operatorv1.OperatorStatusTypeProgressing)
 }
@@ -206,10 +209,10 @@ func (r *Reporter) GetOperatorState() (*operatorv1.OperatorSpec, *operatorv1.Ope
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return spec, r.merge(status), resourceVersion, nil
+	return spec, r.merge(status, r.subjects()), resourceVersion, nil
 }
 
-// Condition returns a condition of the ClusterCSIDriver, the zero value if it has none of that type.
+// Condition returns a condition that a controller applied, in this cycle or before, the zero value if there is none of that type.
 func (r *Reporter) Condition(conditionType string) operatorv1.OperatorCondition {
 	_, status, _, err := r.GetOperatorState()
 	if err != nil {
@@ -218,9 +221,17 @@ func (r *Reporter) Condition(conditionType string) operatorv1.OperatorCondition 
 	return *cmp.Or(v1helpers.FindOperatorCondition(status.Conditions, conditionType), &operatorv1.OperatorCondition{})
 }
 
-// merge merges the applied statuses into the current parts of a status.
-func (r *Reporter) merge(status *operatorv1.OperatorStatus) *operatorv1.OperatorStatus {
+func (r *Reporter) subjects() *Subjects {
+	if r.Subjects == nil {
+		return nil
+	}
+	return r.Subjects()
+}
+
+// merge merges the applied statuses into the current parts of a status that was written by subjects.
+func (r *Reporter) merge(status *operatorv1.OperatorStatus, subjects *Subjects) *operatorv1.OperatorStatus {
 	status = status.DeepCopy()
+	status.Conditions = subjects.unfold(status.Conditions)
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(c operatorv1.OperatorCondition) bool { return !isSummary(c.Type) && !r.IsCurrent(c.Type) })
 	for _, controller := range slices.Sorted(maps.Keys(r.applied)) {
 		for _, c := range r.applied[controller].Conditions {
@@ -384,13 +395,23 @@ func (r *Reporter) notify(err error, revision int) error {
 	return err
 }
 
-// desired returns the status to write: the current conditions and their summary.
+// desired returns the status to write: the conditions by subject, and the summary of all that controllers applied.
 func (r *Reporter) desired(live *operatorv1.OperatorStatus) *operatorv1.OperatorStatus {
-	desired := r.merge(live)
-	for _, c := range summarize(sorted(desired).Conditions, r.expected) {
-		c.LastTransitionTime = now()
-		setCondition(&desired.Conditions, c)
+	subjects := r.subjects()
+	desired := r.merge(live, subjects)
+	summary := summarize(sorted(desired).Conditions, r.expected)
+	var conditions []operatorv1.OperatorCondition
+	awaited := subjects.awaited(pendingOf(desired.Conditions, r.expected))
+	for _, c := range slices.Concat(subjects.fold(slices.Concat(desired.Conditions, awaited)), summary) {
+		if c.LastTransitionTime.IsZero() || isSummary(c.Type) {
+			c.LastTransitionTime = now()
+			if before := v1helpers.FindOperatorCondition(live.Conditions, c.Type); before != nil && before.Status == c.Status {
+				c.LastTransitionTime = before.LastTransitionTime
+			}
+		}
+		setCondition(&conditions, c)
 	}
+	desired.Conditions = conditions
 	return sorted(desired)
 }
 

@@ -58,20 +58,27 @@ func haveReported(expected []Component, applied map[string]*applyoperatorv1.Oper
 // progressing and not available.
 func summarize(conditions []operatorv1.OperatorCondition, expected []Component) []operatorv1.OperatorCondition {
 	all := slices.DeleteFunc(slices.Clone(conditions), func(c operatorv1.OperatorCondition) bool { return isSummary(c.Type) })
+	all = append(all, pendingOf(conditions, expected)...)
+	var summary []operatorv1.OperatorCondition
+	for _, s := range summaries {
+		summary = append(summary, status.UnionCondition(s.conditionType, s.healthy, nil, all...))
+	}
+	return summary
+}
+
+// pendingOf returns the conditions that count for the expected components that have not reported yet.
+func pendingOf(conditions []operatorv1.OperatorCondition, expected []Component) []operatorv1.OperatorCondition {
+	var all []operatorv1.OperatorCondition
 	for _, component := range expected {
 		for conditionType, status := range pending {
-			if v1helpers.FindOperatorCondition(all, component.Name+conditionType) == nil {
+			if v1helpers.FindOperatorCondition(conditions, component.Name+conditionType) == nil {
 				object := component.Manifest.Object
 				all = append(all, operatorv1.OperatorCondition{Type: component.Name + conditionType, Status: status,
 					Reason: "Pending", Message: fmt.Sprintf("%s %s has not been created yet", object.GetKind(), object.GetName())})
 			}
 		}
 	}
-	var summary []operatorv1.OperatorCondition
-	for _, s := range summaries {
-		summary = append(summary, status.UnionCondition(s.conditionType, s.healthy, nil, all...))
-	}
-	return summary
+	return all
 }
 
 func isSummary(conditionType string) bool {
