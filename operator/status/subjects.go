@@ -25,7 +25,9 @@ var subjects = []subject{
 		"DriverSettingsControllerDegraded", "DriverConfigurationControllerDegraded", "DriverCloudConfigControllerDegraded",
 		storageClassControllerDegraded, "DriverSnapshotClassControllerDegraded",
 		"ControllerCredentialsRequestControllerDegraded", "TagsCredentialsRequestControllerDegraded", "TagsDegraded",
+		"ControllerCredentialsRequestControllerWaitingDegraded", "TagsCredentialsRequestControllerWaitingDegraded",
 	}},
+	{"NodeCredentialsRequestControllerDegraded", []string{"NodeCredentialsRequestControllerDegraded", "NodeCredentialsRequestControllerWaitingDegraded"}},
 	{"DriverPodsDegraded", []string{"DriverPodsDegraded", "DriverPodsControllerDegraded"}},
 	{"DriverSettingsApplied", []string{"DriverSettingsApplied", "TagsAccepted", "BackendClassesMade"}}, // what is left out
 	{"TagsSet", []string{"TagsSet", "TagsCredentialsRequestControllerAvailable"}},

@@ -74,6 +74,12 @@ func TestFold(t *testing.T) {
 			applied: []string{"ControllerCredentialsRequestControllerAvailable=False RoleMissing: set it", "ControllerCredentialsRequestControllerProgressing=True RoleMissing: set it"},
 			written: []string{"ControllerCredentialsRequestControllerAvailable=False RoleMissing: set it"},
 		},
+		"credentials that have been missing for too long": {
+			applied: []string{"NodeCredentialsRequestControllerDegraded=False AsExpected", "NodeCredentialsRequestControllerWaitingDegraded=True RoleMissing: set it",
+				"ControllerCredentialsRequestControllerDegraded=False AsExpected", "ControllerCredentialsRequestControllerWaitingDegraded=True RoleMissing: set it"},
+			written: []string{"NodeCredentialsRequestControllerDegraded=True RoleMissing: NodeCredentialsRequestControllerWaiting: set it",
+				"OperatorDegraded=True RoleMissing: ControllerCredentialsRequestControllerWaiting: set it"},
+		},
 		"credentials that the driver does without, as long as there are no tags": {
 			applied: []string{"ControllerCredentialsRequestControllerAvailable=True CredentialsByHand: used", "ControllerCredentialsRequestControllerProgressing=False CredentialsByHand: used",
 				"TagsCredentialsRequestControllerAvailable=True RoleMissing: set it", "TagsCredentialsRequestControllerProgressing=False RoleMissing: set it", "TagsSet=True AsExpected"},
