@@ -57,7 +57,7 @@ func TestAlerts(t *testing.T) {
 // severities are those of alerts that somebody has to act on. All others are info: volumes keep working.
 var severities = map[string]string{
 	"ClusterCSIDriverUnavailable": "critical", "ClusterCSIDriverDegraded": "warning", "ClusterCSIDriverCredentialsMissing": "warning", "ClusterCSIDriverOperatorAbsent": "warning",
-	"ClusterCSIDriverBudgetBurnsFast": "warning", "SharedVolumeBudgetBurnsFast": "warning", "SharedVolumesOverdue": "warning", "AccessPointsNearlyUsedUp": "warning",
+	"ClusterCSIDriverBudgetBurnsFast": "warning", "SharedVolumeBudgetBurnsFast": "warning", "SharedVolumesOverdue": "warning", "AccessPointsNearlyUsedUp": "warning", "AccessPointsShareGroupID": "warning", "StorageClassEndangersFiles": "warning",
 }
 
 // alertTests returns the tests of a driver's alerts for promtool, by file name: those that each operator has, and its own.

@@ -8,7 +8,7 @@ import (
 )
 
 // Quota says how the operator measures what is used of something that the cloud limits, so that an alert can tell before claims
-// cannot get volumes any more. It calls the cloud with the credentials of Tagging.
+// cannot get volumes any more, or get those of others. It calls the cloud with the credentials of Tagging.
 type Quota struct {
 	// Resources is what the cloud limits, such as "access points".
 	Resources string
@@ -19,6 +19,14 @@ type Quota struct {
 	// Parent returns the ID of that in which the driver creates resources for claims of a StorageClass, such as a file system, or
 	// "" if it creates none.
 	Parent func(*storagev1.StorageClass) string
-	// Count returns how many resources a parent has.
-	Count func(ctx context.Context, access CloudAccess, parent string) (int, error)
+	// Measure returns what is used of a parent. The classes are those that name it.
+	Measure func(ctx context.Context, access CloudAccess, parent string, classes []storagev1.StorageClass) (Usage, error)
+}
+
+// Usage is what is used of a parent.
+type Usage struct {
+	// Resources is how many there are.
+	Resources int
+	// Shared names what several of them have that each should have for itself, such as group IDs, in order.
+	Shared []string
 }

@@ -260,7 +260,8 @@ func (c *cycle) newTaggingController() factory.Controller {
 func (c *cycle) newQuotaController() factory.Controller {
 	return quota.NewController(quota.Options{
 		Driver: c.driver, Access: c.cloudAccess(), Storage: c.clients.kube.StorageV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
-		Show: func(used map[string]int) {
+		ShowRisks: func(classes []string) { c.metrics.SetClassRisks(c.driver.CSIName, classes) },
+		Show: func(used map[string]drivers.Usage) {
 			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit(c.environment()), used)
 		},
 	})

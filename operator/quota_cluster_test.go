@@ -2,7 +2,9 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +29,7 @@ func TestQuota(t *testing.T) {
 	env.class("used", env.fileSystem)
 	env.class("unknown", "fs-0fedcba9876543210")
 	env.class("other", "") // it has no file system
+	risky := env.class("risky", env.fileSystem, "subPathPattern", "/", "ensureUniqueDirectory", "false")
 	env.accessPoint(nil)
 	env.accessPoint(nil)
 	env.create(env.customResource())
@@ -34,6 +37,15 @@ func TestQuota(t *testing.T) {
 	env.waitForConditions(allWell)
 	if _, shown := env.metric("berth_quota_used", nil); shown {
 		t.Error("without credentials, something is shown")
+	}
+	cluster.Eventually(t, limit, "the class with which one deletion takes the files of all to be shown", func(context.Context) error {
+		if risk, _ := env.metric("berth_storage_class_risk", map[string]string{"storageclass": risky.Name}); risk != 1 {
+			return fmt.Errorf("its risk is %g, want 1", risk)
+		}
+		return nil
+	})
+	if _, shown := env.metric("berth_storage_class_risk", map[string]string{"storageclass": env.namespace + "-used"}); shown {
+		t.Error("a class without a risk is shown")
 	}
 	env.cloud.Inject(gateway.Fault{Service: "elasticfilesystem", Action: "DescribeAccessPoints", Kind: gateway.Denied, Times: 2})
 	env.keyPair()
@@ -45,18 +57,34 @@ func TestQuota(t *testing.T) {
 		t.Error("a file system that does not exist is shown")
 	}
 	env.accessPoint(nil)
+	if shared, shown := env.metric("berth_quota_shared_ids", map[string]string{"of": env.fileSystem}); !shown || shared != 0 {
+		t.Errorf("%g group IDs are shown as shared, want 0", shared)
+	}
+	if err := env.Client().Delete(t.Context(), risky); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the deleted class not to be shown", func(context.Context) error {
+		if _, shown := env.metric("berth_storage_class_risk", nil); shown {
+			return errors.New("it is")
+		}
+		return nil
+	})
 	stop()
 	defer env.startOperator()()
 	env.waitForQuota(3)
 }
 
 // class creates a StorageClass with which the driver creates access points in a file system.
-func (env *taggingEnv) class(name, fileSystem string) {
+func (env *taggingEnv) class(name, fileSystem string, parameters ...string) *storagev1.StorageClass {
 	env.t.Helper()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: env.namespace + "-" + name}, Provisioner: env.driver.CSIName,
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"}}
+	for pair := range slices.Chunk(parameters, 2) {
+		class.Parameters[pair[0]] = pair[1]
+	}
 	env.create(class)
 	env.t.Cleanup(func() { env.Client().Delete(context.Background(), class) })
+	return class
 }
 
 // waitForQuota waits until a number of access points is shown.

@@ -77,6 +77,7 @@ func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
 	if mode == customresource.Absent {
 		r.metrics.SetConditions(r.driver.CSIName, nil)
 		r.metrics.SetQuota(r.driver.CSIName, "", 0, nil)
+		r.metrics.SetClassRisks(r.driver.CSIName, nil)
 		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, upgradeable.Settled); return nil })
 		return
 	}

@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/blang/semver/v4"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +28,7 @@ var accessPointQuota = drivers.Quota{
 	Limit:     accessPointLimit,
 	Interval:  time.Hour,
 	Parent:    fileSystemOf,
-	Count:     countAccessPoints,
+	Measure:   measureAccessPoints,
 }
 
 const (
@@ -75,23 +79,72 @@ func fileSystemOf(class *storagev1.StorageClass) string {
 	return id
 }
 
-// countAccessPoints counts the access points of a file system. If it is not in the cluster's account, that is an error.
-func countAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string) (int, error) {
+// The range from which the driver takes a group ID for an access point, unless the StorageClass has another. See
+// https://github.com/kubernetes-sigs/aws-efs-csi-driver/blob/master/docs/README.md#storage-class-parameters-for-dynamic-provisioning.
+const firstGroup, lastGroup = 50000, 7000000
+
+// groupRange returns the range of group IDs that the driver chooses from for a class, and false if the class fixes the ID.
+func groupRange(class *storagev1.StorageClass) (first, last int64, chosen bool) {
+	if class.Parameters["gid"] != "" {
+		return 0, 0, false
+	}
+	bound := func(parameter string, otherwise int64) int64 {
+		if n, err := strconv.ParseInt(class.Parameters[parameter], 10, 64); err == nil {
+			return n
+		}
+		return otherwise
+	}
+	return bound("gidRangeStart", firstGroup), bound("gidRangeEnd", lastGroup), true
+}
+
+// isChosen reports whether the driver has chosen a group ID for an access point: it is in the range of a class, and no class fixes it.
+func isChosen(group int64, classes []storagev1.StorageClass) bool {
+	inRange := false
+	for i := range classes {
+		if classes[i].Parameters["gid"] == strconv.FormatInt(group, 10) {
+			return false
+		}
+		first, last, chosen := groupRange(&classes[i])
+		inRange = inRange || chosen && first <= group && group <= last
+	}
+	return inRange
+}
+
+// isFromDriver reports whether tags are those of an access point that the driver of any cluster has created.
+func isFromDriver(tags []types.Tag) bool {
+	return slices.ContainsFunc(tags, func(tag types.Tag) bool {
+		return aws.ToString(tag.Key) == markKey && aws.ToString(tag.Value) == markValue
+	})
+}
+
+// measureAccessPoints counts the access points of a file system, and finds the group IDs that the driver has given to several: the user
+// of each may read and write the files of the others, wherever a directory can be reached through both. If the file system is not in
+// the cluster's account, that is an error.
+func measureAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string, classes []storagev1.StorageClass) (drivers.Usage, error) {
 	c, err := connect(access)
 	if err != nil {
-		return 0, err
+		return drivers.Usage{}, err
 	}
 	defer c.close()
-	count := 0
-	err = c.eachAccessPoint(ctx, fileSystem, func(types.AccessPointDescription) (more bool) {
+	count, groups := 0, map[int64]int{}
+	err = c.eachAccessPoint(ctx, fileSystem, func(ap types.AccessPointDescription) (more bool) {
 		count++
+		if ap.PosixUser != nil && ap.PosixUser.Gid != nil && isFromDriver(ap.Tags) {
+			groups[*ap.PosixUser.Gid]++
+		}
 		return true
 	})
+	usage := drivers.Usage{Resources: count}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		if groups[group] > 1 && isChosen(group, classes) {
+			usage.Shared = append(usage.Shared, strconv.FormatInt(group, 10))
+		}
+	}
 	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
-		return 0, fmt.Errorf("file system %s does not exist in the account and region of the cluster: change fileSystemId in the StorageClass, or, if it is of another account, look there", fileSystem)
+		return drivers.Usage{}, fmt.Errorf("file system %s does not exist in the account and region of the cluster: change fileSystemId in the StorageClass, or, if it is of another account, look there", fileSystem)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("counting the access points of file system %s: %w", fileSystem, err)
+		return drivers.Usage{}, fmt.Errorf("counting the access points of file system %s: %w", fileSystem, err)
 	}
-	return count, nil
+	return usage, nil
 }

@@ -2,9 +2,14 @@ package efs_test
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -25,16 +30,46 @@ func TestCountAccessPoints(t *testing.T) {
 	waits := 0
 	access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key),
 		Wait: func(context.Context, bool) error { waits++; return nil }}
-	if got, err := efs.Driver.Quota.Count(t.Context(), access, full); err != nil || got != 230 || waits != 3 {
-		t.Errorf("counted %d, %v, with %d calls; want 230 with 3", got, err, waits)
+	if got, err := efs.Driver.Quota.Measure(t.Context(), access, full, nil); err != nil || got.Resources != 230 || waits != 3 {
+		t.Errorf("counted %d, %v, with %d calls; want 230 with 3", got.Resources, err, waits)
 	}
-	_, err := efs.Driver.Quota.Count(t.Context(), access, "fs-0fedcba9876543210")
+	_, err := efs.Driver.Quota.Measure(t.Context(), access, "fs-0fedcba9876543210", nil)
 	if want := "file system fs-0fedcba9876543210 does not exist in the account"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("of an unknown file system: %v, want %q", err, want)
 	}
 	access.Credentials["aws_secret_access_key"] = []byte("wrong")
-	if _, err := efs.Driver.Quota.Count(t.Context(), access, full); err == nil || !strings.Contains(err.Error(), "Renew the credentials in Secret tags-aws-efs-cloud-credentials") {
+	if _, err := efs.Driver.Quota.Measure(t.Context(), access, full, nil); err == nil || !strings.Contains(err.Error(), "Renew the credentials in Secret tags-aws-efs-cloud-credentials") {
 		t.Errorf("with a wrong key: %v", err)
+	}
+}
+
+// TestSharedGroupIDs: a group ID that the driver has given to several access points is named, unless a class wants that.
+func TestSharedGroupIDs(t *testing.T) {
+	t.Parallel()
+	c := newTagsCloud(t, aws.Options{})
+	fileSystem := c.fileSystem()
+	byDriver := []types.Tag{{Key: sdk.String("efs.csi.aws.com/cluster"), Value: sdk.String("true")}}
+	for i, ap := range []struct {
+		group int64
+		tags  []types.Tag
+	}{
+		{50000, byDriver}, {50000, byDriver}, {50000, byDriver}, // as versions before 2.3.1 do
+		{50001, byDriver},
+		{50002, byDriver}, {50002, nil}, // somebody's own
+		{60000, byDriver}, {60000, byDriver}, // a class asks for it
+		{1000, byDriver}, {1000, byDriver}, // no class has such a range
+		{30000, byDriver}, {30000, byDriver}, // a class has
+	} {
+		user := &types.PosixUser{Uid: &ap.group, Gid: &ap.group}
+		if _, err := c.driver.CreateAccessPoint(t.Context(), &efssdk.CreateAccessPointInput{FileSystemId: &fileSystem, ClientToken: sdk.String(fmt.Sprint(i)), PosixUser: user, Tags: ap.tags}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
+	classes := []storagev1.StorageClass{{}, {Parameters: map[string]string{"gid": "60000"}}, {Parameters: map[string]string{"gidRangeStart": "30000", "gidRangeEnd": "30010"}}}
+	got, err := efs.Driver.Quota.Measure(t.Context(), access, fileSystem, classes)
+	if want := (drivers.Usage{Resources: 12, Shared: []string{"30000", "50000"}}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("measured %+v, %v, want %+v", got, err, want)
 	}
 }
 

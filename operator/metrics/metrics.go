@@ -8,6 +8,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"k8s.io/component-base/metrics"
+
+	"github.com/berth-csi/berth/drivers"
 )
 
 // Metrics are the metrics of one operator.
@@ -27,7 +29,7 @@ type Metrics struct {
 	// Upgradeable is 1 if the operator lets OLM update it, and 0 if not.
 	Upgradeable *metrics.GaugeVec
 
-	quotaUsed, quotaLimit *metrics.GaugeVec
+	quotaUsed, quotaLimit, quotaShared, classRisks *metrics.GaugeVec
 
 	conditions *metrics.GaugeVec
 	mu         sync.Mutex
@@ -76,6 +78,16 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help:           "Number of these resources that the cloud allows, unless it has raised that for the account.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"driver", "resources", "of"}),
+		quotaShared: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "berth_quota_shared_ids",
+			Help:           "Number of IDs, such as group IDs of access points, that several of these resources have and that each should have for itself.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"driver", "resources", "of"}),
+		classRisks: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "berth_storage_class_risk",
+			Help:           "1 for each StorageClass of the driver with which the deletion of one claim deletes the files of others.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"driver", "storageclass"}),
 		conditions: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "berth_cluster_csi_driver_condition",
 			Help:           "Conditions of the ClusterCSIDriver, as the operator writes them: 1 if true, 0 if false, -1 if unknown.",
@@ -83,7 +95,7 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"driver", "condition", "reason"}),
 		shown: map[shownCondition]bool{},
 	}
-	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock, m.Upgradeable, m.quotaUsed, m.quotaLimit, m.conditions)
+	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock, m.Upgradeable, m.quotaUsed, m.quotaLimit, m.quotaShared, m.classRisks, m.conditions)
 	return m
 }
 
@@ -108,14 +120,26 @@ func (m *Metrics) SetConditions(driver string, conditions []operatorv1.OperatorC
 	}
 }
 
-// SetQuota replaces what is shown of the driver's quota: how many resources there are, by what they are in. A process has one driver.
-func (m *Metrics) SetQuota(driver, resources string, limit int, used map[string]int) {
+// SetQuota replaces what is shown of the driver's quota, by what the resources are in. A process has one driver.
+func (m *Metrics) SetQuota(driver, resources string, limit int, used map[string]drivers.Usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.quotaUsed.Reset()
 	m.quotaLimit.Reset()
-	for of, count := range used {
-		m.quotaUsed.WithLabelValues(driver, resources, of).Set(float64(count))
+	m.quotaShared.Reset()
+	for of, usage := range used {
+		m.quotaUsed.WithLabelValues(driver, resources, of).Set(float64(usage.Resources))
 		m.quotaLimit.WithLabelValues(driver, resources, of).Set(float64(limit))
+		m.quotaShared.WithLabelValues(driver, resources, of).Set(float64(len(usage.Shared)))
+	}
+}
+
+// SetClassRisks replaces the StorageClasses that are shown to endanger files.
+func (m *Metrics) SetClassRisks(driver string, classes []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.classRisks.Reset()
+	for _, class := range classes {
+		m.classRisks.WithLabelValues(driver, class).Set(1)
 	}
 }

@@ -1,6 +1,6 @@
 // Package quota has the controller that measures what is used of something that the cloud limits, such as access points of a file
-// system, so that an alert can tell before claims cannot get volumes any more. It measures at an interval, and writes nothing to the
-// cluster.
+// system, so that an alert can tell before claims cannot get volumes any more, and that shows which StorageClasses endanger files. It
+// measures at an interval, and writes nothing to the cluster.
 package quota
 
 import (
@@ -28,16 +28,21 @@ const retry = 10 * time.Minute
 // maxParents is how many file systems, or the like, are measured.
 const maxParents = 100
 
+// maxNamed is how many values that are shared a line of the log has.
+const maxNamed = 10
+
 // Options are the dependencies of the controller.
 type Options struct {
 	Driver drivers.Driver
 	Access cloudaccess.Source
 	// Storage reads from the API server's storage group.
 	Storage rest.Interface
-	// Show replaces what is shown: how many resources there are, by parent.
-	Show     func(used map[string]int)
-	Recorder events.Recorder
-	Clock    clock.Clock
+	// Show replaces what is shown of the quota, by parent.
+	Show func(used map[string]drivers.Usage)
+	// ShowRisks replaces the names of the driver's StorageClasses that endanger files.
+	ShowRisks func(classes []string)
+	Recorder  events.Recorder
+	Clock     clock.Clock
 }
 
 type controller struct {
@@ -60,16 +65,22 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		syncContext.Queue().AddAfter(syncContext.QueueKey(), wait)
 		return nil
 	}
+	after := c.Driver.Quota.Interval
+	classes, err := c.classes(ctx)
+	if err != nil {
+		return err
+	}
+	c.ShowRisks(risks(c.Driver, classes))
 	access, err := c.Access.Read()
 	if err != nil {
 		return err
 	}
-	after := c.Driver.Quota.Interval
 	if access.Credentials == nil {
 		c.Show(nil)
-		return nil // the Secret triggers the next sync
+		syncContext.Queue().AddAfter(syncContext.QueueKey(), after) // for the classes. The Secret triggers the sync that measures
+		return nil
 	}
-	used, err := c.measure(ctx, access)
+	used, err := c.measure(ctx, access, classes)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -85,37 +96,52 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 
 // measure returns how many resources the parents have that StorageClasses name. If some cannot be measured, it returns the others
 // and the first error.
-func (c *controller) measure(ctx context.Context, access drivers.CloudAccess) (map[string]int, error) {
-	parents, err := c.parents(ctx)
-	if err != nil {
-		return nil, err
+func (c *controller) measure(ctx context.Context, access drivers.CloudAccess, classes []storagev1.StorageClass) (map[string]drivers.Usage, error) {
+	byParent := map[string][]storagev1.StorageClass{}
+	for i := range classes {
+		if parent := c.Driver.Quota.Parent(&classes[i]); parent != "" {
+			byParent[parent] = append(byParent[parent], classes[i])
+		}
 	}
-	used := map[string]int{}
+	parents := slices.Sorted(maps.Keys(byParent))
+	used := map[string]drivers.Usage{}
 	var first error
-	for _, parent := range parents {
-		count, err := c.Driver.Quota.Count(ctx, access, parent)
+	for _, parent := range parents[:min(len(parents), maxParents)] {
+		usage, err := c.Driver.Quota.Measure(ctx, access, parent, byParent[parent])
 		switch {
 		case err == nil:
-			used[parent] = count
+			used[parent] = usage
 		case first == nil:
 			first = err
+		}
+		if len(usage.Shared) > 0 {
+			klog.InfoS("Several have what each should have for itself", "resources", c.Driver.Quota.Resources, "of", parent,
+				"shared", usage.Shared[:min(len(usage.Shared), maxNamed)], "number", len(usage.Shared))
 		}
 	}
 	return used, first
 }
 
-// parents returns those that the driver's StorageClasses name. Only administrators can write these.
-func (c *controller) parents(ctx context.Context) ([]string, error) {
-	found := map[string]bool{}
-	err := listing.Each(ctx, c.Storage, listing.List{Resource: "storageclasses"}, func(class storagev1.StorageClass) error {
-		if parent := c.Driver.Quota.Parent(&class); class.Provisioner == c.Driver.CSIName && parent != "" {
-			found[parent] = true
+// classes returns the driver's StorageClasses. Only administrators can write these.
+func (c *controller) classes(ctx context.Context) (classes []storagev1.StorageClass, err error) {
+	err = listing.Each(ctx, c.Storage, listing.List{Resource: "storageclasses"}, func(class storagev1.StorageClass) error {
+		if class.Provisioner == c.Driver.CSIName {
+			classes = append(classes, class)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing StorageClasses: %w", err)
 	}
-	all := slices.Sorted(maps.Keys(found))
-	return all[:min(len(all), maxParents)], nil
+	return classes, nil
+}
+
+// risks returns the names of the classes that endanger files.
+func risks(driver drivers.Driver, classes []storagev1.StorageClass) (names []string) {
+	for i := range classes {
+		if driver.ClassRisk != nil && driver.ClassRisk(&classes[i]) != "" {
+			names = append(names, classes[i].Name)
+		}
+	}
+	return names
 }
