@@ -27,8 +27,9 @@ type Setting struct {
 	Apply func(cluster Cluster, container *corev1.Container) (leftOut []string)
 }
 
-// Configure applies the driver's settings to the containers of one of its pods.
+// Configure applies the driver's settings to one of its pods and its containers.
 func (d Driver) Configure(pod *corev1.PodSpec, cluster Cluster) {
+	setDNSPolicy(cluster, pod)
 	for _, setting := range d.Settings {
 		for i := range pod.Containers {
 			if pod.Containers[i].Name == setting.Container {
@@ -44,5 +45,5 @@ func (d Driver) LeftOut(cluster Cluster) []string {
 	for _, setting := range d.Settings {
 		leftOut = append(leftOut, setting.Apply(cluster, &corev1.Container{})...)
 	}
-	return leftOut
+	return append(leftOut, setDNSPolicy(cluster, &corev1.PodSpec{})...)
 }

@@ -56,7 +56,7 @@ var Driver = drivers.Driver{
 		Name:  "aws-efs-operator",
 		Lock:  "aws-efs-operator-lock",
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
-		Env:   []string{"ROLEARN", "NODE_ROLEARN", "TAGS_ROLEARN", versionEnv, drivers.FIPSEndpointEnv},
+		Env:   []string{"ROLEARN", "NODE_ROLEARN", "TAGS_ROLEARN", versionEnv, drivers.FIPSEndpointEnv, drivers.DNSPolicyEnv},
 		Rules: []permissions.Rule{
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes"},
 				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListFallback},

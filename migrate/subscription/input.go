@@ -211,7 +211,7 @@ func (in *input) readDriver(ctx context.Context, c client.Client, r Request) err
 		}
 		if found {
 			d.objects = append(d.objects, live)
-			d.podChanges = append(d.podChanges, changesOfPods(live, manifests)...)
+			d.podChanges = append(d.podChanges, changesOfPods(live, manifests, dnsPolicyOf(in.subscription))...)
 		}
 	}
 	return nil

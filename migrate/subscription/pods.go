@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -15,8 +16,22 @@ import (
 // podFields are what mounts may depend on in the specification of a pod, besides the environment of its containers.
 var podFields = []string{"dnsPolicy", "dnsConfig", "hostNetwork", "hostAliases", "nodeSelector", "tolerations"}
 
-// changesOfPods says what an adoption changes in the pods of a driver's DaemonSet that mounts may depend on.
-func changesOfPods(live *unstructured.Unstructured, wanted []drivers.Manifest) (changes []string) {
+// dnsPolicyOf returns the dnsPolicy that a Subscription asks the operator to give the driver's pods, "" for none.
+func dnsPolicyOf(s *v1alpha1.Subscription) string {
+	if s == nil || s.Spec == nil || s.Spec.Config == nil {
+		return ""
+	}
+	for _, env := range s.Spec.Config.Env {
+		if env.Name == drivers.DNSPolicyEnv && drivers.IsDNSPolicy(env.Value) {
+			return env.Value
+		}
+	}
+	return ""
+}
+
+// changesOfPods says what an adoption changes in the pods of a driver's DaemonSet that mounts may depend on. The dnsPolicy is what the
+// Subscription asks for, or "".
+func changesOfPods(live *unstructured.Unstructured, wanted []drivers.Manifest, dnsPolicy string) (changes []string) {
 	if live.GetKind() != "DaemonSet" {
 		return nil
 	}
@@ -26,6 +41,9 @@ func changesOfPods(live *unstructured.Unstructured, wanted []drivers.Manifest) (
 		}
 		is, _, _ := unstructured.NestedMap(live.Object, "spec", "template", "spec")
 		will, _, _ := unstructured.NestedMap(m.Object.Object, "spec", "template", "spec")
+		if dnsPolicy != "" && will != nil {
+			will["dnsPolicy"] = dnsPolicy // NestedMap has made a copy
+		}
 		for _, field := range podFields {
 			if !equality.Semantic.DeepEqual(is[field], will[field]) {
 				changes = append(changes, fmt.Sprintf("%s is %s, and will be %s", field, shown(is[field]), shown(will[field])))

@@ -4,8 +4,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
@@ -40,8 +43,26 @@ func TestChangesOfPods(t *testing.T) {
 		}
 		pod := live.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 		test.change(pod)
-		if got := changesOfPods(live, manifests); !slices.Equal(got, test.want) {
+		if got := changesOfPods(live, manifests, ""); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
+		if kept, _ := pod["dnsPolicy"].(string); kept != "Default" {
+			if got := changesOfPods(live, manifests, kept); len(got) > 0 {
+				t.Errorf("%s: got %q, want none if the Subscription asks for %s", name, got, kept)
+			}
+		}
+	}
+}
+
+// TestDNSPolicyOf: only what the operator will heed counts.
+func TestDNSPolicyOf(t *testing.T) {
+	for value, want := range map[string]string{"": "", "ClusterFirstWithHostNet": "ClusterFirstWithHostNet", "None": ""} {
+		s := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{Config: &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "OTHER", Value: "Default"}, {Name: drivers.DNSPolicyEnv, Value: value}}}}}
+		if got := dnsPolicyOf(s); got != want {
+			t.Errorf("%s: got %q, want %q", value, got, want)
+		}
+	}
+	if got := dnsPolicyOf(&v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{}}); got != "" {
+		t.Errorf("without a configuration: got %q", got)
 	}
 }
