@@ -75,7 +75,7 @@ var followers = map[string]map[string][]follower{
 		"## What is in it": {drawing, drawing},
 	},
 	"install.md": {
-		"# Install the EFS driver":                {administrator.printingNothing()},
+		"# Operate the EFS driver":                {administrator.printingNothing()},
 		"## Install the operator":                 {administrator, administrator},
 		"## Install the driver":                   {administrator},
 		"### Create access points for claims":     {administrator},
