@@ -43,11 +43,11 @@ func main() {
 }
 
 func check() ([]string, error) {
-	patterns := []string{}
+	globs := []string{}
 	for _, room := range rooms {
-		patterns = append(patterns, room+"/*.go")
+		globs = append(globs, room+"/*.go")
 	}
-	out, err := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard"}, patterns...)...).Output()
+	out, err := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard"}, globs...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("git ls-files: %w", err)
 	}
@@ -126,7 +126,15 @@ var hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 // apart separates the words of an identifier.
 func apart(identifier string) string { return hump.ReplaceAllString(identifier, "$1 $2") }
 
+// patterns are those that find names as whole words, by name.
+var patterns = map[string]*regexp.Regexp{}
+
 // has reports whether a text has a name as whole words.
 func has(text, name string) bool {
-	return regexp.MustCompile(`(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(name) + `($|[^a-z0-9])`).MatchString(text)
+	pattern := patterns[name]
+	if pattern == nil {
+		pattern = regexp.MustCompile(`(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(name) + `($|[^a-z0-9])`)
+		patterns[name] = pattern
+	}
+	return pattern.MatchString(text)
 }
