@@ -11,7 +11,7 @@ import (
 // ClusterFirstWithHostNet.
 const DNSPolicyEnv = "DNS_POLICY"
 
-// setDNSPolicy sets what an administrator has asked for. It returns a sentence if that cannot be.
+// setDNSPolicy gives a pod the policy that an administrator asks for. It ignores an unknown one, and returns a sentence about it.
 func setDNSPolicy(cluster Cluster, pod *corev1.PodSpec) (leftOut []string) {
 	switch wanted := cluster.Environment[DNSPolicyEnv]; {
 	case IsDNSPolicy(wanted):

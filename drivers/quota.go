@@ -19,7 +19,7 @@ type Quota struct {
 	// Parent returns the ID of that in which the driver creates resources for claims of a StorageClass, such as a file system, or
 	// "" if it creates none.
 	Parent func(*storagev1.StorageClass) string
-	// Measure returns what is used of a parent. The classes are those that name it.
+	// Measure returns the usage of a parent. The classes name that parent.
 	Measure func(ctx context.Context, access CloudAccess, parent string, classes []storagev1.StorageClass) (Usage, error)
 }
 

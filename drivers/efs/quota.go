@@ -110,7 +110,7 @@ func isChosen(group int64, classes []storagev1.StorageClass) bool {
 	return inRange
 }
 
-// isFromDriver reports whether tags are those of an access point that the driver of any cluster has created.
+// isFromDriver reports whether an access point with these tags was created by the driver, in this or another cluster.
 func isFromDriver(tags []types.Tag) bool {
 	return slices.ContainsFunc(tags, func(tag types.Tag) bool {
 		return aws.ToString(tag.Key) == markKey && aws.ToString(tag.Value) == markValue

@@ -126,7 +126,7 @@ var hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 // apart separates the words of an identifier.
 func apart(identifier string) string { return hump.ReplaceAllString(identifier, "$1 $2") }
 
-// patterns are those that find names as whole words, by name.
+// patterns find names as whole words. Each is compiled once, by has.
 var patterns = map[string]*regexp.Regexp{}
 
 // has reports whether a text has a name as whole words.

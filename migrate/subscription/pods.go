@@ -21,12 +21,16 @@ func dnsPolicyOf(s *v1alpha1.Subscription) string {
 	if s == nil || s.Spec == nil || s.Spec.Config == nil {
 		return ""
 	}
+	policy := ""
 	for _, env := range s.Spec.Config.Env {
-		if env.Name == drivers.DNSPolicyEnv && drivers.IsDNSPolicy(env.Value) {
-			return env.Value
+		if env.Name == drivers.DNSPolicyEnv {
+			policy = env.Value // of several, a container gets the last
 		}
 	}
-	return ""
+	if !drivers.IsDNSPolicy(policy) {
+		return ""
+	}
+	return policy
 }
 
 // changesOfPods says what an adoption changes in the pods of a driver's DaemonSet that mounts may depend on. The dnsPolicy is what the

@@ -57,7 +57,7 @@ func TestChangesOfPods(t *testing.T) {
 // TestDNSPolicyOf: only what the operator will heed counts.
 func TestDNSPolicyOf(t *testing.T) {
 	for value, want := range map[string]string{"": "", "ClusterFirstWithHostNet": "ClusterFirstWithHostNet", "None": ""} {
-		s := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{Config: &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "OTHER", Value: "Default"}, {Name: drivers.DNSPolicyEnv, Value: value}}}}}
+		s := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{Config: &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: drivers.DNSPolicyEnv, Value: "Default"}, {Name: drivers.DNSPolicyEnv, Value: value}, {Name: "OTHER", Value: "Default"}}}}}
 		if got := dnsPolicyOf(s); got != want {
 			t.Errorf("%s: got %q, want %q", value, got, want)
 		}

@@ -120,7 +120,7 @@ func (m *Metrics) SetConditions(driver string, conditions []operatorv1.OperatorC
 	}
 }
 
-// SetQuota replaces what is shown of the driver's quota, by what the resources are in. A process has one driver.
+// SetQuota replaces the metrics of the driver's quota. The key of used is the parent, such as a file system. A process has one driver.
 func (m *Metrics) SetQuota(driver, resources string, limit int, used map[string]drivers.Usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
