@@ -146,7 +146,7 @@ var followers = map[string]map[string][]follower{
 		"# Troubleshoot":                       {administrator},
 		"## My pod hangs in ContainerCreating": {administrator, administrator},
 		"### The driver's log on a node":       {by("test/drivers/matrix", "TestMatrix")},
-		"### Access points run out":            {nobody("asks AWS")},
+		"### Access points share a group ID":   {nobody("asks AWS")},
 		"## My driver is not Available":        {administrator},
 	},
 	"uninstall.md": {
