@@ -11,6 +11,7 @@ var ownVersion = map[string]map[string]string{
 		"github.com/Microsoft/hcsshim": "it is for Windows",
 	},
 	"hack/etcd": {},
+	"hack/olm":  {},
 	"hack/drivers": {
 		"golang.org/x/mod":                            "the GCP PD driver requires a later one, and no program has it",
 		"golang.org/x/tools":                          "the GCP PD driver requires a later one, and no program has it",
