@@ -47,13 +47,21 @@ func New(ctx context.Context, region string) (*Clients, error) {
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil && strings.Contains(err.Error(), "no EC2 IMDS role found") {
 		// The SDK's error lists what it tried last, and not what is missing.
-		return nil, errors.New("there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run it on an instance with a role")
+		return nil, &noCredentials{err}
 	}
 	if cfg.Region == "" {
 		return nil, errors.New("there is no region: set --region or AWS_REGION")
 	}
 	return &Clients{EFS: efs.NewFromConfig(cfg), EC2: ec2.NewFromConfig(cfg), Interval: interval}, nil
 }
+
+// noCredentials says what to do about an error of the SDK that lists what it tried.
+type noCredentials struct{ tried error }
+
+func (e *noCredentials) Error() string {
+	return "there are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run it on an instance with a role"
+}
+func (e *noCredentials) Unwrap() error { return e.tried }
 
 // Poll calls try until it is done. If ctx ends first, the error is the last one of try.
 func (c *Clients) Poll(ctx context.Context, try func(context.Context) (done bool, err error)) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -45,5 +46,6 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("cannot connect to a cluster: %w", err)
 	}
 	config.QPS, config.Burst = 50, 300
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &connection{next} })
 	return config, nil
 }

@@ -64,11 +64,11 @@ func run(ctx context.Context, args []string) int {
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.err != nil {
-			printError(root, exit.err)
+			printError(root, explain(exit.err))
 		}
 		return exit.code
 	}
-	printError(root, err)
+	printError(root, explain(err))
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		root.PrintErrf("See '%s --help'.\n", usage.command)
 	}
@@ -123,6 +123,7 @@ oc_complete-berth, it completes the plugin's arguments in a shell.`,
 	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand())
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { endAfter(cmd) }
 	version.AddTo(root)
+	addVerbose(root)
 	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)
 	explainExit(root)

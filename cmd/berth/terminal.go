@@ -61,12 +61,15 @@ func columnsOf(w io.Writer) int {
 	return columns
 }
 
-// printError says what went wrong, in a line for each fault.
-func printError(cmd *cobra.Command, err error) {
-	lines := linesOf(err)
+// printError says what went wrong, in a line for each fault, and with --verbose what is behind it.
+func printError(cmd *cobra.Command, fault error) {
+	lines := linesOf(fault)
 	lines[0] = cmd.Root().Name() + ": " + lines[0]
 	for _, line := range lines {
 		cmd.PrintErrln(line)
+	}
+	if verbose, err := cmd.Root().PersistentFlags().GetBool("verbose"); verbose && err == nil {
+		printCauses(cmd, fault)
 	}
 }
 
