@@ -108,8 +108,7 @@ func TestFold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			subjects := NewSubjects(drivers.Driver{ConditionPrefix: prefix})
 			applied := conditionsOf(tc.applied...)
-			written := subjects.fold(applied)
-			slices.SortFunc(written, func(a, b operatorv1.OperatorCondition) int { return strings.Compare(a.Type, b.Type) })
+			written := byType(subjects.fold(applied))
 			if diff := cmp.Diff(conditionsOf(tc.written...), written); diff != "" {
 				t.Errorf("written (-want +got):\n%s", diff)
 			}
@@ -121,13 +120,11 @@ func TestFold(t *testing.T) {
 					t.Errorf("%s=%s (%s: %s) is not known to an operator that starts: %+v", c.Type, c.Status, c.Reason, c.Message, unfolded)
 				}
 			}
-			again := subjects.fold(unfolded)
-			slices.SortFunc(again, func(a, b operatorv1.OperatorCondition) int { return strings.Compare(a.Type, b.Type) })
-			if diff := cmp.Diff(written, again); diff != "" {
+			if diff := cmp.Diff(written, byType(subjects.fold(unfolded))); diff != "" {
 				t.Errorf("an operator that starts writes something else (-want +got):\n%s", diff)
 			}
-			for _, want := range summarize(applied, nil) {
-				got := summarize(unfolded, nil)
+			got := summarize(byType(unfolded), nil) // the reporter sorts them, too
+			for _, want := range summarize(byType(applied), nil) {
 				i := slices.IndexFunc(got, func(c operatorv1.OperatorCondition) bool { return c.Type == want.Type })
 				if want.Reason != "NoData" && (got[i].Status != want.Status || got[i].Reason != want.Reason || got[i].Message != want.Message) {
 					t.Errorf("the summary of an operator that starts is %+v, want %+v", got[i], want)
@@ -135,6 +132,10 @@ func TestFold(t *testing.T) {
 			}
 		})
 	}
+}
+
+func byType(conditions []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
+	return slices.SortedFunc(slices.Values(conditions), func(a, b operatorv1.OperatorCondition) int { return strings.Compare(a.Type, b.Type) })
 }
 
 // TestStorageClassControllerKeepsItsName: OpenShift's operators of the drivers that clusters are installed with write the condition, too.
