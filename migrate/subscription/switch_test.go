@@ -20,25 +20,29 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestSwitch covers what can happen to a switch besides running to its end.
+// TestSwitch: plans, approvals and rollbacks.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	for name, test := range map[string]struct {
-		approval v1alpha1.Approval
-		known    []string
-		do       func(*place)
-	}{
-		"an unsafe plan is not applied":                            {known: []string{broken}, do: unsafePlan},
+	testSwitches(t, map[string]switchTest{
+		"an unsafe plan is not applied":           {known: []string{broken}, do: unsafePlan},
+		"a missing catalog":                       {do: missingCatalog},
+		"a switch in progress has its own plan":   {known: []string{second}, do: inProgress},
+		"manual approval stays manual":            {known: []string{second}, approval: v1alpha1.ApprovalManual, do: manualApproval},
+		"a dry run writes nothing":                {known: []string{second}, do: dryRun},
+		"a rolled back switch can be repeated":    {known: []string{second}, do: repeated},
+		"a complete switch cannot be rolled back": {known: []string{second}, do: noRollback},
+	})
+}
+
+// TestDisturbedSwitch: what OLM does meanwhile, and what others change, is noticed.
+func TestDisturbedSwitch(t *testing.T) {
+	t.Parallel()
+	testSwitches(t, map[string]switchTest{
 		"a plan is for an unchanged cluster":                       {known: []string{second}, do: clusterChanged},
 		"a missing channel":                                        {known: []string{second}, do: missingChannel},
-		"a missing catalog":                                        {do: missingCatalog},
 		"an unreachable catalog":                                   {do: unreachableCatalog},
 		"a package that OLM v1 has installed":                      {do: installedByOLMv1},
 		"two Subscriptions for one package":                        {known: []string{second}, do: twoSubscriptions},
-		"a switch in progress has its own plan":                    {known: []string{second}, do: inProgress},
-		"manual approval stays manual":                             {known: []string{second}, approval: v1alpha1.ApprovalManual, do: manualApproval},
-		"a dry run writes nothing":                                 {known: []string{second}, do: dryRun},
 		"somebody changes the Subscription":                        {known: []string{second}, do: changedSubscription},
 		"somebody recreates the Subscription":                      {known: []string{second}, do: recreatedSubscription},
 		"OLM installs again what was removed":                      {known: []string{renamed}, do: installedAgain},
@@ -47,18 +51,28 @@ func TestSwitch(t *testing.T) {
 		"the clock of an interrupted run was ahead":                {known: []string{second}, do: clockAhead},
 		"OLM creates an unplanned InstallPlan":                     {known: []string{second}, do: unplannedInstallPlan},
 		"OLM waits for an InstallPlan that a rollback has deleted": {known: []string{second}, do: stalledRollback},
-		"a rolled back switch can be repeated":                     {known: []string{second}, do: repeated},
-		"a timeout":                                                {known: []string{second}, do: timesOut},
-		"a complete switch cannot be rolled back":                  {known: []string{second}, do: noRollback},
-		"invalid journals":                                         {known: []string{second}, do: invalidJournals},
-		"a conflicting request":                                    {known: []string{second}, do: conflictingRequest},
-		"somebody changes the configuration":                       {known: []string{second}, do: changedConfig},
-		"OLM offers a later version after the switch":              {known: []string{longer}, approval: v1alpha1.ApprovalManual, do: offeredLater},
-		"OLM installs a later version during the switch":           {known: []string{longer}, do: installedLater},
-		"OLM asks for approval of a later version":                 {known: []string{longer}, do: askedForLater},
-		"the operator is removed after the switch":                 {known: []string{renamed}, do: removedAfter},
-		"a recreated Subscription keeps labels and annotations":    {known: []string{renamed}, do: keptMetadata},
-	} {
+		"a timeout":                                             {known: []string{second}, do: timesOut},
+		"invalid journals":                                      {known: []string{second}, do: invalidJournals},
+		"a conflicting request":                                 {known: []string{second}, do: conflictingRequest},
+		"somebody changes the configuration":                    {known: []string{second}, do: changedConfig},
+		"OLM offers a later version after the switch":           {known: []string{longer}, approval: v1alpha1.ApprovalManual, do: offeredLater},
+		"OLM installs a later version during the switch":        {known: []string{longer}, do: installedLater},
+		"OLM asks for approval of a later version":              {known: []string{longer}, do: askedForLater},
+		"the operator is removed after the switch":              {known: []string{renamed}, do: removedAfter},
+		"a recreated Subscription keeps labels and annotations": {known: []string{renamed}, do: keptMetadata},
+	})
+}
+
+// switchTest is what happens in a place of its own.
+type switchTest struct {
+	approval v1alpha1.Approval
+	known    []string
+	do       func(*place)
+}
+
+func testSwitches(t *testing.T, tests map[string]switchTest) {
+	s := newSite(t)
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.do(s.newPlace(t, test.approval, test.known...))

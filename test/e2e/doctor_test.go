@@ -23,6 +23,12 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
+// working is what "berth doctor" says of a driver that works.
+var working = map[doctor.Code]doctor.Verdict{
+	"operator-active": doctor.OK, "operator-permitted": doctor.OK, "conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK,
+	"sharedvolumes": doctor.OK,
+}
+
 // TestDoctor: from an empty cluster to volumes, "berth doctor" names what is missing, and what a stranger breaks is no fault.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
@@ -56,8 +62,7 @@ func TestDoctor(t *testing.T) {
 	shared := sharedVolume("kept")
 	w.grant(shared.Namespace)
 	w.share(shared)
-	well := map[doctor.Code]doctor.Verdict{"operator-active": doctor.OK, "operator-permitted": doctor.OK, "conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK, "sharedvolumes": doctor.OK}
-	w.mustDiagnose("a driver that works", 0, well)
+	w.mustDiagnose("a driver that works", 0, working)
 
 	w.taint(w.driver.CSIName + "/agent-not-ready")
 	w.mustDiagnose("a node that keeps pods off although the driver runs there", 0, map[doctor.Code]doctor.Verdict{"startup-taint": doctor.Warning})

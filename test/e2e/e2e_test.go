@@ -16,16 +16,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/doctor"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/ports"
 )
 
-// TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back.
+// TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back. "berth doctor" says how far it is.
 func TestTheMainJob(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
+	w.mustDiagnose("an empty cluster", 1, map[doctor.Code]doctor.Verdict{"subscription-missing": doctor.Fault, "clustercsidriver-missing": doctor.Fault})
 	w.serveCatalog()
 
 	csv := w.subscribe(nil)
@@ -50,6 +52,8 @@ func TestTheMainJob(t *testing.T) {
 	w.grant(kept.Namespace)
 	w.share(kept)
 	w.share(removed)
+	w.register()
+	w.mustDiagnose("a driver that works", 0, working)
 
 	gone := claimAndVolume(w, removed)
 	w.step(func(ctx context.Context, c client.Client) error {

@@ -17,26 +17,29 @@ type split struct {
 var oneFault = []string{"-one-fault"}
 
 var splits = []split{
-	{pkg: "operator", rest: 640, options: oneFault, first: []string{
-		"TestInstall", "TestAdoption", "TestUninstallOrder", "TestUninstallWaitsForPodsThatUseVolumes", "TestConfiguration",
-		"TestNothingIsTouchedWithoutCustomResource", "TestPermanentDriver", "TestAttackForgedDriver", "TestAttackForgedLock",
-		"TestTakeoverFromOpenShift45", "TestRetiredObjects", "TestRenderWithoutImages", "TestRenderForMonitoring",
+	{pkg: "operator", rest: 700, options: oneFault, first: []string{
+		"TestInstall/efs", "TestAdoption/in_the_operator's_namespace", "TestUninstallOrder/efs", "TestUninstallWaitsForPodsThatUseVolumes",
+		"TestNothingIsTouchedWithoutCustomResource", "TestAttackForgedDriver/efs", "TestTakeoverFromOpenShift45", "TestRenderWithoutImages", "TestRenderForMonitoring",
 	}, third: []string{
 		"TestWaitingRemovalIsQuiet", "TestRestartWithSlowListIsNotDegraded", "TestMissingAPIHoldsNothingElse", "TestRefusedDeletionHoldsNothingElse",
 		"TestDriverLeavesANamespaceThatIsGone", "TestUninstallWaitsForPodOfAReplacedClaim", "TestObservedConfigOfOthersReachesNoPod", "TestQuota",
 		"TestNotReadyNodeHoldsNothing", "TestRefusedObjectHoldsNoAdoption", "TestOtherDriver",
 	}},
-	{pkg: "sharedvolume", rest: 150, options: oneFault, second: []string{
+	{pkg: "sharedvolume", rest: 220, options: oneFault, second: []string{
 		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",
-		"TestTenantHasPodsListed", "TestCrashSweep",
+		"TestTenantHasPodsListed", "TestCrashSweep", "TestAdoption", "TestMissingDefinitions", "TestTenantLeavesVolume", "TestRefusedPolicy", "TestRepair",
+		"TestRejectedClaimReleasesSlot", "TestUnboundClaimLosesSlot", "TestNamespaceDeletedDuringDowntime", "TestTenants/attacks/store_large_objects",
 	}},
-	{pkg: "migrate/subscription", rest: 30, second: []string{"TestAttacks", "TestUnmanagedDriver", "TestAdoptDriver"}, third: []string{"TestCrashSweep"}},
+	{pkg: "migrate/subscription", rest: 200, second: []string{"TestDisturbedSwitch", "TestAttacks", "TestUnmanagedDriver", "TestAdoptDriver"}, third: []string{"TestCrashSweep"}},
+	{pkg: "migrate/adoption", rest: 40, second: []string{"TestExtensionIsOrphaned"}},
 	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep"}},
 	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
 	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},
-	{pkg: "test/e2e", rest: 400, first: []string{"TestTheMainJob", "TestDoctor", "TestSwitchWithTool", "TestGrantsAreForAdministrators", "TestMustGather", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster"}, third: []string{
+	{pkg: "test/e2e", rest: 600, first: []string{
+		"TestTheMainJob", "TestSwitchWithTool/0.0.8", "TestMustGatherGoesOn/by_SecurityContextConstraints", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster",
+	}, third: []string{
 		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
-		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherGoesOn", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
+		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
 	}},
 	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},

@@ -3,9 +3,9 @@ package main
 // weights are about how many seconds the first tier's tests of a package take on two processors, with compiling and linking. They
 // decide what starts first, and how long is left.
 var weights = map[string]float64{
-	"operator": 120, "sharedvolume": 100, "test/e2e": 120, "migrate/subscription": 100, "test/clusterstorage": 90,
-	"test/drivers/matrix": 60, "olm/prediction": 60, "test/cluster": 60, "operator/clusterstorage": 40, "drivers": 60, "migrate/csimigration": 40,
-	"test/cluster/node": 30, "test/cluster/realnode": 30, "catalog/mirror": 20, "cmd/berth": 30, "image": 20,
+	"test/e2e": 110, "test/drivers/matrix": 105, "migrate/subscription": 100, "sharedvolume": 90, "operator": 80, "test/cluster": 65, "test/clusterstorage": 65,
+	"migrate/csimigration": 60, "drivers": 55, "cmd/berth": 50, "operator/clusterstorage": 35, "test/cluster/realnode": 30, "olm/prediction": 30,
+	"test/cluster/node": 25, "catalog/mirror": 20, "image": 20, "migrate/adoption": 15,
 }
 
 // weightOf returns a package's weight.
