@@ -78,7 +78,7 @@ type job struct {
 // batch is how many packages without a cluster are one job: go test takes a second to find out what to do.
 const batch = 12
 
-// plan returns the jobs of a tier, in the order in which they start: the long ones first.
+// plan returns the jobs of a tier, the long ones first.
 func plan(tier string, packages []testedPackage) ([]job, error) {
 	if tier == race {
 		return planRace(packages), nil
@@ -126,6 +126,9 @@ func batches(packages []string) (jobs []job) {
 	}
 	return jobs
 }
+
+func (j job) isBatch() bool { return len(j.packages) > 1 }
+func (j job) isLong() bool  { return !j.isBatch() }
 
 // planRace returns the packages whose tests need no cluster, and the journeys.
 func planRace(packages []testedPackage) []job {

@@ -17,8 +17,9 @@ import (
 	"github.com/berth-csi/berth/test/results"
 )
 
-// lanes is how many jobs run at the same time. Each of the long packages has several clusters, and with three of these at once, two
-// processors are busy with switching between control planes.
+// lanes is how many long jobs run at the same time. Each of the long packages has several clusters, and with three of these at once, two
+// processors are busy with switching between control planes. But they wait for these clusters a third of the time, in which one more lane
+// compiles and runs the batches.
 const lanes = 2
 
 // limit is the time limit of a job.
@@ -75,21 +76,35 @@ func runAll(ctx context.Context, tier string, jobs []job, file string) (*report,
 	}
 	defer events.Close()
 	r := newReport(jobs)
-	queue := make(chan job)
+	long, short := queue(jobs, job.isLong), queue(jobs, job.isBatch)
 	var workers sync.WaitGroup
-	for range lanes {
+	work := func(queues ...<-chan job) {
 		workers.Go(func() {
-			for j := range queue {
-				r.run(ctx, tier, j, events)
+			for _, q := range queues {
+				for j := range q {
+					r.run(ctx, tier, j, events)
+				}
 			}
 		})
 	}
-	for _, j := range jobs {
-		queue <- j
+	for range lanes {
+		work(long, short)
 	}
-	close(queue)
+	work(short)
 	workers.Wait()
 	return r, events.Close()
+}
+
+// queue returns the jobs of a kind, in their order.
+func queue(jobs []job, kind func(job) bool) <-chan job {
+	q := make(chan job, len(jobs))
+	for _, j := range jobs {
+		if kind(j) {
+			q <- j
+		}
+	}
+	close(q)
+	return q
 }
 
 // run runs one job.
