@@ -154,6 +154,9 @@ func (c finder) fileSystem(ctx context.Context, cluster ownership.Cluster, fs ef
 		itself.Bytes = fs.SizeInBytes.Value
 	}
 	targets, err := c.mountTargets(ctx, id)
+	if client.CodeOf(err) == "FileSystemNotFound" { // it has gone since it was listed, and all that was in it
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package removal
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -283,6 +284,17 @@ func TestFaults(t *testing.T) {
 				t.Errorf("what is left (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestGoneWhileListed: a file system that is deleted while its mount targets are asked for is not listed, as what an earlier run deleted.
+func TestGoneWhileListed(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	gone, stays := a.fileSystem("gone", owned(mine)), a.fileSystem("stays", owned(mine))
+	a.Inject(gateway.Fault{Action: "DescribeMountTargets", Times: 1, Error: &gateway.Error{Status: http.StatusNotFound, Code: "FileSystemNotFound", Message: "File system '" + gone + "' does not exist."}})
+	if got := ids(a.find().Delete); len(got) != 1 || got[0] != gone && got[0] != stays {
+		t.Errorf("%v is to be deleted, want one of two file systems", got)
 	}
 }
 
