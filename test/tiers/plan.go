@@ -143,7 +143,11 @@ func planRace(packages []testedPackage) []job {
 			alone = append(alone, p.name())
 		}
 	}
-	return append(jobs, batches(alone)...)
+	for _, j := range batches(alone) {
+		j.skip = notWithRaces
+		jobs = append(jobs, j)
+	}
+	return jobs
 }
 
 // needCluster returns a function that reports whether the tests of a package can start a cluster.

@@ -58,5 +58,8 @@ var raceJourneys = map[string]string{
 	"migrate":      "^TestResume$",
 }
 
+// notWithRaces are tests of what a command costs, of which the race detector makes many times as much.
+const notWithRaces = "^TestCosts$"
+
 // longJob is how many seconds a package takes that is a job of its own.
 const longJob = 15
