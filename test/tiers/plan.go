@@ -130,7 +130,7 @@ func batches(packages []string) (jobs []job) {
 func (j job) isBatch() bool { return len(j.packages) > 1 }
 func (j job) isLong() bool  { return !j.isBatch() }
 
-// planRace returns the packages whose tests need no cluster, and the journeys.
+// planRace returns the first tier's tests of the packages that need no cluster, and the journeys.
 func planRace(packages []testedPackage) []job {
 	var jobs []job
 	var alone []string
@@ -139,8 +139,14 @@ func planRace(packages []testedPackage) []job {
 		switch run := raceJourneys[p.name()]; {
 		case run != "":
 			jobs = append(jobs, job{packages: []string{p.name()}, run: run, weight: 30})
-		case p.hasTests() && !reaches(p):
-			alone = append(alone, p.name())
+		case !p.hasTests() || reaches(p):
+		default:
+			s, isSplit := splitOf(p.name())
+			if j, ok := s.job(first); isSplit && ok {
+				jobs = append(jobs, j)
+			} else if !isSplit {
+				alone = append(alone, p.name())
+			}
 		}
 	}
 	for _, j := range batches(alone) {
