@@ -174,7 +174,7 @@ func needCluster(packages []testedPackage) func(testedPackage) bool {
 		return found
 	}
 	return func(p testedPackage) bool {
-		return slices.ContainsFunc(slices.Concat(p.TestImports, p.XTestImports), reaches)
+		return p.ImportPath == clusterPackage || slices.ContainsFunc(slices.Concat(p.TestImports, p.XTestImports), reaches)
 	}
 }
 

@@ -59,7 +59,7 @@ var raceJourneys = map[string]string{
 }
 
 // notWithRaces are tests of what a command costs, of which the race detector makes many times as much.
-const notWithRaces = "^TestCosts$"
+const notWithRaces = "^TestCosts$|^TestHostileYAML$"
 
 // longJob is how many seconds a package takes that is a job of its own.
 const longJob = 15

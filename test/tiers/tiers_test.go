@@ -125,6 +125,7 @@ func TestPattern(t *testing.T) {
 func TestNeedCluster(t *testing.T) {
 	packages := []testedPackage{
 		{ImportPath: module + "support", Imports: []string{clusterPackage}},
+		{ImportPath: clusterPackage, TestImports: []string{"testing"}},
 		{ImportPath: module + "direct", XTestImports: []string{clusterPackage}},
 		{ImportPath: module + "indirect", TestImports: []string{module + "support"}},
 		{ImportPath: module + "alone", TestImports: []string{"testing", module + "direct"}},
