@@ -26,9 +26,9 @@ func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	return a.Catalog, a.hinted()
 }
 
-// Of returns the catalog of a configuration that was not read from a folder. The caller says where the document of a
-// schema and name comes from. Names must be unique.
-func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) document.Span) *Catalog {
+// Of returns the catalog of a configuration that was not read from a folder, and findings about what is in it twice. The caller says
+// where the document of a schema and name comes from, and is asked for each document of a schema in its order.
+func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) document.Span) (*Catalog, []*findings.Finding) {
 	var entries []entry
 	for _, p := range config.Packages {
 		entries = append(entries, entry{pkg: &p, span: from(p.Schema, p.Name)})
@@ -42,8 +42,7 @@ func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) docume
 	for _, d := range config.Deprecations {
 		entries = append(entries, entry{deprecation: &d, span: from(d.Schema, d.Package)})
 	}
-	c, _ := assemble("", entries)
-	return c
+	return assemble("", entries)
 }
 
 // assembly is a catalog under construction.

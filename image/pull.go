@@ -57,13 +57,33 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 
 // PullFrom is like Pull, and reads from a source.
 func PullFrom(ctx context.Context, from Source, reference string, limits Limits, folders ...string) (Pulled, error) {
-	return pullFrom(ctx, from, reference, limits, func(context.Context, *pulling, platformImage) ([]string, error) { return folders, nil })
+	return PullKept(ctx, from, nothingKept{}, reference, limits, folders...)
+}
+
+// Keeper keeps the files that were read from images, by the digests of the images, so that they are not pulled again. Its methods
+// are safe for concurrent use.
+type Keeper interface {
+	// Load returns the files of an image, if they are kept.
+	Load(digest string) (files map[string][]byte, kept bool)
+	Keep(digest string, files map[string][]byte)
+}
+
+// nothingKept is the keeper of those who keep nothing.
+type nothingKept struct{}
+
+func (nothingKept) Load(string) (map[string][]byte, bool) { return nil, false }
+func (nothingKept) Keep(string, map[string][]byte)        {}
+
+// PullKept is like PullFrom, and asks a keeper first, which must keep nothing but files of the same folders. For an image by a
+// digest that it has, no request is sent, and for a tag only the one for the digest.
+func PullKept(ctx context.Context, from Source, keeper Keeper, reference string, limits Limits, folders ...string) (Pulled, error) {
+	return pullFrom(ctx, from, keeper, reference, limits, func(context.Context, *pulling, platformImage) ([]string, error) { return folders, nil })
 }
 
 // PullLabelled is like PullFrom, and reads the folders that are chosen by the labels of the image, or of the first image of
 // an index.
 func PullLabelled(ctx context.Context, from Source, reference string, limits Limits, choose func(labels map[string]string) ([]string, error)) (Pulled, error) {
-	return pullFrom(ctx, from, reference, limits, func(ctx context.Context, p *pulling, of platformImage) ([]string, error) {
+	return pullFrom(ctx, from, nothingKept{}, reference, limits, func(ctx context.Context, p *pulling, of platformImage) ([]string, error) {
 		labels, err := p.labels(ctx, of)
 		if err != nil {
 			return nil, err
@@ -75,14 +95,14 @@ func PullLabelled(ctx context.Context, from Source, reference string, limits Lim
 // chooser chooses the folders to read of an image.
 type chooser func(context.Context, *pulling, platformImage) ([]string, error)
 
-func pullFrom(ctx context.Context, from Source, reference string, limits Limits, choose chooser) (Pulled, error) {
+func pullFrom(ctx context.Context, from Source, keeper Keeper, reference string, limits Limits, choose chooser) (Pulled, error) {
 	ref, err := name.ParseReference(reference, name.StrictValidation)
 	if err != nil {
 		return Pulled{}, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/bundle:v1.0.0: %w", reference, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limits.Time)
 	defer cancel()
-	pulled, err := pull(ctx, from, ref, limits, choose)
+	pulled, err := pull(ctx, from, keeper, ref, limits, choose)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it took longer than %s: %w", limits.Time, err)
 	}
@@ -96,11 +116,21 @@ func pullFrom(ctx context.Context, from Source, reference string, limits Limits,
 	return pulled, nil
 }
 
-func pull(ctx context.Context, from Source, ref name.Reference, limits Limits, choose chooser) (Pulled, error) {
+func pull(ctx context.Context, from Source, keeper Keeper, ref name.Reference, limits Limits, choose chooser) (Pulled, error) {
+	if digest, is := ref.(name.Digest); is {
+		if files, kept := keeper.Load(digest.DigestStr()); kept {
+			return Pulled{Reference: repository(ref) + "@" + digest.DigestStr(), Files: files}, nil
+		}
+	}
 	p := &pulling{from: from, repository: ref.Context(), left: newBudget(limits), layers: map[v1.Hash]*layer{}}
 	found, err := p.manifest(ctx, ref)
 	if err != nil {
 		return Pulled{}, err
+	}
+	pulled := Pulled{Reference: repository(ref) + "@" + found.Digest.String()}
+	var kept bool
+	if pulled.Files, kept = keeper.Load(found.Digest.String()); kept {
+		return pulled, nil
 	}
 	images, err := p.images(ctx, found)
 	if err != nil {
@@ -109,8 +139,7 @@ func pull(ctx context.Context, from Source, ref name.Reference, limits Limits, c
 	if p.folders, err = choose(ctx, p, images[0]); err != nil {
 		return Pulled{}, err
 	}
-	files, err := p.files(ctx, images[0])
-	if err != nil {
+	if pulled.Files, err = p.files(ctx, images[0]); err != nil {
 		return Pulled{}, err
 	}
 	for _, other := range images[1:] {
@@ -118,11 +147,12 @@ func pull(ctx context.Context, from Source, ref name.Reference, limits Limits, c
 		if err != nil {
 			return Pulled{}, err
 		}
-		if file, differ := difference(files, otherFiles); differ {
+		if file, differ := difference(pulled.Files, otherFiles); differ {
 			return Pulled{}, contentErrorf("its file %q is not the same for %s and for %s; expected the same files for all platforms", file, images[0].platform, other.platform)
 		}
 	}
-	return Pulled{Reference: repository(ref) + "@" + found.Digest.String(), Files: files}, nil
+	keeper.Keep(found.Digest.String(), pulled.Files)
+	return pulled, nil
 }
 
 // pulling is the state of a pull.

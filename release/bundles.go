@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/catalog/build"
-	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
@@ -97,7 +96,7 @@ func (r *release) pushCatalogs(ctx context.Context) (err error) {
 }
 
 // catalog builds a catalog in a folder and returns the content of its image.
-func (r *release) catalog(ctx context.Context, c catalogImage, folder string) (image.Content, error) {
+func (r *release) catalog(ctx context.Context, c catalogImage, folder string) (_ image.Content, err error) {
 	templates, catalog := filepath.Join(folder, "templates"), filepath.Join(folder, "catalog")
 	if err := os.MkdirAll(templates, 0o755); err != nil {
 		return image.Content{}, err
@@ -117,17 +116,18 @@ func (r *release) catalog(ctx context.Context, c catalogImage, folder string) (i
 		}
 		files = append(files, file)
 	}
-	configs, found, err := build.Templates(ctx, files)
+	built, err := build.Templates(ctx, files, build.Options{})
 	if err != nil {
 		return image.Content{}, err
 	}
-	for _, f := range found {
+	defer func() { err = errors.Join(err, built.Close()) }()
+	for _, f := range built.Found {
 		if f.Severity == findings.Error {
 			return image.Content{}, f
 		}
 	}
-	for _, config := range configs {
-		if _, err := fbc.Write(config, catalog); err != nil {
+	for _, made := range built.Catalogs {
+		if _, err := made.Write(catalog); err != nil {
 			return image.Content{}, err
 		}
 	}

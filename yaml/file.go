@@ -26,7 +26,7 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return readAll(path, file)
+	return Read(path, file)
 }
 
 // ReadFileIn reads a file by its path in a folder, like ReadFile. It fails if a symbolic link leads out of the
@@ -45,7 +45,7 @@ func ReadFileIn(dir, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return readAll(filepath.Join(dir, path), file)
+	return Read(filepath.Join(dir, path), file)
 }
 
 // StatIn returns the file at a path in a folder. It fails if the file is outside of the folder or not a regular file.
@@ -62,8 +62,9 @@ func StatIn(root *os.Root, path string) (os.FileInfo, error) {
 	return info, checkRegular(shown, info)
 }
 
-func readAll(path string, file io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // it may grow while it is read
+// Read reads what is called like a file, such as standard input, up to the limit of files.
+func Read(path string, from io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(from, maxFile+1)) // a file may grow while it is read
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%s is longer than %d MiB; expected a shorter file", path, maxFile>>20)
 	}

@@ -19,7 +19,7 @@ func TestUnlinkedFolders(t *testing.T) {
 		dirs = append(dirs, filepath.Join("bundles", version))
 		catalogs.WriteBundle(t, dirs[len(dirs)-1], "tide", version, "")
 	}
-	_, err := build.Folders(t.Context(), dirs)
+	_, err := build.Folders(t.Context(), dirs, build.ByReplaces, nil)
 	if err == nil {
 		t.Fatal("folders without replaces make a catalog")
 	}
@@ -30,7 +30,7 @@ func TestUnlinkedFolders(t *testing.T) {
 	if err := os.WriteFile("tide.yaml", []byte(lines[len(lines)-1]), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	configs, found, err := build.Templates(t.Context(), []string{"tide.yaml"})
+	configs, found, err := configsOf(t, []string{"tide.yaml"}, build.Options{})
 	if err != nil || len(found) > 0 {
 		t.Fatal(found, err)
 	}
@@ -42,7 +42,7 @@ func TestUnlinkedFolders(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	catalogs.WriteBundle(t, dirs[0], "tide", "1.2.0", "replaces: tide.v1.0.0")
-	if _, err := build.Folders(t.Context(), dirs[:2]); err != nil && strings.Contains(err.Error(), "no bundle says") {
+	if _, err := build.Folders(t.Context(), dirs[:2], build.ByReplaces, nil); err != nil && strings.Contains(err.Error(), "no bundle says") {
 		t.Errorf("one bundle says what it replaces: %v", err)
 	}
 }
@@ -64,7 +64,7 @@ func TestRebuilds(t *testing.T) {
 		if err := os.WriteFile("tide.yaml", []byte(template+all), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		configs, found, err := build.Templates(t.Context(), []string{"tide.yaml"})
+		configs, found, err := configsOf(t, []string{"tide.yaml"}, build.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestRebuilds(t *testing.T) {
 func TestComposite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "contributions.yaml")
 	catalogs.Write(t, file, "schema: olm.composite\ncomponents: []\n")
-	_, found, err := build.Templates(t.Context(), []string{file})
+	_, found, err := configsOf(t, []string{file}, build.Options{})
 	if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "a composite template only names other templates") {
 		t.Errorf("got %v, %v", found, err)
 	}

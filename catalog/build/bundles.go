@@ -1,65 +1,78 @@
 package build
 
 import (
-	"context"
 	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
 )
 
-// pulls is the number of bundles that are read concurrently.
-const pulls = 4
-
-// readBundles reads all bundles.
-func (d *draft) readBundles(ctx context.Context) {
-	d.rendered = make([]*render.Bundle, len(d.Bundles))
-	faults := make([]error, len(d.Bundles))
-	var group errgroup.Group
-	group.SetLimit(pulls)
-	for i, b := range d.Bundles {
-		group.Go(func() error {
-			d.rendered[i], faults[i] = d.readBundle(ctx, b)
-			return nil
-		})
+// references are the bundles that the template lists.
+func (d *draft) references() (all []reference) {
+	for i := range d.Bundles {
+		if r := d.reference(i); r != (reference{}) {
+			all = append(all, r)
+		}
 	}
-	_ = group.Wait() // no error: faults are collected
-	for i, err := range faults {
-		if d.rendered[i] != nil { // bundles of images are published, and their faults are only warnings
-			for _, f := range d.rendered[i].Found {
-				if d.Bundles[i].Folder != "" {
+	return all
+}
+
+// reference returns where a bundle comes from, or nothing if checkForm reports that.
+func (d *draft) reference(i int) reference {
+	switch b := d.Bundles[i]; {
+	case count(b.Folder, b.Image) != 1:
+		return reference{}
+	case b.Folder != "":
+		return reference{folder: d.path(b.Folder)}
+	default:
+		return reference{image: b.Image}
+	}
+}
+
+// take takes the bundles from the shelf, and makes the catalog of them.
+func (d *draft) take(s *shelf) {
+	if !d.decoded {
+		return
+	}
+	d.rendered = make([]*render.Bundle, len(d.Bundles))
+	for i := range d.Bundles {
+		r := d.reference(i)
+		if r == (reference{}) {
+			continue
+		}
+		from := s.bundles[r]
+		if d.rendered[i] = from.Bundle; from.Bundle != nil { // bundles of images are published, and their faults are only warnings
+			for _, f := range from.Found {
+				if r.folder != "" {
 					f.Severity = findings.Error
 				}
 				d.found = append(d.found, f)
 			}
 		}
-		found, others := registryv1.Faults(err)
-		d.found = append(d.found, found...)
-		for _, other := range others {
-			d.found = append(d.found, d.document.FaultAt(ruleBundle, at("bundles", i), "%v", other))
-		}
+		d.found = append(d.found, unread(d.document, at("bundles", i), from.err)...)
 	}
+	d.makeCatalog()
 }
 
-func (d *draft) readBundle(ctx context.Context, b bundle) (*render.Bundle, error) {
-	switch {
-	case count(b.Folder, b.Image) != 1: // checkForm reports it
-		return nil, nil
-	case b.Folder != "":
-		return render.Folder(d.path(b.Folder))
+// unread returns why a bundle cannot be read: findings about its files, or at a path in the template.
+func unread(template document.Document, path []any, err error) []*findings.Finding {
+	found, others := registryv1.Faults(err)
+	for _, other := range others {
+		found = append(found, template.FaultAt(ruleBundle, path, "%v", other))
 	}
-	pulled, err := image.Pull(ctx, b.Image, registryv1.ImageLimits, registryv1.Folders...)
-	if err != nil {
-		return nil, err
-	}
-	return render.Image(pulled.Reference, pulled.Files)
+	return found
+}
+
+// offers reports whether the catalogs of a version of OpenShift offer a bundle.
+func (d *draft) offers(name string, v Version) bool {
+	does, _ := offers(named(d.rendered, name).Metadata.Annotations[VersionsAnnotation], v) // checkBundles reports a fault
+	return does
 }
 
 // checkBundles reports bundles of another package, and bundles that share a name or a version.
@@ -69,6 +82,9 @@ func (d *draft) checkBundles() {
 		if b.Package != d.Package {
 			d.fault(at("bundles", i), "bundle %s is of package %q; expected one of package %q", b.Name, b.Package, d.Package)
 		}
+		if _, err := offers(b.Metadata.Annotations[VersionsAnnotation], Version{}); err != nil && d.byVersion {
+			d.found = append(d.found, notOffered(d.document, at("bundles", i), b.Name, err))
+		}
 		for _, own := range identity(b) {
 			if first, found := taken[own]; found {
 				d.fault(at("bundles", i), "bundle %s has the same %s as bundle number %d; expected every bundle to have its own", b.Name, own, first+1)
@@ -77,6 +93,13 @@ func (d *draft) checkBundles() {
 			taken[own] = i
 		}
 	}
+}
+
+// notOffered warns of a bundle that no version of OpenShift offers.
+func notOffered(template document.Document, path []any, bundle string, err error) *findings.Finding {
+	f := template.FaultAt(ruleTemplate, path, "bundle %s: %v", bundle, err)
+	f.Severity = findings.Warning
+	return f
 }
 
 // find returns the bundle with a name or a version. If there is not exactly one, it reports that at a path.

@@ -40,10 +40,10 @@ func (d *draft) channel(index int) declcfg.Channel {
 	places := d.places(index)
 	slices.SortStableFunc(places, func(a, b place) int { return a.bundle.Compare(b.bundle) })
 	c := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: d.Package, Name: said.Name}
-	var paths [][]any
+	paths := map[string][]any{}
 	for i, p := range places {
 		c.Entries = append(c.Entries, d.entry(p, said.SkipRange, places[:i]))
-		paths = append(paths, p.path)
+		paths[p.bundle.Name] = p.path
 	}
 	d.entryPaths = append(d.entryPaths, paths)
 	return c

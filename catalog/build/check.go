@@ -21,34 +21,47 @@ import (
 // in that.
 type origin func(path []any) (document.Document, []any)
 
-// check applies all rules for catalogs. The rules report values in the catalog; the findings are at the values in the
-// input that those come from.
-func check(config *declcfg.DeclarativeConfig, from func(schema, name string) origin) []*findings.Finding {
+// check applies all rules for catalogs, and those for one that replaces another if there is one to compare with. The rules report
+// values in the catalog; the findings are at the values in the input that those come from.
+func check(config *declcfg.DeclarativeConfig, against *fbc.Catalog, from func(schema, name string) origin) []*findings.Finding {
 	var origins []origin
-	made := fbc.Of(config, func(schema, name string) document.Span {
+	positions := map[string]func([]any) (line, column int){} // by file: each is parsed once
+	made, found := fbc.Of(config, func(schema, name string) document.Span {
 		origins = append(origins, from(schema, name))
 		source, path := origins[len(origins)-1](nil)
-		line, _ := source.Position(path)
+		if positions[source.File] == nil {
+			positions[source.File] = source.Positions()
+		}
+		line, _ := positions[source.File](path)
 		return document.Span{File: source.File, Line: line, Offset: int64(len(origins) - 1)} // the offset is an index of origins
 	})
-	return rules.CheckAt(made, func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding {
+	place := func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding {
 		source, path := origins[span.Offset](path)
 		return source.FaultAt(rule, path, format, args...)
-	})
+	}
+	found = append(found, rules.CheckAt(made, place)...)
+	for _, p := range made.Packages {
+		if against == nil || against.Find(p.Name) == nil {
+			continue
+		}
+		before := &fbc.Catalog{Dir: against.Dir, Packages: []*fbc.Package{against.Find(p.Name)}}
+		found = append(found, rules.AgainstAt(made, before, place)...)
+	}
+	return found
 }
 
-// check applies all rules for catalogs, with findings in the template.
-func (d *draft) check() {
-	d.found = append(d.found, check(d.config, func(schema, name string) origin {
-		return func(path []any) (document.Document, []any) { return d.document, d.origin(schema, name, path) }
-	})...)
+// check applies all rules for catalogs to one that was made of the template, with findings in the template.
+func (d *draft) check(config *declcfg.DeclarativeConfig) []*findings.Finding {
+	return check(config, d.against, func(schema, name string) origin {
+		return func(path []any) (document.Document, []any) { return d.document, d.origin(config, schema, name, path) }
+	})
 }
 
 // origin returns the path in the template that a value in the catalog comes from.
-func (d *draft) origin(schema, name string, path []any) []any {
+func (d *draft) origin(config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
 	switch {
 	case schema == declcfg.SchemaChannel:
-		return d.inChannel(slices.IndexFunc(d.Channels, func(c channel) bool { return c.Name == name }), path)
+		return d.inChannel(config, name, path)
 	case schema == declcfg.SchemaBundle:
 		return at("bundles", slices.Index(d.names(), name))
 	case schema == declcfg.SchemaDeprecation && len(path) < 2:
@@ -62,24 +75,55 @@ func (d *draft) origin(schema, name string, path []any) []any {
 }
 
 // inChannel returns the path in the template of a value in a channel. The template may order entries differently.
-func (d *draft) inChannel(index int, path []any) []any {
+func (d *draft) inChannel(config *declcfg.DeclarativeConfig, name string, path []any) []any {
+	index := slices.IndexFunc(d.Channels, func(c channel) bool { return c.Name == name })
 	if len(path) < 2 {
 		return at("channels", index)
 	}
-	return slices.Concat(d.entryPaths[index][path[1].(int)], path[2:])
+	made := config.Channels[slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name })]
+	return slices.Concat(d.entryPaths[index][made.Entries[path[1].(int)].Name], path[2:])
 }
 
-// introduce gives the package the description and icon of its default channel's head.
-func (d *draft) introduce() {
-	if err := introduce(d.config, d.rendered); err != nil {
-		d.fault(at("bundles"), "%v", err)
+// chooseDefault chooses the default channel of a catalog with some of the bundles, if none of them is in the one of the template.
+func (d *draft) chooseDefault(config *declcfg.DeclarativeConfig) []*findings.Finding {
+	lost, chosen := chooseDefault(config)
+	if lost == "" {
+		return nil
 	}
+	return []*findings.Finding{otherDefault(d.document, at("defaultChannel"), lost, chosen)}
+}
+
+// chooseDefault sets the default channel of the catalog of one package to the last of its channels by name, if it has not the one that
+// it names. It returns both, or nothing.
+func chooseDefault(config *declcfg.DeclarativeConfig) (lost, chosen string) {
+	if len(config.Packages) != 1 || len(config.Channels) == 0 {
+		return "", ""
+	}
+	pkg := &config.Packages[0]
+	var names []string
+	for _, c := range config.Channels {
+		names = append(names, c.Name)
+	}
+	if slices.Contains(names, pkg.DefaultChannel) {
+		return "", ""
+	}
+	lost = pkg.DefaultChannel
+	pkg.DefaultChannel = slices.Max(names)
+	return lost, pkg.DefaultChannel
+}
+
+// otherDefault warns of a default channel that had to be chosen.
+func otherDefault(template document.Document, path []any, lost, chosen string) *findings.Finding {
+	f := template.FaultAt(ruleTemplate, path, "no bundle of the default channel %q is for this version of OpenShift, so the default channel is %q", lost, chosen)
+	f.Severity = findings.Warning
+	return f
 }
 
 // introduce gives a checked package the description and icon of its default channel's head.
 func introduce(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
 	pkg := &config.Packages[0]
-	checked := fbc.Of(config, func(string, string) document.Span { return document.Span{} }).Find(pkg.Name)
+	all, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
+	checked := all.Find(pkg.Name)
 	head := upgrade.Of(checked, checked.FindChannel(pkg.DefaultChannel)).Heads[0]
 	return named(bundles, head.Name).Introduce(pkg)
 }

@@ -14,15 +14,30 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/registryv1"
 )
 
+// Graph is where the upgrade edges of a package come from. The names are those of updateGraph in the ci.yaml of operator repositories.
+type Graph string
+
+const (
+	// ByReplaces has the edges that the ClusterServiceVersions define.
+	ByReplaces Graph = "replaces-mode"
+	// BySemver has each version replace the one before it in its channel, whatever its ClusterServiceVersion replaces or skips. A
+	// skipRange stays.
+	BySemver Graph = "semver-mode"
+)
+
+// Graphs are all of them.
+var Graphs = []Graph{ByReplaces, BySemver}
+
 // Folders builds the catalog of one package from the folders of its bundles, in any order. The bundles' annotations name
-// the channels and the default channel, and their ClusterServiceVersions define the upgrade edges. The error lists all
-// faults with their positions.
-func Folders(ctx context.Context, dirs []string) (*declcfg.DeclarativeConfig, error) {
+// the channels and the default channel. A catalog that the new one replaces may be nil. The error lists all faults with their
+// positions.
+func Folders(ctx context.Context, dirs []string, graph Graph, against *fbc.Catalog) (*declcfg.DeclarativeConfig, error) {
 	bundles, err := readFolders(ctx, dirs)
 	if err != nil {
 		return nil, err
@@ -30,7 +45,7 @@ func Folders(ctx context.Context, dirs []string) (*declcfg.DeclarativeConfig, er
 	if err := checkDistinct(bundles); err != nil {
 		return nil, err
 	}
-	channels, err := channelsOf(bundles)
+	channels, err := channelsOf(bundles, graph)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +60,7 @@ func Folders(ctx context.Context, dirs []string) (*declcfg.DeclarativeConfig, er
 	for _, b := range bundles {
 		config.Bundles = append(config.Bundles, b.Rendered)
 	}
-	if err := checkFolders(config, bundles); err != nil {
+	if err := checkFolders(config, bundles, against); err != nil {
 		return nil, errors.Join(err, unlinked(config, bundles))
 	}
 	return config, introduce(config, bundles)
@@ -106,7 +121,7 @@ func identity(b *render.Bundle) []string {
 }
 
 // channelsOf returns the package's channels by name, each with its entries from the oldest to the newest.
-func channelsOf(bundles []*render.Bundle) ([]declcfg.Channel, error) {
+func channelsOf(bundles []*render.Bundle, graph Graph) ([]declcfg.Channel, error) {
 	entries := map[string][]declcfg.ChannelEntry{}
 	var faults []error
 	for _, b := range bundles {
@@ -118,6 +133,9 @@ func channelsOf(bundles []*render.Bundle) ([]declcfg.Channel, error) {
 		}
 		faults = append(faults, err)
 		for _, channel := range names {
+			if graph == BySemver {
+				entry.Replaces, entry.Skips = lastOf(entries[channel]), nil
+			}
 			entries[channel] = append(entries[channel], entry)
 		}
 	}
@@ -127,6 +145,14 @@ func channelsOf(bundles []*render.Bundle) ([]declcfg.Channel, error) {
 			Schema: declcfg.SchemaChannel, Package: bundles[0].Package, Name: name, Entries: entries[name]})
 	}
 	return channels, errors.Join(faults...)
+}
+
+// lastOf returns the name of the last entry, or "" if there is none.
+func lastOf(entries []declcfg.ChannelEntry) string {
+	if len(entries) == 0 {
+		return ""
+	}
+	return entries[len(entries)-1].Name
 }
 
 // defaultChannelOf returns the default channel that the newest bundle with that annotation names.
@@ -155,7 +181,7 @@ func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (str
 
 // checkFolders applies all rules for catalogs. A finding about an entry is in the ClusterServiceVersion of its bundle, one
 // about a whole channel in the newest.
-func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
+func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, against *fbc.Catalog) error {
 	newest := bundles[len(bundles)-1]
 	entry := func(channel int) origin {
 		return func(path []any) (document.Document, []any) {
@@ -166,7 +192,7 @@ func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) e
 			return named(bundles, name).CSV, inCSV(path[2:])
 		}
 	}
-	found := check(config, func(schema, name string) origin {
+	found := check(config, against, func(schema, name string) origin {
 		switch schema {
 		case declcfg.SchemaChannel:
 			return entry(slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name }))
@@ -214,7 +240,7 @@ func unlinked(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error
 	if err != nil {
 		return err
 	}
-	return errors.Join(fmt.Errorf("no bundle says what it replaces; a template has each replace the version before it: save the next line as %s.yaml in this folder, and build that instead of the folders", bundles[0].Package),
+	return errors.Join(fmt.Errorf("no bundle says what it replaces; --update-graph=%s has each replace the version before it, and so does a template: save the next line as %s.yaml in this folder, and build that instead of the folders", BySemver, bundles[0].Package),
 		errors.New(string(text)))
 }
 

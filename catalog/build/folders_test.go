@@ -27,7 +27,7 @@ var tide = []string{"../testdata/bundles/tide/0.1.0", "../testdata/bundles/tide/
 
 // TestFolders compares what is built with ../testdata/catalog, and validates it with real opm.
 func TestFolders(t *testing.T) {
-	config, err := build.Folders(t.Context(), tide)
+	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +55,12 @@ func TestFolders(t *testing.T) {
 }
 
 func TestFoldersIsDeterministic(t *testing.T) {
-	first, err := build.Folders(t.Context(), tide)
+	first, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 50 { // Go varies the order of small maps but rarely
-		again, err := build.Folders(t.Context(), []string{tide[1], tide[0]})
+		again, err := build.Folders(t.Context(), []string{tide[1], tide[0]}, build.ByReplaces, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestFoldersRendersLikeOpm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := build.Folders(t.Context(), []string{dir})
+			got, err := build.Folders(t.Context(), []string{dir}, build.ByReplaces, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,11 +212,11 @@ func TestFoldersRefuses(t *testing.T) {
 				}
 			}
 			t.Chdir(dir)
-			if _, err := build.Folders(t.Context(), []string{"old", "new"}); err != nil {
+			if _, err := build.Folders(t.Context(), []string{"old", "new"}, build.ByReplaces, nil); err != nil {
 				t.Fatalf("before it is broken: %v", err)
 			}
 			tc.spoil(t)
-			config, err := build.Folders(t.Context(), []string{"old", "new"})
+			config, err := build.Folders(t.Context(), []string{"old", "new"}, build.ByReplaces, nil)
 			if config != nil || err == nil {
 				t.Fatalf("got %v and error %v, want an error", config, err)
 			}
@@ -228,12 +228,12 @@ func TestFoldersRefuses(t *testing.T) {
 }
 
 func TestFoldersOfNothing(t *testing.T) {
-	if _, err := build.Folders(t.Context(), nil); err == nil {
+	if _, err := build.Folders(t.Context(), nil, build.ByReplaces, nil); err == nil {
 		t.Error("got no error")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := build.Folders(ctx, tide); !errors.Is(err, context.Canceled) {
+	if _, err := build.Folders(ctx, tide, build.ByReplaces, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }

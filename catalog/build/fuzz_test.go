@@ -1,6 +1,7 @@
 package build
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/findings"
 )
 
 // FuzzTemplate builds catalogs from any text and two bundles. Every finding is at a position in the template.
@@ -37,19 +39,30 @@ func FuzzTemplate(f *testing.F) {
 		bundles = append(bundles, rendered)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d := &draft{}
-		if d.decode("testdata/fuzzed.yaml", text) {
-			d.checkForm()
-			d.rendered = bundles
-			d.makeCatalog()
-		}
-		for _, found := range d.found {
+		all, made := buildFuzzed(text, bundles)
+		for _, found := range all {
 			if found.File != "testdata/fuzzed.yaml" || found.Line < 1 || found.Column < 0 {
 				t.Errorf("a finding about nothing: %s", found)
 			}
 		}
-		if len(d.found) == 0 && len(d.config.Packages) != 1 {
-			t.Errorf("made %d packages", len(d.config.Packages))
+		if len(all) == 0 && made != 1 {
+			t.Errorf("made %d catalogs", made)
 		}
 	})
+}
+
+// buildFuzzed builds the catalogs of a template with bundles in the place of those that it names.
+func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Finding, made int) {
+	b := builderOf(sourceFile{path: "testdata/fuzzed.yaml", content: text}, Options{})
+	d, own := b.(*draft)
+	if !own || !d.decoded {
+		return *b.findings(), 1
+	}
+	d.rendered = bundles
+	d.makeCatalog()
+	if findings.Count(d.found, findings.Error) > 0 {
+		return d.found, 0
+	}
+	catalogs, found := d.catalogs(context.Background(), target{})
+	return append(d.found, found...), len(catalogs)
 }

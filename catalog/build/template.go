@@ -1,6 +1,7 @@
 // Package build builds the catalog of a package from its bundles: from their folders alone, or from a template, a short
 // file that people write. A template lists the bundles, as folders or images, and says which of them each channel
-// offers. What it does not say follows from the bundles, so most of it can be left out.
+// offers. What it does not say follows from the bundles, so most of it can be left out. The templates of opm make the same documents
+// as there: its library makes them, with bundles that were read here.
 //
 // Every rule of package rules is applied to what was built, so that OLM can work with it. All findings are reported at
 // once, at the lines of the template or of the bundles that cause them. The same input always gives the same catalog.
@@ -15,16 +16,20 @@ package build
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Schema is the schema of a template.
@@ -86,65 +91,196 @@ var (
 		Why:  "The catalog would lack the bundle."}
 )
 
-// Templates builds the catalogs of the packages that templates describe, and returns all findings. There are no catalogs if
-// one of the findings is an error. Templates fails if a template file cannot be read.
-func Templates(ctx context.Context, files []string) ([]*declcfg.DeclarativeConfig, []*findings.Finding, error) {
-	var configs []*declcfg.DeclarativeConfig
-	var found []*findings.Finding
-	of := map[string]string{}
-	for _, file := range files {
-		d, err := draftOf(ctx, file)
+// Built is what was built from templates.
+type Built struct {
+	// Catalogs are the catalogs, in the order of the versions of OpenShift and the templates. There are none if a finding is an error.
+	Catalogs []*Catalog
+	Found    []*findings.Finding
+
+	store *document.Store
+}
+
+// Close deletes what the catalogs have in temporary files. They cannot be written any more.
+func (b *Built) Close() error { return b.store.Close() }
+
+// builder builds the catalogs that a template describes.
+type builder interface {
+	// packages are the packages of the template, as far as they are known, each with its path in the template.
+	packages() map[string][]any
+	references() []reference
+	// take takes the bundles from the shelf.
+	take(*shelf)
+	// catalogs builds the catalogs of a target, and returns what is wrong with them.
+	catalogs(context.Context, target) ([]*Catalog, []*findings.Finding)
+	// findings is what is wrong with the template itself, and with its bundles.
+	findings() *[]*findings.Finding
+	// file is the template's file.
+	file() string
+	faultAt(path []any, format string, args ...any) *findings.Finding
+}
+
+// Templates builds the catalogs of the packages that templates describe, and returns all findings. A source is a template file, a
+// folder of such, or Stdin. It fails if a template file cannot be read. The caller has to close what is built.
+func Templates(ctx context.Context, sources []string, o Options) (_ *Built, err error) {
+	files, err := readSources(sources, o.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	var builders []builder
+	var references []reference
+	for _, f := range files {
+		b := builderOf(f, o)
+		builders, references = append(builders, b), append(references, b.references()...)
+	}
+	shelf, err := newShelf(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	built := &Built{store: shelf.store}
+	defer func() {
 		if err != nil {
-			return nil, nil, err
+			err = errors.Join(err, built.Close())
 		}
-		if first := of[d.Package]; first != "" {
-			d.fault(at("package"), "package %s has a template already, %s; expected one for each package", d.Package, first)
-		} else if d.Package != "" {
-			of[d.Package] = file
+	}()
+	if err := shelf.fill(ctx, references); err != nil {
+		return nil, err
+	}
+	for _, b := range builders {
+		b.take(shelf)
+	}
+	rejectSecond(builders)
+	built.build(ctx, builders, o.targets())
+	return built, ctx.Err()
+}
+
+// rejectSecond reports packages that have several templates.
+func rejectSecond(builders []builder) {
+	first := map[string]builder{}
+	for _, b := range builders {
+		packages := b.packages()
+		for _, name := range slices.Sorted(maps.Keys(packages)) {
+			if other := first[name]; other != nil {
+				found := b.findings()
+				*found = append(*found, b.faultAt(packages[name], "package %s has a template already, %s; expected one for each package", name, other.file()))
+			} else {
+				first[name] = b
+			}
 		}
-		configs, found = append(configs, d.config), append(found, d.found...)
 	}
-	findings.Sort(found)
-	if findings.Count(found, findings.Error) > 0 {
-		configs = nil
+}
+
+// build builds the catalogs of all targets from the templates in which no error was found.
+func (b *Built) build(ctx context.Context, builders []builder, targets []target) {
+	for _, each := range builders {
+		b.Found = append(b.Found, *each.findings()...)
 	}
-	return configs, found, nil
+	var ofTargets targetFindings
+	for _, t := range targets {
+		for _, each := range builders {
+			if findings.Count(*each.findings(), findings.Error) > 0 {
+				continue
+			}
+			catalogs, found := each.catalogs(ctx, t)
+			for _, c := range catalogs {
+				c.Folder, c.store = t.folder(), b.store
+			}
+			b.Catalogs = append(b.Catalogs, catalogs...)
+			ofTargets.add(t, found)
+		}
+	}
+	b.Found = append(b.Found, ofTargets.merged(targets)...)
+	findings.Sort(b.Found)
+	if findings.Count(b.Found, findings.Error) > 0 {
+		b.Catalogs = nil
+	}
+}
+
+// targetFindings are what is wrong with the catalogs of several targets.
+type targetFindings struct {
+	all []*findings.Finding // each once
+	of  map[string][]target
+}
+
+func (t *targetFindings) add(of target, found []*findings.Finding) {
+	if t.of == nil {
+		t.of = map[string][]target{}
+	}
+	for _, f := range found {
+		text := f.String()
+		if t.of[text] == nil {
+			t.all = append(t.all, f)
+		}
+		t.of[text] = append(t.of[text], of)
+	}
+}
+
+// merged returns the findings. Those that are not about all targets say about which.
+func (t *targetFindings) merged(targets []target) []*findings.Finding {
+	for _, f := range t.all {
+		about := t.of[f.String()]
+		if len(about) == len(targets) {
+			continue
+		}
+		var versions []string
+		for _, of := range about {
+			versions = append(versions, of.version.String())
+		}
+		f.Message += "; so it is in the catalog for OpenShift " + strings.Join(versions, ", ")
+	}
+	return t.all
+}
+
+// builderOf reads a template.
+func builderOf(f sourceFile, o Options) builder {
+	documents, malformed := document.Parse(f.path, f.content)
+	d := &draft{found: malformed, against: o.Against, byVersion: len(o.Versions) > 0}
+	switch {
+	case len(malformed) > 0:
+		return d
+	case len(documents) == 0:
+		d.found = append(d.found, ruleTemplate.Finding(f.path, "the file is empty; expected a template, a document of schema %s", Schema).At(1, 0))
+		return d
+	}
+	if schema := opmSchema(documents[0]); schema != "" {
+		return newOPMTemplate(documents, schema, o)
+	}
+	d.decode(documents)
+	return d
 }
 
 // draft is the catalog of a package while it is built from its template.
 type draft struct {
 	template
 	document document.Document
-	found    []*findings.Finding
-	rendered []*render.Bundle // in the order of the template
-	config   *declcfg.DeclarativeConfig
-	// entryPaths are the paths in the template of the entries of each channel.
-	entryPaths [][][]any
+	decoded  bool
+	// byVersion says that there is a catalog for each of several versions of OpenShift.
+	byVersion bool
+	found     []*findings.Finding
+	against   *fbc.Catalog
+	rendered  []*render.Bundle // in the order of the template
+	config    *declcfg.DeclarativeConfig
+	// entryPaths are the paths in the template of the entries of each channel, by name.
+	entryPaths []map[string][]any
 }
 
-// draftOf builds the catalog of one package. Each step runs only if those before it found no error, but the bundles are
-// always read.
-func draftOf(ctx context.Context, file string) (*draft, error) {
-	content, err := yaml.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("template: %w", err)
+func (d *draft) packages() map[string][]any {
+	if d.Package == "" {
+		return nil
 	}
-	d := &draft{}
-	if !d.decode(file, content) {
-		return d, nil
-	}
-	d.checkForm()
-	d.readBundles(ctx)
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	d.makeCatalog()
-	return d, nil
+	return map[string][]any{d.Package: at("package")}
 }
 
-// makeCatalog builds the catalog from the template and its bundles.
+func (d *draft) findings() *[]*findings.Finding { return &d.found }
+
+func (d *draft) file() string { return d.document.File }
+
+func (d *draft) faultAt(path []any, format string, args ...any) *findings.Finding {
+	return d.document.FaultAt(ruleTemplate, path, format, args...)
+}
+
+// makeCatalog builds the catalog with all bundles of the template. Each step runs only if those before it found no error.
 func (d *draft) makeCatalog() {
-	for _, step := range []func(){d.checkBundles, d.assemble, d.check, d.introduce} {
+	for _, step := range []func(){d.checkBundles, d.assemble} {
 		if findings.Count(d.found, findings.Error) > 0 {
 			return
 		}
@@ -152,38 +288,66 @@ func (d *draft) makeCatalog() {
 	}
 }
 
+// catalogs returns the catalog of a target.
+func (d *draft) catalogs(_ context.Context, t target) ([]*Catalog, []*findings.Finding) {
+	config := d.config
+	var found []*findings.Finding
+	if t.version != nil {
+		config = restricted(d.config, func(name string) bool { return d.offers(name, *t.version) })
+		if len(config.Channels) == 0 {
+			return nil, nil
+		}
+		found = d.chooseDefault(config)
+	}
+	found = append(found, d.check(config)...)
+	if findings.Count(found, findings.Error) > 0 {
+		return nil, found
+	}
+	if err := introduce(config, d.rendered); err != nil {
+		return nil, append(found, d.faultAt(at("bundles"), "%v", err))
+	}
+	for i, b := range config.Bundles {
+		whole, err := named(d.rendered, b.Name).In(t.formatOf(render.Described))
+		if err != nil {
+			return nil, append(found, d.faultAt(at("bundles"), "%v", err))
+		}
+		config.Bundles[i] = whole
+	}
+	return []*Catalog{{Config: config}}, found
+}
+
 // at is a path of keys and indices.
 func at(path ...any) []any { return path }
 
 func (d *draft) fault(path []any, format string, args ...any) {
-	d.found = append(d.found, d.document.FaultAt(ruleTemplate, path, format, args...))
+	d.found = append(d.found, d.faultAt(path, format, args...))
 }
 
-// decode decodes the template. It returns false if the template cannot be used.
-func (d *draft) decode(file string, content []byte) bool {
-	documents, malformed := document.Parse(file, content)
-	d.found = malformed
-	if len(malformed) > 0 {
-		return false
-	}
-	if len(documents) == 0 {
-		d.found = append(d.found, ruleTemplate.Finding(file, "the file is empty; expected a template, a document of schema %s", Schema).At(1, 0))
-		return false
-	}
+// decode decodes the template, if it can be used.
+func (d *draft) decode(documents []document.Document) {
 	d.document = documents[0]
 	var says struct {
 		Schema any `json:"schema"`
 	}
 	if err := json.Unmarshal(d.document.Content, &says); err != nil || says.Schema != Schema {
-		d.fault(at("schema"), "this is not a template: its schema is %s; expected %s%s", orNone(says.Schema), Schema, hint(says.Schema))
-		return false
+		d.fault(at("schema"), "this is not a template: its schema is %s; expected one of %s%s", orNone(says.Schema), strings.Join(schemas(), ", "), hint(d.document, says.Schema))
+		return
 	}
-	if len(documents) > 1 {
-		d.found = append(d.found, documents[1].Fault(ruleTemplate, "a second document begins here; expected one document per file, the template of one package"))
-	}
-	decoded, found := d.document.DecodeStrictly(&d.template)
+	d.found = append(d.found, secondDocument(documents)...)
+	var found []*findings.Finding
+	d.decoded, found = d.document.DecodeStrictly(&d.template)
 	d.found = append(d.found, found...)
-	return decoded
+	if d.decoded {
+		d.checkForm()
+	}
+}
+
+// secondDocument reports what follows the template in its file, which opm would drop.
+func secondDocument(documents []document.Document) []*findings.Finding {
+	if len(documents) < 2 {
+		return nil
+	}
+	return []*findings.Finding{documents[1].Fault(ruleTemplate, "a second document begins here; expected one document per file, the template of one package")}
 }
 
 func orNone(schema any) string {
@@ -194,16 +358,44 @@ func orNone(schema any) string {
 }
 
 // hint explains schemas that people confuse with a template's.
-func hint(schema any) string {
+func hint(d document.Document, schema any) string {
 	switch name, _ := schema.(string); {
 	case strings.HasPrefix(name, "olm.composite") || name == "olm.template.composite":
-		return "; a composite template only names other templates, in strategy.template.config.input of its components: build those"
-	case strings.HasPrefix(name, "olm.template.") || name == "olm.semver":
-		return "; `opm alpha render-template` renders this one"
+		return compositeHint(d)
 	case strings.HasPrefix(name, "olm."):
 		return "; this document already belongs to a catalog"
 	}
 	return ""
+}
+
+// compositeHint names the templates that a composite template consists of.
+func compositeHint(d document.Document) string {
+	const in = "strategy.template.config.input of its components"
+	var said struct {
+		Components []struct {
+			Strategy struct {
+				Template struct {
+					Config struct {
+						Input string `json:"input"`
+					} `json:"config"`
+				} `json:"template"`
+			} `json:"strategy"`
+		} `json:"components"`
+	}
+	var inputs []string
+	if json.Unmarshal(d.Content, &said) == nil {
+		for _, c := range said.Components {
+			if input := c.Strategy.Template.Config.Input; input != "" {
+				inputs = append(inputs, filepath.Join(filepath.Dir(d.File), input))
+			}
+		}
+	}
+	const most = 10 // of a command that a message can hold
+	if len(inputs) == 0 || len(inputs) > most {
+		return "; a composite template only names other templates, in " + in + ": build those"
+	}
+	return fmt.Sprintf("; a composite template only names other templates, in %s: build those, with `%s`", in,
+		escape.Command("berth catalog build "+strings.Repeat("%s ", len(inputs))+"--output DIR", inputs...))
 }
 
 // path returns the path of a file that the template names.

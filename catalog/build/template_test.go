@@ -17,7 +17,6 @@ import (
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/registry"
@@ -50,14 +49,42 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// builtOf builds catalogs that are there until the test ends.
+func builtOf(t *testing.T, sources []string, o build.Options) *build.Built {
+	t.Helper()
+	built, err := build.Templates(t.Context(), sources, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := built.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return built
+}
+
+// configsOf builds catalogs, and returns their documents, which lack payload if the templates are opm's.
+func configsOf(t *testing.T, sources []string, o build.Options) (configs []*declcfg.DeclarativeConfig, found []*findings.Finding, err error) {
+	t.Helper()
+	built, err := build.Templates(t.Context(), sources, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range built.Catalogs {
+		configs = append(configs, c.Config)
+	}
+	return configs, built.Found, built.Close()
+}
+
 // made returns the text of the catalog built from a template without faults.
 func made(t *testing.T, file, dir string) string {
 	t.Helper()
-	configs, found, err := build.Templates(t.Context(), []string{file})
-	if err != nil || len(found) > 0 || len(configs) != 1 {
-		t.Fatalf("%d catalogs, findings %v, error %v", len(configs), found, err)
+	built := builtOf(t, []string{file}, build.Options{})
+	if len(built.Found) > 0 || len(built.Catalogs) != 1 {
+		t.Fatalf("%d catalogs, findings %v", len(built.Catalogs), built.Found)
 	}
-	written, err := fbc.Write(configs[0], dir)
+	written, err := built.Catalogs[0].Write(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +116,7 @@ func TestEntries(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			archive := catalogs.Extract(t, path, ".")
 			writeBundles(t)
-			configs, found, err := build.Templates(t.Context(), []string{"tide.yaml"})
+			configs, found, err := configsOf(t, []string{"tide.yaml"}, build.Options{})
 			if err != nil || len(configs) != 1 {
 				t.Fatalf("findings %v, error %v", found, err)
 			}
@@ -117,7 +144,7 @@ func TestFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			configs, found, err := build.Templates(t.Context(), files)
+			configs, found, err := configsOf(t, files, build.Options{})
 			if err != nil || configs != nil {
 				t.Fatalf("%d catalogs, error %v", len(configs), err)
 			}
@@ -131,12 +158,12 @@ func TestFaults(t *testing.T) {
 }
 
 func TestTemplateOfNothing(t *testing.T) {
-	if _, _, err := build.Templates(t.Context(), []string{"nothing.yaml"}); err == nil || !strings.Contains(err.Error(), "nothing.yaml") {
+	if _, _, err := configsOf(t, []string{"nothing.yaml"}, build.Options{}); err == nil || !strings.Contains(err.Error(), "nothing.yaml") {
 		t.Errorf("got error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := build.Templates(ctx, []string{"testdata/tide.yaml"}); !errors.Is(err, context.Canceled) {
+	if _, err := build.Templates(ctx, []string{"testdata/tide.yaml"}, build.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }
@@ -204,7 +231,7 @@ func TestImageFaults(t *testing.T) {
 		address + "/sea/broken:v1":         `.*/sea/broken@sha256:[0-9a-f]{64}/manifests/csv.yaml:1:1: error: malformed YAML: .* \(syntax\)`,
 	} {
 		catalogs.Write(t, "tide.yaml", "schema: berth.template\npackage: tide\nchannels: [{name: stable}]\nbundles: [{image: "+fmt.Sprintf("%q", image)+"}]\n")
-		configs, found, err := build.Templates(t.Context(), []string{"tide.yaml"})
+		configs, found, err := configsOf(t, []string{"tide.yaml"}, build.Options{})
 		if err != nil || configs != nil || len(found) != 1 {
 			t.Errorf("%s: %d catalogs, findings %v, error %v", image, len(configs), found, err)
 		} else if got := found[0].String(); !regexp.MustCompile(`^` + want + `$`).MatchString(got) {

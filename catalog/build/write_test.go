@@ -17,7 +17,7 @@ import (
 func TestWriteReplacesWhatItMade(t *testing.T) {
 	dir := t.TempDir()
 	for _, bundles := range [][]string{tide[:1], tide, tide[:1]} {
-		config, err := build.Folders(t.Context(), bundles)
+		config, err := build.Folders(t.Context(), bundles, build.ByReplaces, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestWriteReplacesWhatItMade(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	config, err := build.Folders(t.Context(), tide)
+	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestWriteRefuses(t *testing.T) {
 }
 
 func TestWriteNeedsOnePackage(t *testing.T) {
-	config, err := build.Folders(t.Context(), tide)
+	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

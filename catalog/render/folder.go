@@ -23,12 +23,23 @@ import (
 	"github.com/berth-csi/berth/registryv1"
 )
 
+// Format is how a catalog holds what the image of a bundle has. It is called like the migrate level with which opm writes it.
+type Format string
+
+const (
+	// Whole has all objects of the bundle. The catalogs of OpenShift up to 4.16 are of this format.
+	Whole Format = "none"
+	// Described has a description of the ClusterServiceVersion instead, which is much shorter.
+	Described Format = "bundle-object-to-csv-metadata"
+)
+
+// BundleFormats are all formats.
+var BundleFormats = []Format{Whole, Described}
+
 // Bundle is a bundle that was read from a folder or an image, and what a catalog says of it.
 type Bundle struct {
 	*registryv1.Contents
-	// Rendered is the bundle's document in a catalog, the same as "opm render" makes of it. A bundle in a folder
-	// carries all its objects, so that OLM installs it from the catalog alone. One in an image carries the description
-	// of its ClusterServiceVersion instead, and OLM pulls the image.
+	// Rendered is the bundle's document in a catalog, of the format Described.
 	Rendered declcfg.Bundle
 	Version  *declcfg.VersionRelease
 
@@ -88,8 +99,11 @@ func describe(contents *registryv1.Contents, image string) (*Bundle, error) {
 		return nil, b.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
 			"CustomResourceDefinition in %s: %w", filepath.Dir(b.CSV.File), err))
 	}
-	if b.Rendered, err = b.render(); err != nil {
-		return nil, b.csvFault(err)
+	if b.Rendered, err = b.In(Described); err != nil {
+		return nil, err
+	}
+	if image != "" {
+		b.Rendered.Objects, b.Rendered.CsvJSON = nil, "" // OLM reads them from the image
 	}
 	if b.Version, err = b.Rendered.VersionRelease(); err != nil {
 		return nil, b.csvFault(fmt.Errorf("spec.version: %w", err))
@@ -197,8 +211,21 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 	}), nil
 }
 
-// render returns the bundle's document in a catalog.
-func (b *Bundle) render() (declcfg.Bundle, error) {
+// In returns the bundle's document in a catalog of a format, the same as "opm render" makes of it. A bundle in a folder carries all
+// its objects in any format, so that OLM installs it from the catalog alone. OLM pulls the image of one in an image.
+func (b *Bundle) In(format Format) (declcfg.Bundle, error) {
+	whole, err := b.whole()
+	if err == nil && format == Described && b.registry.BundleImage != "" {
+		whole, err = described(whole)
+	}
+	if err != nil {
+		return declcfg.Bundle{}, b.csvFault(err)
+	}
+	return whole, nil
+}
+
+// whole returns the bundle's document with all objects.
+func (b *Bundle) whole() (declcfg.Bundle, error) {
 	_, properties, err := registry.ObjectsAndPropertiesFromBundle(b.registry)
 	if err != nil {
 		return declcfg.Bundle{}, err
@@ -227,29 +254,21 @@ func (b *Bundle) render() (declcfg.Bundle, error) {
 		}
 		rendered.Objects = append(rendered.Objects, string(object.Data))
 	}
-	if rendered.CsvJSON, err = b.csvJSON(); err != nil {
-		return declcfg.Bundle{}, err
-	}
-	if b.registry.BundleImage == "" {
-		return rendered, nil
-	}
-	return described(rendered)
+	rendered.CsvJSON, err = b.csvJSON()
+	return rendered, err
 }
 
-// described returns a bundle with a description of its ClusterServiceVersion instead of its objects. OLM reads the objects
-// from the bundle's image.
+// described returns a bundle with a description of its ClusterServiceVersion instead of its objects.
 func described(b declcfg.Bundle) (declcfg.Bundle, error) {
 	config := declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}
-	toDescription, err := migrations.NewMigrations("bundle-object-to-csv-metadata")
+	toDescription, err := migrations.NewMigrations(string(Described))
 	if err != nil {
 		return b, err
 	}
 	if err := toDescription.Migrate(&config); err != nil {
 		return b, err
 	}
-	b = config.Bundles[0]
-	b.Objects, b.CsvJSON = nil, ""
-	return b, nil
+	return config.Bundles[0], nil
 }
 
 // csvJSON returns the ClusterServiceVersion as JSON.

@@ -33,7 +33,10 @@ var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry,
 
 // Against checks what happens to clusters that installed from an earlier catalog when this one replaces it, in the same
 // CatalogSource or because their Subscription changes its source.
-func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
+func Against(now, before *fbc.Catalog) []*findings.Finding { return AgainstAt(now, before, fbc.Fault) }
+
+// AgainstAt is like Against, for a catalog that was not read from its documents: place maps spans to where values come from.
+func AgainstAt(now, before *fbc.Catalog, place Place) (found []*findings.Finding) {
 	for _, was := range before.Packages {
 		p := now.Find(was.Name)
 		if p == nil || !p.Declared {
@@ -46,12 +49,12 @@ func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
 				gone = append(gone, channel)
 				continue
 			}
-			for _, f := range channelAgainst(p, was, channel) {
+			for _, f := range channelAgainst(p, was, channel, place) {
 				found = append(found, f.In(was.Name))
 			}
 		}
 		if len(gone) > 0 {
-			found = append(found, channelsGone(p, gone).In(was.Name))
+			found = append(found, channelsGone(p, gone, place).In(was.Name))
 		}
 	}
 	findings.Sort(found)
@@ -59,19 +62,19 @@ func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
 }
 
 // channelsGone reports the channels that a package no longer has.
-func channelsGone(p *fbc.Package, gone []*fbc.Channel) *findings.Finding {
+func channelsGone(p *fbc.Package, gone []*fbc.Channel, place Place) *findings.Finding {
 	if len(gone) == 1 {
-		return fbc.Fault(againstChannel, p.Span, nil, "channel %q of package %q, declared at %s:%d, is gone", gone[0].Name, p.Name, gone[0].File, gone[0].Line)
+		return place(againstChannel, p.Span, nil, "channel %q of package %q, declared at %s:%d, is gone", gone[0].Name, p.Name, gone[0].File, gone[0].Line)
 	}
 	var channels []string
 	for _, c := range gone {
 		channels = append(channels, fmt.Sprintf("%q, declared at %s:%d", c.Name, c.File, c.Line))
 	}
-	return fbc.Fault(againstChannel, p.Span, nil, "channels of package %q are gone: %s", p.Name, strings.Join(channels, "; "))
+	return place(againstChannel, p.Span, nil, "channels of package %q are gone: %s", p.Name, strings.Join(channels, "; "))
 }
 
 // channelAgainst checks what happens to clusters that are subscribed to a channel.
-func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*findings.Finding) {
+func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, place Place) (found []*findings.Finding) {
 	c := p.FindChannel(channel.Name)
 	g := upgrade.Of(p, c)
 	if len(g.Chain) == 0 {
@@ -89,28 +92,28 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*finding
 		}
 	}
 	if len(lost) > 0 {
-		found = append(found, fbc.Fault(againstEntry, c.Span, []any{"entries"}, "no update leads from %s, %s of channel %q at %s:%d, "+
+		found = append(found, place(againstEntry, c.Span, []any{"entries"}, "no update leads from %s, %s of channel %q at %s:%d, "+
 			"to the head %q of the channel here: nothing replaces %[7]s, skips %[7]s or has %[8]s in its skipRange",
 			quotedNames(lost), plural(lost, "an entry", "entries"), c.Name, channel.File, channel.Line, g.Heads[0].Name,
 			plural(lost, "it", "them"), plural(lost, "its version", "their versions")))
 	}
-	found = append(found, apisAgainst(p, was, c, g, upgrade.Of(was, channel))...)
+	found = append(found, apisAgainst(p, was, c, g, upgrade.Of(was, channel), place)...)
 	if len(gone) > len(lost) {
-		found = append(found, fbc.Fault(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
+		found = append(found, place(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
 			c.Name, channel.File, channel.Line, strings.Join(gone, ", ")))
 	}
 	return found
 }
 
 // apisAgainst reports the updates from the heads of an earlier channel that remove versions of APIs.
-func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph) (found []*findings.Finding) {
+func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph, place Place) (found []*findings.Finding) {
 	for _, head := range earlier.Heads {
 		from := was.FindBundle(head.Name)
 		updates, _ := g.Path(head.Version())
 		for _, u := range updates {
 			to := p.FindBundle(u.Entry.Name)
 			for _, api := range fbc.RemovedAPIs(from, to) {
-				found = append(found, fbc.Fault(againstAPI, c.Span, entryPath(u.Entry.Index), "the update from %s to %s in channel %q removes version %s of %s (%s): OLM refuses it on "+
+				found = append(found, place(againstAPI, c.Span, entryPath(u.Entry.Index), "the update from %s to %s in channel %q removes version %s of %s (%s): OLM refuses it on "+
 					"clusters that have stored objects in that version; there, rewrite the objects and remove the version from status.storedVersions first",
 					from.Name, to.Name, c.Name, api.Version, api.Kind, api.Group))
 			}

@@ -1,20 +1,38 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
 
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/build"
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/registryv1/cache"
 )
+
+// catalogBuild holds the flags of "berth catalog build".
+type catalogBuild struct {
+	output       string
+	migrateLevel string
+	openshift    []string
+	strandNobody bool
+	updateGraph  string
+	against      string
+}
 
 // newCatalogBuildCommand returns the command catalog build, which runs package catalog/build.
 func newCatalogBuildCommand() *cobra.Command {
-	var output string
+	o := &catalogBuild{}
 	cmd := &cobra.Command{
 		Use:   "build (TEMPLATE... | BUNDLE_DIR...) --output DIR",
 		Short: "Build a catalog from templates, or from the bundle folders of one package",
@@ -22,7 +40,8 @@ func newCatalogBuildCommand() *cobra.Command {
 packages in DIR are left unchanged. The same input always gives the same bytes. A catalog.yaml that this
 command wrote before is replaced; anything else in its place is left alone and reported as an error.
 
-A template is a file that lists the bundles and says what the channels offer:
+A template is a file, - for standard input, or a folder of templates. It lists the bundles and says what the
+channels offer:
 
   schema: berth.template
   package: tide
@@ -48,80 +67,224 @@ ClusterServiceVersion. The fields replaces, skips and skipRange of an entry over
 none. The package has the icon and the description of the default channel's head, unless the template has
 an icon (a file) or a description.
 
+Templates of opm are built as well, of the schemas olm.template.basic, olm.semver and
+olm.template.substitutes. The documents are those of "opm alpha render-template". An image may also be a
+folder relative to the template. What OLM never installs in their graphs is a warning; --strand-nobody mends
+that.
+
 All faults of a template are printed to standard error as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
-and nothing is written if one of them is an error. The rules of "berth catalog validate" apply, too.
+and nothing is written if one of them is an error. The rules of "berth catalog validate" apply, too, and with
+--against those for a catalog that replaces another one.
 
 A bundle from a folder carries all its objects, so that OLM installs it from the catalog alone. For a
-bundle from an image, the catalog has the image by digest and a description, and OLM pulls the image.
-Credentials for registries come from ~/.docker/config.json. Registries on loopback are accessed without
-encryption.
+bundle from an image, OLM pulls the image, and the catalog has a description, or all objects:
+--migrate-level chooses, as in opm. A template of Berth has the image by digest, and one of opm as it is
+written. Credentials for registries come from ~/.docker/config.json. Registries on loopback are accessed
+without encryption. Bundles that were pulled are kept in the user's cache, at most 1 GiB of them.
+
+With --openshift, there is a catalog for each of these versions, DIR/vVERSION/PACKAGE/catalog.yaml, with
+the bundles that the version offers by their annotation com.redhat.openshift.versions, in the format of its
+catalogs.
 
 Without a template, name the folders of all bundles of one package, in any order. Their annotations name
 their channels and the default channel, and their ClusterServiceVersions define the upgrade edges:
-spec.replaces, spec.skips and the annotation olm.skipRange.`,
+spec.replaces, spec.skips and the annotation olm.skipRange. With --update-graph=semver-mode, as ci.yaml has
+it in operator repositories, each version replaces the one before it.`,
 		Example: `  # Write catalog/tide/catalog.yaml and catalog/moon/catalog.yaml
   berth catalog build tide.yaml moon.yaml --output catalog
+
+  # From the templates of an operator repository, the catalogs for two versions of OpenShift
+  berth catalog build operators/tide/catalog-templates/semver.yaml --openshift 4.16,4.18 --output catalogs
 
   # Without a template: list every version that the catalog offers
   berth catalog build bundles/1.0.0 bundles/1.0.1 --output catalog`,
 		Args:              cobra.MatchAll(takes("(TEMPLATE... | BUNDLE_DIR...)"), requiredFlags),
 		ValidArgsFunction: files,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			configs, err := buildCatalogs(cmd, args)
-			if err != nil {
-				return err
-			}
-			for _, config := range configs {
-				file, err := fbc.Write(config, output)
-				if err != nil {
-					return err
-				}
-				cmd.PrintErrf("wrote %s: %s, %s, %s\n", file, count(len(config.Packages), "package"),
-					count(len(config.Channels), "channel"), count(len(config.Bundles), "bundle"))
-			}
-			return nil
-		},
+		RunE:              o.run,
 	}
-	cmd.Flags().StringVar(&output, "output", "", "`DIR` of the catalog; created if it does not exist (required)")
+	flags := cmd.Flags()
+	flags.StringVar(&o.output, "output", "", "`DIR` of the catalog; created if it does not exist (required)")
+	flags.StringVar(&o.migrateLevel, "migrate-level", "", "`LEVEL` of bundles from images: "+strings.Join(migrateLevels, ", ")+" (default none for templates of opm, as there, and the other for those of Berth)")
+	flags.StringSliceVar(&o.openshift, "openshift", nil, "`VERSIONS` of OpenShift that get a catalog each, such as 4.16,4.18")
+	flags.BoolVar(&o.strandNobody, "strand-nobody", false, "have heads skip the entries from which templates of opm make no update")
+	flags.StringVar(&o.updateGraph, "update-graph", string(build.ByReplaces), "`MODE` of bundle folders: "+strings.Join(graphModes, " or "))
+	flags.StringVar(&o.against, "against", "", "`CATALOG` that the new one replaces: nobody who installed from it may be stranded")
+	completeFlag(cmd, "against", folders)
+	completeFlag(cmd, "migrate-level", oneOf(migrateLevels...))
+	completeFlag(cmd, "update-graph", oneOf(graphModes...))
 	if err := cmd.MarkFlagRequired("output"); err != nil {
 		panic(err) // no such flag
 	}
 	return cmd
 }
 
-// buildCatalogs returns the catalogs of packages, from templates or from bundle folders.
-func buildCatalogs(cmd *cobra.Command, args []string) ([]*declcfg.DeclarativeConfig, error) {
-	templates := 0
-	for _, arg := range args {
-		info, err := os.Stat(arg)
+// migrateLevels are the values of --migrate-level.
+var migrateLevels = texts(render.BundleFormats)
+
+// graphModes are the values of --update-graph.
+var graphModes = texts(build.Graphs)
+
+// texts returns values of a type of texts as such.
+func texts[T ~string](values []T) (all []string) {
+	for _, v := range values {
+		all = append(all, string(v))
+	}
+	return all
+}
+
+func (o *catalogBuild) run(cmd *cobra.Command, args []string) (err error) {
+	options, err := o.options()
+	if err != nil {
+		return &usageError{command: cmd.CommandPath(), err: err}
+	}
+	bundles, err := areBundles(args)
+	if err != nil {
+		return err
+	}
+	if o.against == "" {
+		return o.build(cmd, args, bundles, options)
+	}
+	opened, err := source.Open(cmd.Context(), o.against)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	part, err := rules.LoadPart(cmd.Context(), opened.Dir, rules.Look)
+	if err != nil {
+		return notValid(o.against, opened.Named(err))
+	}
+	options.Against = part.Catalog
+	return opened.Named(o.build(cmd, args, bundles, options))
+}
+
+func (o *catalogBuild) build(cmd *cobra.Command, args []string, bundles bool, options build.Options) error {
+	if bundles {
+		return o.fromBundles(cmd, args, options)
+	}
+	return o.fromTemplates(cmd, args, options)
+}
+
+// options returns what the flags choose.
+func (o *catalogBuild) options() (options build.Options, err error) {
+	if o.migrateLevel != "" && !slices.Contains(migrateLevels, o.migrateLevel) {
+		return options, fmt.Errorf("--migrate-level is %q, want one of %s", o.migrateLevel, strings.Join(migrateLevels, ", "))
+	}
+	if !slices.Contains(graphModes, o.updateGraph) {
+		return options, fmt.Errorf("--update-graph is %q, want one of %s", o.updateGraph, strings.Join(graphModes, ", "))
+	}
+	if o.migrateLevel != "" && len(o.openshift) > 0 {
+		return options, errors.New("--openshift chooses the level of each version; leave --migrate-level out")
+	}
+	options.Format, options.StrandNobody = render.Format(o.migrateLevel), o.strandNobody
+	for _, text := range o.openshift {
+		v, err := build.ParseVersion(text)
 		if err != nil {
-			return nil, fmt.Errorf("expected a template or a bundle folder: %w", err)
+			return options, fmt.Errorf("--openshift: %w", err)
 		}
-		if !info.IsDir() {
-			templates++
+		if !slices.Contains(options.Versions, v) {
+			options.Versions = append(options.Versions, v)
 		}
 	}
+	return options, nil
+}
+
+// areBundles reports whether arguments are folders of bundles, and not templates.
+func areBundles(args []string) (bundles bool, err error) {
+	count := 0
+	for _, arg := range args {
+		if arg == build.Stdin {
+			continue
+		}
+		if _, err := os.Stat(arg); err != nil {
+			return false, fmt.Errorf("expected a template or a bundle folder: %w", err)
+		}
+		if registryv1.IsFolder(arg) {
+			count++
+		}
+	}
+	if count > 0 && count < len(args) {
+		return false, fmt.Errorf("some of %q are bundle folders and some are not; want templates only, or bundle folders only", args)
+	}
+	return count > 0, nil
+}
+
+func (o *catalogBuild) fromBundles(cmd *cobra.Command, args []string, options build.Options) error {
 	stop := startProgress(cmd.ErrOrStderr(), "reading bundles")
 	defer stop()
-	switch templates {
-	case 0:
-		config, err := build.Folders(cmd.Context(), args)
-		return []*declcfg.DeclarativeConfig{config}, err
-	case len(args):
-	default:
-		return nil, fmt.Errorf("some of %q are files and some are folders; want templates only, or bundle folders only", args)
+	for _, flag := range []string{"migrate-level", "openshift", "strand-nobody"} {
+		if cmd.Flags().Changed(flag) {
+			return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("--%s is for templates, and %q are bundle folders", flag, args)}
+		}
 	}
-	configs, found, err := build.Templates(cmd.Context(), args)
+	config, err := build.Folders(cmd.Context(), args, build.Graph(o.updateGraph), options.Against)
 	stop()
+	if err != nil {
+		return err
+	}
+	return o.write(cmd, []*build.Catalog{{Config: config}})
+}
+
+func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options build.Options) (err error) {
+	if cmd.Flags().Changed("update-graph") {
+		return &usageError{command: cmd.CommandPath(), err: errors.New("--update-graph is for bundle folders; a template says what its entries replace")}
+	}
+	kept, err := openCache()
+	if err != nil {
+		cmd.PrintErrf("warning: bundles are not kept: %v\n", err)
+	} else {
+		options.Keeper = kept
+		defer func() {
+			if err := kept.Close(); err != nil {
+				cmd.PrintErrf("warning: %v\n", err)
+			}
+		}()
+	}
+	var read, all atomic.Int64
+	options.Stdin = cmd.InOrStdin()
+	options.Progress = func(done, of int) {
+		read.Store(int64(done))
+		all.Store(int64(of))
+	}
+	stop := startLive(cmd.ErrOrStderr(), func(taken time.Duration) string {
+		return fmt.Sprintf("reading bundles: %d of %d … %ds", read.Load(), all.Load(), int(taken.Seconds()))
+	})
+	defer stop()
+	built, err := build.Templates(cmd.Context(), args, options)
+	stop()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, built.Close()) }()
+	for _, f := range built.Found {
+		cmd.PrintErrln(f.String())
+	}
+	if faults := findings.Count(built.Found, findings.Error); faults > 0 {
+		return fmt.Errorf("no catalog is written: %s", count(faults, "error"))
+	}
+	if len(built.Catalogs) == 0 {
+		return fmt.Errorf("no catalog is written: no bundle is for OpenShift %s", strings.Join(o.openshift, ", "))
+	}
+	return o.write(cmd, built.Catalogs)
+}
+
+// openCache opens the user's cache of bundles.
+func openCache() (*cache.Cache, error) {
+	dir, err := cache.Dir()
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range found {
-		cmd.PrintErrln(f.String())
+	return cache.Open(dir, cache.Limit)
+}
+
+func (o *catalogBuild) write(cmd *cobra.Command, catalogs []*build.Catalog) error {
+	for _, c := range catalogs {
+		file, err := c.Write(o.output)
+		if err != nil {
+			return err
+		}
+		cmd.PrintErrf("wrote %s: %s, %s, %s\n", file, count(len(c.Config.Packages), "package"),
+			count(len(c.Config.Channels), "channel"), count(len(c.Config.Bundles), "bundle"))
 	}
-	if faults := findings.Count(found, findings.Error); faults > 0 {
-		return nil, fmt.Errorf("no catalog is written: %s", count(faults, "error"))
-	}
-	return configs, nil
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 
 	"github.com/berth-csi/berth/findings"
 )
@@ -71,8 +72,11 @@ func (d Document) FaultAt(rule findings.Rule, path []any, format string, args ..
 }
 
 // Decode decodes the document into a value. A field of the wrong type is a finding at that field.
-func (d Document) Decode(into any) error {
-	err := json.Unmarshal(d.Content, into)
+func (d Document) Decode(into any) error { return d.DecodePart(nil, d.Content, into) }
+
+// DecodePart is like Decode, for the part of the document at a path of keys (string) and indices (int), whose JSON is given.
+func (d Document) DecodePart(path []any, part []byte, into any) error {
+	err := json.Unmarshal(part, into)
 	var mismatch *json.UnmarshalTypeError
 	if !errors.As(err, &mismatch) {
 		return err
@@ -80,8 +84,10 @@ func (d Document) Decode(into any) error {
 	what := "the document"
 	if mismatch.Field != "" {
 		what = "field " + mismatch.Field
+	} else if len(path) > 0 {
+		what = "this"
 	}
-	return d.FaultAt(Field, pathAt(d.Content, mismatch.Offset), "%s is %s; expected %s", what, jsonTypes[mismatch.Value], wanted(mismatch.Type))
+	return d.FaultAt(Field, slices.Concat(path, pathAt(part, mismatch.Offset)), "%s is %s; expected %s", what, jsonTypes[mismatch.Value], wanted(mismatch.Type))
 }
 
 // jsonTypes names the types that encoding/json reports.
@@ -96,6 +102,8 @@ func wanted(t reflect.Type) string {
 		return "an array"
 	case reflect.Struct, reflect.Map:
 		return "an object"
+	case reflect.Bool:
+		return "true or false"
 	}
 	return "a " + t.Kind().String()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"sync"
 
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/yaml"
@@ -54,24 +55,30 @@ func (d Document) yamlFault(err error) *findings.Finding {
 
 // Position returns the line and column of the value at a path of keys (string) and indices (int), or of the last value on
 // the path that exists. The position of a value that has a key is that of the key.
-func (d Document) Position(path []any) (line, column int) {
+func (d Document) Position(path []any) (line, column int) { return d.Positions()(path) }
+
+// Positions returns a function that is like Position, and parses the document only once. It is not safe for concurrent use.
+func (d Document) Positions() func(path []any) (line, column int) {
 	if d.JSON {
-		return d.place(jsonOffset(d.Source, path))
+		return func(path []any) (line, column int) { return d.place(jsonOffset(d.Source, path)) }
 	}
-	root, err := yaml.Parse(d.Source)
-	if err != nil || root.Line == 0 {
-		return d.Line, 0
-	}
-	node := &root
-	line, column = node.Line, node.Column
-	for _, step := range path {
-		next, place := child(node, step)
-		if next == nil {
-			break
+	parse := sync.OnceValues(func() (yaml.Node, error) { return yaml.Parse(d.Source) })
+	return func(path []any) (line, column int) {
+		root, err := parse()
+		if err != nil || root.Line == 0 {
+			return d.Line, 0
 		}
-		node, line, column = next, place.Line, place.Column
+		node := &root
+		line, column = node.Line, node.Column
+		for _, step := range path {
+			next, place := child(node, step)
+			if next == nil {
+				break
+			}
+			node, line, column = next, place.Line, place.Column
+		}
+		return d.inFile(line, column)
 	}
-	return d.inFile(line, column)
 }
 
 // inFile converts a line and column in the source, as a YAML decoder reports them, to those in the file.

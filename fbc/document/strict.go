@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/berth-csi/berth/findings"
@@ -14,11 +15,20 @@ import (
 // including fields that the value does not have and fields given twice. It returns true if everything but unknown fields
 // was decoded.
 func (d Document) DecodeStrictly(into any) (decoded bool, found []*findings.Finding) {
+	return d.decodeStrictly(into, strict{document: d, known: true})
+}
+
+// DecodeIgnoringCase is like DecodeStrictly, for documents of OLM's tools: these ignore the case of keys, and a field without a value
+// counts as left out.
+func (d Document) DecodeIgnoringCase(into any) (decoded bool, found []*findings.Finding) {
+	return d.decodeStrictly(into, strict{document: d, known: true, lenient: true})
+}
+
+func (d Document) decodeStrictly(into any, s strict) (decoded bool, found []*findings.Finding) {
 	root, err := yaml.Parse(d.Source)
 	if err != nil {
 		return false, []*findings.Finding{d.yamlFault(err)}
 	}
-	s := strict{document: d, known: true}
 	if root.Line > 0 {
 		s.value(&root, &root, reflect.TypeOf(into).Elem(), "the document")
 	}
@@ -38,6 +48,8 @@ type strict struct {
 	found    []*findings.Finding
 	// known says that every field that the type has is of the right type.
 	known bool
+	// lenient says that the case of keys and fields without a value do not matter.
+	lenient bool
 }
 
 // value checks a value against a type. place is the node that findings point at: the value, or its key.
@@ -49,6 +61,7 @@ func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
 		t = t.Elem()
 	}
 	switch {
+	case node.Kind == yaml.ScalarNode && node.Tag == "!!null" && s.lenient:
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
 		s.mismatch(place, "%s has no value; give it one, or leave it out", what)
 	case t.Kind() == reflect.Struct && node.Kind == yaml.MappingNode:
@@ -58,6 +71,7 @@ func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
 			s.value(element, element, t.Elem(), fmt.Sprintf("number %d of %s", i+1, strings.TrimPrefix(what, "field ")))
 		}
 	case t.Kind() == reflect.String && kindOf(node) == jsonTypes["string"]:
+	case t.Kind() == reflect.Bool && kindOf(node) == jsonTypes["bool"]:
 	default:
 		s.mismatch(place, "%s is %s; expected %s", what, kindOf(node), wanted(t))
 	}
@@ -74,15 +88,21 @@ func (s *strict) fields(object *yaml.Node, t reflect.Type) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		key, value := object.Content[i], object.Content[i+1]
-		switch field := fields[key.Value]; {
+		name := key.Value
+		if s.lenient {
+			if same := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) }); same >= 0 {
+				name = names[same]
+			}
+		}
+		switch field := fields[name]; {
 		case field == nil:
 			s.report(key, "unknown field %s; expected one of %s", key.Value, strings.Join(names, ", "))
-		case seen[key.Value]:
+		case seen[name]:
 			s.report(key, "field %s is given twice", key.Value)
 		default:
 			s.value(value, key, field, "field "+key.Value)
 		}
-		seen[key.Value] = true
+		seen[name] = true
 	}
 }
 

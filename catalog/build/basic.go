@@ -1,0 +1,200 @@
+package build
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
+)
+
+// basic is a template that has the documents of a catalog, but of bundles only where they come from.
+type basic struct{ entries }
+
+// entries are the documents in a template. Each is known by the number of its entry.
+type entries struct {
+	raw      []json.RawMessage
+	numbers  map[documentName]int
+	channels map[documentName]map[string]int // the number of each entry of a channel by its name
+}
+
+// documentName is what a document of a catalog is known by.
+type documentName struct{ schema, pkg, name string }
+
+func nameOfPackage(name string) documentName {
+	return documentName{declcfg.SchemaPackage, name, name}
+}
+
+// readDocuments reads the documents, and returns those that are bundles.
+func (e *entries) readDocuments(t *opmTemplate) (bundles map[int]declcfg.Bundle) {
+	e.numbers, e.channels, bundles = map[documentName]int{}, map[documentName]map[string]int{}, map[int]declcfg.Bundle{}
+	_, listed := field(t.content, "entries")
+	if _, isList := listed.([]any); !isList {
+		t.fault(at("entries"), "the template has no list of entries; expected the documents of a package and its channels, and the images of its bundles")
+		return bundles
+	}
+	var said struct {
+		Entries []json.RawMessage `json:"entries"`
+	}
+	if err := json.Unmarshal(t.document.Content, &said); err != nil {
+		t.fault(nil, "%v", err)
+		return bundles
+	}
+	e.raw = said.Entries
+	for i, raw := range e.raw {
+		e.readDocument(t, i, raw, bundles)
+	}
+	return bundles
+}
+
+// readDocument reads the document with a number.
+func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, bundles map[int]declcfg.Bundle) {
+	var meta declcfg.Meta
+	path := at("entries", number)
+	if err := json.Unmarshal(raw, &meta); err != nil {
+		t.fault(path, "expected a document of a catalog: %s", oneLine(err))
+		return
+	}
+	name := documentName{meta.Schema, meta.Package, meta.Name}
+	switch meta.Schema {
+	case declcfg.SchemaBundle:
+		var b declcfg.Bundle
+		if t.decodePart(path, raw, &b) {
+			bundles[number] = b
+		}
+		return // who reads the bundle knows whether it is complete
+	case declcfg.SchemaPackage:
+		t.decodePart(path, raw, &declcfg.Package{})
+		name = nameOfPackage(meta.Name)
+	case declcfg.SchemaChannel:
+		var c declcfg.Channel
+		t.decodePart(path, raw, &c)
+		e.channels[name] = map[string]int{}
+		for i, update := range c.Entries {
+			e.channels[name][update.Name] = i
+		}
+	case declcfg.SchemaDeprecation:
+		t.decodePart(path, raw, &declcfg.Deprecation{})
+		name.name = ""
+	default:
+		if meta.Schema == "" || strings.HasPrefix(meta.Schema, "olm.") {
+			t.found = append(t.found, t.document.FaultAt(fbc.Schema, t.path(slices.Concat(path, at("schema"))), "schema %q is of no document of a catalog; expected one of %s", meta.Schema,
+				strings.Join([]string{declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle, declcfg.SchemaDeprecation}, ", ")))
+		}
+	}
+	if name.pkg == "" {
+		t.fault(path, "the document of schema %s names no package, and a catalog has a folder for each", meta.Schema)
+	}
+	if _, again := e.numbers[name]; !again { // the second one is reported with the catalog
+		e.numbers[name] = number
+	}
+}
+
+// decodePart decodes a part of the template. A fault of that is a finding.
+func (t *opmTemplate) decodePart(path []any, raw []byte, into any) (decoded bool) {
+	err := t.document.DecodePart(t.path(path), raw, into)
+	var found *findings.Finding
+	switch {
+	case err == nil:
+	case errors.As(err, &found):
+		t.found = append(t.found, found)
+	case errors.As(err, new(base64.CorruptInputError)):
+		t.found = append(t.found, t.document.FaultAt(document.Field, t.path(slices.Concat(path, at("icon", "base64data"))), "the icon is not in base64: %v", err))
+	default:
+		t.found = append(t.found, t.document.FaultAt(document.Field, t.path(path), "%v", err))
+	}
+	return err == nil
+}
+
+// origin is the path of a document, or of a value in it.
+func (e *entries) origin(config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
+	own := documentName{schema, packageOf(config), name}
+	if schema == declcfg.SchemaDeprecation {
+		own.name = ""
+	}
+	number, is := e.numbers[own]
+	if !is {
+		return nil
+	}
+	whole := slices.Concat(at("entries", number), path)
+	if schema != declcfg.SchemaChannel || len(path) < 2 {
+		return whole
+	}
+	made := config.Channels[slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name })]
+	if index, is := e.channels[own][made.Entries[path[1].(int)].Name]; is {
+		whole[3] = index
+		return whole
+	}
+	return at("entries", number)
+}
+
+// packageOf returns the name of the package of a catalog of one.
+func packageOf(config *declcfg.DeclarativeConfig) string {
+	switch {
+	case len(config.Packages) > 0:
+		return config.Packages[0].Name
+	case len(config.Channels) > 0:
+		return config.Channels[0].Package
+	case len(config.Bundles) > 0:
+		return config.Bundles[0].Package
+	case len(config.Deprecations) > 0:
+		return config.Deprecations[0].Package
+	}
+	return ""
+}
+
+// packages are the packages that are declared.
+func (e *entries) packages() map[string][]any {
+	all := map[string][]any{}
+	for name, number := range e.numbers {
+		if name.schema == declcfg.SchemaPackage {
+			all[name.name] = at("entries", number, "name")
+		}
+	}
+	return all
+}
+
+func (b *basic) packages(*opmTemplate) map[string][]any { return b.entries.packages() }
+
+// read reads the template. Of a bundle it has the image, and nothing else that opm would not ignore.
+func (b *basic) read(t *opmTemplate) {
+	for number, bundle := range b.readDocuments(t) {
+		switch path := at("entries", number); {
+		case bundle.Image == "":
+			t.fault(path, "the bundle has no image; expected one in each entry of schema %s", declcfg.SchemaBundle)
+		case bundle.Package != "" || len(bundle.Properties) > 0 || len(bundle.RelatedImages) > 0:
+			t.fault(path, "the bundle has more than its image, so this may be a catalog already; expected schema and image alone")
+		default:
+			t.refer(bundle.Image, slices.Concat(path, at("image"))...)
+		}
+	}
+	slices.SortFunc(t.refs, func(a, b placed) int { return a.path[1].(int) - b.path[1].(int) })
+}
+
+// source returns the template as it is: the catalog of a version of OpenShift is a part of the one with all bundles.
+func (b *basic) source(t *opmTemplate, _ *Version) []byte { return t.document.Source }
+
+func (b *basic) check(*opmTemplate) {}
+
+func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
+	if schema != declcfg.SchemaBundle {
+		return b.entries.origin(config, schema, name, path)
+	}
+	return t.pathOfBundle(name)
+}
+
+// pathOfBundle returns the path of the first reference to a bundle.
+func (t *opmTemplate) pathOfBundle(name string) []any {
+	for _, r := range t.refs {
+		if h := t.held[r.text]; h != nil && h.document.Name == name {
+			return r.path
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package build
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
+)
+
+// Catalog is the catalog of one package, which was built from a template.
+type Catalog struct {
+	// Config are its documents. Bundles of opm's templates have no payload there.
+	Config *declcfg.DeclarativeConfig
+	// Folder is the folder of the version of OpenShift that the catalog is for, such as v4.16, or "".
+	Folder string
+
+	store *document.Store
+	texts map[string]document.Span // of bundles by name, in the store
+}
+
+// Write stores the catalog as <dir>/<package>/catalog.yaml, or <dir>/<folder>/<package>/catalog.yaml, as fbc.WriteFile does.
+func (c *Catalog) Write(dir string) (file string, err error) {
+	return fbc.WriteFile(filepath.Join(dir, c.Folder), c.Config.Packages[0].Name, c.WriteYAML)
+}
+
+// WriteYAML writes the documents of the catalog in the order and the form of opm's.
+func (c *Catalog) WriteYAML(w io.Writer) error {
+	bundles := slices.Clone(c.Config.Bundles)
+	slices.SortStableFunc(bundles, func(a, b declcfg.Bundle) int { return strings.Compare(a.Name, b.Name) })
+	if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Packages: c.Config.Packages, Channels: slices.Clone(c.Config.Channels)}, w); err != nil {
+		return err
+	}
+	var text []byte
+	for _, b := range bundles {
+		span, stored := c.texts[b.Name]
+		if !stored {
+			if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, w); err != nil {
+				return err
+			}
+			continue
+		}
+		var err error
+		if text, err = c.store.Load(text[:0], span); err != nil {
+			return err
+		}
+		if _, err := io.Copy(w, bytes.NewReader(text)); err != nil {
+			return err
+		}
+	}
+	return declcfg.WriteYAML(declcfg.DeclarativeConfig{Others: c.Config.Others, Deprecations: c.Config.Deprecations}, w)
+}

@@ -1,0 +1,352 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	opmtemplate "github.com/operator-framework/operator-registry/alpha/template"
+
+	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// kind is a kind of opm's templates.
+type kind interface {
+	// read reads the template, and what it refers to.
+	read(*opmTemplate)
+	// packages are the packages of the template, as far as they are known, each with its path.
+	packages(*opmTemplate) map[string][]any
+	// source is what opm's library makes the catalog of: the template with those of its bundles that a version of OpenShift offers.
+	source(*opmTemplate, *Version) []byte
+	// origin is the path in the template of what is in a catalog: a document of a schema, or the value at a path in that.
+	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any
+	// check is what is wrong with the template when its bundles are known.
+	check(*opmTemplate)
+}
+
+// kinds are the kinds by schema.
+var kinds = map[string]func() kind{
+	"olm.template.basic":       func() kind { return &basic{} },
+	"olm.semver":               func() kind { return &semverChannels{} },
+	"olm.template.substitutes": func() kind { return &substitutes{} },
+}
+
+// schemas are the schemas of all templates.
+func schemas() []string {
+	return append([]string{Schema}, slices.Sorted(maps.Keys(kinds))...)
+}
+
+// opmSchema returns the schema of a template of opm, or "" for any other document.
+func opmSchema(d document.Document) string {
+	var content any
+	if json.Unmarshal(d.Content, &content) != nil {
+		return ""
+	}
+	_, value := field(content, "schema")
+	schema, _ := value.(string)
+	if kinds[schema] == nil {
+		return ""
+	}
+	return schema
+}
+
+// field returns a field of an object, and its key as it is written: opm's tools ignore the case of keys.
+func field(object any, name string) (key string, value any) {
+	fields, _ := object.(map[string]any)
+	if value, is := fields[name]; is {
+		return name, value
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if strings.EqualFold(key, name) {
+			return key, fields[key]
+		}
+	}
+	return name, nil
+}
+
+// opmTemplate is one of opm's templates.
+type opmTemplate struct {
+	kind
+	document document.Document
+	content  any // of the document, decoded
+	options  Options
+	found    []*findings.Finding
+	refs     []placed
+	held     map[string]*held // by the text of the reference
+}
+
+// placed is a reference and its path in the template.
+type placed struct {
+	reference
+	text string // as it is in the template
+	path []any
+}
+
+func newOPMTemplate(documents []document.Document, schema string, o Options) *opmTemplate {
+	t := &opmTemplate{kind: kinds[schema](), document: documents[0], options: o, held: map[string]*held{}}
+	t.found = secondDocument(documents)
+	if err := json.Unmarshal(t.document.Content, &t.content); err != nil {
+		t.fault(nil, "%v", err)
+		return t
+	}
+	t.read(t)
+	return t
+}
+
+// path returns a path with the keys as they are written.
+func (t *opmTemplate) path(path []any) (written []any) {
+	value := t.content
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			var key string
+			key, value = field(value, step)
+			written = append(written, key)
+		case int:
+			elements, _ := value.([]any)
+			value = nil
+			if step < len(elements) {
+				value = elements[step]
+			}
+			written = append(written, step)
+		}
+	}
+	return written
+}
+
+func (t *opmTemplate) faultAt(path []any, format string, args ...any) *findings.Finding {
+	return t.document.FaultAt(ruleTemplate, t.path(path), format, args...)
+}
+
+func (t *opmTemplate) fault(path []any, format string, args ...any) {
+	t.found = append(t.found, t.faultAt(path, format, args...))
+}
+
+func (t *opmTemplate) findings() *[]*findings.Finding { return &t.found }
+
+func (t *opmTemplate) file() string { return t.document.File }
+
+func (t *opmTemplate) packages() map[string][]any { return t.kind.packages(t) }
+
+// refer adds a reference: an image, or a folder if there is one of that name beside the template.
+func (t *opmTemplate) refer(text string, path ...any) {
+	folder := text
+	if !filepath.IsAbs(text) {
+		folder = filepath.Join(filepath.Dir(t.document.File), text)
+	}
+	r := reference{image: text, asWritten: true, lean: true}
+	if info, err := os.Stat(folder); err == nil && info.IsDir() {
+		r = reference{folder: folder, lean: true}
+	}
+	t.refs = append(t.refs, placed{r, text, path})
+}
+
+func (t *opmTemplate) references() (all []reference) {
+	for _, r := range t.refs {
+		all = append(all, r.reference)
+	}
+	return all
+}
+
+// take takes the bundles from the shelf.
+func (t *opmTemplate) take(s *shelf) {
+	for _, r := range t.refs {
+		from := s.bundles[r.reference]
+		if t.held[r.text] == nil && from.held != nil {
+			for _, f := range from.held.found {
+				if r.folder != "" {
+					f.Severity = findings.Error
+				}
+				t.found = append(t.found, f)
+			}
+			if _, err := offers(from.held.versions, Version{}); err != nil && len(t.options.Versions) > 0 {
+				t.found = append(t.found, notOffered(t.document, t.path(r.path), from.held.document.Name, err))
+			}
+			t.held[r.text] = from.held
+		}
+		t.found = append(t.found, unread(t.document, t.path(r.path), from.err)...)
+	}
+	if findings.Count(t.found, findings.Error) == 0 {
+		t.check(t)
+	}
+}
+
+// offered reports whether the catalogs of a version of OpenShift offer a bundle. Without a version, all are.
+func (t *opmTemplate) offered(reference string, v *Version) bool {
+	if v == nil || t.held[reference] == nil {
+		return true
+	}
+	does, _ := offers(t.held[reference].versions, *v) // take reports a fault
+	return does
+}
+
+// catalogs builds the catalogs of a target: one for each package of the template.
+func (t *opmTemplate) catalogs(ctx context.Context, of target) (catalogs []*Catalog, found []*findings.Finding) {
+	config, err := t.render(ctx, of.version)
+	switch {
+	case errors.Is(err, errNothing):
+		return nil, nil
+	case err != nil:
+		return nil, []*findings.Finding{t.faultAt(nil, "opm's library makes no catalog of this template: %s", oneLine(err))}
+	}
+	for _, c := range ofPackages(config) {
+		if of.version != nil {
+			c = restricted(c, func(name string) bool { return t.offersName(name, *of.version) })
+			if len(c.Channels) == 0 {
+				continue
+			}
+			if lost, chosen := chooseDefault(c); lost != "" {
+				found = append(found, otherDefault(t.document, t.origin(t, c, declcfg.SchemaPackage, c.Packages[0].Name, at("defaultChannel")), lost, chosen))
+			}
+		}
+		if t.options.StrandNobody {
+			strandNobody(c)
+		}
+		found = append(found, t.checkCatalog(c)...)
+		texts := map[string]document.Span{}
+		for _, b := range c.Bundles {
+			if h := t.heldOf(b); h != nil {
+				texts[b.Name] = h.texts[of.formatOf(render.Whole)]
+			}
+		}
+		catalogs = append(catalogs, &Catalog{Config: c, texts: texts})
+	}
+	return catalogs, found
+}
+
+// errNothing says that a version of OpenShift offers no bundle of a template.
+var errNothing = errors.New("no bundle is for this version of OpenShift")
+
+// render has opm's library make the catalog. It gets bundles without their payload, each with the text of its reference as its image.
+func (t *opmTemplate) render(ctx context.Context, v *Version) (*declcfg.DeclarativeConfig, error) {
+	source := t.source(t, v)
+	if source == nil {
+		return nil, errNothing
+	}
+	renderBundle := func(_ context.Context, reference string) (*declcfg.DeclarativeConfig, error) {
+		h := t.held[reference]
+		if h == nil {
+			return nil, fmt.Errorf("bundle %s was not read", reference)
+		}
+		b := h.document
+		b.Image = reference
+		return &declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, nil
+	}
+	library, reader, err := opmtemplate.NewRegistry().CreateTemplateBySchema(bytes.NewReader(source), renderBundle)
+	if err != nil {
+		return nil, err
+	}
+	config, err := library.Render(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range config.Bundles {
+		if h := t.held[b.Image]; h != nil && h.document.Name == b.Name {
+			config.Bundles[i] = h.document
+		}
+	}
+	return config, nil
+}
+
+// heldOf returns what the shelf has of a bundle in a catalog, or nil if the template itself has the bundle.
+func (t *opmTemplate) heldOf(b declcfg.Bundle) *held {
+	for _, r := range t.refs {
+		if h := t.held[r.text]; h != nil && h.document.Name == b.Name && h.document.Image == b.Image {
+			return h
+		}
+	}
+	return nil
+}
+
+// offersName is like offered, for the name of a bundle.
+func (t *opmTemplate) offersName(name string, v Version) bool {
+	for text, h := range t.held {
+		if h.document.Name == name {
+			return t.offered(text, &v)
+		}
+	}
+	return true
+}
+
+// ofPackages returns the catalogs of the packages of a catalog, by name, and one of what has no package.
+func ofPackages(config *declcfg.DeclarativeConfig) (all []*declcfg.DeclarativeConfig) {
+	byName := map[string]*declcfg.DeclarativeConfig{}
+	of := func(name string) *declcfg.DeclarativeConfig {
+		if byName[name] == nil {
+			byName[name] = &declcfg.DeclarativeConfig{}
+		}
+		return byName[name]
+	}
+	for _, p := range config.Packages {
+		c := of(p.Name)
+		c.Packages = append(c.Packages, p)
+	}
+	for _, d := range config.Channels {
+		c := of(d.Package)
+		c.Channels = append(c.Channels, d)
+	}
+	for _, d := range config.Bundles {
+		c := of(d.Package)
+		c.Bundles = append(c.Bundles, d)
+	}
+	for _, d := range config.Deprecations {
+		c := of(d.Package)
+		c.Deprecations = append(c.Deprecations, d)
+	}
+	for _, d := range config.Others {
+		c := of(d.Package)
+		c.Others = append(c.Others, d)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, byName[name])
+	}
+	return all
+}
+
+// checkCatalog applies all rules for catalogs. What OLM's tools serve all the same is a warning: the graph is what opm makes of the
+// template.
+func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*findings.Finding {
+	found := check(config, t.options.Against, func(schema, name string) origin {
+		return func(path []any) (document.Document, []any) {
+			return t.document, t.path(t.origin(t, config, schema, name, path))
+		}
+	})
+	for _, f := range found {
+		if slices.Contains(rules.Serve, f.Rule) {
+			f.Severity = findings.Warning
+		}
+	}
+	return found
+}
+
+// oneLine returns an error in one line: those of opm's library draw trees.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// strandNobody has the heads of channels skip the entries from which no update leads there.
+func strandNobody(config *declcfg.DeclarativeConfig) {
+	made, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
+	for i := range config.Channels {
+		c := &config.Channels[i]
+		p := made.Find(c.Package)
+		graph := upgrade.Of(p, p.FindChannel(c.Name))
+		for _, e := range graph.Stranded() {
+			head := &c.Entries[graph.Heads[0].Index]
+			if e.Name != head.Replaces && !slices.Contains(head.Skips, e.Name) {
+				head.Skips = append(slices.Clone(head.Skips), e.Name)
+			}
+		}
+	}
+}

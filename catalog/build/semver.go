@@ -1,0 +1,185 @@
+package build
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+)
+
+// semverChannels is a template that lists the images of bundles, and for which opm makes channels of their versions.
+type semverChannels struct {
+	template semverTemplate
+}
+
+// semverTemplate is the template as people write it.
+type semverTemplate struct {
+	Schema                       string     `json:"schema"`
+	GenerateMajorChannels        bool       `json:"generateMajorChannels,omitempty"`
+	GenerateMinorChannels        bool       `json:"generateMinorChannels,omitempty"`
+	DefaultChannelTypePreference string     `json:"defaultChannelTypePreference,omitempty"`
+	Candidate                    semverList `json:"candidate,omitzero"`
+	Fast                         semverList `json:"fast,omitzero"`
+	Stable                       semverList `json:"stable,omitzero"`
+}
+
+// semverList is the bundles of the channels whose names begin alike.
+type semverList struct {
+	Bundles []semverBundle `json:"bundles,omitempty"`
+}
+
+type semverBundle struct {
+	Image string `json:"image"`
+}
+
+// lists are the names of the lists, and of the channels that are made of each: NAME-v1, NAME-v1.2.
+var lists = []string{"candidate", "fast", "stable"}
+
+// list returns the list with a name.
+func (t *semverTemplate) list(name string) *semverList {
+	return map[string]*semverList{"candidate": &t.Candidate, "fast": &t.Fast, "stable": &t.Stable}[name]
+}
+
+func (s *semverChannels) read(t *opmTemplate) {
+	decoded, found := t.document.DecodeIgnoringCase(&s.template)
+	t.found = append(t.found, found...)
+	if !decoded {
+		return
+	}
+	for _, list := range lists {
+		seen := map[string]bool{}
+		for i, b := range s.template.list(list).Bundles {
+			path := at(list, "bundles", i)
+			switch {
+			case b.Image == "":
+				t.fault(path, "the bundle has no image; expected one")
+			case seen[b.Image]:
+				t.fault(path, "image %s is listed twice in %s; expected it once", b.Image, list)
+			default:
+				t.refer(b.Image, slices.Concat(path, at("image"))...)
+			}
+			seen[b.Image] = true
+		}
+	}
+	if len(t.refs) == 0 && len(t.found) == 0 {
+		t.fault(nil, "the template lists no bundles; expected images in bundles of %s", strings.Join(lists, ", "))
+	}
+	preferred := map[string]bool{"": true, "major": s.template.GenerateMajorChannels, "minor": s.template.GenerateMinorChannels || !s.template.GenerateMajorChannels}
+	if generated, known := preferred[s.template.DefaultChannelTypePreference]; !generated {
+		expected := "expected major or minor"
+		if known {
+			expected = "expected the kind of channels that the template generates"
+		}
+		t.fault(at("defaultChannelTypePreference"), "defaultChannelTypePreference is %q; %s", s.template.DefaultChannelTypePreference, expected)
+	}
+}
+
+// packages is the package of the first bundle.
+func (s *semverChannels) packages(t *opmTemplate) map[string][]any {
+	for _, r := range t.refs {
+		if h := t.held[r.text]; h != nil {
+			return map[string][]any{h.document.Package: r.path}
+		}
+	}
+	return nil
+}
+
+// check reports bundles that cannot be ordered by version, pre-releases among stable versions, and bundles of other packages.
+func (s *semverChannels) check(t *opmTemplate) {
+	var first *held
+	lists := map[string]map[string]placed{} // by list and by version without build metadata
+	for _, r := range t.refs {
+		h, list := t.held[r.text], r.path[0].(string)
+		if first == nil {
+			first = h
+		}
+		if h.document.Package != first.document.Package {
+			t.fault(r.path, "bundle %s is of package %q; expected one of package %q, like the first", h.document.Name, h.document.Package, first.document.Package)
+		}
+		version, err := versionOf(h.document)
+		if err != nil {
+			t.fault(r.path, "bundle %s: %v", h.document.Name, err)
+			continue
+		}
+		if list == "stable" && len(version.Pre) > 0 {
+			f := t.faultAt(r.path, "version %s is a pre-release, and the channels stable-v… are for others; list it in candidate or fast", version)
+			f.Severity = findings.Warning
+			t.found = append(t.found, f)
+		}
+		if lists[list] == nil {
+			lists[list] = map[string]placed{}
+		}
+		built := version.String()
+		version.Build = nil
+		if other, again := lists[list][version.String()]; again {
+			line, _ := t.document.Position(t.path(other.path))
+			t.fault(r.path, "version %s is a build of %s, and so is the bundle in line %d; expected one of each version in %s, as builds have no order", built, version, line, list)
+			continue
+		}
+		lists[list][version.String()] = r
+	}
+}
+
+// versionOf returns the version of a bundle.
+func versionOf(b declcfg.Bundle) (semver.Version, error) {
+	for _, p := range b.Properties {
+		if p.Type == property.TypePackage {
+			parsed, err := fbc.ParseProperty(p)
+			if err != nil {
+				return semver.Version{}, err
+			}
+			return semver.Parse(parsed.Packages[0].Version)
+		}
+	}
+	return semver.Version{}, fmt.Errorf("it has no property of type %s", property.TypePackage)
+}
+
+// source is the template with the images that a version of OpenShift offers.
+func (s *semverChannels) source(t *opmTemplate, v *Version) []byte {
+	if v == nil {
+		return t.document.Source
+	}
+	part, offered := s.template, 0
+	for _, name := range lists {
+		list := part.list(name)
+		list.Bundles = slices.DeleteFunc(slices.Clone(list.Bundles), func(b semverBundle) bool { return !t.offered(b.Image, v) })
+		offered += len(list.Bundles)
+	}
+	if offered == 0 {
+		return nil
+	}
+	text, err := json.Marshal(part)
+	if err != nil {
+		panic(err) // texts alone
+	}
+	return text
+}
+
+// origin is the image of a bundle or of an entry of a channel, or else the list that a channel is made of.
+func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
+	switch schema {
+	case declcfg.SchemaBundle:
+		return t.pathOfBundle(name)
+	case declcfg.SchemaChannel:
+		list, _, _ := strings.Cut(name, "-v")
+		if len(path) < 2 {
+			return at(list)
+		}
+		c := config.Channels[slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name })]
+		entry := c.Entries[path[1].(int)].Name
+		for _, r := range t.refs {
+			if h := t.held[r.text]; r.path[0] == list && h.document.Name == entry {
+				return r.path
+			}
+		}
+		return at(list)
+	}
+	return at("schema")
+}

@@ -1,0 +1,202 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/registryv1"
+)
+
+// pulls is the number of bundles that are read concurrently. Registries take most of the time.
+const pulls = 8
+
+// reference says where a bundle comes from, and what is needed of it.
+type reference struct {
+	folder, image string // exactly one is set
+	// asWritten says that a catalog has the image as it is written here, like opm, and not by digest.
+	asWritten bool
+	// lean says that the payload is not kept in memory.
+	lean bool
+}
+
+// shelf has the bundles that templates name.
+type shelf struct {
+	source   image.Source
+	keeper   image.Keeper
+	formats  []render.Format
+	progress func(read, all int)
+	store    *document.Store // of payload
+	bundles  map[reference]*shelved
+	// render limits how many bundles are rendered at once: that takes memory, and no more processors than there are.
+	render chan struct{}
+}
+
+// shelved is a bundle, or why there is none.
+type shelved struct {
+	*render.Bundle // nil if the reference is lean
+	held           *held
+	err            error
+}
+
+// held is a bundle without its payload, which is in the store.
+type held struct {
+	// document is the bundle's document. Its properties have no payload, and CsvJSON has only what opm's library reads.
+	document declcfg.Bundle
+	found    []*findings.Finding // what is wrong with it all the same
+	versions string              // what VersionsAnnotation says
+	texts    map[render.Format]document.Span
+}
+
+func newShelf(ctx context.Context, o Options) (*shelf, error) {
+	store, err := document.NewStore()
+	if err != nil {
+		return nil, err
+	}
+	s := &shelf{source: image.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store,
+		bundles: map[reference]*shelved{}, render: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	if s.progress == nil {
+		s.progress = func(int, int) {}
+	}
+	return s, nil
+}
+
+// fill reads the bundles of all references, each once. It fails only if the context ends.
+func (s *shelf) fill(ctx context.Context, all []reference) error {
+	for _, r := range all {
+		s.bundles[r] = &shelved{}
+	}
+	var read atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(pulls)
+	for r, into := range s.bundles {
+		group.Go(func() error {
+			if into.err = ctx.Err(); into.err == nil {
+				into.err = s.read(ctx, r, into)
+			}
+			s.progress(int(read.Add(1)), len(s.bundles))
+			return nil
+		})
+	}
+	_ = group.Wait() // no error: each bundle has its own
+	return ctx.Err()
+}
+
+func (s *shelf) read(ctx context.Context, r reference, into *shelved) (err error) {
+	var pulled image.Pulled
+	if r.folder == "" {
+		if pulled, err = s.pull(ctx, r); err != nil {
+			return err
+		}
+	}
+	s.render <- struct{}{}
+	defer func() { <-s.render }()
+	var b *render.Bundle
+	if r.folder != "" {
+		b, err = render.Folder(r.folder)
+	} else {
+		b, err = render.Image(pulled.Reference, pulled.Files)
+	}
+	if err != nil || !r.lean {
+		into.Bundle = b
+		return err
+	}
+	into.held, err = s.hold(b)
+	return err
+}
+
+func (s *shelf) pull(ctx context.Context, r reference) (image.Pulled, error) {
+	pulled, err := s.pullFiles(ctx, r.image)
+	if err == nil && r.asWritten {
+		pulled.Reference = r.image
+	}
+	return pulled, err
+}
+
+func (s *shelf) pullFiles(ctx context.Context, reference string) (image.Pulled, error) {
+	if s.keeper == nil {
+		return image.PullFrom(ctx, s.source, reference, registryv1.ImageLimits, registryv1.Folders...)
+	}
+	return image.PullKept(ctx, s.source, s.keeper, reference, registryv1.ImageLimits, registryv1.Folders...)
+}
+
+// hold puts the payload of a bundle into the store, in all formats.
+func (s *shelf) hold(b *render.Bundle) (*held, error) {
+	h := &held{found: b.Found, versions: b.Metadata.Annotations[VersionsAnnotation], texts: map[render.Format]document.Span{}}
+	for i, format := range s.formats {
+		whole, err := b.In(format)
+		if err != nil {
+			return nil, err
+		}
+		var text bytes.Buffer
+		if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{whole}}, &text); err != nil {
+			return nil, err
+		}
+		h.texts[format] = document.Span{File: b.CSV.File, Offset: int64(i)}
+		if err := s.store.Keep(h.texts[format], text.Bytes()); err != nil {
+			return nil, err
+		}
+		h.document = whole
+	}
+	var err error
+	h.document, err = withoutPayload(h.document)
+	return h, err
+}
+
+// withoutPayload returns a bundle as fbc reads one: without the values of properties that are payload, of which it needs one at most.
+func withoutPayload(b declcfg.Bundle) (declcfg.Bundle, error) {
+	var properties []property.Property
+	for _, p := range b.Properties {
+		switch {
+		case !fbc.IsPayload(p.Type):
+			properties = append(properties, p)
+		case b.Image == "" && len(b.Objects) > 0:
+			properties = append(properties, property.Property{Type: p.Type})
+			b.Objects = nil
+		}
+	}
+	b.Properties, b.Objects = properties, nil
+	var err error
+	b.CsvJSON, err = introduction(b.CsvJSON)
+	return b, err
+}
+
+// introduction returns what opm's library reads of a ClusterServiceVersion: the package's description and icon, and whether the
+// bundle substitutes another one.
+func introduction(csv string) (string, error) {
+	if csv == "" {
+		return "", nil
+	}
+	const substitutes = "olm.substitutesFor"
+	var said struct {
+		Metadata struct {
+			Annotations map[string]json.RawMessage `json:"annotations,omitempty"`
+		} `json:"metadata"`
+		Spec struct {
+			Description json.RawMessage `json:"description,omitempty"`
+			Icon        json.RawMessage `json:"icon,omitempty"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal([]byte(csv), &said); err != nil {
+		return "", fmt.Errorf("ClusterServiceVersion: %w", err)
+	}
+	for key := range said.Metadata.Annotations {
+		if key != substitutes {
+			delete(said.Metadata.Annotations, key)
+		}
+	}
+	text, err := json.Marshal(said)
+	return string(text), err
+}

@@ -1,0 +1,118 @@
+package build
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/nearest"
+)
+
+// substitutes is a template that has the documents of a catalog, and bundles that take the places of others in it.
+type substitutes struct {
+	entries
+	bundles       map[string]declcfg.Bundle // those of the entries, by name
+	substitutions []substitution
+}
+
+// substitution has a bundle take the place of another one.
+type substitution struct {
+	Name string `json:"name"` // the image
+	Base string `json:"base"` // the name of the other bundle
+}
+
+func (s *substitutes) packages(*opmTemplate) map[string][]any { return s.entries.packages() }
+
+func (s *substitutes) read(t *opmTemplate) {
+	s.bundles = map[string]declcfg.Bundle{}
+	for number, b := range s.readDocuments(t) {
+		s.bundles[b.Name] = b
+		if b.Name == "" || b.Package == "" {
+			t.fault(at("entries", number), "the bundle has no name or no package; expected the whole document, as it is in a catalog: substitutions have the images of bundles")
+			continue
+		}
+		name := documentName{declcfg.SchemaBundle, b.Package, b.Name}
+		if before, again := s.numbers[name]; !again || number < before {
+			s.numbers[name] = number
+		}
+	}
+	var said struct {
+		Substitutions []substitution `json:"substitutions"`
+	}
+	if !t.decodePart(nil, t.document.Content, &said) {
+		return
+	}
+	s.substitutions = said.Substitutions
+	for i, sub := range s.substitutions {
+		path := at("substitutions", i)
+		earlier := func(same func(substitution) bool) bool { return slices.ContainsFunc(s.substitutions[:i], same) }
+		switch {
+		case sub.Name == "" || sub.Base == "":
+			t.fault(path, "a substitution lacks its name or its base; expected the image of a bundle as name, and as base the name of the bundle whose place it takes")
+			continue
+		case earlier(func(other substitution) bool { return other.Base == sub.Base }):
+			t.fault(slices.Concat(path, at("base")), "another bundle takes the place of %s already; expected one", sub.Base)
+		case earlier(func(other substitution) bool { return other.Name == sub.Name }):
+			t.fault(slices.Concat(path, at("name")), "%s takes the place of another bundle already; expected one place for each", sub.Name)
+		}
+		t.refer(sub.Name, slices.Concat(path, at("name"))...)
+	}
+}
+
+// source returns the template as it is: the catalog of a version of OpenShift is a part of the one with all bundles.
+func (s *substitutes) source(t *opmTemplate, _ *Version) []byte { return t.document.Source }
+
+// check reports entries that are no valid catalog, which opm requires, and bundles that take the place of one that is not there or
+// no earlier version.
+func (s *substitutes) check(t *opmTemplate) {
+	var metas []*declcfg.Meta
+	if !t.decodePart(nil, t.document.Content, &struct {
+		Entries *[]*declcfg.Meta `json:"entries"`
+	}{&metas}) {
+		return
+	}
+	config, err := declcfg.LoadSlice(metas)
+	if err != nil {
+		t.fault(at("entries"), "%s", oneLine(err))
+		return
+	}
+	for _, c := range ofPackages(config) {
+		for _, f := range t.checkCatalog(c) {
+			if f.Severity == findings.Error {
+				t.found = append(t.found, f)
+			}
+		}
+	}
+	known := maps.Clone(s.bundles)
+	for i, sub := range s.substitutions {
+		h, base := t.held[sub.Name], at("substitutions", i, "base")
+		other, is := known[sub.Base]
+		known[h.document.Name] = h.document
+		if !is {
+			t.fault(base, "there is no bundle %s, neither in the entries nor in an earlier substitution%s", sub.Base, nearest.Hint(sub.Base, slices.Collect(maps.Keys(known))))
+			continue
+		}
+		version, err := h.document.VersionRelease()
+		otherVersion, otherErr := other.VersionRelease()
+		if err := cmp.Or(err, otherErr); err != nil {
+			t.fault(base, "%v", err)
+		} else if otherVersion.Compare(version) >= 0 {
+			t.fault(base, "%s takes the place of %s, which is not an earlier version; expected one", h.document.Name, sub.Base)
+		}
+	}
+}
+
+func (s *substitutes) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
+	own := s.entries.origin(config, schema, name, path)
+	switch {
+	case schema == declcfg.SchemaBundle && own == nil:
+		return t.pathOfBundle(name)
+	case schema == declcfg.SchemaChannel && len(path) >= 2 && len(own) == 2: // an entry that the library has added
+		c := config.Channels[slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name })]
+		return t.pathOfBundle(c.Entries[path[1].(int)].Name)
+	}
+	return own
+}
