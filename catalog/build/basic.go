@@ -20,8 +20,8 @@ type basic struct{ entries }
 // entries are the documents in a template. Each is known by the number of its entry.
 type entries struct {
 	raw      []json.RawMessage
-	numbers  map[documentName]int
-	channels map[documentName]map[string]int // the number of each entry of a channel by its name
+	numbers  map[documentName][]int
+	channels map[int]map[string]int // the number of each entry of a channel by its name
 }
 
 // documentName is what a document of a catalog is known by.
@@ -33,10 +33,10 @@ func nameOfPackage(name string) documentName {
 
 // readDocuments reads the documents, and returns those that are bundles.
 func (e *entries) readDocuments(t *opmTemplate) (bundles map[int]declcfg.Bundle) {
-	e.numbers, e.channels, bundles = map[documentName]int{}, map[documentName]map[string]int{}, map[int]declcfg.Bundle{}
+	e.numbers, e.channels, bundles = map[documentName][]int{}, map[int]map[string]int{}, map[int]declcfg.Bundle{}
 	_, listed := field(t.content, "entries")
-	if _, isList := listed.([]any); !isList {
-		t.fault(at("entries"), "the template has no list of entries; expected the documents of a package and its channels, and the images of its bundles")
+	if list, _ := listed.([]any); len(list) == 0 {
+		t.fault(at("entries"), "the template has no entries; expected the documents of a package and its channels, and the images of its bundles")
 		return bundles
 	}
 	var said struct {
@@ -57,8 +57,12 @@ func (e *entries) readDocuments(t *opmTemplate) (bundles map[int]declcfg.Bundle)
 func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, bundles map[int]declcfg.Bundle) {
 	var meta declcfg.Meta
 	path := at("entries", number)
+	if raw[0] != '{' {
+		t.fault(path, "expected an object, the document of a catalog")
+		return
+	}
 	if err := json.Unmarshal(raw, &meta); err != nil {
-		t.fault(path, "expected a document of a catalog: %s", oneLine(err))
+		t.fault(path, "expected the document of a catalog: %s", oneLine(err))
 		return
 	}
 	name := documentName{meta.Schema, meta.Package, meta.Name}
@@ -75,9 +79,11 @@ func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, 
 	case declcfg.SchemaChannel:
 		var c declcfg.Channel
 		t.decodePart(path, raw, &c)
-		e.channels[name] = map[string]int{}
+		e.channels[number] = map[string]int{}
 		for i, update := range c.Entries {
-			e.channels[name][update.Name] = i
+			if _, again := e.channels[number][update.Name]; !again {
+				e.channels[number][update.Name] = i
+			}
 		}
 	case declcfg.SchemaDeprecation:
 		t.decodePart(path, raw, &declcfg.Deprecation{})
@@ -91,9 +97,7 @@ func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, 
 	if name.pkg == "" {
 		t.fault(path, "the document of schema %s names no package, and a catalog has a folder for each", meta.Schema)
 	}
-	if _, again := e.numbers[name]; !again { // the second one is reported with the catalog
-		e.numbers[name] = number
-	}
+	e.numbers[name] = append(e.numbers[name], number)
 }
 
 // decodePart decodes a part of the template. A fault of that is a finding.
@@ -113,21 +117,20 @@ func (t *opmTemplate) decodePart(path []any, raw []byte, into any) (decoded bool
 }
 
 // origin is the path of a document, or of a value in it.
-func (e *entries) origin(config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
-	own := documentName{schema, packageOf(config), name}
-	if schema == declcfg.SchemaDeprecation {
+func (e *entries) origin(config *declcfg.DeclarativeConfig, of made, path []any) []any {
+	own := documentName{of.schema, packageOf(config), of.name}
+	if of.schema == declcfg.SchemaDeprecation {
 		own.name = ""
 	}
-	number, is := e.numbers[own]
-	if !is {
+	if of.nth >= len(e.numbers[own]) {
 		return nil
 	}
+	number := e.numbers[own][of.nth]
 	whole := slices.Concat(at("entries", number), path)
-	if schema != declcfg.SchemaChannel || len(path) < 2 {
+	if of.schema != declcfg.SchemaChannel || len(path) < 2 {
 		return whole
 	}
-	made := config.Channels[slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name })]
-	if index, is := e.channels[own][made.Entries[path[1].(int)].Name]; is {
+	if index, is := e.channels[number][of.entry(config, path)]; is {
 		whole[3] = index
 		return whole
 	}
@@ -152,9 +155,9 @@ func packageOf(config *declcfg.DeclarativeConfig) string {
 // packages are the packages that are declared.
 func (e *entries) packages() map[string][]any {
 	all := map[string][]any{}
-	for name, number := range e.numbers {
+	for name, numbers := range e.numbers {
 		if name.schema == declcfg.SchemaPackage {
-			all[name.name] = at("entries", number, "name")
+			all[name.name] = at("entries", numbers[0], "name")
 		}
 	}
 	return all
@@ -182,19 +185,23 @@ func (b *basic) source(t *opmTemplate, _ *Version) []byte { return t.document.So
 
 func (b *basic) check(*opmTemplate) {}
 
-func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
-	if schema != declcfg.SchemaBundle {
-		return b.entries.origin(config, schema, name, path)
+func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+	if of.schema != declcfg.SchemaBundle {
+		return b.entries.origin(config, of, path)
 	}
-	return t.pathOfBundle(name)
+	return t.pathOfBundle(of.name, of.nth)
 }
 
-// pathOfBundle returns the path of the first reference to a bundle.
-func (t *opmTemplate) pathOfBundle(name string) []any {
+// pathOfBundle returns the path of one of the references to a bundle.
+func (t *opmTemplate) pathOfBundle(name string, nth int) (path []any) {
 	for _, r := range t.refs {
-		if h := t.held[r.text]; h != nil && h.document.Name == name {
-			return r.path
+		if h := t.held[r.text]; h == nil || h.document.Name != name {
+			continue
 		}
+		if path = r.path; nth == 0 {
+			break
+		}
+		nth--
 	}
-	return nil
+	return path
 }

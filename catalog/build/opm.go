@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	opmtemplate "github.com/operator-framework/operator-registry/alpha/template"
 
 	"github.com/berth-csi/berth/catalog/render"
@@ -31,10 +32,31 @@ type kind interface {
 	packages(*opmTemplate) map[string][]any
 	// source is what opm's library makes the catalog of: the template with those of its bundles that a version of OpenShift offers.
 	source(*opmTemplate, *Version) []byte
-	// origin is the path in the template of what is in a catalog: a document of a schema, or the value at a path in that.
-	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any
+	// origin is the path in the template of what is in a catalog: a document, or the value at a path in that.
+	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any
 	// check is what is wrong with the template when its bundles are known.
 	check(*opmTemplate)
+}
+
+// made is a document of a catalog that was made of a template. If several have a name, nth counts them from 0.
+type made struct {
+	schema, name string
+	nth          int
+}
+
+// entry returns the name of the entry of a channel that a path leads to.
+func (m made) entry(config *declcfg.DeclarativeConfig, path []any) string {
+	nth := m.nth
+	for _, c := range config.Channels {
+		if c.Name != m.name {
+			continue
+		}
+		if nth == 0 {
+			return c.Entries[path[1].(int)].Name
+		}
+		nth--
+	}
+	return ""
 }
 
 // kinds are the kinds by schema.
@@ -209,7 +231,7 @@ func (t *opmTemplate) catalogs(ctx context.Context, of target) (catalogs []*Cata
 				continue
 			}
 			if lost, chosen := chooseDefault(c); lost != "" {
-				found = append(found, otherDefault(t.document, t.origin(t, c, declcfg.SchemaPackage, c.Packages[0].Name, at("defaultChannel")), lost, chosen))
+				found = append(found, otherDefault(t.document, t.path(t.origin(t, c, made{schema: declcfg.SchemaPackage, name: c.Packages[0].Name}, at("defaultChannel"))), lost, chosen))
 			}
 		}
 		if t.options.StrandNobody {
@@ -242,7 +264,7 @@ func (t *opmTemplate) render(ctx context.Context, v *Version) (*declcfg.Declarat
 			return nil, fmt.Errorf("bundle %s was not read", reference)
 		}
 		b := h.document
-		b.Image = reference
+		b.Image, b.Properties = reference, slices.DeleteFunc(slices.Clone(b.Properties), func(p property.Property) bool { return fbc.IsPayload(p.Type) })
 		return &declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, nil
 	}
 	library, reader, err := opmtemplate.NewRegistry().CreateTemplateBySchema(bytes.NewReader(source), renderBundle)
@@ -319,9 +341,13 @@ func ofPackages(config *declcfg.DeclarativeConfig) (all []*declcfg.DeclarativeCo
 // checkCatalog applies all rules for catalogs. What OLM's tools serve all the same is a warning: the graph is what opm makes of the
 // template.
 func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*findings.Finding {
+	seen := map[made]int{}
 	found := check(config, t.options.Against, func(schema, name string) origin {
+		of := made{schema: schema, name: name}
+		seen[of]++
+		of.nth = seen[of] - 1 // the key has none
 		return func(path []any) (document.Document, []any) {
-			return t.document, t.path(t.origin(t, config, schema, name, path))
+			return t.document, t.path(t.origin(t, config, of, path))
 		}
 	})
 	for _, f := range found {
@@ -337,10 +363,10 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 
 // strandNobody has the heads of channels skip the entries from which no update leads there.
 func strandNobody(config *declcfg.DeclarativeConfig) {
-	made, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
+	read, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
 	for i := range config.Channels {
 		c := &config.Channels[i]
-		p := made.Find(c.Package)
+		p := read.Find(c.Package)
 		graph := upgrade.Of(p, p.FindChannel(c.Name))
 		for _, e := range graph.Stranded() {
 			head := &c.Entries[graph.Heads[0].Index]

@@ -102,6 +102,7 @@ func (s *semverChannels) check(t *opmTemplate) {
 		}
 		if h.document.Package != first.document.Package {
 			t.fault(r.path, "bundle %s is of package %q; expected one of package %q, like the first", h.document.Name, h.document.Package, first.document.Package)
+			continue
 		}
 		version, err := versionOf(h.document)
 		if err != nil {
@@ -163,19 +164,17 @@ func (s *semverChannels) source(t *opmTemplate, v *Version) []byte {
 }
 
 // origin is the image of a bundle or of an entry of a channel, or else the list that a channel is made of.
-func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
-	switch schema {
+func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+	switch of.schema {
 	case declcfg.SchemaBundle:
-		return t.pathOfBundle(name)
+		return t.pathOfBundle(of.name, of.nth)
 	case declcfg.SchemaChannel:
-		list, _, _ := strings.Cut(name, "-v")
+		list, _, _ := strings.Cut(of.name, "-v")
 		if len(path) < 2 {
 			return at(list)
 		}
-		c := config.Channels[slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name })]
-		entry := c.Entries[path[1].(int)].Name
 		for _, r := range t.refs {
-			if h := t.held[r.text]; r.path[0] == list && h.document.Name == entry {
+			if r.path[0] == list && t.held[r.text].document.Name == of.entry(config, path) {
 				return r.path
 			}
 		}

@@ -35,9 +35,8 @@ func (s *substitutes) read(t *opmTemplate) {
 			continue
 		}
 		name := documentName{declcfg.SchemaBundle, b.Package, b.Name}
-		if before, again := s.numbers[name]; !again || number < before {
-			s.numbers[name] = number
-		}
+		s.numbers[name] = append(s.numbers[name], number)
+		slices.Sort(s.numbers[name])
 	}
 	var said struct {
 		Substitutions []substitution `json:"substitutions"`
@@ -105,14 +104,13 @@ func (s *substitutes) check(t *opmTemplate) {
 	}
 }
 
-func (s *substitutes) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, schema, name string, path []any) []any {
-	own := s.entries.origin(config, schema, name, path)
+func (s *substitutes) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+	own := s.entries.origin(config, of, path)
 	switch {
-	case schema == declcfg.SchemaBundle && own == nil:
-		return t.pathOfBundle(name)
-	case schema == declcfg.SchemaChannel && len(path) >= 2 && len(own) == 2: // an entry that the library has added
-		c := config.Channels[slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name })]
-		return t.pathOfBundle(c.Entries[path[1].(int)].Name)
+	case of.schema == declcfg.SchemaBundle && own == nil:
+		return t.pathOfBundle(of.name, 0)
+	case of.schema == declcfg.SchemaChannel && len(path) >= 2 && len(own) == 2: // an entry that the library has added
+		return t.pathOfBundle(of.entry(config, path), 0)
 	}
 	return own
 }

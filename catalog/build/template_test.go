@@ -108,6 +108,9 @@ func writeBundles(t *testing.T) {
 		catalogs.WriteBundle(t, filepath.Join("bundles", version), "tide", version, spec)
 	}
 	catalogs.WriteBundle(t, "bundles/moon", "moon", "1.0.0", "")
+	for folder, version := range map[string]string{"1": "2.0.0+1", "2": "2.0.0+2", "3": "2.0.0", "rc": "2.1.0-rc.1"} {
+		catalogs.WriteBundle(t, filepath.Join("builds", folder), "tide", version, "")
+	}
 }
 
 // TestEntries builds channels from the templates in testdata/entries and bundles of which 1.2.0 skips 1.1.0.

@@ -1,0 +1,243 @@
+package cache_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/registryv1/cache"
+)
+
+// digestOf is the digest of some image.
+func digestOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// fileOf is the file of an image in a cache's folder.
+func fileOf(dir, name string) string {
+	return filepath.Join(dir, strings.Replace(digestOf(name), ":", "-", 1)+".v1.tar")
+}
+
+var files = map[string][]byte{"manifests/csv.yaml": []byte("kind: ClusterServiceVersion\n"), "metadata/annotations.yaml": nil, "metadata/below/notes": []byte("a")}
+
+func opened(t *testing.T, dir string, limit int64) *cache.Cache {
+	t.Helper()
+	c, err := cache.Open(dir, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func closed(t *testing.T, c *cache.Cache) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKeep: what one process keeps, the next one loads.
+func TestKeep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "berth", "bundles")
+	c := opened(t, dir, cache.Limit)
+	if _, kept := c.Load(digestOf("a")); kept {
+		t.Error("an empty cache has an image")
+	}
+	c.Keep(digestOf("a"), files)
+	closed(t, c)
+	c = opened(t, dir, cache.Limit)
+	defer closed(t, c)
+	got, kept := c.Load(digestOf("a"))
+	want := map[string][]byte{}
+	for name, data := range files {
+		want[name] = append([]byte{}, data...)
+	}
+	if diff := cmp.Diff(want, got); !kept || diff != "" {
+		t.Errorf("kept %v, -want +got:\n%s", kept, diff)
+	}
+	for _, digest := range []string{"", "sha256:..", "sha512:" + strings.Repeat("a", 64), "../" + digestOf("a")} {
+		c.Keep(digest, files)
+		if _, kept := c.Load(digest); kept {
+			t.Errorf("%q is kept", digest)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("the folder has %v, %v; want one file", entries, err)
+	}
+}
+
+// signed is the content of a cache's file with a checksum that fits.
+func signed(content []byte) []byte {
+	sum := sha256.Sum256(content)
+	return append([]byte(hex.EncodeToString(sum[:])), content...)
+}
+
+// archive returns a tar archive with one entry.
+func archive(t *testing.T, header tar.Header, data string) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	if err := w.WriteHeader(&header); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(data)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+// TestLoadRefuses: a file that is not as it was written counts as absent, and is gone.
+func TestLoadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	c := opened(t, dir, cache.Limit)
+	c.Keep(digestOf("a"), files)
+	whole, err := os.ReadFile(fileOf(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Clone(whole)
+	changed[len(changed)/2] ^= 1
+	for name, content := range map[string][]byte{
+		"empty":        nil,
+		"short":        whole[:10],
+		"truncated":    whole[:len(whole)-512],
+		"changed":      changed,
+		"no archive":   signed([]byte("text")),
+		"other folder": signed(archive(t, tar.Header{Name: "etc/passwd", Size: 1, Mode: 0o644}, "a")),
+		"parent":       signed(archive(t, tar.Header{Name: "manifests/../../a", Size: 1, Mode: 0o644}, "a")),
+		"link":         signed(archive(t, tar.Header{Name: "manifests/a", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, "")),
+	} {
+		if err := os.WriteFile(fileOf(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, kept := c.Load(digestOf(name)); kept {
+			t.Errorf("%s: got %v", name, got)
+		}
+		if _, err := os.Lstat(fileOf(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the file is still there: %v", name, err)
+		}
+	}
+	if err := os.Symlink(fileOf(dir, "a"), fileOf(dir, "linked")); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := c.Load(digestOf("linked")); kept {
+		t.Error("a link is followed")
+	}
+	if err := os.Truncate(fileOf(dir, "a"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := c.Load(digestOf("a")); kept {
+		t.Error("a file of a terabyte is read")
+	}
+	closed(t, c)
+}
+
+// TestLimit: what was not used for the longest time is deleted first, and nothing else is.
+func TestLimit(t *testing.T) {
+	dir := t.TempDir()
+	c := opened(t, dir, cache.Limit)
+	for i, name := range []string{"a", "b", "c"} {
+		c.Keep(digestOf(name), files)
+		used := time.Now().Add(time.Duration(i-10) * time.Minute)
+		if err := os.Chtimes(fileOf(dir, name), used, used); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	for _, name := range []string{".unfinished-1-a", ".unfinished-2-b", "notes"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("a"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(filepath.Join(dir, ".unfinished-1-a"), long, long); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := c.Load(digestOf("a")); !kept { // so it is used now
+		t.Error("a is not kept")
+	}
+	closed(t, c)
+	info, err := os.Stat(fileOf(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, opened(t, dir, 2*info.Size()))
+	var got []string
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := os.Stat(fileOf(dir, name)); err == nil {
+			got = append(got, name)
+		}
+	}
+	if want := []string{"a", "c"}; !cmp.Equal(got, want) {
+		t.Errorf("%v are left, want %v", got, want)
+	}
+	for name, left := range map[string]bool{".unfinished-1-a": false, ".unfinished-2-b": true, "notes": true} {
+		if _, err := os.Stat(filepath.Join(dir, name)); left != (err == nil) {
+			t.Errorf("%s is there: %v, want %v", name, err == nil, left)
+		}
+	}
+}
+
+// TestConcurrently: several use one folder at once, and delete each other's files.
+func TestConcurrently(t *testing.T) {
+	dir := t.TempDir()
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			c, err := cache.Open(dir, 1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := range 50 {
+				digest := digestOf(fmt.Sprint(i % 5))
+				if got, kept := c.Load(digest); kept && len(got) != len(files) {
+					t.Errorf("got %v", got)
+				}
+				c.Keep(digest, files)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestFaults: a cache that cannot be written is reported at its end, and keeps nobody from anything.
+func TestFaults(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(fileOf(dir, "a"), "below"), 0o700); err != nil { // where the file has to be
+		t.Fatal(err)
+	}
+	c := opened(t, dir, cache.Limit)
+	c.Keep(digestOf("a"), files)
+	c.Keep(digestOf("b"), files)
+	if _, kept := c.Load(digestOf("b")); !kept {
+		t.Error("b is not kept")
+	}
+	if err := c.Close(); err == nil {
+		t.Error("closed without an error")
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".unfinished*")); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if _, err := cache.Open(fileOf(dir, "b"), cache.Limit); err == nil {
+		t.Error("a file is a cache")
+	}
+}
