@@ -176,10 +176,7 @@ func TestKept(t *testing.T) {
 	dir := t.TempDir()
 	keeping := func(image string) (text string, took int64) {
 		catalogs.Write(t, file, "schema: olm.semver\nstable: {bundles: [{image: \""+image+"\"}]}\n")
-		kept, err := cache.Open(dir, cache.Limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := cache.New(dir, cache.Limit)
 		before := requests.Load()
 		text = documentsOf(t, file, build.Options{Keeper: kept})
 		if err := kept.Close(); err != nil {

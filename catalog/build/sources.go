@@ -48,6 +48,12 @@ func readSources(sources []string, stdin io.Reader) (files []sourceFile, err err
 	return files, nil
 }
 
+// HasTemplates reports whether a folder has files that may be templates.
+func HasTemplates(dir string) bool {
+	paths, err := inFolder(dir)
+	return err == nil && len(paths) > 0
+}
+
 // inFolder returns the files right in a folder of templates.
 func inFolder(dir string) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)

@@ -196,10 +196,11 @@ func areBundles(args []string) (bundles bool, err error) {
 		if arg == build.Stdin {
 			continue
 		}
-		if _, err := os.Stat(arg); err != nil {
+		info, err := os.Stat(arg)
+		if err != nil {
 			return false, fmt.Errorf("expected a template or a bundle folder: %w", err)
 		}
-		if registryv1.IsFolder(arg) {
+		if info.IsDir() && (registryv1.IsFolder(arg) || !build.HasTemplates(arg)) {
 			count++
 		}
 	}
@@ -229,10 +230,8 @@ func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options 
 	if cmd.Flags().Changed("update-graph") {
 		return &usageError{command: cmd.CommandPath(), err: errors.New("--update-graph is for bundle folders; a template says what its entries replace")}
 	}
-	kept, err := openCache()
-	if err != nil {
-		cmd.PrintErrf("warning: bundles are not kept: %v\n", err)
-	} else {
+	if dir, err := cache.Dir(); err == nil { // without such a folder, bundles are pulled each time
+		kept := cache.New(dir, cache.Limit)
 		options.Keeper = kept
 		defer func() {
 			if err := kept.Close(); err != nil {
@@ -266,15 +265,6 @@ func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options 
 		return fmt.Errorf("no catalog is written: no bundle is for OpenShift %s", strings.Join(o.openshift, ", "))
 	}
 	return o.write(cmd, built.Catalogs)
-}
-
-// openCache opens the user's cache of bundles.
-func openCache() (*cache.Cache, error) {
-	dir, err := cache.Dir()
-	if err != nil {
-		return nil, err
-	}
-	return cache.Open(dir, cache.Limit)
 }
 
 func (o *catalogBuild) write(cmd *cobra.Command, catalogs []*build.Catalog) error {

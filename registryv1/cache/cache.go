@@ -41,11 +41,12 @@ const abandoned = time.Hour
 
 // Cache is a folder of files of bundles' images. It is an image.Keeper, and safe for concurrent use, by several processes, too.
 type Cache struct {
-	root  *os.Root
+	dir   string
 	limit int64
 
 	mu    sync.Mutex
-	fault error // the first one of writing
+	root  *os.Root // nil until something is looked for or kept
+	fault error    // the first one, other than that a file is missing
 }
 
 // Dir is the folder of the cache for a user, below the one that the environment variable XDG_CACHE_HOME names or the system has for
@@ -58,16 +59,17 @@ func Dir() (string, error) {
 	return filepath.Join(base, "berth", "bundles"), nil
 }
 
-// Open opens the cache in a folder, which it creates if there is none. The limit is in bytes.
-func Open(dir string, limit int64) (*Cache, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cache of bundles: %w", err)
+// New returns the cache in a folder, which is created when there is something to keep. The limit is in bytes.
+func New(dir string, limit int64) *Cache { return &Cache{dir: dir, limit: limit} }
+
+// open opens the folder once.
+func (c *Cache) open() (_ *os.Root, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.root == nil {
+		c.root, err = os.OpenRoot(c.dir)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cache of bundles: %w", err)
-	}
-	return &Cache{root: root, limit: limit}, nil
+	return c.root, err
 }
 
 // digests are those that name files.
@@ -88,31 +90,36 @@ func (c *Cache) Load(digest string) (files map[string][]byte, kept bool) {
 	if file == "" {
 		return nil, false
 	}
-	content, err := c.read(file)
+	root, err := c.open()
+	if err != nil {
+		c.note(err)
+		return nil, false
+	}
+	content, err := read(root, file)
 	if err == nil {
 		files, err = unpack(content)
 	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			c.note(c.root.Remove(file))
+			c.note(root.Remove(file))
 		}
 		return nil, false
 	}
 	now := time.Now()
-	_ = c.root.Chtimes(file, now, now) // a file that seems to be unused is only deleted earlier
+	_ = root.Chtimes(file, now, now) // a file that seems to be unused is only deleted earlier
 	return files, true
 }
 
 // read reads a file that is not longer than those that Keep writes.
-func (c *Cache) read(name string) (content []byte, err error) {
-	info, err := c.root.Lstat(name)
+func read(root *os.Root, name string) (content []byte, err error) {
+	info, err := root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > longest {
 		return nil, fmt.Errorf("%s is not what Keep writes", name)
 	}
-	file, err := c.root.Open(name)
+	file, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -126,26 +133,36 @@ func (c *Cache) Keep(digest string, files map[string][]byte) {
 	if file == "" {
 		return
 	}
+	err := os.MkdirAll(c.dir, 0o700)
+	if err != nil {
+		c.note(err)
+		return
+	}
+	root, err := c.open()
+	if err != nil {
+		c.note(err)
+		return
+	}
 	content, err := pack(files)
 	if err == nil && int64(len(content)) <= longest {
-		err = c.write(file, content)
+		err = write(root, file, content)
 	}
 	c.note(err)
 }
 
 // write writes a file so that readers see all of it or nothing.
-func (c *Cache) write(name string, content []byte) (err error) {
+func write(root *os.Root, name string, content []byte) (err error) {
 	// A name of its own: another process may be writing the same.
 	staged := fmt.Sprintf("%s%d-%s", unfinished, os.Getpid(), name)
 	defer func() {
 		if err != nil {
-			_ = c.root.Remove(staged)
+			_ = root.Remove(staged)
 		}
 	}()
-	if err := c.root.WriteFile(staged, content, 0o600); err != nil {
+	if err := root.WriteFile(staged, content, 0o600); err != nil {
 		return err
 	}
-	return c.root.Rename(staged, name)
+	return root.Rename(staged, name)
 }
 
 // note notes a fault of the cache, which keeps nobody from using it.
@@ -159,10 +176,12 @@ func (c *Cache) note(err error) {
 
 // Close deletes what was not used for the longest time until the cache is below its limit. Its error is about the cache alone.
 func (c *Cache) Close() error {
-	c.note(c.shrink())
-	c.note(c.root.Close())
+	if c.root != nil {
+		c.note(c.shrink())
+		c.note(c.root.Close())
+	}
 	if c.fault != nil {
-		return fmt.Errorf("cache of bundles: %w", c.fault)
+		return fmt.Errorf("the cache of bundles in %s: %w", c.dir, c.fault)
 	}
 	return nil
 }

@@ -35,11 +35,7 @@ var files = map[string][]byte{"manifests/csv.yaml": []byte("kind: ClusterService
 
 func opened(t *testing.T, dir string, limit int64) *cache.Cache {
 	t.Helper()
-	c, err := cache.Open(dir, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return cache.New(dir, limit)
 }
 
 func closed(t *testing.T, c *cache.Cache) {
@@ -176,7 +172,11 @@ func TestLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed(t, opened(t, dir, 2*info.Size()))
+	c = opened(t, dir, 2*info.Size())
+	if _, kept := c.Load(digestOf("none")); kept {
+		t.Error("none is kept")
+	}
+	closed(t, c)
 	var got []string
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := os.Stat(fileOf(dir, name)); err == nil {
@@ -199,11 +199,7 @@ func TestConcurrently(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			c, err := cache.Open(dir, 1)
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			c := cache.New(dir, 1)
 			for i := range 50 {
 				digest := digestOf(fmt.Sprint(i % 5))
 				if got, kept := c.Load(digest); kept && len(got) != len(files) {
@@ -237,7 +233,24 @@ func TestFaults(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, ".unfinished*")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	if _, err := cache.Open(fileOf(dir, "b"), cache.Limit); err == nil {
+	c = opened(t, fileOf(dir, "b"), cache.Limit)
+	if _, kept := c.Load(digestOf("b")); kept {
 		t.Error("a file is a cache")
+	}
+	if err := c.Close(); err == nil {
+		t.Error("a cache in a file was closed without an error")
+	}
+}
+
+// TestUnused: a cache that nobody uses leaves nothing behind.
+func TestUnused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "bundles")
+	c := opened(t, dir, cache.Limit)
+	if _, kept := c.Load(digestOf("a")); kept {
+		t.Error("an absent cache has an image")
+	}
+	closed(t, c)
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
 	}
 }
