@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -20,7 +22,9 @@ import (
 type Usage struct {
 	Wall, CPU float64 // in seconds
 	PeakRSS   int64   // in bytes
-	Exit      int
+	// PeakAnonymous is the same without what is mapped from files, such as the program itself, in bytes. It is the largest of samples.
+	PeakAnonymous int64
+	Exit          int
 }
 
 func main() {
@@ -48,8 +52,15 @@ func measure(to string, args []string) (Usage, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	start := time.Now()
-	err = cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return Usage{}, err
+	}
+	ended, sampled := make(chan struct{}), make(chan int64)
+	go func() { sampled <- peakAnonymous(cmd.Process.Pid, ended) }()
+	err = cmd.Wait()
 	wall := time.Since(start)
+	close(ended)
+	anonymous := <-sampled
 	if cmd.ProcessState == nil {
 		return Usage{}, err // it did not start
 	}
@@ -57,7 +68,28 @@ func measure(to string, args []string) (Usage, error) {
 	return Usage{
 		Wall:    wall.Seconds(),
 		CPU:     (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(),
-		PeakRSS: taken.Maxrss << 10,
-		Exit:    cmd.ProcessState.ExitCode(),
+		PeakRSS: taken.Maxrss << 10, PeakAnonymous: anonymous,
+		Exit: cmd.ProcessState.ExitCode(),
 	}, nil
+}
+
+// anonymous finds the anonymous memory of a process, in KiB.
+var anonymous = regexp.MustCompile(`(?m)^RssAnon:\s+(\d+) kB$`)
+
+// peakAnonymous samples the anonymous memory of a process until it has ended, and returns the most, in bytes.
+func peakAnonymous(pid int, ended <-chan struct{}) (most int64) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return most
+		case <-tick.C:
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			if found := anonymous.FindSubmatch(status); err == nil && found != nil {
+				size, _ := strconv.ParseInt(string(found[1]), 10, 64)
+				most = max(most, size<<10)
+			}
+		}
+	}
 }

@@ -1,0 +1,88 @@
+package catalogs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+// GenerateTemplate writes a template of opm, of the schema olm.template.basic, whose bundles are as large as those of public operators,
+// and pushes their images to a registry. It returns the file.
+func GenerateTemplate(t testing.TB, registry string, bundles int) (file string) {
+	t.Helper()
+	g := generator{Rand: rand.New(rand.NewPCG(1, uint64(bundles))), name: "storage-operator"}
+	template := map[string]any{"schema": "olm.template.basic"}
+	var entries []any
+	dir := t.TempDir()
+	for _, part := range g.parts(Kind{Inline: true}, bundles) {
+		config := part()
+		for _, p := range config.Packages {
+			entries = append(entries, p)
+		}
+		for _, c := range config.Channels {
+			entries = append(entries, c)
+		}
+		for _, d := range config.Deprecations {
+			entries = append(entries, d)
+		}
+		for _, b := range config.Bundles {
+			folder := filepath.Join(dir, b.Name)
+			writeObjects(t, folder, b)
+			digest := PushBundle(t, folder, b.Package, registry+"/"+b.Package+":"+b.Name)
+			entries = append(entries, map[string]any{"schema": declcfg.SchemaBundle, "image": registry + "/" + b.Package + "@" + digest})
+			if err := os.RemoveAll(folder); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	template["entries"] = entries
+	text, err := yaml.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(dir, "basic.yaml")
+	Write(t, file, string(text))
+	return file
+}
+
+// writeObjects writes the folder of a bundle that carries its objects. Its ClusterServiceVersion then owns only the CRDs that are
+// among them, as that of an image must.
+func writeObjects(t testing.TB, dir string, b declcfg.Bundle) {
+	t.Helper()
+	WriteAnnotations(t, dir, b.Package)
+	var objects []map[string]any
+	crds := 0
+	for _, p := range b.Properties {
+		if p.Type != property.TypeBundleObject {
+			continue
+		}
+		var said property.BundleObject
+		var object map[string]any
+		if err := errors.Join(json.Unmarshal(p.Value, &said), json.Unmarshal(said.Data, &object)); err != nil {
+			t.Fatal(err)
+		}
+		if objects = append(objects, object); object["kind"] == "CustomResourceDefinition" {
+			crds++
+		}
+	}
+	for i, object := range objects {
+		if object["kind"] == "ClusterServiceVersion" {
+			definitions := object["spec"].(map[string]any)["customresourcedefinitions"].(map[string]any)
+			definitions["owned"] = definitions["owned"].([]any)[:crds]
+		}
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		Write(t, filepath.Join(dir, "manifests", fmt.Sprintf("%d.yaml", i)), string(text))
+	}
+}
