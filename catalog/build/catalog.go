@@ -9,6 +9,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 )
@@ -40,7 +41,7 @@ func (c *Catalog) WriteYAML(w io.Writer) error {
 	for _, b := range bundles {
 		span, stored := c.texts[b.Name]
 		if !stored {
-			if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, w); err != nil {
+			if err := render.WriteYAML(b, w); err != nil {
 				return err
 			}
 			continue

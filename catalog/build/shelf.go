@@ -141,7 +141,7 @@ func (s *shelf) hold(b *render.Bundle) (*held, error) {
 			return nil, err
 		}
 		var text bytes.Buffer
-		if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{whole}}, &text); err != nil {
+		if err := render.WriteYAML(whole, &text); err != nil {
 			return nil, err
 		}
 		h.texts[format] = document.Span{File: b.CSV.File, Offset: int64(i)}

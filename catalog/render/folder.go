@@ -44,6 +44,8 @@ type Bundle struct {
 	Version  *declcfg.VersionRelease
 
 	registry *registry.Bundle
+	// whole is the document with all objects.
+	whole declcfg.Bundle
 }
 
 // Folder reads and renders the bundle in a folder.
@@ -98,6 +100,9 @@ func describe(contents *registryv1.Contents, image string) (*Bundle, error) {
 	if err := b.registry.AllProvidedAPIsInBundle(); err != nil {
 		return nil, b.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
 			"CustomResourceDefinition in %s: %w", filepath.Dir(b.CSV.File), err))
+	}
+	if b.whole, err = b.render(); err != nil {
+		return nil, b.csvFault(err)
 	}
 	if b.Rendered, err = b.In(Described); err != nil {
 		return nil, err
@@ -214,18 +219,18 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 // In returns the bundle's document in a catalog of a format, the same as "opm render" makes of it. A bundle in a folder carries all
 // its objects in any format, so that OLM installs it from the catalog alone. OLM pulls the image of one in an image.
 func (b *Bundle) In(format Format) (declcfg.Bundle, error) {
-	whole, err := b.whole()
-	if err == nil && format == Described && b.registry.BundleImage != "" {
-		whole, err = described(whole)
+	if format != Described || b.registry.BundleImage == "" {
+		return b.whole, nil
 	}
+	short, err := described(b.whole)
 	if err != nil {
 		return declcfg.Bundle{}, b.csvFault(err)
 	}
-	return whole, nil
+	return short, nil
 }
 
-// whole returns the bundle's document with all objects.
-func (b *Bundle) whole() (declcfg.Bundle, error) {
+// render returns the bundle's document with all objects.
+func (b *Bundle) render() (declcfg.Bundle, error) {
 	_, properties, err := registry.ObjectsAndPropertiesFromBundle(b.registry)
 	if err != nil {
 		return declcfg.Bundle{}, err
@@ -260,6 +265,7 @@ func (b *Bundle) whole() (declcfg.Bundle, error) {
 
 // described returns a bundle with a description of its ClusterServiceVersion instead of its objects.
 func described(b declcfg.Bundle) (declcfg.Bundle, error) {
+	b.Properties = slices.Clone(b.Properties) // the migration changes them
 	config := declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}
 	toDescription, err := migrations.NewMigrations(string(Described))
 	if err != nil {
