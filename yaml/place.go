@@ -20,7 +20,16 @@ func Position(source []byte, offset int) (line, column int) {
 
 // Offset returns the offset of a line and column that a YAML decoder reported.
 func Offset(source []byte, line, column int) int {
-	offset := lineBegin(source, line)
+	return inLine(source, lineBegin(source, line), column)
+}
+
+// OffsetIn is like Offset, for a source whose lines are known.
+func OffsetIn(source []byte, lines []int, line, column int) int {
+	return inLine(source, lines[min(max(line, 1), len(lines))-1], column)
+}
+
+// inLine returns the offset of a column of the line that begins at an offset.
+func inLine(source []byte, offset, column int) int {
 	for range column - 1 {
 		_, size := utf8.DecodeRune(source[offset:])
 		offset += size

@@ -63,6 +63,7 @@ func (d Document) Positions() func(path []any) (line, column int) {
 		return func(path []any) (line, column int) { return d.place(jsonOffset(d.Source, path)) }
 	}
 	parse := sync.OnceValues(func() (yaml.Node, error) { return yaml.Parse(d.Source) })
+	lines := sync.OnceValue(func() []int { return yaml.Lines(d.Source) })
 	return func(path []any) (line, column int) {
 		root, err := parse()
 		if err != nil || root.Line == 0 {
@@ -77,7 +78,7 @@ func (d Document) Positions() func(path []any) (line, column int) {
 			}
 			node, line, column = next, place.Line, place.Column
 		}
-		return d.inFile(line, column)
+		return d.place(yaml.OffsetIn(d.Source, lines(), line, column))
 	}
 }
 

@@ -63,6 +63,8 @@ func Generate(dir string, kind Kind) error {
 type generator struct {
 	*rand.Rand
 	name string
+	// deeper is by how many levels the schemas of CRDs are deeper than those of most operators. Each has five times as much.
+	deeper int
 }
 
 func (g *generator) write(dir string, kind Kind, bundles int) error {

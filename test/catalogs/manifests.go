@@ -97,7 +97,7 @@ func (g *generator) crds(owned []v1alpha1.CRDDescription) (all []map[string]any)
 			"spec": map[string]any{"group": group, "scope": "Namespaced",
 				"names": map[string]any{"kind": o.Kind, "listKind": o.Kind + "List", "plural": plural, "singular": strings.ToLower(o.Kind)},
 				"versions": []any{map[string]any{"name": o.Version, "served": true, "storage": true, "schema": map[string]any{
-					"openAPIV3Schema": g.schema(3)}, "subresources": map[string]any{"status": map[string]any{}}}},
+					"openAPIV3Schema": g.schema(3 + g.deeper)}, "subresources": map[string]any{"status": map[string]any{}}}},
 			},
 		})
 	}

@@ -15,15 +15,27 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// GenerateTemplate writes a template of opm, of the schema olm.template.basic, whose bundles are as large as those of public operators,
-// and pushes their images to a registry. It returns the file.
-func GenerateTemplate(t testing.TB, registry string, bundles int) (file string) {
+// TemplateKind is the size of a template's bundles.
+type TemplateKind struct {
+	// Name is the name of the kind in reports.
+	Name    string
+	Bundles int
+	// deeper is that of the generator.
+	deeper int
+}
+
+// The kinds of public templates: of an operator with many versions, and of one with large APIs.
+var TemplateKinds = []TemplateKind{{Name: "small-bundles", Bundles: 80}, {Name: "large-bundles", Bundles: 60, deeper: 1}}
+
+// GenerateTemplate writes a template of opm, of the schema olm.template.basic, and pushes the images of its bundles to a registry. It
+// returns the file.
+func GenerateTemplate(t testing.TB, registry string, kind TemplateKind) (file string) {
 	t.Helper()
-	g := generator{Rand: rand.New(rand.NewPCG(1, uint64(bundles))), name: "storage-operator"}
+	g := generator{Rand: rand.New(rand.NewPCG(1, uint64(kind.Bundles))), name: "storage-operator", deeper: kind.deeper}
 	template := map[string]any{"schema": "olm.template.basic"}
 	var entries []any
 	dir := t.TempDir()
-	for _, part := range g.parts(Kind{Inline: true}, bundles) {
+	for _, part := range g.parts(Kind{Inline: true}, kind.Bundles) {
 		config := part()
 		for _, p := range config.Packages {
 			entries = append(entries, p)
