@@ -19,8 +19,12 @@ func (d *draft) assemble() {
 	for i := range d.Channels {
 		d.config.Channels = append(d.config.Channels, d.channel(i))
 	}
-	for _, b := range d.rendered {
-		d.config.Bundles = append(d.config.Bundles, b.Rendered)
+	for i, b := range d.rendered {
+		document, err := b.In(render.Described)
+		if err != nil {
+			d.found = append(d.found, d.document.FaultAt(ruleBundle, at("bundles", i), "%v", err))
+		}
+		d.config.Bundles = append(d.config.Bundles, document)
 	}
 	if len(d.Deprecations) > 0 {
 		d.config.Deprecations = []declcfg.Deprecation{d.deprecations()}

@@ -39,9 +39,7 @@ var BundleFormats = []Format{Whole, Described}
 // Bundle is a bundle that was read from a folder or an image, and what a catalog says of it.
 type Bundle struct {
 	*registryv1.Contents
-	// Rendered is the bundle's document in a catalog, of the format Described.
-	Rendered declcfg.Bundle
-	Version  *declcfg.VersionRelease
+	Version *declcfg.VersionRelease
 
 	registry *registry.Bundle
 	// whole is the document with all objects.
@@ -104,13 +102,7 @@ func describe(contents *registryv1.Contents, image string) (*Bundle, error) {
 	if b.whole, err = b.render(); err != nil {
 		return nil, b.csvFault(err)
 	}
-	if b.Rendered, err = b.In(Described); err != nil {
-		return nil, err
-	}
-	if image != "" {
-		b.Rendered.Objects, b.Rendered.CsvJSON = nil, "" // OLM reads them from the image
-	}
-	if b.Version, err = b.Rendered.VersionRelease(); err != nil {
+	if b.Version, err = b.whole.VersionRelease(); err != nil {
 		return nil, b.csvFault(fmt.Errorf("spec.version: %w", err))
 	}
 	return b, nil

@@ -160,7 +160,11 @@ func joined(faults []*findings.Finding) error {
 // add adds a bundle to the parts.
 func (r *renderer) add(b *Bundle, from string) error {
 	r.found = append(r.found, b.Found...)
-	content, err := json.Marshal(b.Rendered)
+	document, err := b.In(Described)
+	if err != nil {
+		return err
+	}
+	content, err := json.Marshal(document)
 	if err != nil {
 		return err
 	}
