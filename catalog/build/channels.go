@@ -20,11 +20,11 @@ func (d *draft) assemble() {
 		d.config.Channels = append(d.config.Channels, d.channel(i))
 	}
 	for i, b := range d.rendered {
-		document, err := b.In(render.Described)
+		rendered, err := b.In(render.Described)
 		if err != nil {
 			d.found = append(d.found, d.document.FaultAt(ruleBundle, at("bundles", i), "%v", err))
 		}
-		d.config.Bundles = append(d.config.Bundles, document)
+		d.config.Bundles = append(d.config.Bundles, rendered)
 	}
 	if len(d.Deprecations) > 0 {
 		d.config.Deprecations = []declcfg.Deprecation{d.deprecations()}

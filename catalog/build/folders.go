@@ -58,11 +58,11 @@ func Folders(ctx context.Context, dirs []string, graph Graph, against *fbc.Catal
 		Channels: channels,
 	}
 	for _, b := range bundles {
-		document, err := b.In(render.Whole)
+		rendered, err := b.In(render.Whole)
 		if err != nil {
 			return nil, err
 		}
-		config.Bundles = append(config.Bundles, document)
+		config.Bundles = append(config.Bundles, rendered)
 	}
 	if err := checkFolders(config, bundles, against); err != nil {
 		return nil, errors.Join(err, unlinked(config, bundles))

@@ -158,13 +158,13 @@ func (s *shelf) hold(b *render.Bundle) (*held, error) {
 // withoutPayload returns a bundle as fbc reads one: without the values of properties that are payload, of which it needs one at most.
 func withoutPayload(b declcfg.Bundle) (declcfg.Bundle, error) {
 	var properties []property.Property
+	needed := b.Image == ""
 	for _, p := range b.Properties {
 		switch {
 		case !fbc.IsPayload(p.Type):
 			properties = append(properties, p)
-		case b.Image == "" && len(b.Objects) > 0:
-			properties = append(properties, property.Property{Type: p.Type})
-			b.Objects = nil
+		case needed:
+			properties, needed = append(properties, property.Property{Type: p.Type}), false
 		}
 	}
 	b.Properties, b.Objects = properties, nil

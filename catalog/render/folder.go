@@ -240,9 +240,9 @@ func (b *Bundle) render() (declcfg.Bundle, error) {
 		Properties:    properties,
 		RelatedImages: images,
 	}
-	// declcfg.Bundle holds the objects a second time, as a reader of the catalog would decode them.
+	// declcfg.Bundle holds the objects a second time, as a reader of the catalog would decode them. OLM has no use for those of an image.
 	for _, p := range properties {
-		if p.Type != property.TypeBundleObject {
+		if p.Type != property.TypeBundleObject || rendered.Image != "" {
 			continue
 		}
 		var object property.BundleObject

@@ -160,11 +160,11 @@ func joined(faults []*findings.Finding) error {
 // add adds a bundle to the parts.
 func (r *renderer) add(b *Bundle, from string) error {
 	r.found = append(r.found, b.Found...)
-	document, err := b.In(Described)
+	rendered, err := b.In(Described)
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(document)
+	content, err := json.Marshal(rendered)
 	if err != nil {
 		return err
 	}
