@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/catalog/conversion"
+	"github.com/berth-csi/berth/catalog/source"
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// kindsOfTemplates are those that catalog convert-template makes.
+var kindsOfTemplates = texts(conversion.Kinds)
+
+func newCatalogConvertCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "convert-template KIND CATALOG [PACKAGE...]",
+		Short: "Make a template of a catalog",
+		Long: `Print the template of a catalog, or of some of its packages, of which "berth catalog build" builds the
+catalog again. KIND is
+
+  basic        olm.template.basic of opm: the documents of the catalog, but of bundles only their images
+  substitutes  olm.template.substitutes of opm: all documents, to which substitutions can be added
+  berth        the template of Berth, for one package
+
+The first two are what "opm alpha convert-template" makes. What a template of Berth cannot have is said on
+standard error.
+
+` + aboutSources,
+		Example: `  # Maintain what is published
+  berth catalog convert-template berth quay.io/example/catalog:v1 tide -o yaml > tide.yaml
+
+  # The template of a catalog that was written by hand
+  berth catalog convert-template basic catalog -o yaml > basic.yaml`,
+		Args: cobra.MatchAll(takes("KIND", "CATALOG", "[PACKAGE...]"), func(_ *cobra.Command, args []string) error {
+			if !slices.Contains(kindsOfTemplates, args[0]) {
+				return fmt.Errorf("KIND is %q, want one of %s", args[0], strings.Join(kindsOfTemplates, ", "))
+			}
+			return nil
+		}),
+		ValidArgsFunction: completing(oneOf(kindsOfTemplates...), folders, packagesOf(1)),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			opened, err := source.Open(cmd.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, opened.Close()) }()
+			text, lost, err := conversion.Template(cmd.Context(), opened.Dir, conversion.Kind(args[0]), output, args[2:]...)
+			if err != nil {
+				return opened.Named(err)
+			}
+			for _, what := range lost {
+				cmd.PrintErrf("warning: the template lacks %s\n", escape.Line(what))
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	addOutputFlag(cmd, &output, "json", conversion.Formats)
+	return cmd
+}
