@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
@@ -47,12 +48,15 @@ type Bundle struct {
 }
 
 // Folder reads and renders the bundle in a folder.
-func Folder(dir string) (*Bundle, error) {
+func Folder(dir string) (*Bundle, error) { return FolderAs(dir, nil) }
+
+// FolderAs is like Folder, for a bundle whose image is where a template says. Without a template it has none.
+func FolderAs(dir string, image *ImageTemplate) (*Bundle, error) {
 	contents, err := registryv1.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	return newBundle(contents, "")
+	return newBundle(contents, image.image)
 }
 
 // Image renders the bundle in an image, from the files in the registryv1.Folders of the image.
@@ -61,16 +65,19 @@ func Image(reference string, files map[string][]byte) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newBundle(contents, reference)
+	return newBundle(contents, func(string, string, string) string { return reference })
 }
 
-func newBundle(contents *registryv1.Contents, image string) (*Bundle, error) {
+// imageOf returns the pull spec of a bundle's image, or "".
+type imageOf func(pkg, name, version string) string
+
+func newBundle(contents *registryv1.Contents, image imageOf) (*Bundle, error) {
 	b, err := describe(contents, image)
 	return b, contents.Blame(err)
 }
 
 // describe makes what a catalog says of a bundle.
-func describe(contents *registryv1.Contents, image string) (*Bundle, error) {
+func describe(contents *registryv1.Contents, image imageOf) (*Bundle, error) {
 	m := contents.Metadata
 	if got := m.Annotations[registryv1.MediaTypeAnnotation]; got != registryv1.MediaType {
 		f := m.FaultAt(registryv1.Format, []any{"annotations", registryv1.MediaTypeAnnotation}, "annotation %s is %q; expected %q, the only format of bundles that OLM installs",
@@ -88,13 +95,18 @@ func describe(contents *registryv1.Contents, image string) (*Bundle, error) {
 	if err != nil {
 		return nil, b.csvFault(err)
 	}
-	b.registry.Name, b.registry.BundleImage = csv.GetName(), image
+	b.registry.Name = csv.GetName()
 	for _, d := range m.Dependencies {
 		b.registry.Dependencies = append(b.registry.Dependencies, &d)
 	}
 	if b.registry.Properties, err = b.properties(csv.GetAnnotations()[registry.PropertyKey]); err != nil {
 		return nil, b.csvFault(err)
 	}
+	version, err := b.registry.Version()
+	if err != nil {
+		return nil, b.csvFault(err)
+	}
+	b.registry.BundleImage = image(b.Package, b.Name, version)
 	if err := b.registry.AllProvidedAPIsInBundle(); err != nil {
 		return nil, b.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
 			"CustomResourceDefinition in %s: %w", filepath.Dir(b.CSV.File), err))
@@ -267,6 +279,38 @@ func described(b declcfg.Bundle) (declcfg.Bundle, error) {
 		return b, err
 	}
 	return config.Bundles[0], nil
+}
+
+// migrated returns a bundle of a catalog with a description instead of its objects, if that is what the user chose and the bundle has an
+// image. For all other documents it returns nil.
+func (r *renderer) migrated(content []byte) *declcfg.Bundle {
+	if r.options.Level != Described || !bytes.Contains(content, []byte(property.TypeBundleObject)) {
+		return nil
+	}
+	var b declcfg.Bundle
+	if json.Unmarshal(content, &b) != nil || b.Schema != declcfg.SchemaBundle || b.Package == "" {
+		return nil // who reads the catalog reports it
+	}
+	for _, p := range b.Properties {
+		var object property.BundleObject
+		var said struct {
+			Kind string `json:"kind"`
+		}
+		if p.Type == property.TypeBundleObject && json.Unmarshal(p.Value, &object) == nil && json.Unmarshal(object.Data, &said) == nil && said.Kind == v1alpha1.ClusterServiceVersionKind {
+			b.CsvJSON = string(object.Data)
+			break
+		}
+	}
+	if b.Image == "" || b.CsvJSON == "" {
+		return nil
+	}
+	b.Properties = payloadLast(b.Properties)
+	sortImages(b.RelatedImages)
+	b, err := described(b)
+	if err != nil { // OLM could not read the ClusterServiceVersion either
+		return nil
+	}
+	return &b
 }
 
 // csvJSON returns the ClusterServiceVersion as JSON.

@@ -33,35 +33,60 @@ const writeSize = 1 << 20
 // indent is the number of spaces per level of JSON.
 const indent = 4
 
+// Options are what users choose about what is rendered.
+type Options struct {
+	// Output is one of Formats.
+	Output string
+	// Level is the format of bundles with an image. By default, those of a catalog stay as they are, and others are Described.
+	Level Format
+	// Image makes the pull specs of bundles in folders. Without it they have no image, and carry their objects.
+	Image *ImageTemplate
+}
+
 // Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
 // its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but
 // does not check whether documents fit together. Catalogs may be larger than memory. What it finds are warnings about bundles: what
 // OLM's tools leave out of them.
-func Write(ctx context.Context, w io.Writer, format string, sources []string) (found []*findings.Finding, err error) {
-	r := renderer{format: format}
-	if r.store, err = document.NewStore(); err != nil {
-		return nil, err
+func Write(ctx context.Context, w io.Writer, o Options, sources []string) (found []*findings.Finding, err error) {
+	r, err := read(ctx, o, sources)
+	if err != nil {
+		return r.found, errors.Join(err, r.close())
 	}
-	defer func() { err = errors.Join(err, r.store.Close()) }()
+	defer func() { err = errors.Join(err, r.close()) }()
+	r.sort()
+	return r.found, r.write(w, r.parts)
+}
+
+// read renders all sources. The caller has to close the renderer.
+func read(ctx context.Context, o Options, sources []string) (r *renderer, err error) {
+	r = &renderer{options: o}
+	if r.store, err = document.NewStore(); err != nil {
+		return r, err
+	}
 	var faults []error
 	for _, text := range sources {
 		if err := r.open(ctx, text); err != nil {
 			faults = append(faults, err)
 		}
 	}
-	if len(faults) > 0 {
-		return r.found, errors.Join(faults...)
+	return r, errors.Join(faults...)
+}
+
+// close deletes what is stored.
+func (r *renderer) close() error {
+	if r.store == nil {
+		return nil
 	}
-	return r.found, r.write(w)
+	return r.store.Close()
 }
 
 // renderer holds rendered documents.
 type renderer struct {
-	format string
-	store  *document.Store
-	parts  []part
-	found  []*findings.Finding
-	free   sync.Pool // of *scratch
+	options Options
+	store   *document.Store
+	parts   []part
+	found   []*findings.Finding
+	free    sync.Pool // of *scratch
 }
 
 // scratch is memory for rendering a document, reused for the next one.
@@ -100,7 +125,7 @@ func (r *renderer) open(ctx context.Context, text string) (err error) {
 		}
 		return r.add(b, "image "+opened.Bundle.Reference)
 	case registryv1.IsFolder(opened.Dir):
-		b, err := Folder(opened.Dir)
+		b, err := FolderAs(opened.Dir, r.options.Image)
 		if err != nil {
 			return err
 		}
@@ -117,6 +142,13 @@ func (r *renderer) read(ctx context.Context, dir string) error {
 			on = &scratch{}
 		}
 		defer r.free.Put(on)
+		if b := r.migrated(d.Content); b != nil {
+			text, err := r.encode(*b)
+			if err != nil {
+				return fmt.Errorf("%s:%d: %w", d.File, d.Line, err)
+			}
+			return r.store.Keep(d.Span, text)
+		}
 		text, err := r.render(d.Content, on)
 		if err != nil {
 			return nil // its faults are reported below
@@ -160,15 +192,11 @@ func joined(faults []*findings.Finding) error {
 // add adds a bundle to the parts.
 func (r *renderer) add(b *Bundle, from string) error {
 	r.found = append(r.found, b.Found...)
-	rendered, err := b.In(Described)
+	rendered, err := b.In(cmp.Or(r.options.Level, Described))
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(rendered)
-	if err != nil {
-		return err
-	}
-	text, err := r.render(content, &scratch{})
+	text, err := r.encode(rendered)
 	if err != nil {
 		return fmt.Errorf("bundle %s: %w", from, err)
 	}
@@ -176,13 +204,28 @@ func (r *renderer) add(b *Bundle, from string) error {
 	return nil
 }
 
-// write writes all parts in order.
-func (r *renderer) write(w io.Writer) error {
+// encode renders a bundle that was made here. Its properties have their keys in the order in which opm makes them.
+func (r *renderer) encode(b declcfg.Bundle) ([]byte, error) {
+	var text bytes.Buffer
+	if r.options.Output == "yaml" {
+		err := WriteYAML(b, &text)
+		return text.Bytes(), err
+	}
+	err := declcfg.WriteJSON(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, &text)
+	return text.Bytes(), err
+}
+
+// sort brings the parts into order.
+func (r *renderer) sort() {
 	slices.SortStableFunc(r.parts, func(a, b part) int {
 		return cmp.Or(last(a.pkg)-last(b.pkg), strings.Compare(a.pkg, b.pkg), a.kind-b.kind, strings.Compare(a.name, b.name))
 	})
+}
+
+// write writes parts.
+func (r *renderer) write(w io.Writer, parts []part) error {
 	out := make([]byte, 0, 2*writeSize)
-	for _, p := range r.parts {
+	for _, p := range parts {
 		if p.text != nil {
 			out = append(out, p.text...)
 		} else {
@@ -219,7 +262,7 @@ func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if r.format != "yaml" {
+	if r.options.Output != "yaml" {
 		return text, nil
 	}
 	text, err := yaml.FromJSON(text)

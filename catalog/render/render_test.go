@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/berth-csi/berth/catalog/render"
@@ -61,7 +63,7 @@ func TestWriteLikeOpm(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got bytes.Buffer
-				if _, err := render.Write(t.Context(), &got, format, dirs); err != nil {
+				if _, err := render.Write(t.Context(), &got, render.Options{Output: format}, dirs); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), got.String()); diff != "" {
@@ -104,7 +106,7 @@ func TestRelatedImagesLikeOpm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer
-	if _, err := render.Write(t.Context(), &got, "json", []string{dir}); err != nil {
+	if _, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{dir}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
@@ -145,7 +147,7 @@ func TestWriteIsStable(t *testing.T) {
 	for _, format := range render.Formats {
 		render := func(dirs ...string) string {
 			var text bytes.Buffer
-			if _, err := render.Write(t.Context(), &text, format, dirs); err != nil {
+			if _, err := render.Write(t.Context(), &text, render.Options{Output: format}, dirs); err != nil {
 				t.Fatal(err)
 			}
 			return text.String()
@@ -169,7 +171,7 @@ func TestWriteKeepsDigits(t *testing.T) {
 	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), "schema: olm.package\nname: tide\n---\nschema: olm.bundle\npackage: tide\nname: tide.v1\n"+
 		"properties:\n- type: com.example.depth\n  value: {metres: "+number+"}\n")
 	var got bytes.Buffer
-	if _, err := render.Write(t.Context(), &got, "json", []string{dir}); err != nil {
+	if _, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{dir}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(got.String(), `"metres": `+number) {
@@ -189,7 +191,7 @@ func TestWriteFails(t *testing.T) {
 		{t.TempDir(), []string{"holds no package"}},
 	} {
 		var got bytes.Buffer
-		_, err := render.Write(t.Context(), &got, "json", []string{"../testdata/catalog", tc.dir})
+		_, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{"../testdata/catalog", tc.dir})
 		for _, want := range tc.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, want %s", err, want)
@@ -204,12 +206,125 @@ func TestWriteFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	if _, err := render.Write(t.Context(), full, "json", []string{"../testdata/catalog"}); err == nil {
+	if _, err := render.Write(t.Context(), full, render.Options{Output: "json"}, []string{"../testdata/catalog"}); err == nil {
 		t.Error("it does not notice that the disk is full")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := render.Write(ctx, &bytes.Buffer{}, "json", []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
+	if _, err := render.Write(ctx, &bytes.Buffer{}, render.Options{Output: "json"}, []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: got error %v", err)
+	}
+}
+
+// TestSplitLikeOPM: real opm writes the same files, of the catalog as it is and with descriptions of its bundles.
+func TestSplitLikeOPM(t *testing.T) {
+	opm := catalogs.OPM(t)
+	for _, kind := range []catalogs.Kind{catalogs.Objects, catalogs.Metadata} {
+		kind.Packages, kind.Bundles = 3, 12
+		dir := t.TempDir()
+		if err := catalogs.Generate(dir, kind); err != nil {
+			t.Fatal(err)
+		}
+		for _, level := range render.BundleFormats {
+			for _, format := range render.Formats {
+				t.Run(kind.Name+" "+string(level)+" "+format, func(t *testing.T) {
+					theirs, ours := filepath.Join(t.TempDir(), "catalog"), filepath.Join(t.TempDir(), "below", "catalog")
+					if out, err := exec.CommandContext(t.Context(), opm, "migrate", "--migrate-level", string(level), "-o", format, dir, theirs).CombinedOutput(); err != nil {
+						t.Fatalf("opm migrate: %v\n%s", err, out)
+					}
+					if _, err := render.Split(t.Context(), ours, render.Options{Output: format, Level: level}, []string{dir}); err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(catalogs.Tree(t, theirs), catalogs.Tree(t, ours)); diff != "" {
+						t.Fatalf("-opm +ours:\n%s", diff)
+					}
+					for _, name := range catalogs.Tree(t, ours) {
+						want, err := os.ReadFile(filepath.Join(theirs, name))
+						if err != nil {
+							continue // a folder
+						}
+						got, err := os.ReadFile(filepath.Join(ours, name))
+						if err != nil {
+							t.Fatal(err)
+						}
+						if diff := cmp.Diff(string(want), string(got)); diff != "" {
+							t.Errorf("%s: -opm +ours:\n%s", name, diff)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestSplitRefuses: nothing is written over what is there, and nothing is left of what fails.
+func TestSplitRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	catalogs.Write(t, "full/notes", "by hand\n")
+	catalogs.Write(t, "broken/a.yaml", "a: [\n")
+	catalogs.Write(t, "outside/a.yaml", "schema: olm.package\nname: ../../evil\n")
+	for name, tc := range map[string]struct{ dir, source, want string }{
+		"not empty": {"full", "../testdata/catalog", "folder full is not empty"},
+		"malformed": {"new", "broken", "malformed YAML"},
+		"outside":   {"new", "outside", `package "../../evil" has a name that no folder can have`},
+	} {
+		if _, err := render.Split(t.Context(), tc.dir, render.Options{Output: "yaml"}, []string{tc.source}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got error %v, want one with %q", name, err, tc.want)
+		}
+	}
+	if got, want := catalogs.Tree(t, "."), []string{"broken", "broken/a.yaml", "full", "full/notes", "outside", "outside/a.yaml"}; !cmp.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+}
+
+// TestImageTemplate: real opm renders the same bundles of folders that will be in images.
+func TestImageTemplate(t *testing.T) {
+	const text, dir = "quay.io/example/{{.Package}}-bundle/{{ .Name }}:v{{.Version}}", "../testdata/bundles/tide/0.1.0"
+	for _, level := range render.BundleFormats {
+		want, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "render", "--alpha-image-ref-template", text, "--migrate-level", string(level), dir).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := render.ParseImageTemplate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if _, err := render.Write(t.Context(), &got, render.Options{Output: "json", Level: level, Image: image}, []string{dir}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("%s: -opm +ours:\n%s", level, diff)
+		}
+	}
+	for _, text := range []string{"", "quay.io/{{.Image}}", "quay.io/{{range .}}", "{{.Package"} {
+		if _, err := render.ParseImageTemplate(text); err == nil {
+			t.Errorf("%q is a template", text)
+		}
+	}
+}
+
+// TestWriteYAML: the bytes are those of the library, whatever is in a bundle.
+func TestWriteYAML(t *testing.T) {
+	object := func(data string) property.Property {
+		return property.Property{Type: property.TypeBundleObject, Value: []byte(data)}
+	}
+	for name, properties := range map[string][]property.Property{
+		"none":    nil,
+		"objects": {property.MustBuildPackage("tide", "1.0.0"), property.MustBuildBundleObject([]byte(`{"kind":"A","b":"ü?>"}`)), property.MustBuildBundleObject([]byte(`{"kind":"B"}`))},
+		"unusual": {object(`{"data":"eyJ=="}`), object(`{"data":"true"}`), object(`{"data":"eyJ a"}`), object(`{ "data": "eyJhIjoxfQ==" }`), object(`{"data":"eyJhIjoxfQ==","more":1}`)},
+	} {
+		b := catalogs.Bundle("tide", "tide.v1.0.0")
+		b.Properties = properties
+		var want, got bytes.Buffer
+		if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, &want); err != nil {
+			t.Fatal(err)
+		}
+		if err := render.WriteYAML(b, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
+			t.Errorf("%s: -library +ours:\n%s", name, diff)
+		}
 	}
 }

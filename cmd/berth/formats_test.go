@@ -44,7 +44,9 @@ var arguments = map[string]func(fixture) [][]string{
 	"berth catalog plan": func(f fixture) [][]string {
 		return [][]string{{f.dir, f.installed}, {f.dir, f.installed, "--olm", "v1"}}
 	},
-	"berth catalog convert-template": func(f fixture) [][]string { return [][]string{{"basic", f.dir}, {"substitutes", f.dir}, {"berth", f.dir}} },
+	"berth catalog convert-template": func(f fixture) [][]string {
+		return [][]string{{"basic", f.dir}, {"substitutes", f.dir}, {"berth", f.dir}}
+	},
 	"berth catalog render": func(f fixture) [][]string { return [][]string{{f.dir}} },
 	// It copies from the registries that fixtures name, and these do not exist.
 	"berth catalog mirror": func(fixture) [][]string { return nil },
