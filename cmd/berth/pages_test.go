@@ -39,10 +39,17 @@ var mirrored = scene{
 	varies: regexp.MustCompile(`[0-9.]+ [KM]?i?B(/s, [0-9]+m?s left|/s)?`),
 }
 
+// templates are the scenes of templates of opm, with their images in a registry.
+var templates = scene{
+	files: "pages/templates.txtar",
+	setup: []string{"for version in 1.0.0 1.1.0 1.2.0-rc.1; do berth bundle image bundles/$version --push $REGISTRY/example/tide-bundle:v$version || exit 1; done"},
+}
+
 // scenes are those of the transcripts of berth in the pages, by page and heading, in their order.
 var scenes = map[string]map[string][]scene{
 	"catalog.md": {
 		"## Build a catalog":         {{files: "pages/build.txtar", setup: []string{"berth bundle image bundles/0.3.0 --push $REGISTRY/example/tide-bundle:v0.3.0"}}},
+		"## Templates of opm":        {templates},
 		"### Images are not trusted": {{files: "pages/mistakes.txtar", says: map[string]string{"127.0.0.1:5000": "$NOBODY"}}},
 		"## Check a catalog":         {{files: "pages/skips.txtar"}, {files: "pages/skips.txtar"}},
 		"## What changes": {
@@ -50,8 +57,9 @@ var scenes = map[string]map[string][]scene{
 		},
 		"## What OLM will do": {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
 	},
-	"ci.md":           {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}}},
-	"disconnected.md": {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
+	"ci.md":              {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}}},
+	"coming-from-opm.md": {"## With what you have": {templates}},
+	"disconnected.md":    {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
 	"release.md": {
 		"## Bundle": {
 			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},

@@ -41,15 +41,19 @@ var followers = map[string]map[string][]follower{
 	"catalog.md": {
 		"## Build a catalog":         {transcripts},
 		"### Images are not trusted": {transcripts},
+		"## Templates of opm":        {transcripts},
 		"## Check a catalog":         {transcripts, transcripts},
 		"## What changes":            {transcripts},
 		"## What OLM will do":        {transcripts, transcripts},
 		"## The upgrade graph":       {commands.printingNothing()},
 	},
-	"certification.md":   {"## In a cloud": {nobody("needs a cluster in a cloud")}},
-	"ci.md":              {"# Check catalogs in CI": {transcripts}},
-	"cinder.md":          {"## The default class": {defaultClass}},
-	"coming-from-opm.md": {"## First commands": {commands}},
+	"certification.md": {"## In a cloud": {nobody("needs a cluster in a cloud")}},
+	"ci.md":            {"# Check catalogs in CI": {transcripts}},
+	"cinder.md":        {"## The default class": {defaultClass}},
+	"coming-from-opm.md": {
+		"## With what you have": {transcripts},
+		"## First commands":     {commands},
+	},
 	"csi-migration.md": {
 		"## Where a cluster stands": {onAndOff},
 		"## Switch it on":           {onAndOff},
