@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,11 +27,16 @@ func newBundleBumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bump DIR",
 		Short: "Write the next version of a bundle, with other images",
-		Long: `Write the bundle that follows the one in DIR: with the next z-version, which replaces the one in DIR and,
-by its skipRange, updates each earlier version of the same minor version at once.
+		Long: `Write the bundle that follows the one in DIR: with the next z-version, which replaces the one in DIR. The
+differences are printed to standard output. Without any, nothing is written. Images that are not named stay
+as they are in DIR.
 
-Images that are not named stay as they are in DIR. Everything else comes from the driver's current
-definition. The differences are printed to standard output. Without any, nothing is written.
+The bundle of a driver of this project comes from the driver's current definition. By its skipRange, it
+updates each earlier version of the same minor version at once.
+
+Of any other bundle, only the images change, the name and the version, what it replaces, and the end of a
+skipRange. Everything else in its files stays, comments included. NAME is the name of an image in
+spec.relatedImages, an environment variable RELATED_IMAGE_…, or the name of a container.
 
 With --digests, every image gets the digest that its tag has in its registry now. The tag is that of --image
 or --images, or else the one in DIR, or else the one in the driver's definition. If a registry cannot be
@@ -41,6 +47,9 @@ asked for one of them, nothing is written.`,
 
   # When several images have changed: images.yaml has lines NAME: PULLSPEC
   berth bundle bump bundle/aws-efs-operator/1.0.1 --images images.yaml --pinned
+
+  # The bundle of any operator
+  berth bundle bump bundle/0.2.0 --image manager=quay.io/example/tide@sha256:…
 
   # When any image has been rebuilt
   berth bundle bump bundle/aws-efs-operator/1.0.1 --digests`,
@@ -65,16 +74,7 @@ func bumpBundle(cmd *cobra.Command, dir, output string, digests bool, opts bundl
 	if err != nil {
 		return err
 	}
-	driver, err := driverOf(earlier.Package)
-	if err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	if digests {
-		if err := pinAll(cmd, earlier.Bundle, driver, opts.Images); err != nil {
-			return err
-		}
-	}
-	bumped, err := bundle.Bump(earlier.Bundle, driver, opts)
+	bumped, err := bump(cmd, dir, earlier, digests, opts)
 	if err != nil {
 		return err
 	}
@@ -95,10 +95,39 @@ func bumpBundle(cmd *cobra.Command, dir, output string, digests bool, opts bundl
 	return nil
 }
 
+// bump returns the version that follows a bundle, or nil if nothing has changed.
+func bump(cmd *cobra.Command, dir string, earlier *registryv1.Contents, digests bool, opts bundle.Options) (*registryv1.Bundle, error) {
+	driver, ours := driverOf(earlier.Package)
+	references := func() (map[string]string, error) { return bundle.References(earlier.Bundle, driver) }
+	if !ours {
+		references = func() (map[string]string, error) { return taggedImages(earlier) }
+	}
+	if digests {
+		if err := pinAll(cmd, references, opts.Images); err != nil {
+			return nil, err
+		}
+	}
+	if ours {
+		return bundle.Bump(earlier.Bundle, driver, opts)
+	}
+	bumped, err := bundle.Follow(earlier, opts.Images, opts.Pinned)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return bumped, nil
+}
+
+// taggedImages returns the images of a bundle whose tag may name another build by now.
+func taggedImages(b *registryv1.Contents) (map[string]string, error) {
+	all, err := bundle.ImagesOf(b)
+	maps.DeleteFunc(all, func(_, image string) bool { return strings.Contains(image, "@") })
+	return all, err
+}
+
 // pinAll sets all images of a bundle to what their registries have now. It asks for all before it reports those that it has
 // no answer for.
-func pinAll(cmd *cobra.Command, earlier *registryv1.Bundle, driver drivers.Driver, images map[string]string) error {
-	references, err := bundle.References(earlier, driver)
+func pinAll(cmd *cobra.Command, referencesOf func() (map[string]string, error), images map[string]string) error {
+	references, err := referencesOf()
 	if err != nil {
 		return err
 	}
@@ -117,12 +146,12 @@ func pinAll(cmd *cobra.Command, earlier *registryv1.Bundle, driver drivers.Drive
 	return errors.Join(faults...)
 }
 
-// driverOf returns the driver whose operator a package installs.
-func driverOf(packageName string) (drivers.Driver, error) {
+// driverOf returns the driver whose operator a package installs, if it is one of this project.
+func driverOf(packageName string) (driver drivers.Driver, ours bool) {
 	for _, d := range registry.Packaged() {
 		if d.Package.Name == packageName {
-			return d, nil
+			return d, true
 		}
 	}
-	return drivers.Driver{}, fmt.Errorf("no driver of this build has package %s", packageName)
+	return drivers.Driver{}, false
 }
