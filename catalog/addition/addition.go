@@ -1,0 +1,381 @@
+// Package addition adds a bundle to a catalog or a template that people maintain: the text around what is added stays as it is.
+package addition
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Request is what to add, and where.
+type Request struct {
+	// File is a template, or a file of a catalog.
+	File string
+	// Bundle is the folder or the image of a bundle.
+	Bundle string
+	// Channels are the channels that get an entry, or the lists of a template of the schema olm.semver. Without any, the only one does.
+	Channels []string
+	// Replaces is what the entry replaces, instead of the head of each channel.
+	Replaces string
+}
+
+// Add adds a bundle to a file, and returns what it has added, in words. The file is complete or unchanged afterwards.
+func Add(ctx context.Context, r Request) (added []string, err error) {
+	text, err := yaml.ReadFile(r.File)
+	if err != nil {
+		return nil, err
+	}
+	documents, faults := document.Parse(r.File, text)
+	if len(faults) > 0 {
+		return nil, faults[0]
+	}
+	b, err := r.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := &edited{request: r, bundle: b, text: text, documents: documents}
+	if err := e.add(); err != nil {
+		return nil, err
+	}
+	changed := e.apply()
+	if again, faults := document.Parse(r.File, changed); len(faults) > 0 || len(again) < len(documents) {
+		return nil, fmt.Errorf("%s is written in a way that nothing can be added to without harm; add the bundle by hand", r.File)
+	}
+	return e.added, write(r.File, changed)
+}
+
+// write replaces a file at once.
+func write(path string, text []byte) (err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	staged, err := os.CreateTemp(filepath.Dir(path), ".staging-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(staged.Name()))
+		}
+	}()
+	_, err = staged.Write(text)
+	if err := errors.Join(err, staged.Chmod(info.Mode().Perm()), staged.Close()); err != nil {
+		return err
+	}
+	return os.Rename(staged.Name(), path)
+}
+
+// read reads the bundle.
+func (r Request) read(ctx context.Context) (*render.Bundle, error) {
+	if r.isFolder() {
+		return render.Folder(r.Bundle)
+	}
+	pulled, err := image.Pull(ctx, r.Bundle, registryv1.ImageLimits, registryv1.Folders...)
+	if err != nil {
+		return nil, err
+	}
+	return render.Image(pulled.Reference, pulled.Files)
+}
+
+// edited is a file that a bundle is being added to.
+type edited struct {
+	request   Request
+	bundle    *render.Bundle
+	text      []byte
+	documents []document.Document
+	all       []insertion
+	added     []string
+}
+
+// insertion is text to insert at an offset of the file.
+type insertion struct {
+	offset int
+	text   string
+}
+
+// add adds the bundle as the file's schema wants it.
+func (e *edited) add() error {
+	var meta declcfg.Meta
+	if len(e.documents) == 0 {
+		return fmt.Errorf("%s is empty; expected a template or a catalog", e.request.File)
+	}
+	if err := json.Unmarshal(e.documents[0].Content, &meta); err != nil {
+		return err
+	}
+	switch meta.Schema {
+	case build.Schema:
+		return e.addToOwn()
+	case "olm.semver":
+		return e.addToSemver()
+	case "olm.template.basic":
+		return e.addToBasic()
+	case declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle:
+		return e.addToCatalog()
+	}
+	return fmt.Errorf("%s is of schema %q; expected a template of schema %s, olm.semver or olm.template.basic, or a file of a catalog", e.request.File, meta.Schema, build.Schema)
+}
+
+// isFolder reports whether the bundle is a folder, and not an image.
+func (r Request) isFolder() bool {
+	info, err := os.Stat(r.Bundle)
+	return err == nil && info.IsDir()
+}
+
+// from says where the bundle is, as a template does: its folder relative to the template, or its image as the user wrote it.
+func (r Request) from() (string, error) {
+	if !r.isFolder() {
+		return r.Bundle, nil
+	}
+	template, err := filepath.Abs(filepath.Dir(r.File))
+	if err != nil {
+		return "", err
+	}
+	folder, err := filepath.Abs(r.Bundle)
+	if err != nil {
+		return "", err
+	}
+	relative, err := filepath.Rel(template, folder)
+	return filepath.ToSlash(relative), err
+}
+
+// addToOwn adds the bundle to a template of Berth. Channels without entries have all bundles.
+func (e *edited) addToOwn() error {
+	from, err := e.request.from()
+	if err != nil {
+		return err
+	}
+	key := map[bool]string{true: "folder", false: "image"}[e.request.isFolder()]
+	var said struct {
+		Package  string `json:"package"`
+		Channels []struct {
+			Name    string `json:"name"`
+			Entries []any  `json:"entries"`
+		} `json:"channels"`
+	}
+	if err := e.documents[0].Decode(&said); err != nil {
+		return err
+	}
+	if said.Package != e.bundle.Package {
+		return fmt.Errorf("%s is of package %s, and bundle %s of package %s; expected the same", e.request.File, said.Package, e.bundle.Name, e.bundle.Package)
+	}
+	if err := e.append(0, []any{"bundles"}, [][2]string{{key, from}}); err != nil {
+		return err
+	}
+	var names []string
+	numbers := map[string]int{}
+	for i, c := range said.Channels {
+		if names = append(names, c.Name); c.Entries != nil {
+			numbers[c.Name] = i
+		}
+	}
+	chosen, err := e.chosen(names)
+	if err != nil {
+		return err
+	}
+	for _, name := range chosen {
+		if number, listed := numbers[name]; listed {
+			if err := e.append(0, []any{"channels", number, "entries"}, [][2]string{{"name", e.bundle.Name}}); err != nil {
+				return err
+			}
+		}
+	}
+	e.say("bundle %s, in %s", e.bundle.Name, list("channel", chosen))
+	return nil
+}
+
+// addToSemver adds the bundle to lists of a template for which opm makes channels.
+func (e *edited) addToSemver() error {
+	from, err := e.request.from()
+	if err != nil {
+		return err
+	}
+	root, err := e.root(0)
+	if err != nil {
+		return err
+	}
+	var names []string
+	keys := map[string]string{}
+	for _, name := range []string{"candidate", "fast", "stable"} {
+		if key, list := child(root, name); list != nil {
+			names, keys[name] = append(names, name), key
+		}
+	}
+	chosen, err := e.chosen(names)
+	if err != nil {
+		return err
+	}
+	for _, name := range chosen {
+		if err := e.append(0, []any{keys[name], "bundles"}, [][2]string{{"image", from}}); err != nil {
+			return err
+		}
+	}
+	e.say("bundle %s, in %s", e.bundle.Name, list("list", chosen))
+	return nil
+}
+
+// addToBasic adds the bundle to a template that has the documents of a catalog.
+func (e *edited) addToBasic() error {
+	from, err := e.request.from()
+	if err != nil {
+		return err
+	}
+	var said struct {
+		Entries []json.RawMessage `json:"entries"`
+	}
+	if err := e.documents[0].Decode(&said); err != nil {
+		return err
+	}
+	var places []place
+	for i, raw := range said.Entries {
+		var c declcfg.Channel
+		if json.Unmarshal(raw, &c) == nil && c.Schema == declcfg.SchemaChannel {
+			places = append(places, place{c, 0, []any{"entries", i, "entries"}})
+		}
+	}
+	if err := e.append(0, []any{"entries"}, [][2]string{{"schema", declcfg.SchemaBundle}, {"image", from}}); err != nil {
+		return err
+	}
+	return e.addEntries(places)
+}
+
+// addToCatalog adds the bundle's document to the end of a file, and entries to its channels.
+func (e *edited) addToCatalog() error {
+	var places []place
+	for i, d := range e.documents {
+		var c declcfg.Channel
+		if json.Unmarshal(d.Content, &c) == nil && c.Schema == declcfg.SchemaChannel {
+			places = append(places, place{c, i, []any{"entries"}})
+		}
+	}
+	rendered, err := e.bundle.In(render.Described)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if !bytes.HasSuffix(e.text, []byte("\n")) {
+		text.WriteByte('\n')
+	}
+	if e.documents[0].JSON {
+		err = declcfg.WriteJSON(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{rendered}}, &text)
+	} else {
+		err = render.WriteYAML(rendered, &text)
+	}
+	if err != nil {
+		return err
+	}
+	e.all = append(e.all, insertion{len(e.text), text.String()})
+	return e.addEntries(places)
+}
+
+// place is a channel, and the path of its entries in a document of the file.
+type place struct {
+	declcfg.Channel
+	document int
+	path     []any
+}
+
+// addEntries adds an entry to each chosen channel. It replaces the head.
+func (e *edited) addEntries(places []place) error {
+	var names []string
+	places = slices.DeleteFunc(places, func(p place) bool { return p.Package != e.bundle.Package })
+	for _, p := range places {
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("%s has no channel of package %s, which the bundle is of", e.request.File, e.bundle.Package)
+	}
+	chosen, err := e.chosen(names)
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		if !slices.Contains(chosen, p.Name) {
+			continue
+		}
+		replaces, err := e.replaced(p.Channel)
+		if err != nil {
+			return err
+		}
+		fields := [][2]string{{"name", e.bundle.Name}}
+		if replaces != "" {
+			fields = append(fields, [2]string{"replaces", replaces})
+		}
+		if err := e.append(p.document, p.path, fields); err != nil {
+			return err
+		}
+		e.say("entry %s of channel %s, which replaces %s", e.bundle.Name, p.Name, cmp.Or(replaces, "nothing"))
+	}
+	return nil
+}
+
+// replaced returns what the new entry of a channel replaces.
+func (e *edited) replaced(c declcfg.Channel) (string, error) {
+	followed := map[string]bool{}
+	for _, entry := range c.Entries {
+		if entry.Name == e.bundle.Name {
+			return "", fmt.Errorf("channel %s has %s already", c.Name, entry.Name)
+		}
+		for _, name := range append([]string{entry.Replaces}, entry.Skips...) {
+			followed[name] = true
+		}
+	}
+	if e.request.Replaces != "" {
+		return e.request.Replaces, nil
+	}
+	var heads []string
+	for _, entry := range c.Entries {
+		if !followed[entry.Name] {
+			heads = append(heads, entry.Name)
+		}
+	}
+	if len(heads) > 1 {
+		return "", fmt.Errorf("channel %s has the heads %s; expected one, or say with --replaces which one %s replaces", c.Name, strings.Join(heads, ", "), e.bundle.Name)
+	}
+	return strings.Join(heads, ""), nil
+}
+
+// chosen returns the channels that the user wants, of those that there are.
+func (e *edited) chosen(names []string) ([]string, error) {
+	if len(e.request.Channels) == 0 {
+		if len(names) == 1 {
+			return names, nil
+		}
+		return nil, fmt.Errorf("%s has %s; say with --channel which of them get the bundle", e.request.File, list("channel", names))
+	}
+	for _, name := range e.request.Channels {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("%s has no channel %s; expected one of %s%s", e.request.File, name, strings.Join(names, ", "), nearest.Hint(name, names))
+		}
+	}
+	return e.request.Channels, nil
+}
+
+func (e *edited) say(format string, args ...any) {
+	e.added = append(e.added, fmt.Sprintf(format, args...))
+}
+
+// list returns names with what they are names of.
+func list(noun string, names []string) string {
+	if len(names) == 1 {
+		return noun + " " + names[0]
+	}
+	return noun + "s " + strings.Join(names, ", ")
+}

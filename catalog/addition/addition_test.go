@@ -1,0 +1,124 @@
+package addition_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/catalog/addition"
+	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/registry"
+)
+
+var update = flag.Bool("update", false, "write what was added into the archives")
+
+// TestAdd adds version 1.1.0 to the files in testdata, whose first line says to which channels. What it makes is a template or a catalog
+// without errors.
+func TestAdd(t *testing.T) {
+	for _, path := range catalogs.Archives(t, "testdata") {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive := catalogs.Extract(t, path, ".")
+			catalogs.WriteBundle(t, "bundles/1.0.0", "tide", "1.0.0", "")
+			catalogs.WriteBundle(t, "bundles/1.1.0", "tide", "1.1.0", "")
+			file := archive.Files[0].Name
+			channels, _, _ := strings.Cut(string(archive.Comment), "\n")
+			if _, err := addition.Add(t.Context(), addition.Request{File: file, Bundle: "bundles/1.1.0", Channels: strings.Fields(channels)}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			catalogs.Compare(t, path, archive, string(got), *update)
+			check(t, file)
+		})
+	}
+}
+
+// check checks that a file is a catalog, or a template of one, in which 1.1.0 updates 1.0.0.
+func check(t *testing.T, file string) {
+	t.Helper()
+	dir := file
+	if strings.HasPrefix(file, "template") {
+		built, err := build.Templates(t.Context(), []string{file}, build.Options{})
+		if err != nil || findings.Count(built.Found, findings.Error) > 0 {
+			t.Fatal(built, err)
+		}
+		defer built.Close()
+		if dir, err = built.Catalogs[0].Write("out"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := rules.Load(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bundles := len(c.Packages[0].Bundles); bundles != 2 {
+		t.Errorf("the catalog has %d bundles, want 2", bundles)
+	}
+}
+
+// TestAddImage: templates have the image as the user names it, and catalogs by digest.
+func TestAddImage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address := registry.Start(t, nil)
+	catalogs.WriteBundle(t, "1.1.0", "tide", "1.1.0", "")
+	digest := catalogs.PushBundle(t, "1.1.0", "tide", address+"/tide:v1.1.0")
+	channel := "schema: olm.channel\npackage: tide\nname: stable\nentries:\n- name: tide.v1.0.0\n"
+	catalogs.Write(t, "semver.yaml", "schema: olm.semver\nstable:\n  bundles:\n  - image: quay.io/example/tide:v1\n")
+	catalogs.Write(t, "catalog.yaml", channel)
+	for file, want := range map[string]string{"semver.yaml": "  - image: " + address + "/tide:v1.1.0\n", "catalog.yaml": "image: " + address + "/tide@" + digest + "\n"} {
+		if _, err := addition.Add(t.Context(), addition.Request{File: file, Bundle: address + "/tide:v1.1.0"}); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: error %v, no %q in\n%s", file, err, want, text)
+		}
+	}
+}
+
+// TestAddRefuses: what is refused leaves the file as it was.
+func TestAddRefuses(t *testing.T) {
+	const template = "schema: berth.template\npackage: tide\nbundles: [{folder: 1.0.0}]\nchannels: [{name: stable}, {name: fast}]\n"
+	const channel = "schema: olm.channel\npackage: tide\nname: stable\nentries: "
+	for name, tc := range map[string]struct {
+		text, bundle, want string
+		channels           []string
+	}{
+		"which channel":   {template, "1.1.0", "has channels stable, fast; say with --channel", nil},
+		"no such channel": {template, "1.1.0", "has no channel fats; expected one of stable, fast; did you mean fast?", []string{"fats"}},
+		"other package":   {template, "moon", "file.yaml is of package tide, and bundle moon.v1.0.0 of package moon", []string{"fast"}},
+		"not a bundle":    {template, "none", `image "none"`, nil},
+		"heads":           {channel + "[{name: a}, {name: b}]\n", "1.1.0", "has the heads a, b", nil},
+		"there already":   {channel + "[{name: tide.v1.1.0}]\n", "1.1.0", "channel stable has tide.v1.1.0 already", nil},
+		"no channel":      {channel + "[{name: a}]\n", "moon", "has no channel of package moon", nil},
+		"other schema":    {"schema: olm.template.substitutes\n", "1.1.0", `is of schema "olm.template.substitutes"`, nil},
+		"no list":         {"schema: olm.semver\nstable:\n", "1.1.0", "has no bundles", nil},
+		"malformed":       {"a: [\n", "1.1.0", "malformed YAML", nil},
+		"empty":           {"", "1.1.0", "is empty", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			catalogs.WriteBundle(t, "1.1.0", "tide", "1.1.0", "")
+			catalogs.WriteBundle(t, "moon", "moon", "1.0.0", "")
+			catalogs.Write(t, "file.yaml", tc.text)
+			before := catalogs.Tree(t, ".")
+			if added, err := addition.Add(t.Context(), addition.Request{File: "file.yaml", Bundle: tc.bundle, Channels: tc.channels}); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("added %v, error %v, want one with %q", added, err, tc.want)
+			}
+			if text, err := os.ReadFile("file.yaml"); err != nil || string(text) != tc.text {
+				t.Errorf("error %v, the file is now\n%s", err, text)
+			}
+			if diff := cmp.Diff(before, catalogs.Tree(t, ".")); diff != "" {
+				t.Errorf("-before +after:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package addition
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+// root returns the root of a document of the file.
+func (e *edited) root(number int) (*yaml.Node, error) {
+	root, err := yaml.Parse(e.documents[number].Source)
+	return &root, err
+}
+
+// child returns a value of a mapping, and its key. opm ignores the case of keys.
+func child(mapping *yaml.Node, name string) (key string, value *yaml.Node) {
+	for i := 0; mapping.Kind == yaml.MappingNode && i+1 < len(mapping.Content); i += 2 {
+		if strings.EqualFold(mapping.Content[i].Value, name) {
+			key, value = mapping.Content[i].Value, mapping.Content[i+1]
+		}
+	}
+	return key, value
+}
+
+// append adds an object with fields to the sequence at a path of a document, in the style of the sequence.
+func (e *edited) append(number int, path []any, fields [][2]string) error {
+	d := e.documents[number]
+	sequence, err := e.root(number)
+	if err != nil {
+		return err
+	}
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			_, sequence = child(sequence, step)
+		case int:
+			sequence = sequence.Content[step]
+		}
+		if sequence == nil {
+			return fmt.Errorf("%s has no %v; add the bundle by hand", e.request.File, step)
+		}
+	}
+	if sequence.Kind != yaml.SequenceNode {
+		line, _ := d.Position(path)
+		return fmt.Errorf("%s:%d: expected a list; add the bundle by hand", e.request.File, line)
+	}
+	var at insertion
+	if begin := yaml.Offset(d.Source, sequence.Line, sequence.Column); begin < len(d.Source) && d.Source[begin] == '[' {
+		at = inFlow(sequence, begin, fields)
+	} else {
+		at = inBlock(d.Source, sequence, fields)
+	}
+	at.offset += int(d.Offset)
+	e.all = append(e.all, at)
+	return nil
+}
+
+// inFlow returns an object at the beginning of a sequence in brackets.
+func inFlow(sequence *yaml.Node, begin int, fields [][2]string) insertion {
+	var text []string
+	for _, f := range fields {
+		text = append(text, quoted(f[0])+": "+quoted(f[1]))
+	}
+	object := "{" + strings.Join(text, ", ") + "}"
+	if len(sequence.Content) > 0 {
+		object += ", "
+	}
+	return insertion{begin + 1, object}
+}
+
+// inBlock returns an object in lines of its own: after the last element of the sequence, or before it, if it ends with text of several
+// lines, of which it is not known where they end.
+func inBlock(source []byte, sequence *yaml.Node, fields [][2]string) insertion {
+	last := sequence.Content[len(sequence.Content)-1]
+	begin := yaml.Offset(source, last.Line, 1)
+	indent := source[begin:]
+	indent = indent[:max(0, bytes.IndexByte(indent, '-'))]
+	end, known := lastLine(source, last)
+	at := begin
+	if known {
+		at = yaml.Offset(source, end, 1)
+		if newline := bytes.IndexByte(source[at:], '\n'); newline >= 0 {
+			at += newline + 1
+		} else {
+			at = len(source)
+		}
+	}
+	var text strings.Builder
+	if at == len(source) && at > 0 && source[at-1] != '\n' {
+		text.WriteByte('\n')
+	}
+	for i, f := range fields {
+		text.Write(indent)
+		text.WriteString(map[bool]string{true: "- ", false: "  "}[i == 0])
+		fmt.Fprintf(&text, "%s: %s\n", f[0], plain(f[1]))
+	}
+	return insertion{at, text.String()}
+}
+
+// lastLine returns the last line of a node, if each of its values is in one line.
+func lastLine(source []byte, node *yaml.Node) (line int, known bool) {
+	line, known = node.Line, true
+	if node.Kind == yaml.ScalarNode {
+		begin := source[yaml.Offset(source, node.Line, node.Column):]
+		known = bytes.HasPrefix(bytes.TrimLeft(begin, `"'`), []byte(node.Value)) && !strings.Contains(node.Value, "\n")
+	}
+	for _, below := range node.Content {
+		last, is := lastLine(source, below)
+		line, known = max(line, last), known && is
+	}
+	return line, known
+}
+
+// quoted returns a text as JSON, which YAML reads as well.
+func quoted(text string) string {
+	encoded, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a text
+	}
+	return string(encoded)
+}
+
+// plain returns a text as YAML writes it.
+func plain(text string) string {
+	encoded, err := yaml.Marshal(text)
+	if err != nil || bytes.Count(encoded, []byte("\n")) > 1 {
+		return quoted(text)
+	}
+	return strings.TrimSpace(string(encoded))
+}
+
+// apply returns the text with all insertions.
+func (e *edited) apply() []byte {
+	slices.SortStableFunc(e.all, func(a, b insertion) int { return b.offset - a.offset })
+	text := slices.Clone(e.text)
+	for _, i := range e.all {
+		text = slices.Concat(text[:i.offset], []byte(i.text), text[i.offset:])
+	}
+	return text
+}
