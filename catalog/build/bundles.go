@@ -8,7 +8,6 @@ import (
 
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/registryv1"
 )
@@ -61,7 +60,7 @@ func (d *draft) take(s *shelf) {
 }
 
 // unread returns why a bundle cannot be read: findings about its files, or at a path in the template.
-func unread(template document.Document, path []any, err error) []*findings.Finding {
+func unread(template located, path []any, err error) []*findings.Finding {
 	found, others := registryv1.Faults(err)
 	for _, other := range others {
 		found = append(found, template.FaultAt(ruleBundle, path, "%v", other))
@@ -96,7 +95,7 @@ func (d *draft) checkBundles() {
 }
 
 // notOffered warns of a bundle that no version of OpenShift offers.
-func notOffered(template document.Document, path []any, bundle string, err error) *findings.Finding {
+func notOffered(template located, path []any, bundle string, err error) *findings.Finding {
 	f := template.FaultAt(ruleTemplate, path, "bundle %s: %v", bundle, err)
 	f.Severity = findings.Warning
 	return f

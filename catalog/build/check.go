@@ -21,6 +21,23 @@ import (
 // in that.
 type origin func(path []any) (document.Document, []any)
 
+// located is a document in which many positions are looked up: it is parsed once for all of them.
+type located struct {
+	document.Document
+	position func(path []any) (line, column int)
+}
+
+func locate(d document.Document) located { return located{d, d.Positions()} }
+
+// FaultAt is that of the document.
+func (l located) FaultAt(rule findings.Rule, path []any, format string, args ...any) *findings.Finding {
+	if l.position == nil { // there is no document
+		return rule.Finding(l.File, format, args...)
+	}
+	line, column := l.position(path)
+	return rule.Finding(l.File, format, args...).At(line, column)
+}
+
 // check applies all rules for catalogs, and those for one that replaces another if there is one to compare with. The rules report
 // values in the catalog; the findings are at the values in the input that those come from.
 func check(config *declcfg.DeclarativeConfig, against *fbc.Catalog, from func(schema, name string) origin) []*findings.Finding {
@@ -37,7 +54,11 @@ func check(config *declcfg.DeclarativeConfig, against *fbc.Catalog, from func(sc
 	})
 	place := func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding {
 		source, path := origins[span.Offset](path)
-		return source.FaultAt(rule, path, format, args...)
+		if positions[source.File] == nil { // a value may come from another file than its document
+			return source.FaultAt(rule, path, format, args...)
+		}
+		line, column := positions[source.File](path)
+		return rule.Finding(source.File, format, args...).At(line, column)
 	}
 	found = append(found, rules.CheckAt(made, place)...)
 	for _, p := range made.Packages {
@@ -53,7 +74,9 @@ func check(config *declcfg.DeclarativeConfig, against *fbc.Catalog, from func(sc
 // check applies all rules for catalogs to one that was made of the template, with findings in the template.
 func (d *draft) check(config *declcfg.DeclarativeConfig) []*findings.Finding {
 	return check(config, d.against, func(schema, name string) origin {
-		return func(path []any) (document.Document, []any) { return d.document, d.origin(config, schema, name, path) }
+		return func(path []any) (document.Document, []any) {
+			return d.document.Document, d.origin(config, schema, name, path)
+		}
 	})
 }
 
@@ -113,7 +136,7 @@ func chooseDefault(config *declcfg.DeclarativeConfig) (lost, chosen string) {
 }
 
 // otherDefault warns of a default channel that had to be chosen.
-func otherDefault(template document.Document, path []any, lost, chosen string) *findings.Finding {
+func otherDefault(template located, path []any, lost, chosen string) *findings.Finding {
 	f := template.FaultAt(ruleTemplate, path, "no bundle of the default channel %q is for this version of OpenShift, so the default channel is %q", lost, chosen)
 	f.Severity = findings.Warning
 	return f

@@ -102,7 +102,7 @@ func field(object any, name string) (key string, value any) {
 // opmTemplate is one of opm's templates.
 type opmTemplate struct {
 	kind
-	document document.Document
+	document located
 	content  any // of the document, decoded
 	options  Options
 	found    []*findings.Finding
@@ -118,7 +118,7 @@ type placed struct {
 }
 
 func newOPMTemplate(documents []document.Document, schema string, o Options) *opmTemplate {
-	t := &opmTemplate{kind: kinds[schema](), document: documents[0], options: o, held: map[string]*held{}}
+	t := &opmTemplate{kind: kinds[schema](), document: locate(documents[0]), options: o, held: map[string]*held{}}
 	t.found = secondDocument(documents)
 	if err := json.Unmarshal(t.document.Content, &t.content); err != nil {
 		t.fault(nil, "%v", err)
@@ -347,7 +347,7 @@ func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*finding
 		seen[of]++
 		of.nth = seen[of] - 1 // the key has none
 		return func(path []any) (document.Document, []any) {
-			return t.document, t.path(t.origin(t, config, of, path))
+			return t.document.Document, t.path(t.origin(t, config, of, path))
 		}
 	})
 	for _, f := range found {

@@ -37,6 +37,15 @@ func pushTides(t testing.TB, address string) (digest string) {
 			digest = pushed
 		}
 	}
+	// A rebuild by its annotation, which opm orders by its build metadata.
+	catalogs.WriteBundle(t, filepath.Join(dir, "rebuilt"), "tide", "3.0.0+1", "")
+	rebuilt := filepath.Join(dir, "rebuilt", "manifests", "csv.yaml")
+	text, err := os.ReadFile(rebuilt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	catalogs.Write(t, rebuilt, strings.Replace(string(text), "{name: tide.v3.0.0+1}", "{name: tide.v3.0.0-1, annotations: {olm.substitutesFor: tide.v3.0.0}}", 1))
+	catalogs.PushBundle(t, filepath.Join(dir, "rebuilt"), "tide", address+"/tide:v3.0.0-1")
 	catalogs.WriteBundle(t, filepath.Join(dir, "moon"), "moon", "1.0.0", "")
 	catalogs.PushBundle(t, filepath.Join(dir, "moon"), "moon", address+"/moon:v1.0.0")
 	return digest

@@ -120,7 +120,7 @@ func (s *semverChannels) check(t *opmTemplate) {
 		built := version.String()
 		version.Build = nil
 		if other, again := lists[list][version.String()]; again {
-			line, _ := t.document.Position(t.path(other.path))
+			line, _ := t.document.position(t.path(other.path))
 			t.fault(r.path, "version %s is a build of %s, and so is the bundle in line %d; expected one of each version in %s, as builds have no order", built, version, line, list)
 			continue
 		}

@@ -251,7 +251,7 @@ func builderOf(f sourceFile, o Options) builder {
 // draft is the catalog of a package while it is built from its template.
 type draft struct {
 	template
-	document document.Document
+	document located
 	decoded  bool
 	// byVersion says that there is a catalog for each of several versions of OpenShift.
 	byVersion bool
@@ -325,12 +325,12 @@ func (d *draft) fault(path []any, format string, args ...any) {
 
 // decode decodes the template, if it can be used.
 func (d *draft) decode(documents []document.Document) {
-	d.document = documents[0]
+	d.document = locate(documents[0])
 	var says struct {
 		Schema any `json:"schema"`
 	}
 	if err := json.Unmarshal(d.document.Content, &says); err != nil || says.Schema != Schema {
-		d.fault(at("schema"), "this is not a template: its schema is %s; expected one of %s%s", orNone(says.Schema), strings.Join(schemas(), ", "), hint(d.document, says.Schema))
+		d.fault(at("schema"), "this is not a template: its schema is %s; expected one of %s%s", orNone(says.Schema), strings.Join(schemas(), ", "), hint(d.document.Document, says.Schema))
 		return
 	}
 	d.found = append(d.found, secondDocument(documents)...)

@@ -35,7 +35,7 @@ type input struct {
 }
 
 // always are the inputs that commands are given without -all-costs.
-var always = []string{"chain", "range", "duplicates", "owned", "index", "packages"}
+var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images"}
 
 // budget is what a command may take for the inputs of a row: seconds of processor time and MiB of memory, for those of the small
 // size and of the large one.
@@ -51,19 +51,21 @@ var costs = map[string]struct {
 	args   string
 	inputs []input
 }{
-	"bundle validate":  {"IN", bundleInputs},
-	"bundle image":     {"IN --layout OUT", bundleInputs},
-	"bundle bump":      {"IN --output OUT --version 9.9.9", bundleInputs},
-	"catalog build":    {"IN --output OUT", bundleInputs},
-	"catalog validate": {"IN", withImages(catalogInputs)},
-	"catalog render":   {"IN", withImages(catalogInputs)},
-	"catalog list":     {"bundles IN", withImages(catalogInputs)},
-	"catalog diff":     {"IN IN", withImages(catalogInputs)},
-	"catalog graph":    {"IN -o html", append(withImages(catalogInputs), input{"packages", packages, 1000})},
-	"catalog image":    {"IN --layout OUT", catalogInputs},
-	"catalog plan":     {"IN tide", append(slices.Clone(catalogInputs), input{"pigeons", pigeons, 13})},
-	"catalog mirror":   {"IN oci:OUT", append(slices.Clone(catalogInputs), input{"index", manyInIndex, 400_000})},
-	"catalog serve":    {"IN --address 127.0.0.1:0", withImages(catalogInputs)[len(catalogInputs):]}, // it takes folders, and must refuse these at once
+	"bundle validate":          {"IN", bundleInputs},
+	"bundle image":             {"IN --layout OUT", bundleInputs},
+	"bundle bump":              {"IN --output OUT --version 9.9.9", bundleInputs},
+	"catalog build":            {"IN --output OUT", slices.Concat(bundleInputs, templateInputs)},
+	"catalog add":              {"IN none", slices.Concat(catalogInputs, templateInputs)}, // it reads all of the file before the bundle
+	"catalog validate":         {"IN", withImages(catalogInputs)},
+	"catalog render":           {"IN", withImages(catalogInputs)},
+	"catalog convert-template": {"basic IN", withImages(catalogInputs)},
+	"catalog list":             {"bundles IN", withImages(catalogInputs)},
+	"catalog diff":             {"IN IN", withImages(catalogInputs)},
+	"catalog graph":            {"IN -o html", append(withImages(catalogInputs), input{"packages", packages, 1000})},
+	"catalog image":            {"IN --layout OUT", catalogInputs},
+	"catalog plan":             {"IN tide", append(slices.Clone(catalogInputs), input{"pigeons", pigeons, 13})},
+	"catalog mirror":           {"IN oci:OUT", append(slices.Clone(catalogInputs), input{"index", manyInIndex, 400_000})},
+	"catalog serve":            {"IN --address 127.0.0.1:0", withImages(catalogInputs)[len(catalogInputs):]}, // it takes folders, and must refuse these at once
 }
 
 // without are the commands that read no input of strangers from files or registries, and why their costs are bounded.
@@ -121,6 +123,29 @@ var catalogInputs = []input{
 	{"aliases", func(t *testing.T, dir string, _ int) string {
 		return file(t, dir, "catalog.yaml", tide+"---\nschema: bomb\n"+bomb)
 	}, 1},
+}
+
+// templateInputs are templates of opm, with images that cannot be had.
+var templateInputs = []input{
+	{"images", func(t *testing.T, dir string, n int) string {
+		var text strings.Builder
+		text.WriteString("schema: olm.template.basic\nentries:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "- {schema: olm.bundle, image: none%d}\n", i)
+		}
+		return file(t, dir, "basic.yaml", text.String())
+	}, 2000},
+	{"listed twice", func(t *testing.T, dir string, n int) string {
+		return file(t, dir, "semver.yaml", "schema: olm.semver\nstable:\n  bundles:\n"+strings.Repeat("  - image: none\n", n))
+	}, 2000},
+	{"substitutions", func(t *testing.T, dir string, n int) string {
+		var text strings.Builder
+		text.WriteString("schema: olm.template.substitutes\nentries: []\nsubstitutions:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "- {name: none, base: none%d}\n", i)
+		}
+		return file(t, dir, "substitutes.yaml", text.String())
+	}, 2000},
 }
 
 var bundleInputs = []input{

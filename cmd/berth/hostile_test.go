@@ -59,6 +59,7 @@ func TestHostileYAML(t *testing.T) {
 	write("catalog/catalog.yaml", tide+"---\nschema: sea.example.com\n"+bomb)
 	write("object/catalog.yaml", tide+"- type: olm.bundle.object\n  value:\n    data: "+base64.StdEncoding.EncodeToString([]byte("kind: Thing\n"+bomb))+"\n")
 	write("template.yaml", "schema: berth.template\npackage: tide\n"+bomb)
+	write("opm.yaml", "schema: olm.template.basic\nentries: []\n"+bomb)
 	write("images.yaml", bomb)
 	const annotations = "annotations:\n  operators.operatorframework.io.bundle.package.v1: tide\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
 	for folder, file := range map[string]string{"manifests": "manifests/thing.yaml", "metadata": "metadata/dependencies.yaml", "elsewhere": "tests/scorecard/config.yaml"} {
@@ -75,6 +76,9 @@ func TestHostileYAML(t *testing.T) {
 		"serve":                                 {"catalog serve catalog --address 127.0.0.1:0", "catalog/catalog.yaml:42:3: alias *rum"},
 		"validate a bundle's object":            {"catalog validate object", "object/catalog.yaml:21:3: error: property of type olm.bundle.object: "},
 		"build from a template":                 {"catalog build template.yaml --output out", "template.yaml:23:3: error: alias *rum"},
+		"build from a template of opm":          {"catalog build opm.yaml --output out", "opm.yaml:23:3: error: alias *rum"},
+		"add to a template":                     {"catalog add opm.yaml manifests", "opm.yaml:23:3: alias *rum"},
+		"convert to a template":                 {"catalog convert-template basic catalog", "catalog/catalog.yaml:42:3: alias *rum"},
 		"build from a bundle's manifest":        {"catalog build manifests --output out", "manifests/manifests/thing.yaml:22:3: alias *rum"},
 		"build from a bundle's metadata":        {"catalog build metadata --output out", "metadata/metadata/dependencies.yaml:22:3: alias *rum"},
 		"render a bundle's manifest":            {"catalog render manifests", "manifests/manifests/thing.yaml:22:3: alias *rum"},

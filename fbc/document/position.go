@@ -57,7 +57,7 @@ func (d Document) yamlFault(err error) *findings.Finding {
 // the path that exists. The position of a value that has a key is that of the key.
 func (d Document) Position(path []any) (line, column int) { return d.Positions()(path) }
 
-// Positions returns a function that is like Position, and parses the document only once. It is not safe for concurrent use.
+// Positions returns a function that is like Position, and parses the document only once.
 func (d Document) Positions() func(path []any) (line, column int) {
 	if d.JSON {
 		return func(path []any) (line, column int) { return d.place(jsonOffset(d.Source, path)) }
