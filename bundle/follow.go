@@ -37,7 +37,7 @@ func Follow(earlier *registryv1.Contents, images map[string]string, pinned bool)
 	}
 	for _, f := range earlier.Files {
 		if f.Path == pathOfCSV(earlier) {
-			if f.Data, err = followed(f.Data, csv, b.Name, version, following); err != nil {
+			if f.Data, err = nextVersion(f.Data, csv, b.Name, version, following); err != nil {
 				return nil, fmt.Errorf("%s: %w; change it by hand", earlier.CSV.File, err)
 			}
 		}
@@ -182,8 +182,8 @@ func pathOfCSV(b *registryv1.Contents) string {
 	return ""
 }
 
-// followed returns the text of a ClusterServiceVersion as that of the version that follows.
-func followed(text []byte, csv *v1alpha1.ClusterServiceVersion, name string, was, is semver.Version) ([]byte, error) {
+// nextVersion returns the text of a ClusterServiceVersion as that of the version that follows.
+func nextVersion(text []byte, csv *v1alpha1.ClusterServiceVersion, name string, was, is semver.Version) ([]byte, error) {
 	root, err := yaml.Parse(text)
 	if err != nil {
 		return nil, err

@@ -328,13 +328,13 @@ func (e *edited) addEntries(places []place) error {
 
 // replaced returns what the new entry of a channel replaces.
 func (e *edited) replaced(c declcfg.Channel) (string, error) {
-	followed := map[string]bool{}
+	updated := map[string]bool{}
 	for _, entry := range c.Entries {
 		if entry.Name == e.bundle.Name {
 			return "", fmt.Errorf("channel %s has %s already", c.Name, entry.Name)
 		}
 		for _, name := range append([]string{entry.Replaces}, entry.Skips...) {
-			followed[name] = true
+			updated[name] = true
 		}
 	}
 	if e.request.Replaces != "" {
@@ -342,7 +342,7 @@ func (e *edited) replaced(c declcfg.Channel) (string, error) {
 	}
 	var heads []string
 	for _, entry := range c.Entries {
-		if !followed[entry.Name] {
+		if !updated[entry.Name] {
 			heads = append(heads, entry.Name)
 		}
 	}
