@@ -110,7 +110,7 @@ bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
 .PHONY: bench-catalog
-bench-catalog: ## Compare validate, render and serve with real opm, on catalogs of the size of public ones
+bench-catalog: ## Compare validate, render, serve and templates with real opm, on catalogs of the size of public ones
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/catalogs
 
 .PHONY: fuzz
