@@ -386,16 +386,16 @@ func compositeHint(d document.Document) string {
 	if json.Unmarshal(d.Content, &said) == nil {
 		for _, c := range said.Components {
 			if input := c.Strategy.Template.Config.Input; input != "" {
-				inputs = append(inputs, filepath.Join(filepath.Dir(d.File), input))
+				inputs = append(inputs, escape.Command("%s", filepath.Join(filepath.Dir(d.File), input)))
 			}
 		}
 	}
-	const most = 10 // of a command that a message can hold
+	const most = 10 // that a message can hold
+	hint := "; a composite template only names other templates, in " + in + ": build those"
 	if len(inputs) == 0 || len(inputs) > most {
-		return "; a composite template only names other templates, in " + in + ": build those"
+		return hint
 	}
-	return fmt.Sprintf("; a composite template only names other templates, in %s: build those, with `%s`", in,
-		escape.Command("berth catalog build "+strings.Repeat("%s ", len(inputs))+"--output DIR", inputs...))
+	return hint + ": " + strings.Join(inputs, " ")
 }
 
 // path returns the path of a file that the template names.
