@@ -264,6 +264,11 @@ func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options 
 	if len(built.Catalogs) == 0 {
 		return fmt.Errorf("no catalog is written: no bundle is for OpenShift %s", strings.Join(o.openshift, ", "))
 	}
+	for _, v := range options.Versions {
+		if !slices.ContainsFunc(built.Catalogs, func(c *build.Catalog) bool { return c.Folder == v.Folder() }) {
+			cmd.PrintErrf("no catalog for OpenShift %s: no bundle is for it\n", v)
+		}
+	}
 	return o.write(cmd, built.Catalogs)
 }
 
