@@ -3,7 +3,9 @@ package image
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,12 +62,18 @@ func PullFrom(ctx context.Context, from Source, reference string, limits Limits,
 	return PullKept(ctx, from, nothingKept{}, reference, limits, folders...)
 }
 
-// Keeper keeps the files that were read from images, by the digests of the images, so that they are not pulled again. Its methods
-// are safe for concurrent use.
+// Keeper keeps the files that were read from images, so that they are not pulled again. An image has a key, a digest of its repository
+// and of its own digest. Its methods are safe for concurrent use.
 type Keeper interface {
 	// Load returns the files of an image, if they are kept.
-	Load(digest string) (files map[string][]byte, kept bool)
-	Keep(digest string, files map[string][]byte)
+	Load(key string) (files map[string][]byte, kept bool)
+	Keep(key string, files map[string][]byte)
+}
+
+// keyOf returns the key of an image by digest. It is of the repository, too: what one repository has says nothing about another.
+func keyOf(reference string) string {
+	sum := sha256.Sum256([]byte(reference))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // nothingKept is the keeper of those who keep nothing.
@@ -118,8 +126,9 @@ func pullFrom(ctx context.Context, from Source, keeper Keeper, reference string,
 
 func pull(ctx context.Context, from Source, keeper Keeper, ref name.Reference, limits Limits, choose chooser) (Pulled, error) {
 	if digest, is := ref.(name.Digest); is {
-		if files, kept := keeper.Load(digest.DigestStr()); kept {
-			return Pulled{Reference: repository(ref) + "@" + digest.DigestStr(), Files: files}, nil
+		reference := repository(ref) + "@" + digest.DigestStr()
+		if files, kept := keeper.Load(keyOf(reference)); kept {
+			return Pulled{Reference: reference, Files: files}, nil
 		}
 	}
 	p := &pulling{from: from, repository: ref.Context(), left: newBudget(limits), layers: map[v1.Hash]*layer{}}
@@ -129,7 +138,7 @@ func pull(ctx context.Context, from Source, keeper Keeper, ref name.Reference, l
 	}
 	pulled := Pulled{Reference: repository(ref) + "@" + found.Digest.String()}
 	var kept bool
-	if pulled.Files, kept = keeper.Load(found.Digest.String()); kept {
+	if pulled.Files, kept = keeper.Load(keyOf(pulled.Reference)); kept {
 		return pulled, nil
 	}
 	images, err := p.images(ctx, found)
@@ -151,7 +160,7 @@ func pull(ctx context.Context, from Source, keeper Keeper, ref name.Reference, l
 			return Pulled{}, contentErrorf("its file %q is not the same for %s and for %s; expected the same files for all platforms", file, images[0].platform, other.platform)
 		}
 	}
-	keeper.Keep(found.Digest.String(), pulled.Files)
+	keeper.Keep(keyOf(pulled.Reference), pulled.Files)
 	return pulled, nil
 }
 

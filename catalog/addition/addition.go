@@ -61,8 +61,11 @@ func Add(ctx context.Context, r Request) (added []string, err error) {
 	return e.added, write(r.File, changed)
 }
 
-// write replaces a file at once.
+// write replaces a file at once, where a link leads to, too.
 func write(path string, text []byte) (err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -331,7 +334,7 @@ func (e *edited) replaced(c declcfg.Channel) (string, error) {
 	updated := map[string]bool{}
 	for _, entry := range c.Entries {
 		if entry.Name == e.bundle.Name {
-			return "", fmt.Errorf("channel %s has %s already", c.Name, entry.Name)
+			return "", fmt.Errorf("%s: channel %s has %s already; expected a bundle that it does not have", e.request.File, c.Name, entry.Name)
 		}
 		for _, name := range append([]string{entry.Replaces}, entry.Skips...) {
 			updated[name] = true
@@ -347,7 +350,7 @@ func (e *edited) replaced(c declcfg.Channel) (string, error) {
 		}
 	}
 	if len(heads) > 1 {
-		return "", fmt.Errorf("channel %s has the heads %s; expected one, or say with --replaces which one %s replaces", c.Name, strings.Join(heads, ", "), e.bundle.Name)
+		return "", fmt.Errorf("%s: channel %s has the heads %s; expected one, or say with --replaces which one %s replaces", e.request.File, c.Name, strings.Join(heads, ", "), e.bundle.Name)
 	}
 	return strings.Join(heads, ""), nil
 }

@@ -84,6 +84,27 @@ func TestAddImage(t *testing.T) {
 	}
 }
 
+// TestAddToLink: a link stays one, and the file that it leads to gets the bundle.
+func TestAddToLink(t *testing.T) {
+	t.Chdir(t.TempDir())
+	catalogs.WriteBundle(t, "bundles/1.0.0", "tide", "1.0.0", "")
+	catalogs.WriteBundle(t, "bundles/1.1.0", "tide", "1.1.0", "")
+	catalogs.Write(t, "kept/tide.yaml", "schema: olm.semver\nstable:\n  bundles:\n  - image: ../bundles/1.0.0\n")
+	if err := os.Symlink("kept/tide.yaml", "tide.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "bundles/1.1.0"}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("kept/tide.yaml")
+	if err != nil || !strings.Contains(string(text), "bundles/1.1.0") {
+		t.Errorf("the file is %q, %v; want it to name the bundle", text, err)
+	}
+	if target, err := os.Readlink("tide.yaml"); target != "kept/tide.yaml" {
+		t.Errorf("the link leads to %q, %v", target, err)
+	}
+}
+
 // TestAddRefuses: what is refused leaves the file as it was.
 func TestAddRefuses(t *testing.T) {
 	const template = "schema: berth.template\npackage: tide\nbundles: [{folder: 1.0.0}]\nchannels: [{name: stable}, {name: fast}]\n"

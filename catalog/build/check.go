@@ -29,7 +29,7 @@ type located struct {
 
 func locate(d document.Document) located { return located{d, d.Positions()} }
 
-// FaultAt is that of the document.
+// FaultAt returns a finding about a place in the document.
 func (l located) FaultAt(rule findings.Rule, path []any, format string, args ...any) *findings.Finding {
 	if l.position == nil { // there is no document
 		return rule.Finding(l.File, format, args...)

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/registryv1"
 )
 
-// Graph is where the upgrade edges of a package come from. The names are those of updateGraph in the ci.yaml of operator repositories.
+// Graph says how upgrade edges are made, in the words of updateGraph in the ci.yaml of operator repositories.
 type Graph string
 
 const (
@@ -244,7 +244,7 @@ func unlinked(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error
 	if err != nil {
 		return err
 	}
-	return errors.Join(fmt.Errorf("no bundle says what it replaces; --update-graph=%s has each replace the version before it, and so does a template: save the next line as %s.yaml in this folder, and build that instead of the folders", BySemver, bundles[0].Package),
+	return errors.Join(fmt.Errorf("no bundle says what it replaces; with --update-graph=%s, each replaces the version before it. A template does the same: save the next line as %s.yaml in this folder, and build that instead of the folders", BySemver, bundles[0].Package),
 		errors.New(string(text)))
 }
 

@@ -47,7 +47,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// TestKeptEntries: the edges between the entries that stay are those that led through others.
+// TestKeptEntries: an entry that is left out takes no update path with it.
 func TestKeptEntries(t *testing.T) {
 	entries := []declcfg.ChannelEntry{{Name: "a"}, {Name: "b", Replaces: "a"}, {Name: "c", Replaces: "b", Skips: []string{"b"}}, {Name: "d", Replaces: "c"}}
 	for kept, want := range map[string][]declcfg.ChannelEntry{

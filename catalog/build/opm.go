@@ -283,7 +283,7 @@ func (t *opmTemplate) render(ctx context.Context, v *Version) (*declcfg.Declarat
 	return config, nil
 }
 
-// heldOf returns what the shelf has of a bundle in a catalog, or nil if the template itself has the bundle.
+// heldOf returns the shelf's copy of a bundle in a catalog, or nil if the bundle comes from the template itself.
 func (t *opmTemplate) heldOf(b declcfg.Bundle) *held {
 	for _, r := range t.refs {
 		if h := t.held[r.text]; h != nil && h.document.Name == b.Name && h.document.Image == b.Image {

@@ -201,6 +201,12 @@ func TestKept(t *testing.T) {
 	if again, took := keeping(byDigest); again != first || took != 0 {
 		t.Errorf("by digest again: %d requests, want none; same text: %v", took, again == first)
 	}
+	catalogs.Write(t, file, "schema: olm.semver\nstable: {bundles: [{image: \""+address+"/elsewhere@"+digest+"\"}]}\n")
+	kept := cache.New(dir, cache.Limit)
+	defer kept.Close()
+	if built := builtOf(t, []string{file}, build.Options{Keeper: kept}); len(built.Catalogs) > 0 || len(built.Found) != 1 {
+		t.Errorf("of a repository without the image there are %d catalogs, findings %v; want one finding", len(built.Catalogs), built.Found)
+	}
 	if _, took := keeping(byTag); took != 2 { // whether the registry wants a login, and the manifest
 		t.Errorf("by tag: %d requests, want 2", took)
 	}

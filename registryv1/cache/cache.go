@@ -1,4 +1,5 @@
-// Package cache keeps the files of bundles' images on disk, so that each image is pulled once: images by digest never change. Nothing
+// Package cache keeps the files of bundles' images on disk, so that each image is pulled once: images by digest never change. Files are
+// named by keys, which are digests, too: those that package image gives images. Nothing
 // in the cache is trusted more than an image is, and losing any of it costs only time.
 package cache
 
