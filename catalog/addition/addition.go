@@ -51,7 +51,7 @@ func Add(ctx context.Context, r Request) (added []string, err error) {
 		return nil, err
 	}
 	e := &edited{request: r, bundle: b, text: text, documents: documents}
-	if err := e.add(); err != nil {
+	if err := e.add(ctx); err != nil {
 		return nil, err
 	}
 	changed := e.apply()
@@ -115,7 +115,7 @@ type insertion struct {
 }
 
 // add adds the bundle as the file's schema wants it.
-func (e *edited) add() error {
+func (e *edited) add(ctx context.Context) error {
 	var meta declcfg.Meta
 	if len(e.documents) == 0 {
 		return fmt.Errorf("%s is empty; expected a template or a catalog", e.request.File)
@@ -130,15 +130,19 @@ func (e *edited) add() error {
 		return e.addToSemver()
 	case "olm.template.basic":
 		return e.addToBasic()
+	case "olm.template.substitutes":
+		return e.addToSubstitutes(ctx)
 	case declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle:
 		return e.addToCatalog()
 	}
-	return fmt.Errorf("%s is of schema %q; expected a template of schema %s, olm.semver or olm.template.basic, or a file of a catalog", e.request.File, meta.Schema, build.Schema)
+	return fmt.Errorf("%s is of schema %q; expected a template of schema %s, olm.semver, olm.template.basic or olm.template.substitutes, or a file of a catalog", e.request.File, meta.Schema, build.Schema)
 }
 
 // isFolder reports whether the bundle is a folder, and not an image.
-func (r Request) isFolder() bool {
-	info, err := os.Stat(r.Bundle)
+func (r Request) isFolder() bool { return isFolder(r.Bundle) }
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
 
@@ -179,7 +183,7 @@ func (e *edited) addToOwn() error {
 	if said.Package != e.bundle.Package {
 		return fmt.Errorf("%s is of package %s, and bundle %s of package %s; expected the same", e.request.File, said.Package, e.bundle.Name, e.bundle.Package)
 	}
-	if err := e.append(0, []any{"bundles"}, [][2]string{{key, from}}); err != nil {
+	if err := e.append(0, []any{"bundles"}, fields{{key, from}}); err != nil {
 		return err
 	}
 	var names []string
@@ -195,7 +199,7 @@ func (e *edited) addToOwn() error {
 	}
 	for _, name := range chosen {
 		if number, listed := numbers[name]; listed {
-			if err := e.append(0, []any{"channels", number, "entries"}, [][2]string{{"name", e.bundle.Name}}); err != nil {
+			if err := e.append(0, []any{"channels", number, "entries"}, fields{{"name", e.bundle.Name}}); err != nil {
 				return err
 			}
 		}
@@ -226,7 +230,7 @@ func (e *edited) addToSemver() error {
 		return err
 	}
 	for _, name := range chosen {
-		if err := e.append(0, []any{keys[name], "bundles"}, [][2]string{{"image", from}}); err != nil {
+		if err := e.append(0, []any{keys[name], "bundles"}, fields{{"image", from}}); err != nil {
 			return err
 		}
 	}
@@ -240,23 +244,104 @@ func (e *edited) addToBasic() error {
 	if err != nil {
 		return err
 	}
+	places, _, err := e.entries()
+	if err != nil {
+		return err
+	}
+	if err := e.append(0, []any{"entries"}, fields{{"schema", declcfg.SchemaBundle}, {"image", from}}); err != nil {
+		return err
+	}
+	return e.addEntries(places)
+}
+
+// addToSubstitutes adds the bundle to a template that has the documents of a catalog, and images of bundles that take the places of
+// others. A rebuilt bundle takes the place of the one that it was built from; any other one is a new version, in the entries.
+func (e *edited) addToSubstitutes(ctx context.Context) error {
+	from, err := e.request.from()
+	if err != nil {
+		return err
+	}
+	places, bundles, err := e.entries()
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(bundles, e.isRebuilt); i >= 0 {
+		base, err := e.latest(ctx, bundles[i].Name)
+		if err != nil {
+			return err
+		}
+		if err := e.append(0, []any{"substitutions"}, fields{{"name", from}, {"base", base}}); err != nil {
+			return err
+		}
+		e.say("bundle %s, which takes the place of %s", e.bundle.Name, base)
+		return nil
+	}
+	rendered, err := e.bundle.In(render.Described)
+	if err != nil {
+		return err
+	}
+	if err := e.append(0, []any{"entries"}, bundleDocument{rendered}); err != nil {
+		return err
+	}
+	return e.addEntries(places)
+}
+
+// latest returns the name of the bundle that has taken the place of another one, after all substitutions of the template.
+func (e *edited) latest(ctx context.Context, name string) (string, error) {
+	var said struct {
+		Substitutions []struct {
+			Name string `json:"name"`
+			Base string `json:"base"`
+		} `json:"substitutions"`
+	}
+	if err := e.documents[0].Decode(&said); err != nil {
+		return "", err
+	}
+	for i, s := range said.Substitutions {
+		if s.Base != name {
+			continue
+		}
+		other := e.request
+		other.Bundle = s.Name
+		if folder := filepath.Join(filepath.Dir(e.request.File), filepath.FromSlash(s.Name)); isFolder(folder) {
+			other.Bundle = folder
+		}
+		b, err := other.read(ctx)
+		if err != nil {
+			line, _ := e.documents[0].Position([]any{"substitutions", i, "name"})
+			return "", fmt.Errorf("%s:%d: %w", e.request.File, line, err)
+		}
+		name = b.Name
+	}
+	return name, nil
+}
+
+// isRebuilt reports whether the added bundle is a later release of another bundle's version.
+func (e *edited) isRebuilt(other declcfg.Bundle) bool {
+	of, err := other.VersionRelease()
+	added := e.bundle.Version
+	return err == nil && other.Package == e.bundle.Package && of.Version.EQ(added.Version) && of.Release.Compare(added.Release) < 0
+}
+
+// entries returns the places of channels, and the bundles, in a template that has the documents of a catalog.
+func (e *edited) entries() (places []place, bundles []declcfg.Bundle, err error) {
 	var said struct {
 		Entries []json.RawMessage `json:"entries"`
 	}
 	if err := e.documents[0].Decode(&said); err != nil {
-		return err
+		return nil, nil, err
 	}
-	var places []place
 	for i, raw := range said.Entries {
 		var c declcfg.Channel
 		if json.Unmarshal(raw, &c) == nil && c.Schema == declcfg.SchemaChannel {
 			places = append(places, place{c, 0, []any{"entries", i, "entries"}})
 		}
+		var b declcfg.Bundle
+		if json.Unmarshal(raw, &b) == nil && b.Schema == declcfg.SchemaBundle {
+			bundles = append(bundles, b)
+		}
 	}
-	if err := e.append(0, []any{"entries"}, [][2]string{{"schema", declcfg.SchemaBundle}, {"image", from}}); err != nil {
-		return err
-	}
-	return e.addEntries(places)
+	return places, bundles, nil
 }
 
 // addToCatalog adds the bundle's document to the end of a file, and entries to its channels.
@@ -317,11 +402,11 @@ func (e *edited) addEntries(places []place) error {
 		if err != nil {
 			return err
 		}
-		fields := [][2]string{{"name", e.bundle.Name}}
+		entry := fields{{"name", e.bundle.Name}}
 		if replaces != "" {
-			fields = append(fields, [2]string{"replaces", replaces})
+			entry = append(entry, [2]string{"replaces", replaces})
 		}
-		if err := e.append(p.document, p.path, fields); err != nil {
+		if err := e.append(p.document, p.path, entry); err != nil {
 			return err
 		}
 		e.say("entry %s of channel %s, which replaces %s", e.bundle.Name, p.Name, cmp.Or(replaces, "nothing"))

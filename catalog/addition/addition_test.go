@@ -84,6 +84,50 @@ func TestAddImage(t *testing.T) {
 	}
 }
 
+// TestAddRebuilt: in a template of substitutes, a later release takes the place of the latest one of its version, and a version of
+// another package does not.
+func TestAddRebuilt(t *testing.T) {
+	t.Chdir(t.TempDir())
+	rebuilt := func(release string) {
+		catalogs.WriteBundle(t, release, "tide", "1.0.0+"+release, "")
+		file := filepath.Join(release, "manifests", "csv.yaml")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "{name: tide.v1.0.0-" + release + ", annotations: {olm.substitutesFor: tide.v1.0.0}}"
+		catalogs.Write(t, file, strings.Replace(string(text), "{name: tide.v1.0.0+"+release+"}", name, 1))
+	}
+	const bundle = "\n- schema: olm.bundle\n  package: PACKAGE\n  name: PACKAGE.v1.0.0\n  image: quay.io/example/PACKAGE:v1\n" +
+		"  properties: [{type: olm.package, value: {packageName: PACKAGE, version: 1.0.0}}]"
+	template := "schema: olm.template.substitutes\nentries:" + strings.ReplaceAll(bundle, "PACKAGE", "moon") + strings.ReplaceAll(bundle, "PACKAGE", "tide") +
+		"\nsubstitutions:\n- {name: quay.io/example/sun:v2, base: sun.v1.0.0}\n"
+	catalogs.Write(t, "tide.yaml", template)
+	rebuilt("1")
+	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("tide.yaml")
+	if diff := cmp.Diff(template+"- name: \"1\"\n  base: tide.v1.0.0\n", string(text)); err != nil || diff != "" {
+		t.Errorf("error %v, -want +got:\n%s", err, diff)
+	}
+	rebuilt("2")
+	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "2"}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile("tide.yaml")
+	if diff := cmp.Diff(string(text)+"- name: \"2\"\n  base: tide.v1.0.0-1\n", string(after)); err != nil || diff != "" {
+		t.Errorf("error %v, -want +got:\n%s", err, diff)
+	}
+	if err := os.RemoveAll("1"); err != nil {
+		t.Fatal(err)
+	}
+	rebuilt("3")
+	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "3"}); err == nil || !strings.Contains(err.Error(), "tide.yaml:15: ") {
+		t.Errorf("error %v, want one with the line of the image that cannot be read", err)
+	}
+}
+
 // TestAddToLink: a link stays one, and the file that it leads to gets the bundle.
 func TestAddToLink(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -120,7 +164,8 @@ func TestAddRefuses(t *testing.T) {
 		"heads":           {channel + "[{name: a}, {name: b}]\n", "1.1.0", "has the heads a, b", nil},
 		"there already":   {channel + "[{name: tide.v1.1.0}]\n", "1.1.0", "channel stable has tide.v1.1.0 already", nil},
 		"no channel":      {channel + "[{name: a}]\n", "moon", "has no channel of package moon", nil},
-		"other schema":    {"schema: olm.template.substitutes\n", "1.1.0", `is of schema "olm.template.substitutes"`, nil},
+		"other schema":    {"schema: olm.composite\n", "1.1.0", `is of schema "olm.composite"`, nil},
+		"no entries":      {"schema: olm.template.substitutes\n", "1.1.0", "has no entries", nil},
 		"no list":         {"schema: olm.semver\nstable:\n", "1.1.0", "has no bundles", nil},
 		"malformed":       {"a: [\n", "1.1.0", "malformed YAML", nil},
 		"empty":           {"", "1.1.0", "is empty", nil},

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -26,8 +29,48 @@ func child(mapping *yaml.Node, name string) (key string, value *yaml.Node) {
 	return key, value
 }
 
-// append adds an object with fields to the sequence at a path of a document, in the style of the sequence.
-func (e *edited) append(number int, path []any, fields [][2]string) error {
+// element is what is added to a sequence.
+type element interface {
+	// flow is the element in one line.
+	flow() (string, error)
+	// block are its lines.
+	block() ([]string, error)
+}
+
+// fields are an object of texts.
+type fields [][2]string
+
+func (f fields) flow() (string, error) {
+	var text []string
+	for _, field := range f {
+		text = append(text, quoted(field[0])+": "+quoted(field[1]))
+	}
+	return "{" + strings.Join(text, ", ") + "}", nil
+}
+
+func (f fields) block() (lines []string, err error) {
+	for _, field := range f {
+		lines = append(lines, field[0]+": "+plain(field[1]))
+	}
+	return lines, nil
+}
+
+// bundleDocument is a bundle as a catalog has it.
+type bundleDocument struct{ declcfg.Bundle }
+
+func (r bundleDocument) flow() (string, error) {
+	text, err := json.Marshal(r.Bundle)
+	return string(text), err
+}
+
+func (r bundleDocument) block() ([]string, error) {
+	var text strings.Builder
+	err := render.WriteYAML(r.Bundle, &text)
+	return strings.Split(strings.TrimSuffix(strings.TrimPrefix(text.String(), "---\n"), "\n"), "\n"), err
+}
+
+// append adds an element to the sequence at a path of a document, in the style of the sequence.
+func (e *edited) append(number int, path []any, added element) error {
 	d := e.documents[number]
 	sequence, err := e.root(number)
 	if err != nil {
@@ -50,31 +93,30 @@ func (e *edited) append(number int, path []any, fields [][2]string) error {
 	}
 	var at insertion
 	if begin := yaml.Offset(d.Source, sequence.Line, sequence.Column); begin < len(d.Source) && d.Source[begin] == '[' {
-		at = inFlow(sequence, begin, fields)
+		at, err = inFlow(sequence, begin, added)
 	} else {
-		at = inBlock(d.Source, sequence, fields)
+		at, err = inBlock(d.Source, sequence, added)
+	}
+	if err != nil {
+		return err
 	}
 	at.offset += int(d.Offset)
 	e.all = append(e.all, at)
 	return nil
 }
 
-// inFlow returns an object at the beginning of a sequence in brackets.
-func inFlow(sequence *yaml.Node, begin int, fields [][2]string) insertion {
-	var text []string
-	for _, f := range fields {
-		text = append(text, quoted(f[0])+": "+quoted(f[1]))
-	}
-	object := "{" + strings.Join(text, ", ") + "}"
+// inFlow returns an element at the beginning of a sequence in brackets.
+func inFlow(sequence *yaml.Node, begin int, added element) (insertion, error) {
+	text, err := added.flow()
 	if len(sequence.Content) > 0 {
-		object += ", "
+		text += ", "
 	}
-	return insertion{begin + 1, object}
+	return insertion{begin + 1, text}, err
 }
 
-// inBlock returns an object in lines of its own: after the last element of the sequence, or before it, if it ends with text of several
+// inBlock returns an element in lines of its own: after the last element of the sequence, or before it, if it ends with text of several
 // lines, of which it is not known where they end.
-func inBlock(source []byte, sequence *yaml.Node, fields [][2]string) insertion {
+func inBlock(source []byte, sequence *yaml.Node, added element) (insertion, error) {
 	last := sequence.Content[len(sequence.Content)-1]
 	begin := yaml.Offset(source, last.Line, 1)
 	indent := source[begin:]
@@ -93,12 +135,11 @@ func inBlock(source []byte, sequence *yaml.Node, fields [][2]string) insertion {
 	if at == len(source) && at > 0 && source[at-1] != '\n' {
 		text.WriteByte('\n')
 	}
-	for i, f := range fields {
-		text.Write(indent)
-		text.WriteString(map[bool]string{true: "- ", false: "  "}[i == 0])
-		fmt.Fprintf(&text, "%s: %s\n", f[0], plain(f[1]))
+	lines, err := added.block()
+	for i, line := range lines {
+		fmt.Fprintf(&text, "%s%s%s\n", indent, map[bool]string{true: "- ", false: "  "}[i == 0], line)
 	}
-	return insertion{at, text.String()}
+	return insertion{at, text.String()}, err
 }
 
 // lastLine returns the last line of a node, if each of its values is in one line.

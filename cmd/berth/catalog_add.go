@@ -18,6 +18,8 @@ the image of a bundle. FILE is
   a template of Berth, which gets the bundle and, in channels that list their entries, an entry
   olm.template.basic of opm, which gets the image, and in each channel an entry that replaces the head
   olm.semver of opm, whose lists candidate, fast and stable get the image; --channel names them
+  olm.template.substitutes of opm, in which a later release of a bundle takes its place; another version gets
+    its document, and such entries
   a file of a catalog, which gets the bundle's document and such entries
 
 An image is written as it is named here into templates, and by digest into catalogs. Of olm.semver and of
