@@ -20,10 +20,12 @@ func TestCrashSweep(t *testing.T) {
 	s.keepWatch(t)
 	var plans []fault.Scenario
 	for _, sc := range scenarios {
-		reference := s.undisturbed(t, sc)
-		plans = append(plans, fault.Scenario{Name: sc.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-			return s.disturbed(t, sc, reference, at, f)
-		}})
+		t.Run(sc.name, func(t *testing.T) {
+			reference := s.undisturbed(t, sc)
+			plans = append(plans, fault.Scenario{Name: sc.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+				return s.disturbed(t, sc, reference, at, f)
+			}})
+		})
 	}
 	for i, tally := range fault.Sweep(t, len(s.envs.idle), plans...) {
 		tally.CheckMissed(t, plans[i].Name)

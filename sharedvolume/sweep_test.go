@@ -99,14 +99,16 @@ func TestCrashSweep(t *testing.T) {
 	env := isolated(t)
 	var plans []fault.Scenario
 	for _, e := range scenarios {
-		reference := env.in(t).runScenario(e, fault.Point{}, "", nil)
-		plans = append(plans, fault.Scenario{Name: e.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-			got := env.in(t).runScenario(e, at, f, reference.end)
-			if diff := cmp.Diff(reference.counts, got.counts); diff != "" {
-				t.Errorf("creations and deletions (-reference +with fault):\n%s", diff)
-			}
-			return got.came
-		}})
+		t.Run(e.name, func(t *testing.T) {
+			reference := env.in(t).runScenario(e, fault.Point{}, "", nil)
+			plans = append(plans, fault.Scenario{Name: e.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+				got := env.in(t).runScenario(e, at, f, reference.end)
+				if diff := cmp.Diff(reference.counts, got.counts); diff != "" {
+					t.Errorf("creations and deletions (-reference +with fault):\n%s", diff)
+				}
+				return got.came
+			}})
+		})
 	}
 	for i, tally := range fault.Sweep(t, sweepers, plans...) {
 		// The order of writes to a volume by the binder and by the controller differs from run to run.

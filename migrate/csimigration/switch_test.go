@@ -72,6 +72,11 @@ func newScene(t *testing.T, version string, proposed bool) *scene {
 	return s
 }
 
+// in returns the scene for a subtest.
+func (s *scene) in(t *testing.T) *scene {
+	return &scene{Cluster: s.Cluster, Operators: s.Operators, t: t, limit: s.limit}
+}
+
 // play takes operators that are played until the test ends.
 func (s *scene) play(operators *restarts.Operators, stop func() error) {
 	s.Operators = operators
@@ -432,26 +437,33 @@ func TestToday(t *testing.T) {
 func TestCrashSweep(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "4.7.0", true)
-	for _, r := range []csimigration.Request{enable, disable} {
-		s.run(fault.KillAtEach(), s.do(r, migrate.Options{}, nil))
-		s.mustSwitch(r)
-	}
+	t.Run("killed at each write", func(t *testing.T) {
+		s := s.in(t)
+		for _, r := range []csimigration.Request{enable, disable} {
+			s.run(fault.KillAtEach(), s.do(r, migrate.Options{}, nil))
+			s.mustSwitch(r)
+		}
+	})
 	var scenarios []fault.Scenario
 	for _, r := range []csimigration.Request{enable, disable} {
-		reference := s.run(fault.Record(), s.do(r, migrate.Options{}, nil))
-		var points []fault.Point
-		for _, w := range reference {
-			points = append(points, w.Point)
-		}
-		back := map[csimigration.Direction]csimigration.Request{csimigration.Enable: disable, csimigration.Disable: enable}[r.Direction]
-		scenarios = append(scenarios, fault.Scenario{Name: string(r.Direction), Points: points, Sample: 3, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-			s := &scene{Cluster: s.Cluster, Operators: s.Operators, t: t, limit: limit}
+		t.Run(string(r.Direction), func(t *testing.T) {
+			s := s.in(t)
+			back := map[csimigration.Direction]csimigration.Request{csimigration.Enable: disable, csimigration.Disable: enable}[r.Direction]
 			s.run(fault.Record(), s.do(back, migrate.Options{}, nil))
-			injector := fault.InjectNth(slices.Index(points, at)+1, f)
-			s.run(injector, s.do(r, migrate.Options{}, nil))
-			s.mustSwitch(r)
-			return injector.Came()
-		}})
+			reference := s.run(fault.Record(), s.do(r, migrate.Options{}, nil))
+			var points []fault.Point
+			for _, w := range reference {
+				points = append(points, w.Point)
+			}
+			scenarios = append(scenarios, fault.Scenario{Name: string(r.Direction), Points: points, Sample: 3, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+				s := s.in(t)
+				s.run(fault.Record(), s.do(back, migrate.Options{}, nil))
+				injector := fault.InjectNth(slices.Index(points, at)+1, f)
+				s.run(injector, s.do(r, migrate.Options{}, nil))
+				s.mustSwitch(r)
+				return injector.Came()
+			}})
+		})
 	}
 	for i, tally := range fault.Sweep(t, 1, scenarios...) {
 		if len(tally.Missed) > 0 {

@@ -36,16 +36,18 @@ func TestCrashSweep(t *testing.T) {
 	account := e.ServiceAccountConfig(t, clusterstorage.Namespace, clusterstorage.Name)
 	var plans []fault.Scenario
 	for _, sc := range sweepScenarios {
-		reference := e.sweep(t, account, sc, fault.Record(), nil)
-		e.sweep(t, account, sc, fault.Record(), &reference).mustBe(t, reference)
-		if t.Failed() {
-			t.Fatalf("%s: two undisturbed runs differ", sc.name)
-		}
-		plans = append(plans, fault.Scenario{Name: sc.name, Points: reference.points, Sample: 8, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-			got := e.sweep(t, account, sc, fault.Inject(at, f), &reference)
-			got.mustBe(t, reference)
-			return got.came
-		}})
+		t.Run(sc.name, func(t *testing.T) {
+			reference := e.sweep(t, account, sc, fault.Record(), nil)
+			e.sweep(t, account, sc, fault.Record(), &reference).mustBe(t, reference)
+			if t.Failed() {
+				t.Fatalf("%s: two undisturbed runs differ", sc.name)
+			}
+			plans = append(plans, fault.Scenario{Name: sc.name, Points: reference.points, Sample: 8, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+				got := e.sweep(t, account, sc, fault.Inject(at, f), &reference)
+				got.mustBe(t, reference)
+				return got.came
+			}})
+		})
 	}
 	for i, tally := range fault.Sweep(t, 1, plans...) {
 		tally.CheckMissed(t, plans[i].Name)

@@ -6,6 +6,7 @@ package attacks
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -99,6 +100,17 @@ func (t table) report(outcomes map[string]Outcome) (string, []Attack) {
 
 // All returns the attacks of all areas.
 func All() []Attack { return all.attacks() }
+
+// Areas returns each area's name, and its attacks.
+func Areas() iter.Seq2[string, []Attack] {
+	return func(yield func(string, []Attack) bool) {
+		for _, area := range all {
+			if !yield(area.name, area.attacks) {
+				return
+			}
+		}
+	}
+}
 
 func (t table) attacks() []Attack {
 	var attacks []Attack

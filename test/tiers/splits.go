@@ -19,7 +19,7 @@ var oneFault = []string{"-one-fault"}
 var splits = []split{
 	{pkg: "operator", rest: 700, options: oneFault, first: []string{
 		"TestInstall/efs", "TestAdoption/in_the_operator's_namespace", "TestUninstallOrder/efs", "TestUninstallWaitsForPodsThatUseVolumes",
-		"TestNothingIsTouchedWithoutCustomResource", "TestAttackForgedDriver/efs", "TestTakeoverFromOpenShift45", "TestRenderWithoutImages", "TestRenderForMonitoring",
+		"TestNothingIsTouchedWithoutCustomResource", "TestAttackForgedDriver/efs", "TestCrashSweep/install", "TestTakeoverFromOpenShift45", "TestRenderWithoutImages", "TestRenderForMonitoring",
 	}, third: []string{
 		"TestWaitingRemovalIsQuiet", "TestRestartWithSlowListIsNotDegraded", "TestMissingAPIHoldsNothingElse", "TestRefusedDeletionHoldsNothingElse",
 		"TestDriverLeavesANamespaceThatIsGone", "TestUninstallWaitsForPodOfAReplacedClaim", "TestObservedConfigOfOthersReachesNoPod", "TestQuota",
@@ -27,13 +27,20 @@ var splits = []split{
 	}},
 	{pkg: "sharedvolume", rest: 220, options: oneFault, second: []string{
 		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",
-		"TestTenantHasPodsListed", "TestCrashSweep", "TestAdoption", "TestMissingDefinitions", "TestTenantLeavesVolume", "TestRefusedPolicy", "TestRepair",
+		"TestTenantHasPodsListed", "TestAdoption",
+		"TestCrashSweep/delete", "TestCrashSweep/repair_claim", "TestCrashSweep/repair_volume", "TestCrashSweep/repair_both", "TestMissingDefinitions", "TestTenantLeavesVolume", "TestRefusedPolicy", "TestRepair",
 		"TestRejectedClaimReleasesSlot", "TestUnboundClaimLosesSlot", "TestNamespaceDeletedDuringDowntime", "TestTenants/attacks/store_large_objects",
 	}},
-	{pkg: "migrate/subscription", rest: 200, second: []string{"TestDisturbedSwitch", "TestAttacks", "TestUnmanagedDriver", "TestAdoptDriver"}, third: []string{"TestCrashSweep"}},
+	{pkg: "migrate/subscription", rest: 200, second: []string{
+		"TestDisturbedSwitch", "TestUnmanagedDriver", "TestAdoptDriver", "TestAttacks/forge_a_journal_that_deletes_a_ClusterServiceVersion",
+		"TestAttacks/forge_a_journal_that_makes_commands_panic", "TestAttacks/write_garbage_with_a_journal's_labels", "TestAttacks/write_a_journal_in_kube-system",
+		"TestAttacks/forge_a_journal_beside_the_Subscription", "TestAttacks/forge_the_way_back_beside_the_Subscription",
+		"TestAttacks/take_the_place_of_a_Subscription_that_is_replaced", "TestAttacks/replace_the_recreated_Subscription",
+		"TestAttacks/subscribe_to_the_package_in_a_project", "TestAttacks/make_a_DaemonSet_with_the_driver's_name",
+	}, third: []string{"TestCrashSweep"}},
 	{pkg: "migrate/adoption", rest: 40, second: []string{"TestExtensionIsOrphaned"}},
-	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep"}},
-	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
+	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep/killed_at_each_write", "TestCrashSweep/disable"}},
+	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep/update", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
 	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},
 	{pkg: "test/e2e", rest: 600, first: []string{
 		"TestTheMainJob", "TestSwitchWithTool/0.0.8", "TestMustGatherGoesOn/by_SecurityContextConstraints", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster",

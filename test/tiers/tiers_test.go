@@ -71,6 +71,62 @@ func TestAttacksAreTried(t *testing.T) {
 	}
 }
 
+// TestAttacksInTheFirstTier: make test tries an attack of each area.
+func TestAttacksInTheFirstTier(t *testing.T) {
+	for area, all := range attacks.Areas() {
+		if !slices.ContainsFunc(all, func(a attacks.Attack) bool {
+			pkg, test, _ := strings.Cut(a.Test, " ")
+			return isInFirstTier(pkg, test)
+		}) {
+			t.Errorf("%s: the first tier has none of its %d attacks", area, len(all))
+		}
+	}
+}
+
+func isInFirstTier(pkg, test string) bool {
+	s, ok := splitOf(pkg)
+	if !ok {
+		return true
+	}
+	j, ok := s.job(first)
+	return ok && runs(j, test)
+}
+
+// sweepsOfOtherTiers are the packages whose sweeps are not in the first tier, and what is in it instead.
+var sweepsOfOtherTiers = map[string]string{
+	"migrate/subscription": "a run of real OLM takes half a minute: migrate TestApplyKilledAtEachWrite kills the engine at each write",
+	"test/clusterstorage":  "a hand-over takes minutes: as above",
+}
+
+// TestSweepsInTheFirstTier: make test tries a fault of each sweep.
+func TestSweepsInTheFirstTier(t *testing.T) {
+	sweeps := 0
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), root+"/"))
+		if err != nil || pkg == "test/fault" || pkg == "test/tiers" || !strings.Contains(string(source), "fault.Sweep(") {
+			return err
+		}
+		sweeps++
+		s, ok := splitOf(pkg)
+		if !ok {
+			return nil
+		}
+		j, _ := s.job(first)
+		someOf := namesSubtest(s.first, "TestCrashSweep") || namesSubtest(s.second, "TestCrashSweep") && runs(j, "TestCrashSweep/other")
+		if why := sweepsOfOtherTiers[pkg]; someOf == (why != "") {
+			t.Errorf("%s: the first tier has a fault of its sweep: %t; in sweepsOfOtherTiers: %q", pkg, someOf, why)
+		}
+		return nil
+	})
+	if err != nil || sweeps < 6 {
+		t.Errorf("found %d sweeps, want at least 6; %v", sweeps, err)
+	}
+}
+
 // TestPageShowsThePromises: docs/develop.md has the table. -update writes it there.
 func TestPageShowsThePromises(t *testing.T) {
 	table := page.Part{
@@ -102,17 +158,26 @@ func TestTiersTogetherAreAll(t *testing.T) {
 	}
 }
 
-// runs reports whether go test runs a test that has no subtests.
+// runs reports whether go test runs a test, perhaps a subtest.
 func runs(j job, test string) bool {
-	matches := func(pattern string) bool {
+	matches := func(pattern string, test []string) bool {
 		for name := range strings.SplitSeq(pattern, "|") {
-			if regexp.MustCompile(name).MatchString(test) {
+			elements := strings.Split(name, "/")
+			if len(elements) > len(test) {
+				continue
+			}
+			all := true
+			for i, element := range elements {
+				all = all && regexp.MustCompile(element).MatchString(test[i])
+			}
+			if all {
 				return true
 			}
 		}
 		return false
 	}
-	return (j.run == "" || matches(j.run)) && (j.skip == "" || !matches(j.skip))
+	elements := strings.Split(test, "/")
+	return (j.run == "" || matches(j.run, elements)) && (j.skip == "" || !matches(j.skip, elements))
 }
 
 func TestPattern(t *testing.T) {
