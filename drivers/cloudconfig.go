@@ -1,6 +1,7 @@
 package drivers
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 )
@@ -33,6 +34,24 @@ type CloudConfig struct {
 	// of Source, and that of ConfigMap as it is, such as an operator before this one left it; each is nil if there is no such
 	// ConfigMap. After an error, the content stays as it is.
 	Content func(cloud, source, current map[string]string) (content map[string]string, err error)
+	// Discovery says what a new cluster finds out from the cloud itself; nil for nothing.
+	Discovery *Discovery
+}
+
+// Discovery is what the operator asks a cloud before it fills the driver's ConfigMap for the first time. A cluster that has the ConfigMap,
+// also from another operator, is never changed by the answer.
+type Discovery struct {
+	// Secret names the Secret, in the driver's namespace, with the credentials for the cloud.
+	Secret string
+	// Needed reports whether the ConfigMap with the configuration of the cloud, and that of Source, leave open what the cloud knows.
+	Needed func(config, source map[string]string) bool
+	// Find asks the cloud, and returns keys that Content gets as those that ConfigMap has. Until it succeeds, the driver is not installed.
+	Find func(ctx context.Context, cloud Cloud, config, source map[string]string) (found map[string]string, err error)
+}
+
+// AsksCloud reports whether the driver's operator itself calls the cloud.
+func (d Driver) AsksCloud() bool {
+	return d.Backend != nil || d.Tagging != nil || d.CloudConfig != nil && d.CloudConfig.Discovery != nil
 }
 
 // CloudCABundle is the CloudConfig of a driver that needs only the CA bundle of the cloud, which a cloud may have.

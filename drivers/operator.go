@@ -75,7 +75,7 @@ func NetworkPolicyLabels(traffic ...string) map[string]string {
 // calls that itself.
 func (d Driver) operatorTraffic() []string {
 	traffic := []string{"api-server", "dns", "operator-metrics-range"}
-	if d.Backend != nil || d.Tagging != nil {
+	if d.AsksCloud() {
 		traffic = append(traffic, "all-egress")
 	}
 	return traffic

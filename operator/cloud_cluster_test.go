@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -185,4 +187,103 @@ func TestDriversOwnConfiguration(t *testing.T) {
 	}
 	reached("default")
 	env.waitForConditions(allWell)
+}
+
+// TestCloudIsAskedOnce: what only the cloud knows is found out before the driver is installed, and never again: not after a restart, and
+// not in a cluster where another operator has left a configuration.
+func TestCloudIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	const key = "zones"
+	for _, test := range []struct {
+		name string
+		left map[string]string // by another operator; nil if there was none
+		want string
+	}{
+		{"a cluster of another operator", map[string]string{key: "a"}, "a"},
+		{"one that left an empty ConfigMap", map[string]string{}, "none"},
+		{"a new cluster", nil, "a,b"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var mu sync.Mutex
+			asked, failure, zones := 0, errors.New("the cloud is in maintenance"), "a,b"
+			set := func(err error, now string) {
+				mu.Lock()
+				defer mu.Unlock()
+				failure, zones = err, now
+			}
+			driver := ebsDriver(t)
+			driver.CloudConfig = &drivers.CloudConfig{
+				ConfigMap: driver.CloudConfig.ConfigMap,
+				Content: func(_, _, current map[string]string) (map[string]string, error) {
+					return map[string]string{key: cmp.Or(current[key], "none")}, nil
+				},
+				Discovery: &drivers.Discovery{
+					Secret: driver.Secrets[0],
+					Needed: func(map[string]string, map[string]string) bool { return true },
+					Find: func(_ context.Context, cloud drivers.Cloud, _, _ map[string]string) (map[string]string, error) {
+						mu.Lock()
+						defer mu.Unlock()
+						if asked++; len(cloud.Credentials) == 0 {
+							return nil, errors.New("there are no credentials")
+						}
+						return map[string]string{key: zones}, failure
+					},
+				},
+			}
+			env := newTestEnvWith(t, driver)
+			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: driver.CloudConfig.ConfigMap}, Data: test.left}
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "aws-ebs-csi-driver-controller"}}
+			if test.left != nil {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.home}}
+				if err := client.IgnoreAlreadyExists(env.Client().Create(t.Context(), namespace)); err != nil {
+					t.Fatal(err)
+				}
+				env.create(config)
+				set(nil, "c")
+			} else if err := client.IgnoreNotFound(env.Client().Delete(t.Context(), config)); err != nil { // of the test before
+				t.Fatal(err)
+			}
+			env.create(env.customResource())
+			if test.left != nil {
+				env.annotate(namespaceAnnotation, fmt.Sprintf("%q", env.home))
+				env.annotate(namespaceUIDAnnotation, fmt.Sprintf("%q", env.namespaceUID(env.home)))
+			}
+			stop := env.startOperator()
+			if test.left == nil {
+				refused := driver.ConditionPrefix + "OperatorDegraded"
+				custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue})
+				if got := condition(custom, refused).Message; !strings.Contains(got, "the cloud is in maintenance") {
+					t.Errorf("condition %s says %q, want why the cloud could not be asked", refused, got)
+				}
+				if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); !apierrors.IsNotFound(err) {
+					t.Errorf("the driver's Deployment: error %v, want none before the cloud was asked", err)
+				}
+				set(nil, "a,b")
+			}
+			env.waitForConditions(allWell)
+			check := func(when string, wantAsked int) {
+				t.Helper()
+				if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil || config.Data[key] != test.want {
+					t.Errorf("%s: the driver's ConfigMap has %v, error %v; want the zones %s", when, config.Data, err, test.want)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if asked != wantAsked {
+					t.Errorf("%s: the cloud was asked %d times, want %d", when, asked, wantAsked)
+				}
+			}
+			mu.Lock()
+			before := asked
+			mu.Unlock()
+			if (before > 0) != (test.left == nil) {
+				t.Errorf("the cloud was asked %d times", before)
+			}
+			check("after the installation", before)
+			set(nil, "c")
+			stop()
+			env.startOperator()
+			env.waitUntilObserved()
+			check("after a restart", before)
+		})
+	}
 }

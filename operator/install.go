@@ -193,6 +193,9 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudcon
 	if source := c.driver.CloudConfig.Source; source != "" {
 		options.Source = c.informers.configMap(drivers.DriverConfigNamespace, source)
 	}
+	if discovery := c.driver.CloudConfig.Discovery; discovery != nil {
+		options.Asked = cloudconfig.Asked{Namespace: c.namespace.Name, Secret: c.informers.secret(discovery.Secret), Cloud: c.observeCloud, Triggers: c.cloudInformers()}
+	}
 	return cloudconfig.NewController(options)
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/openstack"
 )
 
 // The ConfigMap with which an administrator configures the driver, and its key for the configuration. What it lacks, the
@@ -30,12 +31,10 @@ const (
 	loginFile   = "login.conf"
 )
 
-// Where the controller's asset mounts clouds.yaml and the driver's own ConfigMap, and the name that the installer gives the
-// cloud in clouds.yaml.
+// Where the controller's asset mounts clouds.yaml and the driver's own ConfigMap.
 const (
 	cloudsFile = "/etc/openstack/clouds.yaml"
 	configDir  = "/etc/cinder/"
-	cloudName  = "openstack"
 )
 
 // configFiles returns the content of the driver's own ConfigMap: the files that the driver reads, and whether volumes belong to
@@ -56,7 +55,7 @@ func configFiles(cloud, source, current map[string]string) (map[string]string, e
 	if zones != "true" && zones != "false" {
 		return nil, fmt.Errorf(`%s: found %q, want "true" or "false"`, from, zones)
 	}
-	login := map[string]string{"use-clouds": "true", "clouds-file": cloudsFile, "cloud": cloudName}
+	login := map[string]string{"use-clouds": "true", "clouds-file": cloudsFile, "cloud": openstack.CloudName}
 	maps.Copy(login, options.login())
 	content := map[string]string{topologyKey: zones}
 	if bundle, from := take(cloud, source, drivers.CABundleKey, drivers.CABundleKey); bundle != "" {

@@ -9,6 +9,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
+// cloudSecret is the Secret in which the cloud credential operator provides credentials.
+const cloudSecret = "openstack-cloud-credentials"
+
 //go:embed assets
 var files embed.FS
 
@@ -38,13 +41,14 @@ var Driver = drivers.Driver{
 		{Container: "csi-provisioner", Apply: topology("--feature-gates=Topology=")},
 		{Container: "cinder-plugin", Apply: topology("--with-topology=")},
 	},
-	Secrets:         []string{"openstack-cloud-credentials"},
+	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "openstack-cinder-csi-driver-trusted-ca-bundle",
-	CloudConfig:     &drivers.CloudConfig{ConfigMap: "cloud-conf", Source: configName, Content: configFiles},
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, DefaultSnapshotClass: "standard-csi"},
+	CloudConfig: &drivers.CloudConfig{ConfigMap: "cloud-conf", Source: configName, Content: configFiles,
+		Discovery: &drivers.Discovery{Secret: cloudSecret, Needed: zonesUnsaid, Find: findZones}},
+	ClusterStorage: &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, DefaultSnapshotClass: "standard-csi"},
 	Certification: drivers.Certification{
 		Class: "standard-csi", SnapshotClass: "standard-csi",
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
-		Clones: true, // and no TopologyKeys: volumes belong to zones only if an administrator enables that
+		Clones: true, // and no TopologyKeys: volumes belong to zones only in some clouds
 	},
 }

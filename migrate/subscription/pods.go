@@ -1,6 +1,7 @@
 package subscription
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,10 +63,17 @@ func changesOfPods(live *unstructured.Unstructured, wanted []drivers.Manifest, d
 
 // shown returns a field as a message shows it.
 func shown(value any) string {
-	if value == nil {
+	switch value := value.(type) {
+	case nil:
 		return "not set"
+	case string:
+		return escape.Short(value, 200)
 	}
-	return escape.Short(fmt.Sprint(value), 200)
+	text, err := json.Marshal(value)
+	if err != nil {
+		text = fmt.Append(nil, value)
+	}
+	return escape.Short(string(text), 200)
 }
 
 // variables returns the names of the environment variables of a pod's containers.

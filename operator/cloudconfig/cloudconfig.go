@@ -5,6 +5,7 @@ package cloudconfig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,7 +35,9 @@ type Options struct {
 	// Cloud has the ConfigMap in which OpenShift publishes the configuration of the cloud.
 	Cloud coreinformers.ConfigMapInformer
 	// Source has the ConfigMap with which an administrator configures the driver; nil if there is none.
-	Source         coreinformers.ConfigMapInformer
+	Source coreinformers.ConfigMapInformer
+	// Asked is what the controller asks the cloud with; needed only if Config has a Discovery.
+	Asked          Asked
 	Target         *objects.WatchedObject // the driver's
 	Applier        *objects.Applier
 	OperatorClient v1helpers.OperatorClient
@@ -47,6 +50,9 @@ func NewController(options Options) *Controller {
 	watched := append(options.Target.Informers(), options.OperatorClient.Informer(), options.Cloud.Informer())
 	if options.Source != nil {
 		watched = append(watched, options.Source.Informer())
+	}
+	if options.Config.Discovery != nil {
+		watched = append(append(watched, options.Asked.Secret.Informer()), options.Asked.Triggers...)
 	}
 	c.Controller = factory.New().
 		WithInformers(watched...).
@@ -89,7 +95,17 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	if err != nil {
 		return err
 	}
-	content, err := c.options.Config.Content(cloud, source, dataOf(target))
+	current := dataOf(target)
+	if d := c.options.Config.Discovery; d != nil && target == nil && d.Needed(cloud, source) {
+		current, err = c.options.Asked.find(ctx, d, cloud, source)
+		if ctx.Err() != nil || errors.Is(err, errNoCredentials) { // an event of the Secret is next; its own controller reports that it is missing
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	content, err := c.options.Config.Content(cloud, source, current)
 	if err != nil { // with it, the driver would exit
 		c.ready.Fail()
 		return fmt.Errorf("the driver keeps the configuration of the cloud that it has: %w", err)

@@ -3,10 +3,13 @@ package clusterstorage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -19,6 +22,7 @@ import (
 	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
 	"github.com/berth-csi/berth/test/walk"
 )
@@ -45,6 +49,9 @@ func TestOperators(t *testing.T) {
 			w.awaitSettled(version)
 			w.awaitRest()
 			w.mustBeUnchanged("a restart of all operators", touched)
+			if platform == configv1.OpenStackPlatformType {
+				w.checkZones()
+			}
 
 			for _, write := range w.writes(time.Time{}) {
 				if write.Resource == "namespaces" && write.Name == drivers.ClusterStorageNamespace {
@@ -53,6 +60,28 @@ func TestOperators(t *testing.T) {
 			}
 			w.checkForbidden()
 		})
+	}
+}
+
+// checkZones fails the test unless Nova and Cinder were asked once for their zones, and the driver has learned that they are the same.
+func (w *environment) checkZones() {
+	w.t.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: "cloud-conf"}}
+	w.get(config)
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: "openstack-cinder-csi-driver-controller"}}
+	w.get(controller)
+	provisioner := controller.Spec.Template.Spec.Containers[slices.IndexFunc(controller.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == "csi-provisioner" })]
+	if got := config.Data["enable_topology"]; got != "true" || !slices.Contains(provisioner.Args, "--feature-gates=Topology=true") {
+		w.t.Errorf("enable_topology is %q, and the provisioner runs with %q; want both true, as the zones of Nova and Cinder are the same", got, provisioner.Args)
+	}
+	asked := map[openstack.Service]int{}
+	for _, call := range w.cloud.Calls() {
+		if call.Route == "/os-availability-zone" {
+			asked[call.Service]++
+		}
+	}
+	if diff := cmp.Diff(map[openstack.Service]int{openstack.Nova: 1, openstack.Cinder: 1}, asked); diff != "" {
+		w.t.Errorf("how often services were asked for their zones (-want +got):\n%s", diff)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestFollowPages(t *testing.T) {
 		"source: berth\n", "source: certified-operators\n", // which the cluster serves already
 		"namespace=storage\n", "namespace="+drivers.ClusterStorageNamespace+"\n", "--timeout=10m", "--timeout=2m",
 		" --since=6h", "", " --since=1h", "", // process nodes keep no times of lines
-		"berth doctor\n", "berth doctor || [ $? = 1 ]\n") // their kubelets know no driver
+		"berth doctor\n", "berth doctor || [ $? = 2 ]\n") // their kubelets know no driver
 	r.Variables = page.Commands(t, filepath.Join(r.Docs, "install.md"), "# Operate the EFS driver", r.Names)
 	const install, share, secure, trouble, uninstall, objectives = "install.md", "sharedvolume.md", "security.md", "troubleshooting.md", "uninstall.md", "slo.md"
 

@@ -102,6 +102,7 @@ func (c *Cloud) cinderService() service {
 			{"GET /snapshots/detail", "volume:get_all_snapshots", c.listVolumeSnapshots},
 			{"GET /snapshots/{id}", "volume:get_snapshot", c.getVolumeSnapshot},
 			{"DELETE /snapshots/{id}", "volume:delete_snapshot", c.deleteVolumeSnapshot},
+			{"GET /os-availability-zone", "volume:availability_zone_list", c.listZones(Cinder)},
 			{"GET /backups/{id}", "backup:get", c.getBackup},
 		}}
 }

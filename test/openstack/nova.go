@@ -109,6 +109,7 @@ func (c *Cloud) novaService() service {
 			{"GET /servers/{id}/os-volume_attachments", "os_compute_api:os-volumes-attachments:index", c.listAttachments},
 			{"POST /servers/{id}/os-volume_attachments", "os_compute_api:os-volumes-attachments:create", c.attachVolume},
 			{"GET /servers/{id}/os-volume_attachments/{volume}", "os_compute_api:os-volumes-attachments:show", c.getAttachment},
+			{"GET /os-availability-zone", "os_compute_api:os-availability-zone:list", c.listZones(Nova)},
 			{"DELETE /servers/{id}/os-volume_attachments/{volume}", "os_compute_api:os-volumes-attachments:delete", c.detachVolume},
 		}}
 }

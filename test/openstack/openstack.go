@@ -58,6 +58,7 @@ type Cloud struct {
 	latency    time.Duration
 	manila     State
 	quota      Quota
+	zones      map[Service][]Zone
 
 	keystone keystone
 	shares   sharedFileSystems
@@ -74,7 +75,8 @@ func Start(t testing.TB, types ...string) *Cloud {
 // StartWith starts a cloud until the test ends.
 func StartWith(t testing.TB, options Options) *Cloud {
 	t.Helper()
-	c := &Cloud{files: options.Files, manila: Up, failures: map[Operation][]string{}, keystone: newKeystone(), servers: newCompute()}
+	c := &Cloud{files: options.Files, manila: Up, failures: map[Operation][]string{}, keystone: newKeystone(), servers: newCompute(),
+		zones: map[Service][]Zone{Nova: {{Name: shareZone}}, Cinder: {{Name: shareZone}}}}
 	c.SetShareTypes(options.ShareTypes...)
 	mux := http.NewServeMux()
 	for _, s := range []service{c.keystoneService(), c.manilaService(), c.cinderService(), c.novaService()} {
