@@ -65,8 +65,9 @@ var raceJourneys = map[string]string{
 	"migrate":      "^TestResume$",
 }
 
-// notWithRaces are tests of what a command costs, of which the race detector makes many times as much.
-const notWithRaces = "^TestCosts$|^TestHostileYAML$"
+// notWithRaces are tests that run without the race detector: of what a command costs, of which the detector makes many times as much, and
+// of what each command prints in each format and on each page, which is a process each, and nothing runs at the same time in it.
+const notWithRaces = "^TestCosts$|^TestHostileYAML$|^TestEveryFormat$|^TestPages$|^TestPageCommands$"
 
 // longJob is how many seconds a package takes that is a job of its own.
 const longJob = 15
