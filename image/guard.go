@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -32,6 +33,8 @@ type guard struct {
 	secure   bool   // uses HTTPS
 	local    bool   // is on this machine
 	strange  bool   // was named by a stranger
+	// unverified says that the registry may have any certificate.
+	unverified bool
 }
 
 // maxAnswer is the maximum size of a response other than a layer, in bytes. It is what registries accept as a
@@ -41,9 +44,10 @@ const maxAnswer = 4 << 20
 // The transports are shared to reuse connections. toNamed may connect to any address: it is for the registry and the
 // proxy, which the user chose.
 var (
-	toNamed  = newTransport(func(string, string, syscall.RawConn) error { return nil })
-	toPublic = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, false) })
-	toLocal  = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, true) })
+	toNamed      = newTransport(func(string, string, syscall.RawConn) error { return nil })
+	toUnverified = unverifiedTransport()
+	toPublic     = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, false) })
+	toLocal      = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, true) })
 	// toStrange is for registries that a stranger named.
 	toStrange = newTransport(func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -66,6 +70,13 @@ func newTransport(control func(network, address string, _ syscall.RawConn) error
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 30 * time.Second,
 	}
+}
+
+// unverifiedTransport is like toNamed, and accepts any certificate.
+func unverifiedTransport() *http.Transport {
+	transport := newTransport(func(string, string, syscall.RawConn) error { return nil })
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the user asked for it
+	return transport
 }
 
 func newGuard(registry name.Registry) *guard {
@@ -101,6 +112,9 @@ func (g *guard) transport(request *http.Request) (*http.Transport, error) {
 		}
 	}
 	if to.Host == g.registry && !g.strange {
+		if g.unverified {
+			return toUnverified, nil
+		}
 		return toNamed, nil
 	}
 	if g.secure && to.Host != g.registry && to.Scheme != "https" {

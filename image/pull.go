@@ -104,7 +104,7 @@ func PullLabelled(ctx context.Context, from Source, reference string, limits Lim
 type chooser func(context.Context, *pulling, platformImage) ([]string, error)
 
 func pullFrom(ctx context.Context, from Source, keeper Keeper, reference string, limits Limits, choose chooser) (Pulled, error) {
-	ref, err := name.ParseReference(reference, name.StrictValidation)
+	ref, err := parseReference(ctx, reference)
 	if err != nil {
 		return Pulled{}, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/bundle:v1.0.0: %w", reference, err)
 	}

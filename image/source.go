@@ -43,8 +43,10 @@ type registries struct {
 	// strangers says that a stranger named them, and except are those that the user named.
 	strangers bool
 	except    []string
-	mu        sync.Mutex
-	pullers   map[name.Registry]*remote.Puller
+	// unverified says that registries need no certificate that this machine trusts.
+	unverified bool
+	mu         sync.Mutex
+	pullers    map[name.Registry]*remote.Puller
 }
 
 // Registries returns the source that reads each image from the registry that its reference names, as Pull does, until the
@@ -65,10 +67,30 @@ func IsLocal(reference string) bool {
 	return err == nil && isLocal(hostOf(ref.Context().RegistryStr()))
 }
 
+type unverifiedKey struct{}
+
+// Unverified returns a context in which Pull and Registries accept any certificate of the registries that references name, and plain
+// HTTP if one has no HTTPS. Users ask for that, for registries in their own networks.
+func Unverified(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unverifiedKey{}, true)
+}
+
+func isUnverified(ctx context.Context) bool { return ctx.Value(unverifiedKey{}) != nil }
+
+// parseReference parses the reference of an image to pull, which must be complete.
+func parseReference(ctx context.Context, reference string) (name.Reference, error) {
+	options := []name.Option{name.StrictValidation}
+	if isUnverified(ctx) {
+		options = append(options, name.Insecure) // HTTPS is tried first all the same
+	}
+	return name.ParseReference(reference, options...)
+}
+
 func newRegistries(ctx context.Context) *registries {
 	return &registries{
-		retryable: func(err error) bool { return ctx.Err() == nil && isTransient(err) },
-		pullers:   map[name.Registry]*remote.Puller{},
+		retryable:  func(err error) bool { return ctx.Err() == nil && isTransient(err) },
+		pullers:    map[name.Registry]*remote.Puller{},
+		unverified: isUnverified(ctx),
 	}
 }
 
@@ -91,6 +113,7 @@ func (r *registries) puller(registry name.Registry) (*remote.Puller, error) {
 func (r *registries) guard(registry name.Registry) *guard {
 	g := newGuard(registry)
 	g.strange = r.strangers && !slices.Contains(r.except, g.registry)
+	g.unverified = r.unverified
 	return g
 }
 

@@ -21,27 +21,50 @@ type Catalog struct {
 	// Folder is the folder of the version of OpenShift that the catalog is for, such as v4.16, or "".
 	Folder string
 
+	json  bool
 	store *document.Store
 	texts map[string]document.Span // of bundles by name, in the store
 }
 
 // Write stores the catalog as <dir>/<package>/catalog.yaml, or <dir>/<folder>/<package>/catalog.yaml, as fbc.WriteFile does.
 func (c *Catalog) Write(dir string) (file string, err error) {
-	return fbc.WriteFile(filepath.Join(dir, c.Folder), c.Config.Packages[0].Name, c.WriteYAML)
+	return fbc.WriteFile(filepath.Join(dir, c.Folder), c.Config.Packages[0].Name, c.WriteDocuments)
 }
 
-// WriteYAML writes the documents of the catalog in the order and the form of opm's.
-func (c *Catalog) WriteYAML(w io.Writer) error {
+// WriteDocuments writes the documents of the catalog in the order and the form of opm's: as YAML, or as JSON if they were built so.
+func (c *Catalog) WriteDocuments(w io.Writer) error { return c.write(w, formOf(c.json)) }
+
+// form is how documents are written.
+type form struct {
+	documents func(declcfg.DeclarativeConfig, io.Writer) error
+	bundle    func(declcfg.Bundle, io.Writer) error
+}
+
+var (
+	inYAML = form{declcfg.WriteYAML, render.WriteYAML}
+	inJSON = form{declcfg.WriteJSON, func(b declcfg.Bundle, w io.Writer) error {
+		return declcfg.WriteJSON(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, w)
+	}}
+)
+
+func formOf(json bool) form {
+	if json {
+		return inJSON
+	}
+	return inYAML
+}
+
+func (c *Catalog) write(w io.Writer, in form) error {
 	bundles := slices.Clone(c.Config.Bundles)
 	slices.SortStableFunc(bundles, func(a, b declcfg.Bundle) int { return strings.Compare(a.Name, b.Name) })
-	if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Packages: c.Config.Packages, Channels: slices.Clone(c.Config.Channels)}, w); err != nil {
+	if err := in.documents(declcfg.DeclarativeConfig{Packages: c.Config.Packages, Channels: slices.Clone(c.Config.Channels)}, w); err != nil {
 		return err
 	}
 	var text []byte
 	for _, b := range bundles {
 		span, stored := c.texts[b.Name]
 		if !stored {
-			if err := render.WriteYAML(b, w); err != nil {
+			if err := in.bundle(b, w); err != nil {
 				return err
 			}
 			continue
@@ -54,5 +77,5 @@ func (c *Catalog) WriteYAML(w io.Writer) error {
 			return err
 		}
 	}
-	return declcfg.WriteYAML(declcfg.DeclarativeConfig{Others: c.Config.Others, Deprecations: c.Config.Deprecations}, w)
+	return in.documents(declcfg.DeclarativeConfig{Others: c.Config.Others, Deprecations: c.Config.Deprecations}, w)
 }

@@ -77,7 +77,7 @@ func documentsOf(t *testing.T, file string, o build.Options) string {
 	built := builtOf(t, []string{file}, o)
 	var text bytes.Buffer
 	for _, c := range built.Catalogs {
-		if err := c.WriteYAML(&text); err != nil {
+		if err := c.WriteDocuments(&text); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,6 +39,7 @@ type shelf struct {
 	formats  []render.Format
 	progress func(read, all int)
 	store    *document.Store // of payload
+	form     form
 	bundles  map[reference]*shelved
 	// render limits how many bundles are rendered at once: that takes memory, and no more processors than there are.
 	render chan struct{}
@@ -65,7 +66,7 @@ func newShelf(ctx context.Context, o Options) (*shelf, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shelf{source: image.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store,
+	s := &shelf{source: image.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store, form: formOf(o.JSON),
 		bundles: map[reference]*shelved{}, render: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	if s.progress == nil {
 		s.progress = func(int, int) {}
@@ -141,7 +142,7 @@ func (s *shelf) hold(b *render.Bundle) (*held, error) {
 			return nil, err
 		}
 		var text bytes.Buffer
-		if err := render.WriteYAML(whole, &text); err != nil {
+		if err := s.form.bundle(whole, &text); err != nil {
 			return nil, err
 		}
 		h.texts[format] = document.Span{File: b.CSV.File, Offset: int64(i)}

@@ -21,6 +21,10 @@ type Options struct {
 	StrandNobody bool
 	// Against is a catalog that the new ones replace, or nil.
 	Against *fbc.Catalog
+	// Schema is the schema that templates must have, or "" for any.
+	Schema string
+	// JSON has catalogs written as JSON, instead of YAML.
+	JSON bool
 	// Stdin is standard input, for the template of that name.
 	Stdin io.Reader
 	// Keeper keeps what is pulled.

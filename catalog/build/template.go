@@ -98,6 +98,7 @@ type Built struct {
 	Found    []*findings.Finding
 
 	store *document.Store
+	json  bool
 }
 
 // Close deletes what the catalogs have in temporary files. They cannot be written any more.
@@ -136,7 +137,7 @@ func Templates(ctx context.Context, sources []string, o Options) (_ *Built, err 
 	if err != nil {
 		return nil, err
 	}
-	built := &Built{store: shelf.store}
+	built := &Built{store: shelf.store, json: o.JSON}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, built.Close())
@@ -182,7 +183,7 @@ func (b *Built) build(ctx context.Context, builders []builder, targets []target)
 			}
 			catalogs, found := each.catalogs(ctx, t)
 			for _, c := range catalogs {
-				c.Folder, c.store = t.folder(), b.store
+				c.Folder, c.store, c.json = t.folder(), b.store, b.json
 			}
 			b.Catalogs = append(b.Catalogs, catalogs...)
 			ofTargets.add(t, found)
@@ -241,7 +242,13 @@ func builderOf(f sourceFile, o Options) builder {
 		d.found = append(d.found, ruleTemplate.Finding(f.path, "the file is empty; expected a template, a document of schema %s", Schema).At(1, 0))
 		return d
 	}
-	if schema := opmSchema(documents[0]); schema != "" {
+	schema := opmSchema(documents[0])
+	if o.Schema != "" && schema != o.Schema {
+		d.document = locate(documents[0])
+		d.fault(at("schema"), "the schema is not %s; expected a template of that kind", o.Schema)
+		return d
+	}
+	if schema != "" {
 		return newOPMTemplate(documents, schema, o)
 	}
 	d.decode(documents)

@@ -100,7 +100,7 @@ func built(t *testing.T, file string, format render.Format) string {
 	if len(b.Catalogs) != 1 {
 		t.Fatalf("%d catalogs, findings %v", len(b.Catalogs), b.Found)
 	}
-	if err := b.Catalogs[0].WriteYAML(&text); err != nil {
+	if err := b.Catalogs[0].WriteDocuments(&text); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()

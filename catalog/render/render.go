@@ -41,6 +41,8 @@ type Options struct {
 	Level Format
 	// Image makes the pull specs of bundles in folders. Without it they have no image, and carry their objects.
 	Image *ImageTemplate
+	// AsWritten has a bundle's image as the source names it, like opm, and not by digest.
+	AsWritten bool
 }
 
 // Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
@@ -119,7 +121,11 @@ func (r *renderer) open(ctx context.Context, text string) (err error) {
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	switch {
 	case opened.Bundle != nil:
-		b, err := Image(opened.Bundle.Reference, opened.Bundle.Files)
+		reference := opened.Bundle.Reference
+		if r.options.AsWritten {
+			reference = strings.TrimPrefix(text, source.InRegistry)
+		}
+		b, err := Image(reference, opened.Bundle.Files)
 		if err != nil {
 			return err
 		}

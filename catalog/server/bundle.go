@@ -56,7 +56,7 @@ func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.Channe
 
 // addPayload adds the objects of a bundle and the description of its ClusterServiceVersion.
 func (c *content) addPayload(m *model.Bundle, b *fbc.Bundle) error {
-	data, err := c.store.Load(nil, b.Span)
+	data, err := c.Load(nil, b.Span)
 	if err != nil {
 		return err
 	}

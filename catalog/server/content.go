@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,21 +20,51 @@ import (
 	"github.com/berth-csi/berth/fbc/document"
 )
 
-// content is a catalog that can be queried: in memory, except for the payload of its bundles, which is in a store. Its
-// answers are those of operator-registry's own cache.
+// content is a catalog that can be queried: in memory, except for the payload of its bundles. Its answers are those of
+// operator-registry's own cache.
 type content struct {
 	*fbc.Catalog
 	*index
-	store *document.Store
+	payload
 }
+
+// payload are the documents of a catalog, which are not kept in memory.
+type payload interface {
+	Load(buffer []byte, span document.Span) ([]byte, error)
+	// Size is the number of bytes that they take on disk, besides the catalog itself.
+	Size() int64
+	Close() error
+}
+
+// inPlace are documents that are read from the files of the catalog again.
+type inPlace document.Files
+
+func (p inPlace) Load(buffer []byte, span document.Span) ([]byte, error) {
+	i := slices.IndexFunc(p, func(f document.File) bool { return f.Path == span.File })
+	if now, err := os.Stat(span.File); err != nil {
+		return nil, err
+	} else if i < 0 || now.Size() != p[i].Size || now.ModTime().UnixNano() != p[i].Modified {
+		return nil, fmt.Errorf("%s has changed, and is being read again; ask again later", span.File)
+	}
+	d, err := document.Load(span)
+	return append(buffer, d.Content...), err
+}
+
+func (inPlace) Size() int64  { return 0 }
+func (inPlace) Close() error { return nil }
 
 var _ registry.GRPCQuery = &content{}
 
-// open reads the catalog in a folder for queries.
-func open(ctx context.Context, dir string) (*content, error) {
-	store, err := document.NewStore()
+// open reads the catalog in a folder for queries. Its documents are kept in the first of some folders that takes a file. If none does,
+// as in a container that may write nothing, they are read from the catalog again.
+func open(ctx context.Context, dir string, folders ...string) (*content, error) {
+	store, err := document.NewStore(folders...)
 	if err != nil {
-		return nil, err
+		read, err := rules.Load(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		return &content{read, newIndex(read), inPlace(read.Files)}, nil
 	}
 	read, err := rules.LoadAndKeep(ctx, dir, func(d document.Document) error { return store.Keep(d.Span, d.Content) })
 	if err != nil {
@@ -41,9 +72,6 @@ func open(ctx context.Context, dir string) (*content, error) {
 	}
 	return &content{read, newIndex(read), store}, nil
 }
-
-// Close closes the store.
-func (c *content) Close() error { return c.store.Close() }
 
 // channel finds a channel.
 func (c *content) channel(pkg, name string) (*fbc.Package, *fbc.Channel, error) {
@@ -267,7 +295,7 @@ func (c *content) sendOther(ctx context.Context, span document.Span, send func(*
 		return err
 	}
 	defer release()
-	data, err := c.store.Load(nil, span)
+	data, err := c.Load(nil, span)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type current struct{ atomic.Pointer[content] }
 
 // watch replaces the content when the catalog in a folder has changed and then stays unchanged for an interval, until ctx
 // is done. A catalog that is not valid is not served.
-func (c *current) watch(ctx context.Context, dir string, report func(Event)) {
+func (c *current) watch(ctx context.Context, dir string, folders []string, report func(Event)) {
 	known := c.Load().Files
 	seen := known
 	ticker := time.NewTicker(interval)
@@ -45,7 +45,7 @@ func (c *current) watch(ctx context.Context, dir string, report func(Event)) {
 		if !settled || slices.Equal(now, known) {
 			continue
 		}
-		opened, err := open(ctx, dir)
+		opened, err := open(ctx, dir, folders...)
 		if errors.Is(err, context.Canceled) {
 			return
 		}
@@ -55,7 +55,7 @@ func (c *current) watch(ctx context.Context, dir string, report func(Event)) {
 			continue
 		}
 		c.Store(opened)
-		report(Event{Catalog: opened.Catalog, Size: opened.store.Size()})
+		report(Event{Catalog: opened.Catalog, Size: opened.Size()})
 	}
 }
 

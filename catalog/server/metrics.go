@@ -46,7 +46,7 @@ func newMetrics(c *current) *metrics {
 			}
 			return bundles
 		}),
-		gauge("berth_catalog_cache_bytes", "How much of the catalog is kept on disk.", func(c *content) int64 { return c.store.Size() }),
+		gauge("berth_catalog_cache_bytes", "How much of the catalog is kept on disk.", func(c *content) int64 { return c.Size() }),
 	)
 	for _, outcome := range []string{outcomeServed, outcomeInvalid} {
 		m.loads.WithLabelValues(outcome)

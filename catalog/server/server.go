@@ -34,6 +34,9 @@ type Options struct {
 	Address string
 	// MetricsAddress is the host and port to serve /metrics and /healthz on over HTTP. If it is empty, they are not served.
 	MetricsAddress string
+	// Folders are where the documents of the catalog may be kept while they are served: in the first that takes a file, by default that of
+	// temporary files. If none does, they are read from the catalog again.
+	Folders []string
 	// Report receives events. It may be nil.
 	Report func(Event)
 }
@@ -58,7 +61,7 @@ func Serve(ctx context.Context, dir string, options Options) error {
 }
 
 func serve(ctx context.Context, dir string, options Options, limits limits) (err error) {
-	first, err := open(ctx, dir)
+	first, err := open(ctx, dir, options.Folders...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +84,7 @@ func serve(ctx context.Context, dir string, options Options, limits limits) (err
 	}
 	limited := connections.Limit(listener, limits.connections)
 	answering := newServer(&served, counts, limits.serverOptions(limited)...)
-	ready := Event{Listening: true, Address: listener.Addr(), Catalog: first.Catalog, Size: first.store.Size()}
+	ready := Event{Listening: true, Address: listener.Addr(), Catalog: first.Catalog, Size: first.Size()}
 
 	group, ctx := errgroup.WithContext(ctx)
 	if options.MetricsAddress != "" {
@@ -93,7 +96,7 @@ func serve(ctx context.Context, dir string, options Options, limits limits) (err
 		group.Go(func() error { return counts.serve(ctx, connections.Limit(web, limits.connections)) })
 	}
 	group.Go(func() error {
-		served.watch(ctx, dir, report)
+		served.watch(ctx, dir, options.Folders, report)
 		return nil
 	})
 	group.Go(func() error {

@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strconv"
 
+	"github.com/berth-csi/berth/cmd/internal/memory"
 	"github.com/berth-csi/berth/drivers"
 )
 
@@ -14,18 +14,15 @@ import (
 // of half of it.
 const gcPercent = 25
 
-// tuneMemory configures the garbage collector to run often, and even more often close to the container's memory limit.
-// A tenth of the limit is left for memory outside of the heap. GOMEMLIMIT takes precedence.
+// tuneMemory keeps the operator within the container's limit, which its environment has.
 func tuneMemory() error {
-	debug.SetGCPercent(gcPercent)
-	text := os.Getenv(drivers.MemoryLimitEnv)
-	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
-		return nil
+	var limit int64
+	if text := os.Getenv(drivers.MemoryLimitEnv); text != "" && os.Getenv("GOMEMLIMIT") == "" {
+		var err error
+		if limit, err = strconv.ParseInt(text, 10, 64); err != nil || limit <= 0 {
+			return fmt.Errorf("the variable %s is %q, want the limit on the container's memory as a number of bytes", drivers.MemoryLimitEnv, text)
+		}
 	}
-	limit, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || limit <= 0 {
-		return fmt.Errorf("the variable %s is %q, want the limit on the container's memory as a number of bytes", drivers.MemoryLimitEnv, text)
-	}
-	debug.SetMemoryLimit(limit / 10 * 9)
+	memory.Tune(gcPercent, limit)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
+	"github.com/berth-csi/berth/cmd/internal/faults"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -148,7 +149,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	options.Name, options.Origin, options.Host = cmp.Or(c.name, mirror.NameOf(opened.Name)), opened.Origin, opened.Host
 	m, err := mirror.New(cmd.Context(), opened.Dir, options)
 	if err != nil {
-		return &headed{"cannot mirror " + from + ":", opened.Named(err)}
+		return &faults.Listed{Head: "cannot mirror " + from + ":", Faults: opened.Named(err)}
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	opened.NameFindings(m.Others)
@@ -161,7 +162,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	stop()
 	stop = startProgress(cmd.ErrOrStderr(), "looking for what is missing")
 	if err := m.Inspect(cmd.Context(), opened.Images(cmd.Context(), c.hosts), destination); err != nil {
-		return &headed{"cannot mirror " + from + " to " + to + ":", err}
+		return &faults.Listed{Head: "cannot mirror " + from + " to " + to + ":", Faults: err}
 	}
 	stop()
 	d := m.Document(from, to, c.dryRun)
@@ -171,13 +172,13 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	if c.dryRun {
 		err := c.show(cmd.OutOrStdout(), d)
 		if fault := m.Fault(); fault != nil {
-			err = errors.Join(err, &headed{"cannot mirror " + from + " to " + to + ":", fault})
+			err = errors.Join(err, &faults.Listed{Head: "cannot mirror " + from + " to " + to + ":", Faults: fault})
 		}
 		return err
 	}
 	if fault := m.Fault(); fault != nil {
 		cmd.PrintErrln("warning: the catalog will not be copied, as these images cannot be; the others are copied now:")
-		for _, line := range linesOf(fault) {
+		for _, line := range faults.Lines(fault) {
 			cmd.PrintErrln(line)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/server"
+	"github.com/berth-csi/berth/cmd/internal/faults"
 )
 
 // catalogServe holds the flags of "berth catalog serve".
@@ -51,7 +52,7 @@ func (o *catalogServe) run(cmd *cobra.Command, dir string) error {
 					cmd.PrintErrf("metrics on http://%s/metrics\n", e.MetricsAddress)
 				}
 			case e.Err != nil:
-				for _, line := range linesOf(&headed{dir + " has changed and is not valid; still serving the earlier catalog:", e.Err}) {
+				for _, line := range faults.Lines(&faults.Listed{Head: dir + " has changed and is not valid; still serving the earlier catalog:", Faults: e.Err}) {
 					cmd.PrintErrln(line)
 				}
 			default:

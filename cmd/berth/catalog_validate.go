@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
+	"github.com/berth-csi/berth/cmd/internal/faults"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 )
@@ -233,7 +234,7 @@ func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog) (fou
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	before, err := rules.Load(ctx, opened.Dir)
 	if err != nil {
-		return nil, &headed{"the catalog to compare with is not valid:", opened.Named(err)}
+		return nil, &faults.Listed{Head: "the catalog to compare with is not valid:", Faults: opened.Named(err)}
 	}
 	found = rules.Against(c, before)
 	opened.NameFindings(found)

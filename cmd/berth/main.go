@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/cmd/internal/logging"
+	"github.com/berth-csi/berth/cmd/internal/opm"
 	"github.com/berth-csi/berth/cmd/internal/version"
 )
 
@@ -47,6 +48,9 @@ func endAfter(cmd *cobra.Command) {
 }
 
 func run(ctx context.Context, args []string) int {
+	if isOPM(os.Args[0]) {
+		args = append([]string{opm.Name}, args...)
+	}
 	root := newCommand()
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])}
 	if completerOf(os.Args[0]) != "" {
@@ -98,7 +102,7 @@ operator that is installed from one catalog to another, or hands its driver over
 operator. It also switches CSI migration on and off, and says what is wrong with the drivers of a cluster.
 
 Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Linked as kubectl_complete-berth or
-oc_complete-berth, it completes the plugin's arguments in a shell.`,
+oc_complete-berth, it completes the plugin's arguments in a shell. Linked as opm, it has the commands of opm.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
   berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
   berth catalog build bundles/1.0.0 --output catalog
@@ -120,7 +124,7 @@ oc_complete-berth, it completes the plugin's arguments in a shell.`,
 		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand(), newOPMCommand())
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { endAfter(cmd) }
 	version.AddTo(root)
 	addVerbose(root)

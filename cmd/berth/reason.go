@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-csi/berth/cmd/internal/faults"
 )
 
 // A reason is why a command failed, in a sentence that says what to do. The libraries' words are behind it, for --verbose.
@@ -63,7 +65,7 @@ func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // explain returns the reason for an error, or the error if no reason is known, or if there are several.
 func explain(err error) error {
-	if len(linesOf(err)) > 1 {
+	if len(faults.Lines(err)) > 1 {
 		return err
 	}
 	if known := (*reason)(nil); errors.As(err, &known) {

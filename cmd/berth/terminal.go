@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/berth-csi/berth/cmd/internal/faults"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -63,7 +63,7 @@ func columnsOf(w io.Writer) int {
 
 // printError says what went wrong, in a line for each fault, and with --verbose what is behind it.
 func printError(cmd *cobra.Command, fault error) {
-	lines := linesOf(fault)
+	lines := faults.Lines(fault)
 	lines[0] = cmd.Root().Name() + ": " + lines[0]
 	for _, line := range lines {
 		cmd.PrintErrln(line)
@@ -73,45 +73,7 @@ func printError(cmd *cobra.Command, fault error) {
 	}
 }
 
-// headed is an error with faults that are listed below it.
-type headed struct {
-	head   string
-	faults error
-}
-
-func (e *headed) Error() string { return e.head + "\n" + e.faults.Error() }
-func (e *headed) Unwrap() error { return e.faults }
-
-// linesOf returns the lines of an error. There are several only where errors are joined, or listed below another
-// one: the end of a line in a message is part of that.
-func linesOf(err error) []string {
-	text := err.Error()
-	switch e := err.(type) {
-	case *headed:
-		return append([]string{e.head}, linesOf(e.faults)...)
-	case interface{ Unwrap() []error }:
-		var texts, lines []string
-		for _, fault := range e.Unwrap() {
-			texts, lines = append(texts, fault.Error()), append(lines, linesOf(fault)...)
-		}
-		if text == strings.Join(texts, "\n") && len(lines) > 0 {
-			return lines
-		}
-	case interface{ Unwrap() error }:
-		if e.Unwrap() == nil {
-			break
-		}
-		if before, after, found := strings.Cut(text, e.Unwrap().Error()); found {
-			lines := linesOf(e.Unwrap())
-			lines[0] = before + lines[0]
-			lines[len(lines)-1] += after
-			return lines
-		}
-	}
-	return []string{text}
-}
-
 // notValid is the error for a catalog that cannot be worked with, for all that is wrong with it.
-func notValid(dir string, faults error) error {
-	return &headed{fmt.Sprintf("%s is not a valid catalog:", dir), faults}
+func notValid(dir string, found error) error {
+	return &faults.Listed{Head: fmt.Sprintf("%s is not a valid catalog:", dir), Faults: found}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-csi/berth/cmd/internal/faults"
 )
 
 // TestTerminalShowsVisibleCharacters has data go to a terminal and to a file: the latter gets it byte by byte.
@@ -107,10 +109,10 @@ func TestLinesOfErrors(t *testing.T) {
 		{fmt.Errorf("before %w after", joined), []string{"before one\nforged", "two after"}},
 		{fmt.Errorf("before %w after", one), []string{"before one\nforged after"}},
 		{fmt.Errorf("%w and %w", one, two), []string{"one\nforged and two"}},
-		{&headed{"head\nforged", errors.Join(joined, two)}, []string{"head\nforged", "one\nforged", "two", "two"}},
+		{&faults.Listed{Head: "head\nforged", Faults: errors.Join(joined, two)}, []string{"head\nforged", "one\nforged", "two", "two"}},
 		{&usageError{err: joined}, []string{"one\nforged", "two"}},
 	} {
-		if diff := cmp.Diff(test.want, linesOf(test.err)); diff != "" {
+		if diff := cmp.Diff(test.want, faults.Lines(test.err)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", test.err, diff)
 		}
 	}

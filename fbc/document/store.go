@@ -1,6 +1,7 @@
 package document
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -36,9 +37,10 @@ type part struct {
 	length int
 }
 
-// NewStore returns an empty store.
-func NewStore() (*Store, error) {
-	file, err := os.CreateTemp("", "berth-catalog-")
+// NewStore returns an empty store, with its file in the first of some folders where it can be created. Without any, that is the folder of
+// temporary files.
+func NewStore(folders ...string) (*Store, error) {
+	file, err := createIn(folders)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +51,20 @@ func NewStore() (*Store, error) {
 	s.free.New = func() any { return new([]byte) }
 	s.block = s.emptyBlock()
 	return s, nil
+}
+
+func createIn(folders []string) (file *os.File, err error) {
+	if len(folders) == 0 {
+		folders = []string{""}
+	}
+	for _, folder := range folders {
+		var failed error
+		if file, failed = os.CreateTemp(folder, "berth-catalog-"); failed == nil {
+			return file, nil
+		}
+		err = errors.Join(err, failed)
+	}
+	return nil, err
 }
 
 func (s *Store) emptyBlock() *[]byte {

@@ -1,0 +1,58 @@
+package memory
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+)
+
+func TestTune(t *testing.T) {
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64); debug.SetGCPercent(100) })
+	for _, test := range []struct {
+		name, goLimit string
+		limit, want   int64
+	}{
+		{"no limit", "", 0, math.MaxInt64},
+		{"a limit", "", 50 << 20, 45 << 20},
+		{"GOMEMLIMIT takes precedence", "1GiB", 50 << 20, math.MaxInt64},
+	} {
+		debug.SetMemoryLimit(math.MaxInt64)
+		t.Setenv("GOMEMLIMIT", test.goLimit)
+		Tune(50, test.limit)
+		if got := debug.SetMemoryLimit(-1); got/10 != test.want/10 {
+			t.Errorf("%s: the limit is %d, want %d", test.name, got, test.want)
+		}
+		if got := debug.SetGCPercent(50); got != 50 {
+			t.Errorf("%s: the percentage is %d, want 50", test.name, got)
+		}
+	}
+}
+
+func TestLimitOfContainer(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	limited, unlimited, first := write("limited", "52428800\n"), write("unlimited", "max\n"), write("first", "9223372036854771712\n")
+	for _, test := range []struct {
+		name  string
+		files []string
+		want  int64
+	}{
+		{"a limit", []string{limited}, 50 << 20},
+		{"none in the second version", []string{unlimited}, 0},
+		{"none in the first version", []string{filepath.Join(dir, "absent"), first}, 0},
+		{"a limit in the first version", []string{filepath.Join(dir, "absent"), limited}, 50 << 20},
+		{"no control groups", nil, 0},
+	} {
+		if got := limitIn(test.files); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
