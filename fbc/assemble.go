@@ -16,8 +16,9 @@ import (
 // assemble puts a catalog together from the entries of its documents.
 func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}, copies: map[copied]*findings.Finding{}, titles: map[copied][]string{}}
-	for _, e := range entries {
+	for i, e := range entries {
 		a.add(e)
+		entries[i] = entry{} // there may be very many, and what is added of them is a copy
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.packages)) {
 		a.Packages = append(a.Packages, a.packages[name])

@@ -123,6 +123,11 @@ func (b *Bundle) Number() *semver.Version { return b.number }
 // Stated returns the bundle's properties of type olm.package that can be decoded. A valid bundle has exactly one.
 func (b *Bundle) Stated() []property.Package { return b.stated }
 
+// Forget drops what a bundle says besides its name, image and version, to save memory. Its document still says it.
+func (b *Bundle) Forget() {
+	b.Properties, b.RelatedImages, b.Objects, b.stated = nil, nil, nil, nil
+}
+
 // newBundle returns a bundle that was read from a span.
 func newBundle(read declcfg.Bundle, span document.Span) *Bundle {
 	b := &Bundle{Bundle: read, Span: span}
@@ -131,6 +136,7 @@ func newBundle(read declcfg.Bundle, span document.Span) *Bundle {
 		if p.Type != property.TypePackage || json.Unmarshal(p.Value, &said) != nil {
 			continue
 		}
+		said.PackageName = shared(said.PackageName)
 		b.stated = append(b.stated, said)
 		if number, err := semver.Parse(said.Version); err == nil && b.number == nil {
 			b.number = &number

@@ -113,6 +113,9 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		}
 		return entry{}, one(explain(d, err, into))
 	}
+	if e.channel != nil {
+		shareNames(e.channel)
+	}
 	if e.bundle != nil {
 		faults := strip(d, e.bundle)
 		for _, fault := range faults {
@@ -121,6 +124,20 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		return e, faults
 	}
 	return e, nil
+}
+
+// shareNames has the names of bundles in memory once: channels have each several times.
+func shareNames(c *declcfg.Channel) {
+	c.Package = shared(c.Package)
+	c.Entries = slices.Clone(c.Entries) // no larger than it needs be
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		e.Name, e.Replaces, e.SkipRange = shared(e.Name), shared(e.Replaces), shared(e.SkipRange)
+		for j := range e.Skips {
+			e.Skips[j] = shared(e.Skips[j])
+		}
+		e.Skips = slices.Clone(e.Skips)
+	}
 }
 
 func one(fault *findings.Finding) []*findings.Finding { return []*findings.Finding{fault} }

@@ -2,6 +2,8 @@ package fbc
 
 import (
 	"bytes"
+	"slices"
+	"unique"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
@@ -29,6 +31,8 @@ type scanner struct {
 	keep    func(document.Document) error
 	content []byte // of a document, as JSON
 	object  []byte // of a bundle, decoded
+	values  []byte // of the properties of a bundle, concatenated
+	ends    []int  // of each value in values
 }
 
 // bundle reads a bundle without its payload. It returns nil for all other documents, and for bundles that it refuses.
@@ -36,23 +40,21 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 	s := rawjson.Scan(content)
 	b := &declcfg.Bundle{}
 	var keys uniqueKeys
-	values := make([]byte, 0, 512) // of properties, concatenated
+	sc.values, sc.ends = sc.values[:0], sc.ends[:0]
 	s.Object(func(key []byte) {
 		keys.add(s, key)
 		switch string(key) {
 		case "schema":
-			b.Schema = s.String()
+			b.Schema = shared(s.String())
 		case "name":
-			b.Name = s.String()
+			b.Name = shared(s.String())
 		case "package":
-			b.Package = s.String()
+			b.Package = shared(s.String())
 		case "image":
 			b.Image = s.String()
 		case "properties":
 			s.Array(func() {
-				var p property.Property
-				p, values = sc.property(s, values)
-				b.Properties = append(b.Properties, p)
+				b.Properties = append(b.Properties, sc.property(s))
 			})
 		case "relatedImages":
 			s.Array(func() { b.RelatedImages = append(b.RelatedImages, scanImage(s)) })
@@ -63,8 +65,25 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 	if !s.End() || b.Schema != declcfg.SchemaBundle || b.Package == "" {
 		return nil
 	}
+	b.Properties, b.RelatedImages = slices.Clone(b.Properties), slices.Clone(b.RelatedImages) // no larger than they need be
+	sc.keepValues(b.Properties)
 	return b
 }
+
+// keepValues gives properties their values, which stay in memory for as long as the catalog does.
+func (sc *scanner) keepValues(properties []property.Property) {
+	kept := bytes.Clone(sc.values)
+	begin := 0
+	for i, end := range sc.ends {
+		if end > begin {
+			properties[i].Value = kept[begin:end:end]
+		}
+		begin = end
+	}
+}
+
+// shared returns a text that very many documents have, of which one is kept in memory.
+func shared(text string) string { return unique.Make(text).Value() }
 
 // ScanMeta reads the fields that documents of every schema have, without the blob. It returns false for documents in an
 // unusual form, such as with a key twice, and for anything that is not a document.
@@ -103,9 +122,9 @@ func scanImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
 	s.Object(func(key []byte) {
 		switch string(key) {
 		case "name":
-			image.Name = s.String()
+			image.Name = shared(s.String())
 		case "image":
-			image.Image = s.String()
+			image.Image = shared(s.String())
 		default:
 			s.Other(key, imageShape)
 		}
@@ -113,13 +132,13 @@ func scanImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
 	return image
 }
 
-// property reads a property. It appends its value to values unless that is payload.
-func (sc *scanner) property(s *rawjson.Scanner, values []byte) (p property.Property, _ []byte) {
+// property reads a property. It appends its value to those of the scanner unless that is payload.
+func (sc *scanner) property(s *rawjson.Scanner) (p property.Property) {
 	typed, valued := false, false
 	s.Object(func(key []byte) {
 		switch {
 		case string(key) == "type" && !typed:
-			p.Type, typed = s.String(), true
+			p.Type, typed = shared(s.String()), true
 			return
 		case string(key) != "value":
 			s.Other(key, propertyShape)
@@ -135,15 +154,14 @@ func (sc *scanner) property(s *rawjson.Scanner, values []byte) (p property.Prope
 		case property.TypeCSVMetadata:
 			s.Fits(metadataShape)
 		default:
-			begin := len(values)
-			values = s.Append(values, rawjson.Style{})
-			p.Value = values[begin:len(values):len(values)]
+			sc.values = s.Append(sc.values, rawjson.Style{})
 		}
 	})
 	if !valued {
 		s.Fail()
 	}
-	return p, values
+	sc.ends = append(sc.ends, len(sc.values))
+	return p
 }
 
 // bundleObject reads the value of a property that holds an object of the bundle. It must be a Kubernetes object in JSON.

@@ -10,9 +10,11 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/model"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/api"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -22,15 +24,64 @@ func isInline(b *fbc.Bundle) bool { return b.Image == "" }
 // bundle returns an entry of a channel as OLM receives it, with its payload if that is wanted.
 func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, withPayload func(*fbc.Bundle) bool) (*api.Bundle, error) {
 	b := p.FindBundle(e.Name)
+	made, err := c.lean(p, b)
+	if err == nil && withPayload(b) {
+		err = c.addPayload(made, p, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bundle %q: %w", b.Name, err)
+	}
+	made.ChannelName, made.Replaces, made.Skips, made.SkipRange = channel.Name, e.Replaces, e.Skips, e.SkipRange
+	return made, nil
+}
+
+// leanSpan is where the store has the message about a bundle without its payload, beside the bundle's document.
+func leanSpan(b *fbc.Bundle) document.Span {
+	return document.Span{File: b.File, Offset: ^b.Offset, Line: b.Line}
+}
+
+// keepLean puts the message about each bundle into the store, so that what it says need not be in memory.
+func keepLean(c *fbc.Catalog, store *document.Store) error {
+	for _, p := range c.Packages {
+		for _, b := range p.Bundles {
+			made, err := api.ConvertModelBundleToAPIBundle(modelOf(p, b, b.Properties))
+			if err != nil {
+				return fmt.Errorf("bundle %q: %w", b.Name, err)
+			}
+			text, err := proto.Marshal(made)
+			if err != nil {
+				return err
+			}
+			if err := store.Keep(leanSpan(b), text); err != nil {
+				return err
+			}
+			b.Forget()
+		}
+	}
+	return nil
+}
+
+// lean returns the message about a bundle without its payload and its channel.
+func (c *content) lean(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
+	if _, in := c.payload.(inPlace); in {
+		return api.ConvertModelBundleToAPIBundle(modelOf(p, b, b.Properties))
+	}
+	text, err := c.Load(nil, leanSpan(b))
+	if err != nil {
+		return nil, err
+	}
+	made := &api.Bundle{}
+	return made, proto.Unmarshal(text, made)
+}
+
+// modelOf returns a bundle as opm's library knows it, with those of some properties that are no payload.
+func modelOf(p *fbc.Package, b *fbc.Bundle, properties []property.Property) model.Bundle {
 	m := model.Bundle{
-		Package:   &model.Package{Name: p.Name, Description: p.Description},
-		Channel:   &model.Channel{Name: channel.Name},
-		Name:      b.Name,
-		Image:     b.Image,
-		Replaces:  e.Replaces,
-		Skips:     e.Skips,
-		SkipRange: e.SkipRange,
-		Version:   *b.Number(),
+		Package: &model.Package{Name: p.Name, Description: p.Description},
+		Channel: &model.Channel{},
+		Name:    b.Name,
+		Image:   b.Image,
+		Version: *b.Number(),
 	}
 	if p.Icon != nil {
 		m.Package.Icon = &model.Icon{Data: p.Icon.Data, MediaType: p.Icon.MediaType}
@@ -38,24 +89,16 @@ func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.Channe
 	if said := deprecation(p, declcfg.SchemaBundle, b.Name); said != nil {
 		m.Deprecation = &model.Deprecation{Message: said.Message}
 	}
-	for _, image := range b.RelatedImages {
-		m.RelatedImages = append(m.RelatedImages, model.RelatedImage(image))
-	}
-	for _, p := range b.Properties {
+	for _, p := range properties {
 		if !fbc.IsPayload(p.Type) {
 			m.Properties = append(m.Properties, p)
 		}
 	}
-	if withPayload(b) {
-		if err := c.addPayload(&m, b); err != nil {
-			return nil, fmt.Errorf("bundle %q: %w", b.Name, err)
-		}
-	}
-	return api.ConvertModelBundleToAPIBundle(m)
+	return m
 }
 
-// addPayload adds the objects of a bundle and the description of its ClusterServiceVersion.
-func (c *content) addPayload(m *model.Bundle, b *fbc.Bundle) error {
+// addPayload adds the objects of a bundle and the description of its ClusterServiceVersion, which its document has.
+func (c *content) addPayload(to *api.Bundle, p *fbc.Package, b *fbc.Bundle) error {
 	data, err := c.Load(nil, b.Span)
 	if err != nil {
 		return err
@@ -63,6 +106,10 @@ func (c *content) addPayload(m *model.Bundle, b *fbc.Bundle) error {
 	var whole declcfg.Bundle
 	if err := json.Unmarshal(data, &whole); err != nil {
 		return err
+	}
+	m := modelOf(p, b, whole.Properties)
+	for _, image := range whole.RelatedImages {
+		m.RelatedImages = append(m.RelatedImages, model.RelatedImage(image))
 	}
 	for _, p := range whole.Properties {
 		switch p.Type {
@@ -78,6 +125,11 @@ func (c *content) addPayload(m *model.Bundle, b *fbc.Bundle) error {
 			}
 		}
 	}
+	made, err := api.ConvertModelBundleToAPIBundle(m)
+	if err != nil {
+		return err
+	}
+	to.CsvJson, to.Object = made.GetCsvJson(), made.GetObject()
 	return nil
 }
 

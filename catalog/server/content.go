@@ -55,10 +55,24 @@ func (inPlace) Close() error { return nil }
 
 var _ registry.GRPCQuery = &content{}
 
-// open reads the catalog in a folder for queries. Its documents are kept in the first of some folders that takes a file. If none does,
+// mixed are documents of which only those are in a store that were not in JSON. The others are read from the files of the catalog again.
+type mixed struct {
+	*document.Store
+	files inPlace
+}
+
+func (m mixed) Load(buffer []byte, span document.Span) ([]byte, error) {
+	text, err := m.Store.Load(buffer, span)
+	if errors.Is(err, document.ErrNotKept) {
+		return m.files.Load(buffer, span)
+	}
+	return text, err
+}
+
+// open reads the catalog in a folder for queries. Its documents are kept in the first of the folders that takes a file. If none does,
 // as in a container that may write nothing, they are read from the catalog again.
-func open(ctx context.Context, dir string, folders ...string) (*content, error) {
-	store, err := document.NewStore(folders...)
+func (o Options) open(ctx context.Context, dir string) (*content, error) {
+	store, err := document.NewStore(o.Folders...)
 	if err != nil {
 		read, err := rules.Load(ctx, dir)
 		if err != nil {
@@ -66,11 +80,24 @@ func open(ctx context.Context, dir string, folders ...string) (*content, error) 
 		}
 		return &content{read, newIndex(read), inPlace(read.Files)}, nil
 	}
-	read, err := rules.LoadAndKeep(ctx, dir, func(d document.Document) error { return store.Keep(d.Span, d.Content) })
+	read, err := rules.LoadAndKeep(ctx, dir, func(d document.Document) error {
+		if o.Unchanging && d.JSON {
+			return nil
+		}
+		return store.Keep(d.Span, d.Content)
+	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &content{read, newIndex(read), store}, nil
+	answers := newIndex(read)
+	if err := keepLean(read, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	c := &content{read, answers, store}
+	if o.Unchanging {
+		c.payload = mixed{store, inPlace(read.Files)}
+	}
+	return c, nil
 }
 
 // channel finds a channel.

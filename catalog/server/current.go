@@ -25,7 +25,7 @@ type current struct{ atomic.Pointer[content] }
 
 // watch replaces the content when the catalog in a folder has changed and then stays unchanged for an interval, until ctx
 // is done. A catalog that is not valid is not served.
-func (c *current) watch(ctx context.Context, dir string, folders []string, report func(Event)) {
+func (c *current) watch(ctx context.Context, dir string, options Options, report func(Event)) {
 	known := c.Load().Files
 	seen := known
 	ticker := time.NewTicker(interval)
@@ -45,7 +45,7 @@ func (c *current) watch(ctx context.Context, dir string, folders []string, repor
 		if !settled || slices.Equal(now, known) {
 			continue
 		}
-		opened, err := open(ctx, dir, folders...)
+		opened, err := options.open(ctx, dir)
 		if errors.Is(err, context.Canceled) {
 			return
 		}

@@ -15,7 +15,7 @@ func TestQuestionsAreAnsweredFromAnIndex(t *testing.T) {
 	if err := catalogs.Generate(dir, catalogs.Kind{Packages: 20, Bundles: 300}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := open(t.Context(), dir)
+	c, err := Options{}.open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,11 +46,29 @@ var defaults = limits{
 	pong:         20 * time.Second,
 }
 
+// shareOfFlight is the part of all memory that answers of either kind may take while they are in flight.
+const shareOfFlight = 12
+
+// within returns the limits for a server that has some memory, in bytes, or for one that has enough if it is 0.
+func (l limits) within(memory int64) limits {
+	if memory > 0 {
+		l.flight = newFlight(min(l.flight.made.total, memory/shareOfFlight))
+	}
+	return l
+}
+
+// Buffers of a connection, in bytes. gRPC's own are four times as large, and there may be many connections.
+const (
+	readBuffer  = 8 << 10
+	writeBuffer = 8 << 10
+)
+
 // serverOptions returns the options that apply the limits to a server with the connections of a listener. gRPC limits by
 // default how often clients may ping.
 func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(patience),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
 		grpc.MaxConcurrentStreams(l.streams),
 		grpc.MaxRecvMsgSize(l.requestBytes),
 		grpc.MaxHeaderListSize(l.headerBytes),

@@ -37,6 +37,11 @@ type Options struct {
 	// Folders are where the documents of the catalog may be kept while they are served: in the first that takes a file, by default that of
 	// temporary files. If none does, they are read from the catalog again.
 	Folders []string
+	// Unchanging says that nobody is expected to change the catalog while it is served, as in an image: its JSON documents are not kept
+	// again. If somebody does, requests for them fail until the catalog has been read again.
+	Unchanging bool
+	// Memory is the memory that the server has, in bytes, or 0 if it is enough: the less there is, the fewer answers are made at once.
+	Memory int64
 	// Report receives events. It may be nil.
 	Report func(Event)
 }
@@ -57,11 +62,11 @@ type Event struct {
 // and returns nil. When the catalog changes, later requests are answered from the new one, over the same connections. A
 // catalog that is not valid is not served: Serve fails before it listens, or keeps serving the catalog that it has.
 func Serve(ctx context.Context, dir string, options Options) error {
-	return serve(ctx, dir, options, defaults)
+	return serve(ctx, dir, options, defaults.within(options.Memory))
 }
 
 func serve(ctx context.Context, dir string, options Options, limits limits) (err error) {
-	first, err := open(ctx, dir, options.Folders...)
+	first, err := options.open(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -96,7 +101,7 @@ func serve(ctx context.Context, dir string, options Options, limits limits) (err
 		group.Go(func() error { return counts.serve(ctx, connections.Limit(web, limits.connections)) })
 	}
 	group.Go(func() error {
-		served.watch(ctx, dir, options.Folders, report)
+		served.watch(ctx, dir, options, report)
 		return nil
 	})
 	group.Go(func() error {

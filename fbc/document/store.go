@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -22,19 +23,33 @@ type Store struct {
 	mu      sync.Mutex
 	written int64   // offset of the block in the file
 	block   *[]byte // not written yet
-	parts   map[place]part
+	parts   map[string]*parts
 }
 
-// place identifies a document by where it comes from.
-type place struct {
-	file   string
-	offset int64
+// parts are the documents of a file in the store. There may be very many.
+type parts struct {
+	all    []part
+	sorted bool
 }
 
-// part is the position of a document in the store.
+// part is the position of a document in the store, and the offset in its file, by which it is found.
 type part struct {
-	offset int64
-	length int
+	from, offset int64
+	length       int
+}
+
+// find returns the last part that comes from an offset. The caller holds the lock of the store.
+func (p *parts) find(from int64) (part, bool) {
+	byOffset := func(a part, from int64) int { return cmp.Compare(a.from, from) }
+	if !p.sorted {
+		slices.SortStableFunc(p.all, func(a, b part) int { return byOffset(a, b.from) })
+		p.sorted = true
+	}
+	after, _ := slices.BinarySearchFunc(p.all, from+1, byOffset)
+	if after == 0 || p.all[after-1].from != from {
+		return part{}, false
+	}
+	return p.all[after-1], true
 }
 
 // NewStore returns an empty store, with its file in the first of some folders where it can be created. Without any, that is the folder of
@@ -47,8 +62,11 @@ func NewStore(folders ...string) (*Store, error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, fmt.Errorf("hide %s: %w", file.Name(), err)
 	}
-	s := &Store{file: file, parts: map[place]part{}}
-	s.free.New = func() any { return new([]byte) }
+	s := &Store{file: file, parts: map[string]*parts{}}
+	s.free.New = func() any {
+		block := make([]byte, 0, blockSize+blockSize/8)
+		return &block
+	}
 	s.block = s.emptyBlock()
 	return s, nil
 }
@@ -88,7 +106,12 @@ func (s *Store) Keep(span Span, content []byte) error {
 func (s *Store) add(span Span, content []byte) (full *[]byte, offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parts[place{span.File, span.Offset}] = part{s.written + int64(len(*s.block)), len(content)}
+	of := s.parts[span.File]
+	if of == nil {
+		of = &parts{}
+		s.parts[span.File] = of
+	}
+	of.all, of.sorted = append(of.all, part{span.Offset, s.written + int64(len(*s.block)), len(content)}), false
 	*s.block = append(*s.block, content...)
 	if len(*s.block) < blockSize {
 		return nil, 0
@@ -98,11 +121,14 @@ func (s *Store) add(span Span, content []byte) (full *[]byte, offset int64) {
 	return full, offset
 }
 
+// ErrNotKept says that a store does not have a document.
+var ErrNotKept = errors.New("nothing is stored")
+
 // Load appends the content stored for the document at a span to a buffer.
 func (s *Store) Load(buffer []byte, span Span) ([]byte, error) {
-	p, found := s.parts[place{span.File, span.Offset}]
+	p, found := s.find(span)
 	if !found {
-		return nil, fmt.Errorf("nothing is stored for the document at %s:%d", span.File, span.Line)
+		return nil, fmt.Errorf("%w for the document at %s:%d", ErrNotKept, span.File, span.Line)
 	}
 	if begin := p.offset - s.written; begin >= 0 {
 		return append(buffer, (*s.block)[begin:][:p.length]...), nil
@@ -113,6 +139,15 @@ func (s *Store) Load(buffer []byte, span Span) ([]byte, error) {
 		return nil, err
 	}
 	return buffer, nil
+}
+
+func (s *Store) find(span Span) (part, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of := s.parts[span.File]; of != nil {
+		return of.find(span.Offset)
+	}
+	return part{}, false
 }
 
 // Size is the number of bytes stored.

@@ -2,8 +2,10 @@
 package memory
 
 import (
+	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,15 +19,39 @@ func Tune(percent int, limit int64) {
 	}
 }
 
-// limits are the files with the limit of a container, as its processes see them: of the second version of control groups, and of the first
-// (https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/memory.html).
-var limits = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
+// limits are the files with the limit on the memory of a control group, by the version of control groups: below the folder of the group
+// (https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/memory.html). A container often sees
+// its own group as the root.
+const (
+	limitFile      = "/sys/fs/cgroup%s/memory.max"
+	firstLimitFile = "/sys/fs/cgroup/memory%s/memory.limit_in_bytes"
+)
 
 // noLimit is at least what the first version of control groups says where there is no limit, in bytes.
 const noLimit = 1 << 60
 
 // OfContainer returns the limit on the memory of the container, in bytes, or 0 if it has none.
-func OfContainer() int64 { return limitIn(limits) }
+func OfContainer() int64 {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	return limitIn(filesOf(string(groups)))
+}
+
+// filesOf returns the files that may have the limit, by what /proc/self/cgroup says: the hierarchy, its controllers and the group.
+func filesOf(groups string) (files []string) {
+	for line := range strings.Lines(groups) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch controllers, group, _ := strings.Cut(rest, ":"); {
+		case controllers == "":
+			files = append(files, fmt.Sprintf(limitFile, strings.TrimSuffix(group, "/")), fmt.Sprintf(limitFile, ""))
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
+			files = append(files, fmt.Sprintf(firstLimitFile, strings.TrimSuffix(group, "/")), fmt.Sprintf(firstLimitFile, ""))
+		}
+	}
+	return files
+}
 
 func limitIn(files []string) int64 {
 	for _, file := range files {
@@ -40,5 +66,9 @@ func limitIn(files []string) int64 {
 	return 0
 }
 
-// Release gives memory that is no longer used back to the operating system, which Go would keep for a while.
-func Release() { debug.FreeOSMemory() }
+// Settle is for a server that has started: from then on, garbage is a percentage of what is used, and memory that the start took is given
+// back to the operating system.
+func Settle(percent int) {
+	debug.SetGCPercent(percent)
+	debug.FreeOSMemory()
+}

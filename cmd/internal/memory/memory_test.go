@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestTune(t *testing.T) {
@@ -54,5 +56,17 @@ func TestLimitOfContainer(t *testing.T) {
 		if got := limitIn(test.files); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
+	}
+}
+
+func TestFilesOfControlGroups(t *testing.T) {
+	const first = "8:pids:/\n4:cpu,memory:/pods/one\n0::/\n"
+	want := []string{"/sys/fs/cgroup/memory/pods/one/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.max"}
+	if diff := cmp.Diff(want, filesOf(first)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	want = []string{"/sys/fs/cgroup/pods/one/memory.max", "/sys/fs/cgroup/memory.max"}
+	if diff := cmp.Diff(want, filesOf("0::/pods/one\n")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

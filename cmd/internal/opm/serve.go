@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/operator-framework/operator-registry/pkg/cache"
@@ -15,9 +16,15 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/memory"
 )
 
-// gcPercent is the garbage collector's target percentage. A server of catalogs is idle most of the time, in a container with little
-// memory.
-const gcPercent = 40
+// The garbage collector's target percentages, while a catalog is read and then. A server of catalogs is idle most of the time, in a
+// container with little memory.
+const (
+	gcPercentToStart = 100
+	gcPercent        = 40
+)
+
+// besides is what a container's memory holds besides what Go allocates, in bytes: data of the program, and what the kernel keeps for it.
+const besides = 6 << 20
 
 // serve holds the flags of opm serve.
 type serve struct {
@@ -63,30 +70,43 @@ func (s *serve) run(cmd *cobra.Command, dir string) error {
 	if s.cacheOnly {
 		return s.makeCache(cmd.Context(), dir)
 	}
-	memory.Tune(gcPercent, memory.OfContainer())
+	limit := memory.OfContainer()
+	memory.Tune(gcPercentToStart, max(limit-besides, limit/2))
 	stop, err := s.profiles.begin(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer stop()
 	return server.Serve(cmd.Context(), dir, server.Options{
-		Address: ":" + s.port,
+		Address:    ":" + s.port,
+		Folders:    s.folders(dir),
+		Unchanging: true,
+		Memory:     limit,
 		Report: func(e server.Event) {
 			switch {
 			case e.Listening:
 				s.profiles.started()
-				memory.Release()
+				memory.Settle(gcPercent)
 				cmd.PrintErrf("serving registry %s on %s\n", dir, e.Address)
 			case e.Err != nil:
 				for _, line := range faults.Lines(&faults.Listed{Head: dir + " has changed and is not valid; still serving the earlier catalog:", Faults: e.Err}) {
 					cmd.PrintErrln(line)
 				}
 			default:
-				memory.Release()
+				memory.Settle(gcPercent)
 				cmd.PrintErrf("%s has changed; now serving it as it is\n", dir)
 			}
 		},
 	})
+}
+
+// folders are those where a container may write something: OLM's has no other than the one of the cache if it extracts content.
+func (s *serve) folders(dir string) []string {
+	all := []string{os.TempDir()}
+	if s.cacheDir != "" {
+		all = append(all, s.cacheDir, filepath.Dir(filepath.Clean(s.cacheDir)))
+	}
+	return append(all, filepath.Dir(filepath.Clean(dir)))
 }
 
 // makeCache makes the cache that other opm programs need, by their library.
