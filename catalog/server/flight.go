@@ -23,7 +23,6 @@ type flight struct {
 // room is a number of bytes that requests share.
 type room struct {
 	total, perHost int64
-	large          chan struct{} // has an element while something larger than the share of a host is there
 
 	mu     sync.Mutex
 	taken  int64
@@ -34,34 +33,14 @@ type room struct {
 // newFlight returns room for a number of bytes of either. A host has a quarter.
 func newFlight(total int64) *flight {
 	of := func() *room {
-		return &room{total: total, perHost: total / 4, byHost: map[string]int64{}, freed: make(chan struct{}), large: make(chan struct{}, 1)}
+		return &room{total: total, perHost: total / 4, byHost: map[string]int64{}, freed: make(chan struct{})}
 	}
 	return &flight{of(), of()}
 }
 
-// take waits for room for some bytes of a host, or until the context ends. What is larger than the host's share takes all of that, and
-// waits until nothing else that large is there.
+// take waits for room for some bytes of a host, or until the context ends. What is larger than all room takes all of it.
 func (r *room) take(ctx context.Context, host string, n int64) (release func(), err error) {
-	if n <= r.perHost {
-		return r.takeShare(ctx, host, n)
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case r.large <- struct{}{}:
-	}
-	release, err = r.takeShare(ctx, host, r.perHost)
-	if err != nil {
-		<-r.large
-		return nil, err
-	}
-	return sync.OnceFunc(func() {
-		release()
-		<-r.large
-	}), nil
-}
-
-func (r *room) takeShare(ctx context.Context, host string, n int64) (release func(), err error) {
+	n = min(n, r.perHost)
 	for {
 		r.mu.Lock()
 		if r.taken+n <= r.total && r.byHost[host]+n <= r.perHost {
