@@ -26,6 +26,10 @@ type File struct {
 	Data       []byte
 	Source     string
 	Executable bool
+	// Link is what a symbolic link leads to.
+	Link string
+	// SharedFolder says that it is a folder where everybody may write, as /tmp.
+	SharedFolder bool
 }
 
 // Layer returns a layer with the files, which does not depend on when or where it was built.
@@ -88,7 +92,14 @@ func (f Files) add(archive *tar.Writer, name string) (err error) {
 		header.Typeflag, header.Mode = tar.TypeDir, 0o755
 		return archive.WriteHeader(header)
 	}
-	if file.Executable {
+	switch {
+	case file.Link != "":
+		header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, file.Link, 0o777
+		return archive.WriteHeader(header)
+	case file.SharedFolder:
+		header.Name, header.Typeflag, header.Mode = name+"/", tar.TypeDir, 0o1777
+		return archive.WriteHeader(header)
+	case file.Executable:
 		header.Mode = 0o755
 	}
 	content, size, err := file.open()

@@ -20,6 +20,7 @@ const stamp = "-X github.com/berth-csi/berth/cmd/internal/version.version=VERSIO
 var (
 	operator = program{name: "berth-operator", pkg: "./cmd/berth-operator", tags: "grpcnotrace", ldflags: stamp}
 	berth    = program{name: "berth", pkg: "./cmd/berth", tags: "grpcnotrace", ldflags: stamp}
+	opm      = program{name: "opm", pkg: "./cmd/opm", tags: "grpcnotrace", ldflags: stamp}
 	kubectl  = program{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "hack/tools"}
 )
 
@@ -33,6 +34,12 @@ type programImage struct {
 	user string
 	// onBase says that the image is put on the base that must-gather needs; else it has nothing but what is listed here.
 	onBase bool
+	// path is that of the program in the image, unless it is /usr/bin/NAME.
+	path string
+	// links are further names of files in the image, by their paths.
+	links map[string]string
+	// temporary says that the image has a /tmp where everybody may write.
+	temporary bool
 	// scripts are files of the repository, by their paths in the image.
 	scripts map[string]string
 }
@@ -43,6 +50,9 @@ const nobody = "65532:65532"
 var programImages = []programImage{
 	{name: "berth-operator", program: operator, entrypoint: true, user: nobody},
 	{name: "berth", program: berth, entrypoint: true, user: nobody},
+	// The base of images of catalogs, in the place of opm's own image: Dockerfiles and OLM name /bin/opm, and OLM probes with what it finds
+	// as grpc_health_probe on the PATH.
+	{name: "berth-opm", program: opm, entrypoint: true, user: nobody, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
 	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So it cannot do without
 	// a shell, nor can the script.
 	{name: "berth-must-gather", program: kubectl, onBase: true, scripts: map[string]string{"usr/bin/gather": "must-gather/gather"}},

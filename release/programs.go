@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -46,7 +47,13 @@ func (r *release) programIndex(ctx context.Context, p programImage) (v1.ImageInd
 // platformImage returns the image for one architecture. Layers that change rarely come first.
 func (r *release) platformImage(ctx context.Context, p programImage, architecture string) (v1.Image, error) {
 	built := r.programFor(p.program, architecture)
-	program := image.Files{"usr/bin/" + p.program.name: {Source: built.file, Executable: true}}
+	program := image.Files{p.programPath(): {Source: built.file, Executable: true}}
+	for name, target := range p.links {
+		program[name] = image.File{Link: target}
+	}
+	if p.temporary {
+		program["tmp"] = image.File{SharedFolder: true}
+	}
 	for target, source := range p.scripts {
 		program[target] = image.File{Source: source, Executable: true}
 	}
@@ -56,7 +63,7 @@ func (r *release) platformImage(ctx context.Context, p programImage, architectur
 	}
 	platform := image.Platform{Architecture: architecture, User: p.user, Labels: r.labels(p.name)}
 	if p.entrypoint {
-		platform.Entrypoint = []string{"/usr/bin/" + p.program.name}
+		platform.Entrypoint = []string{"/" + p.programPath()}
 	}
 	if p.onBase {
 		base, err := r.baseFor(ctx, architecture)
@@ -74,6 +81,9 @@ func (r *release) platformImage(ctx context.Context, p programImage, architectur
 	}
 	return platform.Image()
 }
+
+// programPath is the path of the program below the image's root.
+func (p programImage) programPath() string { return cmp.Or(p.path, "usr/bin/"+p.program.name) }
 
 // labels are those of OCI that say where an image comes from.
 func (r *release) labels(name string) map[string]string {

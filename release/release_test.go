@@ -208,6 +208,7 @@ func TestRelease(t *testing.T) {
 	}
 
 	t.Run("operator", func(t *testing.T) { r.checkOperator(t) })
+	t.Run("opm", func(t *testing.T) { r.checkOPM(t) })
 	t.Run("dead code", func(t *testing.T) { r.checkDeadCode(t) })
 	t.Run("documents", func(t *testing.T) { r.checkDocuments(t) })
 	t.Run("archives", func(t *testing.T) { checkArchive(t, filepath.Join(output, "archives")) })
@@ -272,12 +273,47 @@ func (r *releasing) checkOperator(t *testing.T) {
 	}
 }
 
+// maxOPM is the size goal of the base image of catalogs, compressed, in bytes. The one of opm has 30 MB.
+const maxOPM = 12 << 20
+
+// checkOPM checks the base of images of catalogs against what Dockerfiles and OLM expect of opm's image.
+func (r *releasing) checkOPM(t *testing.T) {
+	img := platform(t, r.index(t, "berth-opm:latest"))
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(config.Config.Entrypoint, []string{"/bin/opm"}) || len(config.Config.Cmd) > 0 || config.Config.User != nobody {
+		t.Errorf("it runs %q %q as user %q, want /bin/opm as %q", config.Config.Entrypoint, config.Config.Cmd, config.Config.User, nobody)
+	}
+	if size, err := compressedSize(img); err != nil || size > maxOPM {
+		t.Errorf("it has %d bytes compressed (%v), want at most %d", size, err, maxOPM)
+	}
+	stream := mutate.Extract(img)
+	defer stream.Close()
+	found := map[string]string{}
+	for archive := tar.NewReader(stream); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[strings.TrimSuffix(header.Name, "/")] = fmt.Sprintf("%c %o %s", header.Typeflag, header.Mode, header.Linkname)
+	}
+	for path, want := range map[string]string{"bin/opm": "0 755 ", "bin/grpc_health_probe": "2 777 opm", "tmp": "5 1777 "} {
+		if found[path] != want {
+			t.Errorf("%s has the type, the mode and the target %q, want %q", path, found[path], want)
+		}
+	}
+}
+
 // checkDeadCode fails if our programs can execute a template, which calls methods by names known only at run time: the linker then
 // keeps every method of every type, and the programs have 1.6 to 1.8 times the size.
 func (r *releasing) checkDeadCode(t *testing.T) {
-	for _, name := range []string{"berth-operator", "berth"} {
-		content := files(t, platform(t, r.index(t, name+":latest")))
-		program := content["usr/bin/"+name]
+	for name, path := range map[string]string{"berth-operator": "usr/bin/berth-operator", "berth": "usr/bin/berth", "berth-opm": "bin/opm"} {
+		program := files(t, platform(t, r.index(t, name+":latest")))[path]
 		if !bytes.Contains(program, []byte("main.main")) {
 			t.Errorf("the image %s has no program with the names of functions", name)
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +13,11 @@ import (
 )
 
 // where holds the flags of commands that build images.
-type where struct{ layout, push string }
+type where struct {
+	layout, push string
+	// others are further flags of which one may take their place.
+	others []string
+}
 
 func (w *where) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` to write the image to, in the OCI layout")
@@ -20,8 +26,13 @@ func (w *where) addFlags(cmd *cobra.Command) {
 	completeFlag(cmd, "push", nothing)
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if (w.layout == "") == (w.push == "") {
-			return fmt.Errorf("want one of --layout and --push")
+		names := append([]string{"layout", "push"}, w.others...)
+		chosen := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			value := cmd.Flags().Lookup(name).Value.String()
+			return value == "" || value == "false"
+		})
+		if len(chosen) != 1 {
+			return fmt.Errorf("want one of --%s and --%s", strings.Join(names[:len(names)-1], ", --"), names[len(names)-1])
 		}
 		return check(cmd, args)
 	}
@@ -82,13 +93,17 @@ catalog may refer to such an image instead of carrying the bundle's objects.
 }
 
 func newCatalogImageCommand() *cobra.Command {
-	to := &where{}
+	to := &where{others: []string{"dockerfile"}}
+	var dockerfile bool
 	cmd := &cobra.Command{
-		Use:   "image DIR (--push REFERENCE | --layout DIR)",
+		Use:   "image DIR (--push REFERENCE | --layout DIR | --dockerfile)",
 		Short: "Build the image of a catalog",
 		Long: `Build the image of a catalog folder, with nothing in it but the catalog in /configs. OLM v1 reads such an
 image directly. For a CatalogSource of OLM v0, name the folder in spec.grpcPodConfig.extractContent: OLM
 then runs an image of its own to serve it.
+
+With --dockerfile, nothing is built: DIR.Dockerfile is written beside the folder, of which a container engine builds an
+image that serves the catalog itself, on ` + build.BaseImage + `.
 
 A catalog that cannot be read is rejected. Files that an .indexignore file excludes are left out.
 ` + aboutImages,
@@ -96,7 +111,10 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
   berth catalog image catalog/certified --push quay.io/example/catalog:v1
 
   # To a folder
-  berth catalog image catalog/certified --layout image`,
+  berth catalog image catalog/certified --layout image
+
+  # With a container engine
+  berth catalog image catalog --dockerfile && podman build -f catalog.Dockerfile -t quay.io/example/catalog:v1`,
 		Args:              takes("DIR"),
 		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,9 +122,17 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
 			if err != nil {
 				return err
 			}
-			return to.put(cmd, content)
+			if !dockerfile {
+				return to.put(cmd, content)
+			}
+			file, err := build.Dockerfile{Base: build.BaseImage, Builder: build.BaseImage}.Write(args[0])
+			if err == nil {
+				cmd.PrintErrf("wrote %s\n", file)
+			}
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&dockerfile, "dockerfile", false, "write the Dockerfile of an image that serves the catalog")
 	to.addFlags(cmd)
 	return cmd
 }

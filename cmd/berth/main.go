@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/opm"
+	"github.com/berth-csi/berth/cmd/internal/probe"
 	"github.com/berth-csi/berth/cmd/internal/version"
 )
 
@@ -48,6 +49,9 @@ func endAfter(cmd *cobra.Command) {
 }
 
 func run(ctx context.Context, args []string) int {
+	if filepath.Base(os.Args[0]) == probe.Name {
+		return probe.Run(ctx, args, os.Stdout, os.Stderr)
+	}
 	if isOPM(os.Args[0]) {
 		args = append([]string{opm.Name}, args...)
 	}
@@ -102,7 +106,8 @@ operator that is installed from one catalog to another, or hands its driver over
 operator. It also switches CSI migration on and off, and says what is wrong with the drivers of a cluster.
 
 Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Linked as kubectl_complete-berth or
-oc_complete-berth, it completes the plugin's arguments in a shell. Linked as opm, it has the commands of opm.`,
+oc_complete-berth, it completes the plugin's arguments in a shell. Linked as opm, it has the commands of opm, and as
+grpc_health_probe it asks a server for its health.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
   berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
   berth catalog build bundles/1.0.0 --output catalog

@@ -14,7 +14,7 @@ import (
 var update = flag.Bool("update", false, "write what the commands print into the scripts")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"berth": main, "kubectl-berth": main, "kubectl_complete-berth": main})
+	testscript.Main(m, map[string]func(){"berth": main, "kubectl-berth": main, "kubectl_complete-berth": main, "opm": main, "grpc_health_probe": main})
 }
 
 // TestScripts runs the scripts in testdata: command lines of berth, and what they print and write.

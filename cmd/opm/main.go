@@ -1,21 +1,31 @@
-// Command opm is opm's face of Berth without the rest: the program of the base image of catalogs. It needs less memory than berth, of
-// which a catalog's pod has little.
+// Command opm is the program of the base image of catalogs: opm's commands, and as grpc_health_probe what OLM probes catalogs with. It is
+// berth without the rest: a catalog's pod has little memory, and each probe takes of it.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/berth-csi/berth/cmd/internal/opm"
+	"github.com/berth-csi/berth/cmd/internal/probe"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	code := run(ctx)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context) int {
+	if filepath.Base(os.Args[0]) == probe.Name {
+		return probe.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}
 	root := opm.New()
 	root.SetErr(escape.Messages(os.Stderr))
-	os.Exit(opm.Execute(ctx, root, os.Args[1:]))
+	return opm.Execute(ctx, root, os.Args[1:])
 }

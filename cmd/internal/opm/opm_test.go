@@ -15,6 +15,7 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/opm"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/registry"
 )
 
@@ -196,6 +197,82 @@ func TestLikeOPM(t *testing.T) {
 				t.Errorf("opm %s (-opm +ours):\n%s", call.args, diff)
 			}
 		})
+	}
+}
+
+// TestDockerfile: what a container engine is told is what opm tells it, but for the image that is the base, and for comments.
+func TestDockerfile(t *testing.T) {
+	dir := t.TempDir()
+	catalogs.Write(t, filepath.Join(dir, "catalog", "tide.yaml"), tide)
+	real := realOPM(t)
+	for _, flags := range []string{"", "-i quay.io/example/base:v1", "-b quay.io/example/builder:v1", "--binary-image quay.io/example/base:v1", "-i scratch", "-l b=2,a=1 -l c=x"} {
+		t.Run(flags, func(t *testing.T) {
+			args := append(strings.Fields("generate dockerfile catalog"), strings.Fields(flags)...)
+			theirs, ours := run(t, dir, "", args, real), run(t, dir, "", args, inProcess)
+			if ours.exit != 0 || theirs.exit != 0 {
+				t.Fatalf("exit codes %d of opm, and %d", theirs.exit, ours.exit)
+			}
+			if diff := cmp.Diff(instructions(theirs.files["catalog.Dockerfile"]), instructions(ours.files["catalog.Dockerfile"])); diff != "" {
+				t.Errorf("-opm +ours:\n%s", diff)
+			}
+			if again := runAgain(t, ours.files, args); again == 0 {
+				t.Error("it replaces a Dockerfile")
+			}
+		})
+	}
+}
+
+// instructions are those of a Dockerfile, with one name for the base image of both.
+func instructions(dockerfile string) (lines []string) {
+	for line := range strings.Lines(strings.NewReplacer("quay.io/operator-framework/opm:latest", "BASE", build.BaseImage, "BASE", " as builder", " AS builder").Replace(dockerfile)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// runAgain runs ours where files are, and returns the exit code.
+func runAgain(t *testing.T, files map[string]string, args []string) int {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range files {
+		catalogs.Write(t, filepath.Join(dir, file), text)
+	}
+	return run(t, dir, "", args, inProcess).exit
+}
+
+// TestReplaced: commands for SQLite catalogs, with whatever arguments, say in a line what replaces them.
+func TestReplaced(t *testing.T) {
+	for args, want := range map[string]string{
+		"index add --container-tool docker --mode semver --tag catalog:v1 --bundles a,b": "berth catalog build",
+		"index prune -f x":                       "berth catalog build",
+		"registry serve":                         "opm serve DIR",
+		"registry add -d index.db --help":        "opm serve DIR",
+		"alpha bundle build --directory bundle/": "berth bundle image",
+	} {
+		var messages bytes.Buffer
+		root := opm.New()
+		root.SetErr(&messages)
+		exit := opm.Execute(t.Context(), root, strings.Fields(args))
+		if text := messages.String(); exit != 1 || strings.Count(text, "\n") != 1 || !strings.Contains(text, want) {
+			t.Errorf("opm %s: exit code %d, want 1 and a line with %q:\n%s", args, exit, want, text)
+		}
+	}
+}
+
+// TestVersion: scripts look for the version of opm.
+func TestVersion(t *testing.T) {
+	stdout, _, exit := inProcess(t, nil, []string{"version"})
+	if exit != 0 || !strings.Contains(stdout, `OpmVersion:"`+opm.Version+`"`) {
+		t.Errorf("exit code %d, %q", exit, stdout)
+	}
+	pins, err := tools.PinsOf("hack/olm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pinned, err := pins.Version("github.com/operator-framework/operator-registry"); err != nil || pinned != opm.Version {
+		t.Errorf("it says %s, and the tests compare with %s (%v)", opm.Version, pinned, err)
 	}
 }
 

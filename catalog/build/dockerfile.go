@@ -1,0 +1,81 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/catalog/source"
+)
+
+// BaseImage is the base of images that serve a catalog: it has opm's face of Berth as /bin/opm, and grpc_health_probe.
+const BaseImage = "quay.io/berth-csi/berth-opm:latest"
+
+// noProgram is the base of images that have nothing but a catalog.
+const noProgram = "scratch"
+
+// cacheFolder is where images of catalogs have what opm makes of them.
+const cacheFolder = "/tmp/cache"
+
+// Dockerfile is how a container engine builds the image of a catalog.
+type Dockerfile struct {
+	// Base is the image that it is based on, or scratch. Builder is an image with opm, which checks the catalog.
+	Base, Builder string
+	Labels        map[string]string
+}
+
+// Write writes the Dockerfile beside the folder of a catalog, as DIR.Dockerfile, and returns its path. It replaces nothing.
+func (d Dockerfile) Write(dir string) (name string, err error) {
+	dir = filepath.Clean(dir)
+	if info, err := os.Stat(dir); err != nil {
+		return "", err
+	} else if !info.IsDir() {
+		return "", fmt.Errorf("%s is a file; expected the folder of a catalog", dir)
+	}
+	name = dir + ".Dockerfile"
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("%s exists already; remove it first: %w", name, fs.ErrExist)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = file.WriteString(d.text(filepath.Base(dir)))
+	return name, err
+}
+
+// text returns the Dockerfile for a folder beside it.
+func (d Dockerfile) text(folder string) string {
+	lines := []string{
+		"# This stage checks the catalog, and makes what its server keeps. Its image has /bin/opm.",
+		"FROM " + d.Builder + " AS builder",
+		"ADD " + folder + " /" + source.ConfigsFolder,
+		fmt.Sprintf(`RUN ["/bin/opm", "serve", "/%s", "--cache-dir=%s", "--cache-only"]`, source.ConfigsFolder, cacheFolder),
+		"",
+		"FROM " + d.Base,
+	}
+	if d.Base == noProgram {
+		lines = append(lines,
+			"# There is no program in this image. A CatalogSource of OLM v0 needs, in spec.grpcPodConfig:",
+			"#   extractContent: {catalogDir: /"+source.ConfigsFolder+", cacheDir: "+cacheFolder+"}")
+	} else {
+		lines = append(lines,
+			"# This image has /bin/opm, and grpc_health_probe, which OLM runs.",
+			`ENTRYPOINT ["/bin/opm"]`,
+			fmt.Sprintf(`CMD ["serve", "/%s", "--cache-dir=%s"]`, source.ConfigsFolder, cacheFolder))
+	}
+	for _, path := range []string{"/" + source.ConfigsFolder, cacheFolder} {
+		lines = append(lines, "COPY --from=builder "+path+" "+path)
+	}
+	lines = append(lines, "LABEL "+source.ConfigsLabel+"=/"+source.ConfigsFolder)
+	for _, key := range slices.Sorted(maps.Keys(d.Labels)) {
+		lines = append(lines, fmt.Sprintf("LABEL %q=%q", key, d.Labels[key]))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
