@@ -28,11 +28,28 @@ import (
 
 	"github.com/berth-csi/berth/catalog/server"
 	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/ports"
 )
 
 // catalogDir holds a small catalog.
 const catalogDir = "../testdata/catalog"
+
+// modes are ways to keep a catalog while it is served, in which the answers are the same.
+var modes = map[string]server.Options{
+	"kept":                               {},
+	"unchanging, in little memory":       {Unchanging: true, Memory: 50 << 20},
+	"where nothing can be written":       {Folders: []string{"/nowhere"}},
+	"in the second folder that is named": {Folders: []string{"/nowhere", os.TempDir()}},
+}
+
+// servedAs returns Serve with the options of a mode.
+func servedAs(mode server.Options) func(context.Context, string, server.Options) error {
+	return func(ctx context.Context, dir string, o server.Options) error {
+		o.Unchanging, o.Memory, o.Folders = mode.Unchanging, mode.Memory, mode.Folders
+		return server.Serve(ctx, dir, o)
+	}
+}
 
 // TestServeAnswersLikeOpm asks our server and real "opm serve" for the same catalog the same
 // questions, with those of them that have no answer.
@@ -45,18 +62,20 @@ func TestServeAnswersLikeOpm(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "moon"), os.DirFS("testdata")); err != nil {
 		t.Fatal(err)
 	}
-	ours := dial(t, serve(t, dir))
 	theirs := dial(t, serveByOpm(t, dir))
-	for _, q := range questions {
-		t.Run(q.name, func(t *testing.T) {
-			got, want := q.ask(t.Context(), ours), q.ask(t.Context(), theirs)
-			if want == "" {
-				t.Fatal("opm gives no answer, nor an error")
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("-opm +ours:\n%s", diff)
-			}
-		})
+	for name, mode := range modes {
+		ours := dial(t, serveBy(t, servedAs(mode), dir))
+		for _, q := range questions {
+			t.Run(name+"/"+q.name, func(t *testing.T) {
+				got, want := q.ask(t.Context(), ours), q.ask(t.Context(), theirs)
+				if want == "" {
+					t.Fatal("opm gives no answer, nor an error")
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("-opm +ours:\n%s", diff)
+				}
+			})
+		}
 	}
 }
 
@@ -69,13 +88,14 @@ func TestServeAnswersLikeOpmOnEveryKind(t *testing.T) {
 			if err := catalogs.Generate(dir, kind); err != nil {
 				t.Fatal(err)
 			}
-			ours, theirs := dial(t, serve(t, dir)), dial(t, serveByOpm(t, dir))
-			got, want := everything(t, ours), everything(t, theirs)
+			want := everything(t, dial(t, serveByOpm(t, dir)))
 			if len(want) < 60 {
 				t.Fatalf("opm gives %d answers only", len(want))
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("-opm +ours:\n%s", diff)
+			for name, mode := range modes {
+				if diff := cmp.Diff(want, everything(t, dial(t, serveBy(t, servedAs(mode), dir)))); diff != "" {
+					t.Errorf("%s: -opm +ours:\n%s", name, diff)
+				}
 			}
 		})
 	}
@@ -429,4 +449,42 @@ func TestServeStopsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Errorf("got error %v", err)
 	}
+}
+
+// TestUnchangingCatalogChanges: while an unchanging catalog has changed all the same, requests for its documents fail, until it has been
+// read again. Wrong documents are never sent.
+func TestUnchangingCatalogChanges(t *testing.T) {
+	dir := t.TempDir()
+	kind := catalogs.Metadata
+	kind.Packages, kind.Bundles = 1, 3
+	if err := catalogs.Generate(dir, kind); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	conn := dial(t, serveBy(t, servedAs(modes["unchanging, in little memory"]), dir))
+	before := everything(t, conn)
+	content, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], append([]byte("\n\n"), content...), 0o600); err != nil { // all documents move
+		t.Fatal(err)
+	}
+	refused := 0
+	cluster.Eventually(t, longest, "the catalog to be read again", func(context.Context) error {
+		now := everything(t, conn)
+		if diff := cmp.Diff(before, now); diff != "" {
+			if refused++; !strings.Contains(diff, "has changed, and is being read again") {
+				t.Errorf("it sends something else:\n%s", diff)
+			}
+			return errors.New("not yet")
+		}
+		if refused == 0 {
+			return errors.New("it does not know that the catalog has changed")
+		}
+		return nil
+	})
 }

@@ -72,6 +72,7 @@ var costs = map[string]struct {
 var without = map[string]string{
 	"bundle generate":        "it reads a definition of this repository",
 	"version":                "it reads nothing",
+	"opm":                    "it leaves the work to the packages behind catalog render, validate, list, graph, build and serve",
 	"switch plan":            "they read a cluster in pages, and OLM's resolver has its time: olm/prediction",
 	"switch apply":           "as above",
 	"switch status":          "as above",

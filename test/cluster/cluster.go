@@ -39,6 +39,8 @@ type Options struct {
 	Name string `json:"name,omitempty"`
 	// OLM starts the Operator Lifecycle Manager.
 	OLM bool `json:"olm,omitempty"`
+	// OPMImage is the image in which OLM serves catalogs whose content it extracts; OLM's own if it is empty.
+	OPMImage string `json:"opmImage,omitempty"`
 	// Images maps image repositories, without tag or digest, to programs. A node runs a container with such an image
 	// as a local process of that program, and only reports any other as running.
 	Images map[string]string `json:"images,omitempty"`

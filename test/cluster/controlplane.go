@@ -30,6 +30,8 @@ type controlPlane struct {
 	// serviceProxy is the address of the proxy by which OLM reaches Services whose pods run on real nodes; it is empty if there
 	// are none.
 	serviceProxy string
+	// opmImage is the image in which OLM serves catalogs whose content it extracts; OLM's own if it is empty.
+	opmImage string
 }
 
 // Files with the keys of tokens: the one that signs, and all that are trusted.
@@ -52,7 +54,7 @@ func planControlPlane(job assignment, address string) (*controlPlane, error) {
 	}
 	return &controlPlane{
 		tools: job.Tools, dir: job.Dir, durable: job.Options.Durable,
-		managerQPS: cmp.Or(job.Options.ManagerQPS, openShiftManagerQPS), address: address, pki: identities,
+		managerQPS: cmp.Or(job.Options.ManagerQPS, openShiftManagerQPS), address: address, pki: identities, opmImage: job.Options.OPMImage,
 		etcdPort: ports[0], etcdPeerPort: ports[1], apiPort: ports[2], managerPort: ports[3], schedulerPort: ports[4],
 	}, nil
 }

@@ -35,6 +35,9 @@ func (c *controlPlane) olmOperator() program {
 // run as root there: OpenShift sees to that itself.
 func (c *controlPlane) catalogOperator() program {
 	program := c.olmProgram("catalog", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager-catalog", "--set-workload-user-id=true")
+	if c.opmImage != "" {
+		program.args = append(program.args, "--opmImage="+c.opmImage)
+	}
 	if c.serviceProxy != "" {
 		program.env = append(program.env, "GRPC_PROXY=socks5://"+c.serviceProxy)
 	}

@@ -51,6 +51,7 @@ var followers = map[string]map[string][]follower{
 	"ci.md":            {"# Check catalogs in CI": {transcripts}},
 	"cinder.md":        {"## The default class": {defaultClass}},
 	"coming-from-opm.md": {
+		"## In opm's place":     {by("cmd/berth", "TestMakefileOfOthers")},
 		"## With what you have": {transcripts},
 		"## First commands":     {commands},
 	},

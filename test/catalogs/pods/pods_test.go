@@ -1,0 +1,452 @@
+// Package pods measures the pods of catalogs under real OLM, on a real node: Berth's program beside opm's, in the same run.
+package pods
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/catalogs/clients"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/images"
+)
+
+var (
+	measured = flag.Bool("pods", false, "measure pods of catalogs on a real node")
+	more     = flag.String("catalogs", "", "`FOLDERS` of catalogs, with commas between them, to measure as well")
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// What the pods must stay within.
+const (
+	limit       = 50 << 20 // of the container, in bytes
+	manyClients = 50
+	// toAnswer is how long the first answer may take after the start of the container.
+	toAnswer = 2 * time.Second
+	// toStart is how long a pod of either program may take to answer, which is long enough for opm without a limit.
+	toStart = 3 * time.Minute
+	during  = 5 * time.Second
+)
+
+// bounds are the most that a pod of Berth may take, anonymous and kernel memory in MiB, by catalog.
+var bounds = map[string]float64{"metadata": 46}
+
+// otherBound is that of all other catalogs.
+const otherBound = 40
+
+// opmImage is the name by which OLM knows the image that serves what it extracts.
+const opmImage = "quay.io/berth-csi/berth-opm"
+
+// program is an image with a program that serves catalogs.
+type program struct {
+	name string
+	// on puts the layer of a catalog, and what the program keeps of it, on the image.
+	on func(t *testing.T, catalog string) v1.Image
+}
+
+// TestPods prints what pods of catalogs take, and fails if one of Berth's takes more than it may.
+func TestPods(t *testing.T) {
+	if !*measured {
+		t.Skip("without -pods: see make prove SUITE=catalog-pods")
+	}
+	cluster.NeedRealNodes(t)
+	base := berthBase(t)
+	programs := []program{{"berth", func(t *testing.T, catalog string) v1.Image { return withCatalog(t, base, catalog, "") }}, {"opm", opmWith(t)}}
+	archives := map[string]string{opmImage: layout(t, base), images.OLMUtilities: archive(t, images.OLMUtilities)}
+	folders := catalogFolders(t)
+	for name, folder := range folders {
+		for _, p := range programs {
+			archives[imageOf(p.name, name)] = layout(t, p.on(t, folder))
+		}
+		archives[imageOf("content", name)] = contentOnly(t, folder)
+	}
+	c := cluster.Start(t, cluster.Options{OLM: true, RealNodes: 1, OPMImage: opmImage + ":latest", ImageArchives: archives})
+	b := bed{c, map[string]bool{}}
+	t.Log(header)
+	for _, name := range sorted(folders) {
+		for _, p := range programs {
+			b.limitMemory(t, p.name == "berth")
+			row := b.measure(t, p.name+" "+name, imageOf(p.name, name), nil)
+			t.Log(row)
+			if p.name == "berth" {
+				row.check(t, name)
+			}
+		}
+		b.limitMemory(t, true)
+		row := b.measure(t, "opm within 50Mi "+name, imageOf("opm", name), nil)
+		t.Log(row)
+		row = b.measure(t, "extracted "+name, imageOf("content", name), &v1alpha1.ExtractContentConfig{CatalogDir: "/configs"})
+		t.Log(row)
+		row.check(t, name)
+	}
+}
+
+func sorted(of map[string]string) (names []string) {
+	for name := range of {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// imageOf is the repository of the image of a catalog.
+func imageOf(program, catalog string) string {
+	return "quay.io/example/" + program + "-" + strings.ReplaceAll(catalog, ".", "-")
+}
+
+// catalogFolders generates catalogs, and adds those that the user names.
+func catalogFolders(t *testing.T) map[string]string {
+	t.Helper()
+	folders := map[string]string{}
+	for _, kind := range []catalogs.Kind{catalogs.Metadata, catalogs.Community} {
+		dir := t.TempDir()
+		if err := catalogs.Generate(dir, kind); err != nil {
+			t.Fatal(err)
+		}
+		folders[kind.Name] = dir
+	}
+	if *more != "" {
+		for _, folder := range strings.Split(*more, ",") {
+			folders[filepath.Base(folder)] = folder
+		}
+	}
+	return folders
+}
+
+// berthBase is the image berth-opm of a release.
+func berthBase(t *testing.T) v1.Image {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -tags=grpcnotrace -trimpath")
+	if err := tools.Build(t.Context(), dir, nil, "-ldflags=-s -w", "./cmd/opm"); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := image.Files{
+		"bin/opm":               {Source: filepath.Join(dir, "opm"), Executable: true},
+		"bin/grpc_health_probe": {Link: "opm"},
+		"tmp":                   {SharedFolder: true},
+	}.Layer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := image.Platform{Architecture: "amd64", User: "65532:65532", Entrypoint: []string{"/bin/opm"}, Layers: []v1.Layer{layer}}.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built
+}
+
+func archive(t *testing.T, repository string) string {
+	t.Helper()
+	path, err := images.Archive(t.Context(), nil, repository+":latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// opmWith returns a function that puts a catalog on the image of the real opm, with the cache that a Dockerfile of opm has it make.
+func opmWith(t *testing.T) func(*testing.T, string) v1.Image {
+	t.Helper()
+	base, err := tarball.ImageFromPath(archive(t, images.OPM), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(t *testing.T, catalog string) v1.Image {
+		t.Helper()
+		cache := filepath.Join(t.TempDir(), "cache")
+		if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "serve", catalog, "--cache-dir="+cache, "--cache-only", "--pprof-addr=", "-t", os.DevNull).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return withCatalog(t, base, catalog, cache)
+	}
+}
+
+// withCatalog puts a catalog, and a cache if there is one, on an image, which serves it as a Dockerfile of opm says.
+func withCatalog(t *testing.T, base v1.Image, catalog, cache string) v1.Image {
+	t.Helper()
+	layers := []v1.Layer{owned(t, catalog, "configs")}
+	if cache != "" {
+		layers = append(layers, owned(t, cache, "tmp/cache"))
+	}
+	built, err := mutate.AppendLayers(base, layers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := built.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Config.Entrypoint, config.Config.Cmd = []string{"/bin/opm"}, []string{"serve", "/configs", "--cache-dir=/tmp/cache"}
+	if built, err = mutate.ConfigFile(built, config); err != nil {
+		t.Fatal(err)
+	}
+	return built
+}
+
+// contentOnly returns the layout of the image that `berth catalog image` makes.
+func contentOnly(t *testing.T, catalog string) string {
+	t.Helper()
+	content, err := build.Image(t.Context(), catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := content.Index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written(t, index)
+}
+
+func layout(t *testing.T, of v1.Image) string {
+	t.Helper()
+	index, err := image.Index([]v1.Image{of})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written(t, index)
+}
+
+func written(t *testing.T, index v1.ImageIndex) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "layout")
+	if _, err := image.WriteLayout(dir, index); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// bed is a cluster with a real node, and the images that were on it before: the first pod of an image waits for the node to pull it.
+type bed struct {
+	*cluster.Cluster
+	known map[string]bool
+}
+
+// limitMemory has containers that are created from now on have a limit, or none.
+func (b bed) limitMemory(t *testing.T, limited bool) {
+	t.Helper()
+	r := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.CatalogNamespace, Name: "catalogs"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(limit, resource.BinarySI)}}}}}
+	var err error
+	if limited {
+		err = b.Client().Create(t.Context(), r)
+	} else {
+		err = b.Client().Delete(t.Context(), r)
+	}
+	if client.IgnoreAlreadyExists(client.IgnoreNotFound(err)) != nil {
+		t.Fatal(err)
+	}
+}
+
+// figures are what a pod took. Memory is in bytes: anonymous, and what the kernel keeps for it.
+type figures struct {
+	name            string
+	answered, ready time.Duration
+	idle, peak      memory
+	bundles         int64
+	listed          time.Duration
+	perSecond       map[int]int64
+	restarts        int32
+	fault           string
+}
+
+const header = "pod | first answer | Ready | idle anonymous+kernel | most with 50 clients | restarts | 50 lists of all bundles | answers a second with 1, 10, 50 clients"
+
+func (f figures) String() string {
+	if f.fault != "" {
+		return fmt.Sprintf("%s | %s | restarts %d", f.name, f.fault, f.restarts)
+	}
+	return fmt.Sprintf("%s | %.2f s | %.0f s | %s | %s | %d | %d in %.1f s | %d, %d, %d", f.name, f.answered.Seconds(), f.ready.Seconds(), f.idle, f.peak, f.restarts,
+		f.bundles, f.listed.Seconds(), f.perSecond[1], f.perSecond[10], f.perSecond[manyClients])
+}
+
+// check fails the test if a pod took more than it may.
+func (f figures) check(t *testing.T, catalog string) {
+	t.Helper()
+	most := float64(otherBound)
+	if bound, is := bounds[catalog]; is {
+		most = bound
+	}
+	switch {
+	case f.fault != "" || f.restarts > 0:
+		t.Errorf("%s: %s, %d restarts", f.name, f.fault, f.restarts)
+	case f.peak.mebibytes() > most:
+		t.Errorf("%s: %s MiB, want at most %.0f", f.name, f.peak, most)
+	case f.answered > toAnswer:
+		t.Errorf("%s: the first answer takes %s, want at most %s", f.name, f.answered, toAnswer)
+	}
+}
+
+// measure serves a catalog's image by OLM, and removes it again.
+func (b bed) measure(t *testing.T, name, repository string, extract *v1alpha1.ExtractContentConfig) (f figures) {
+	t.Helper()
+	f = figures{name: name, perSecond: map[int]int64{}}
+	source := &v1alpha1.CatalogSource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.CatalogNamespace, Name: "measured"},
+		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Image: repository + ":latest", GrpcPodConfig: &v1alpha1.GrpcPodConfig{
+			NodeSelector: map[string]string{corev1.LabelHostname: cluster.RealNode(0)}, SecurityContextConfig: v1alpha1.Restricted, ExtractContent: extract,
+		}},
+	}
+	if err := b.Client().Create(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	defer b.remove(t, source)
+	inside, err := b.await(t)
+	if err != nil {
+		f.fault = err.Error()
+		f.restarts = b.restarts(t)
+		return f
+	}
+	defer inside.close()
+	f.answered = inside.answered
+	stop := inside.watch()
+	packages, err := clients.Packages(t.Context(), inside.dial)
+	f.idle = inside.now()
+	if err == nil {
+		began := time.Now()
+		f.bundles, err = clients.List(t.Context(), inside.dial, manyClients)
+		f.listed = time.Since(began)
+	}
+	for _, n := range []int{1, 10, manyClients} {
+		if err == nil {
+			var answers int64
+			answers, err = clients.Ask(t.Context(), inside.dial, n, packages, during)
+			f.perSecond[n] = int64(float64(answers) / during.Seconds())
+		}
+	}
+	f.peak = stop()
+	f.ready = b.becameReady(t)
+	if f.restarts = b.restarts(t); err != nil {
+		f.fault = err.Error()
+	}
+	return f
+}
+
+// pod returns the pod of the catalog, or nil.
+func (b bed) pod(ctx context.Context) (*corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	if err := b.Client().List(ctx, pods, client.InNamespace(cluster.CatalogNamespace), client.MatchingLabels{"olm.catalogSource": "measured"}); err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil {
+			return &pods.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// container is the name of the container that serves.
+const container = "registry-server"
+
+// await waits until the server answers, and returns where it runs. It gives up if the container has ended three times.
+func (b bed) await(t *testing.T) (*place, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), toStart)
+	defer cancel()
+	var found *place
+	var ended error
+	err := cluster.Until(ctx, "the catalog's server to answer", func(ctx context.Context) error {
+		pod, err := b.pod(ctx)
+		if err != nil || pod == nil {
+			return fmt.Errorf("there is no pod: %w", err)
+		}
+		for _, s := range pod.Status.ContainerStatuses {
+			if s.Name == container && s.RestartCount >= 3 && s.LastTerminationState.Terminated != nil {
+				ended = fmt.Errorf("it has ended %d times: %s, exit code %d", s.RestartCount, s.LastTerminationState.Terminated.Reason, s.LastTerminationState.Terminated.ExitCode)
+				return nil
+			}
+		}
+		folder, err := b.ContainerProcess(pod, container)
+		if err != nil {
+			return err
+		}
+		found, err = enter(ctx, folder)
+		return err
+	})
+	if err == nil {
+		err = ended
+	}
+	return found, err
+}
+
+func (b bed) restarts(t *testing.T) (count int32) {
+	t.Helper()
+	pod, err := b.pod(t.Context())
+	if err != nil || pod == nil {
+		return 0
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		count += s.RestartCount
+	}
+	return count
+}
+
+// becameReady returns how long the pod took from the start of its container to be Ready, in whole seconds.
+func (b bed) becameReady(t *testing.T) (taken time.Duration) {
+	t.Helper()
+	cluster.Eventually(t, time.Minute, "the pod to be Ready", func(ctx context.Context) error {
+		pod, err := b.pod(ctx)
+		if err != nil || pod == nil || !cluster.IsReady(pod) {
+			return fmt.Errorf("it is not: %w", err)
+		}
+		for _, condition := range pod.Status.Conditions {
+			for _, s := range pod.Status.ContainerStatuses {
+				if condition.Type == corev1.PodReady && s.State.Running != nil {
+					taken = condition.LastTransitionTime.Sub(s.State.Running.StartedAt.Time)
+				}
+			}
+		}
+		return nil
+	})
+	return taken
+}
+
+func (b bed) remove(t *testing.T, source client.Object) {
+	t.Helper()
+	if err := b.Client().Delete(context.Background(), source); err != nil {
+		t.Error(err)
+	}
+	cluster.Eventually(t, 2*time.Minute, "the catalog's pod to go", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := b.Client().List(ctx, pods, client.InNamespace(cluster.CatalogNamespace), client.MatchingLabels{"olm.catalogSource": "measured"}); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("%d pods are there", len(pods.Items))
+		}
+		return nil
+	})
+}
+
+// owned returns a layer with a folder below a path, which belongs to the user that builds images of catalogs for opm.
+func owned(t *testing.T, folder, at string) v1.Layer {
+	t.Helper()
+	layer, err := ownedLayer(folder, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layer
+}
