@@ -4,7 +4,7 @@ export CGO_ENABLED := 0
 export GOWORK := off
 
 VERSION := $(if $(wildcard .git),$(shell git describe --tags --always --dirty 2>/dev/null))
-LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version.version=$(VERSION)
+LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version/stamp.version=$(VERSION)
 # A program with gRPC's traces keeps every method of every type, and is a third larger.
 TAGS    := grpcnotrace
 TOOL    := go tool -modfile=hack/tools/go.mod

@@ -14,7 +14,7 @@ type program struct {
 	ldflags string // besides those of every program; VERSION is replaced
 }
 
-const stamp = "-X github.com/berth-csi/berth/cmd/internal/version.version=VERSION"
+const stamp = "-X github.com/berth-csi/berth/cmd/internal/version/stamp.version=VERSION"
 
 // A program with gRPC's traces keeps every method of every type, and is a third larger.
 var (

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	_ "github.com/berth-csi/berth/cmd/berth/early" // answers before what follows
 	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/opm"
 	"github.com/berth-csi/berth/cmd/internal/probe"

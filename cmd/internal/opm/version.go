@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/cmd/internal/version"
+	"github.com/berth-csi/berth/cmd/internal/version/stamp"
 )
 
 func newVersionCommand() *cobra.Command {
@@ -16,7 +16,7 @@ func newVersionCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Version: version.Version{OpmVersion:%q, GitCommit:%q, BuildDate:\"\", GoOs:%q, GoArch:%q}\n",
-				Version, "berth "+version.Get().Version, runtime.GOOS, runtime.GOARCH)
+				Version, "berth "+stamp.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-csi/berth/cmd/internal/version"
+	"github.com/berth-csi/berth/cmd/internal/version/stamp"
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -59,7 +59,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return wrongArguments
 	}
 	if p.printVersion {
-		fmt.Fprintln(stdout, "berth "+version.Get().Version)
+		fmt.Fprintln(stdout, "berth "+stamp.Version())
 		return healthy
 	}
 	connection, err := p.connect(ctx)

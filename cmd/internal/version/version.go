@@ -4,15 +4,12 @@ package version
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/cmd/internal/version/stamp"
 	"github.com/berth-csi/berth/findings/escape"
 )
-
-// version is stamped by the linker; a build without the stamp tells what Go knows of it.
-var version string
 
 // Schema is that of Info as JSON.
 const Schema = "berth.version.v1"
@@ -30,19 +27,7 @@ type Info struct {
 
 // Get returns what this build is.
 func Get() Info {
-	v := version
-	if v == "" {
-		v = "(devel)"
-		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-			v = info.Main.Version
-		}
-	}
-	return Info{Schema: Schema, Version: v, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-}
-
-// line is what a command prints.
-func (i Info) line(command string) string {
-	return fmt.Sprintf("%s %s (%s, %s)\n", command, i.Version, i.Go, i.Platform)
+	return Info{Schema: Schema, Version: stamp.Version(), Go: runtime.Version(), Platform: stamp.Platform()}
 }
 
 // AddTo adds the subcommand version and the flag --version to a root command, which can be run.
@@ -55,7 +40,7 @@ func AddTo(root *cobra.Command) {
 		if !*asked {
 			return run(cmd, args)
 		}
-		_, err := fmt.Fprint(cmd.OutOrStdout(), Get().line(cmd.Name()))
+		_, err := fmt.Fprint(cmd.OutOrStdout(), stamp.Line(cmd.Name()))
 		return err
 	}
 }
@@ -76,7 +61,7 @@ func newCommand() *cobra.Command {
 			if output == asJSON {
 				return escape.JSON(cmd.OutOrStdout(), Get())
 			}
-			_, err := fmt.Fprint(cmd.OutOrStdout(), Get().line(cmd.Root().Name()))
+			_, err := fmt.Fprint(cmd.OutOrStdout(), stamp.Line(cmd.Root().Name()))
 			return err
 		},
 	}

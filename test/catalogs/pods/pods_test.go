@@ -14,6 +14,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -73,16 +75,16 @@ func TestPods(t *testing.T) {
 	cluster.NeedRealNodes(t)
 	base := berthBase(t)
 	programs := []program{{"berth", func(t *testing.T, catalog string) v1.Image { return withCatalog(t, base, catalog, "") }}, {"opm", opmWith(t)}}
-	archives := map[string]string{opmImage: layout(t, base), images.OLMUtilities: archive(t, images.OLMUtilities)}
+	archives := map[string]string{opmImage: layoutOf(t, base), images.OLMUtilities: archive(t, images.OLMUtilities)}
 	folders := catalogFolders(t)
 	for name, folder := range folders {
 		for _, p := range programs {
-			archives[imageOf(p.name, name)] = layout(t, p.on(t, folder))
+			archives[imageOf(p.name, name)] = layoutOf(t, p.on(t, folder))
 		}
 		archives[imageOf("content", name)] = contentOnly(t, folder)
 	}
 	c := cluster.Start(t, cluster.Options{OLM: true, RealNodes: 1, OPMImage: opmImage + ":latest", ImageArchives: archives})
-	b := bed{c, map[string]bool{}}
+	b := bed{c}
 	t.Log(header)
 	for _, name := range sorted(folders) {
 		for _, p := range programs {
@@ -119,7 +121,11 @@ func imageOf(program, catalog string) string {
 func catalogFolders(t *testing.T) map[string]string {
 	t.Helper()
 	folders := map[string]string{}
-	for _, kind := range []catalogs.Kind{catalogs.Metadata, catalogs.Community} {
+	kinds := []catalogs.Kind{catalogs.Metadata}
+	if *more == "" {
+		kinds = append(kinds, catalogs.Community) // which is like those that are public
+	}
+	for _, kind := range kinds {
 		dir := t.TempDir()
 		if err := catalogs.Generate(dir, kind); err != nil {
 			t.Fatal(err)
@@ -217,32 +223,28 @@ func contentOnly(t *testing.T, catalog string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return written(t, index)
-}
-
-func layout(t *testing.T, of v1.Image) string {
-	t.Helper()
-	index, err := image.Index([]v1.Image{of})
+	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return written(t, index)
+	img, err := index.Image(manifest.Manifests[0].Digest) // all have the same content
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layoutOf(t, img)
 }
 
-func written(t *testing.T, index v1.ImageIndex) string {
+func layoutOf(t *testing.T, of v1.Image) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")
-	if _, err := image.WriteLayout(dir, index); err != nil {
+	if _, err := layout.Write(dir, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: of})); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// bed is a cluster with a real node, and the images that were on it before: the first pod of an image waits for the node to pull it.
-type bed struct {
-	*cluster.Cluster
-	known map[string]bool
-}
+// bed is a cluster with a real node.
+type bed struct{ *cluster.Cluster }
 
 // limitMemory has containers that are created from now on have a limit, or none.
 func (b bed) limitMemory(t *testing.T, limited bool) {
