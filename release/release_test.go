@@ -208,7 +208,6 @@ func TestRelease(t *testing.T) {
 	}
 
 	t.Run("operator", func(t *testing.T) { r.checkOperator(t) })
-	t.Run("opm", func(t *testing.T) { r.checkOPM(t) })
 	t.Run("dead code", func(t *testing.T) { r.checkDeadCode(t) })
 	t.Run("documents", func(t *testing.T) { r.checkDocuments(t) })
 	t.Run("archives", func(t *testing.T) { checkArchive(t, filepath.Join(output, "archives")) })
@@ -276,9 +275,27 @@ func (r *releasing) checkOperator(t *testing.T) {
 // maxOPM is the size goal of the base image of catalogs, compressed, in bytes. The one of opm has 30 MB.
 const maxOPM = 12 << 20
 
-// checkOPM checks the base of images of catalogs against what Dockerfiles and OLM expect of opm's image.
-func (r *releasing) checkOPM(t *testing.T) {
-	img := platform(t, r.index(t, "berth-opm:latest"))
+// TestBaseImageOfCatalogs: the image has what Dockerfiles and OLM expect of opm's image.
+func TestBaseImageOfCatalogs(t *testing.T) {
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	r := &release{options: options{output: t.TempDir(), architectures: []string{runtime.GOARCH}}, source: source{version: "v1.2.3"}}
+	of := programImages[slices.IndexFunc(programImages, func(p programImage) bool { return p.name == "berth-opm" })]
+	built, err := r.compileFor(t.Context(), of.program, "linux", runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.built = append(r.built, built)
+	img, err := r.platformImage(t.Context(), of, runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), built.file, "version").Output(); err != nil || !strings.Contains(string(out), "berth v1.2.3") {
+		t.Errorf("its program says %q (%v), want the version of Berth", out, err)
+	}
 	config, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
