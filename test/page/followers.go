@@ -51,7 +51,7 @@ var followers = map[string]map[string][]follower{
 	"ci.md":            {"# Check catalogs in CI": {transcripts}},
 	"cinder.md":        {"## The default class": {defaultClass}},
 	"coming-from-opm.md": {
-		"## In opm's place":     {by("cmd/berth", "TestMakefileOfOthers")},
+		"## In opm's place":     {nobody("a link of the reader's, and a target of the reader's Makefile; TestMakefileOfOthers calls opm so")},
 		"## With what you have": {transcripts},
 		"## First commands":     {commands},
 	},
