@@ -106,20 +106,19 @@ func (r *Request) strangeness(object *unstructured.Unstructured) (texts []string
 // dryRun is how the messages begin of what Helm finds before it installs.
 const dryRun = "failed to get release state using server-side dry-run: "
 
-// existingFor returns the refusal because of objects that exist. Helm stops at the first.
+// existingFor returns the refusal because of objects that exist. Helm stops at the first. OLM has a text of its own for installations.
 func existingFor(objects []Object, present []*unstructured.Unstructured, update bool, r *Request) []Refusal {
 	if len(objects) == 0 {
 		return nil
 	}
-	doing := "install"
-	if update {
-		doing = "update"
-	}
 	first := objects[0]
-	return []Refusal{{Code: Existing, step: stepObjects,
-		Text: fmt.Sprintf("%sUnable to continue with %s: %s %q in namespace %q exists and cannot be imported into the current release: invalid ownership metadata; %s",
-			dryRun, doing, first.Kind, first.Name, first.Namespace, strings.Join(r.strangeness(present[0]), "; ")),
-		What: fmt.Sprintf("%s exists and does not belong to this ClusterExtension%s", first, more(objects)),
+	text := fmt.Sprintf("%s '%s' already exists in namespace '%s' and cannot be managed by operator-controller", first.Kind, first.Name, first.Namespace)
+	if update {
+		text = fmt.Sprintf("Unable to continue with update: %s %q in namespace %q exists and cannot be imported into the current release: invalid ownership metadata; %s",
+			first.Kind, first.Name, first.Namespace, strings.Join(r.strangeness(present[0]), "; "))
+	}
+	return []Refusal{{Code: Existing, step: stepObjects, Text: dryRun + text,
+		What: fmt.Sprintf("%s exists and does not belong to this ClusterExtension%s: %s", first, more(objects), strings.Join(r.strangeness(present[0]), "; ")),
 		Do: fmt.Sprintf("if it may be taken over, give it the label %s=Helm and the annotations %s=%s and %s=%s; otherwise delete it, or remove what it belongs to",
 			managedByLabel, releaseNameAnnotation, r.Name, releaseNamespaceAnnotation, r.Namespace)}}
 }
@@ -169,7 +168,7 @@ func (b *Bundle) unserved(objects []Object, r *Request) []Refusal {
 	if len(texts) > 1 {
 		text = "[" + text + "]"
 	}
-	refused := Refusal{Code: API, step: stepAPIs, Text: dryRun + "unable to build kubernetes objects from release manifest: " + text,
+	refused := Refusal{Code: API, step: stepAPIs, Text: dryRun + "error while running post render on files: postrenderer[0] (*client.ownerPostRenderer) failed: " + text,
 		What: fmt.Sprintf("the cluster does not serve %s, which %s needs", strings.Join(kinds, ", "), b.Name),
 		Do:   "install what serves it first"}
 	if slices.ContainsFunc(objects, func(o Object) bool { return o.Group == "cert-manager.io" }) {

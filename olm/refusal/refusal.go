@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-csi/berth/olm/gates"
 )
@@ -16,6 +17,10 @@ type Code string
 
 // The kinds of refusals.
 const (
+	// Image: the catalog has no image of the bundle, and OLM v1 installs nothing else.
+	Image Code = "image-missing"
+	// Name: OLM cannot write the bundle's name into the status of the ClusterExtension.
+	Name Code = "bundle-name-invalid"
 	// APIService: the bundle has an API service, and OLM v1 installs none.
 	APIService Code = "api-service-unsupported"
 	// Webhook: the bundle has webhooks, and no feature gate names a provider of certificates.
@@ -34,8 +39,6 @@ const (
 	API Code = "api-missing"
 	// Existing: an object exists that belongs to something else.
 	Existing Code = "object-exists"
-	// Namespace: the namespace that it would be installed in does not exist.
-	Namespace Code = "namespace-missing"
 	// Definition: an update changes a CustomResourceDefinition in a way that could break what uses it.
 	Definition Code = "crd-change-unsafe"
 )
@@ -57,7 +60,8 @@ type Refusal struct {
 type step int
 
 const (
-	stepServices step = iota
+	stepImage step = iota
+	stepServices
 	stepWebhooks
 	stepAllNamespaces
 	stepModes
@@ -67,7 +71,6 @@ const (
 	stepAPIs
 	stepObjects
 	stepSafety
-	stepNamespace
 	stepRollout
 )
 
@@ -98,9 +101,25 @@ func Of(b *Bundle, r *Request) (all []Refusal) {
 	return all
 }
 
-// Terminal reports whether OLM does not try again until the ClusterExtension changes. The condition Progressing is False then, with the
-// reason InvalidConfiguration; otherwise it is True with the reason Retrying.
-func Terminal(all []Refusal) bool { return len(all) > 0 && all[0].step == stepConfiguration }
+// Reason returns the reason of the condition Progressing, which is False if OLM does not try again until the ClusterExtension changes.
+func Reason(all []Refusal) string {
+	switch {
+	case len(all) == 0:
+		return ""
+	case all[0].step == stepConfiguration:
+		return InvalidConfiguration
+	case all[0].step == stepImage:
+		return Blocked
+	}
+	return Retrying
+}
+
+// The reasons of the condition Progressing. With the last two it is False, and OLM does not try again until the ClusterExtension changes.
+const (
+	Retrying             = "Retrying"
+	Blocked              = "Blocked"
+	InvalidConfiguration = "InvalidConfiguration"
+)
 
 // conditionLimit is how many bytes the message of a condition may have, and cut is the end of one that was cut.
 const (
@@ -131,6 +150,23 @@ func Condition(text string) string {
 		return text[:conditionLimit-len(cut)] + cut
 	}
 	return text
+}
+
+// WithoutImage returns why OLM refuses a bundle that has no image in the catalog.
+func WithoutImage(b *Bundle) []Refusal {
+	return []Refusal{{Code: Image, step: stepImage, Text: `error parsing image reference "": invalid reference format`,
+		What: b.Name + " has no image in the catalog, and OLM v1 unpacks only images",
+		Do:   "push the bundle with `berth bundle image`, and build the catalog from the image"}}
+}
+
+// Unreportable returns why OLM cannot report a bundle: it installs it, and the API server refuses the status that names it. So the
+// ClusterExtension says nothing, or what it said before.
+func Unreportable(b *Bundle) []Refusal {
+	if faults := validation.IsDNS1123Subdomain(b.Name); len(faults) == 0 {
+		return nil
+	}
+	return []Refusal{{Code: Name, What: fmt.Sprintf("the name %s is no DNS subdomain: OLM v1 installs the bundle, but the API server refuses the status that names it, and OLM tries again forever", b.Name),
+		Do: "have the bundle renamed in the catalog, to lower-case letters, digits, hyphens and periods"}}
 }
 
 func checkServices(b *Bundle) []Refusal {

@@ -120,7 +120,7 @@ func TestOf(t *testing.T) {
 			if !strings.HasPrefix(said, `error for resolved bundle "tug.v1.0.0" with version "1.0.0": `) {
 				t.Errorf("got %q, want the bundle's name and version before it", said)
 			}
-			if all[0].Code != test.code || Terminal(all) != (test.code == Configuration) || all[0].What == "" || all[0].Do == "" {
+			if all[0].Code != test.code || (Reason(all) == InvalidConfiguration) != (test.code == Configuration) || all[0].What == "" || all[0].Do == "" {
 				t.Errorf("got %+v, want %s", all[0], test.code)
 			}
 		})
@@ -204,10 +204,10 @@ func TestIn(t *testing.T) {
 		code     Code
 	}{
 		"nothing exists":     {change: with(lights)},
-		"an object exists":   {change: with(lights), cluster: fakeCluster{object("v1", "ConfigMap", "harbour", "lights")}, want: `ConfigMap "lights" in namespace "harbour" exists and cannot be imported into the current release: invalid ownership metadata; label validation error: missing key "app.kubernetes.io/managed-by": must be set to "Helm"; annotation`, code: Existing},
+		"an object exists":   {change: with(lights), cluster: fakeCluster{object("v1", "ConfigMap", "harbour", "lights")}, want: `ConfigMap 'lights' already exists in namespace 'harbour' and cannot be managed by operator-controller`, code: Existing},
 		"it is ours":         {change: with(lights), cluster: fakeCluster{ours}},
-		"it is another's":    {change: with(lights), cluster: fakeCluster{theirs}, want: `must equal "tug": current value is "barge"`, code: Existing},
-		"a Deployment":       {change: func(*Bundle) {}, cluster: fakeCluster{object("apps/v1", "Deployment", "harbour", "tug")}, want: `Deployment "tug"`, code: Existing},
+		"it is another's":    {change: with(lights), cluster: fakeCluster{theirs}, want: `ConfigMap 'lights' already exists`, code: Existing},
+		"a Deployment":       {change: func(*Bundle) {}, cluster: fakeCluster{object("apps/v1", "Deployment", "harbour", "tug")}, want: `Deployment 'tug' already`, code: Existing},
 		"Boxcutter collides": {change: with(lights), cluster: fakeCluster{ours}, settings: "BoxcutterRuntime=true", want: "revision object collisions in phase 0", code: Existing},
 		"a phase later":      {change: with(lights), cluster: fakeCluster{object("apps/v1", "Deployment", "harbour", "tug")}, settings: "BoxcutterRuntime=true", want: "revision object collisions in phase 1", code: Existing},
 		"an API is missing":  {change: with(object("monitoring.coreos.com/v1", "ServiceMonitor", "", "tug")), want: `no matches for kind "ServiceMonitor" in version "monitoring.coreos.com/v1"`, code: API},
