@@ -11,8 +11,6 @@ const (
 	Unsatisfied Code = "unsatisfied"
 	// DependencyMissing: the next version requires something that no catalog has and that is not installed.
 	DependencyMissing Code = "dependency-missing"
-	// DependencyUnsupported: the chosen bundle depends on others, which OLM v1 does not support.
-	DependencyUnsupported Code = "dependency-unsupported"
 	// NoBundle: no bundle is in the channels and versions that a ClusterExtension wants.
 	NoBundle Code = "no-bundle"
 	// PackageAbsent: the catalog has no such package.

@@ -44,6 +44,8 @@ type Extension struct {
 	// version.
 	Installed upgrade.Version
 	Release   *string
+	// Was is the installed bundle, if the catalog does not have it; it may be nil.
+	Was *fbc.Bundle
 	// Says is what the ClusterExtension says now: the reason and the message of its condition Progressing.
 	Says string
 	// Cluster is what OLM compares a bundle with. It is nil if no cluster is read.
@@ -127,6 +129,13 @@ type ClusterCatalog struct {
 	// Content is nil if it cannot be read; Fault then says why.
 	Content *fbc.Catalog
 	Fault   error
+}
+
+// ClusterCatalogOf reads a ClusterCatalog, without its content.
+func ClusterCatalogOf(object *unstructured.Unstructured) *ClusterCatalog {
+	priority, _, _ := unstructured.NestedInt64(object.Object, "spec", "priority")
+	mode, _, _ := unstructured.NestedString(object.Object, "spec", "availabilityMode")
+	return &ClusterCatalog{Name: object.GetName(), Labels: object.GetLabels(), Priority: int32(priority), Disabled: mode == "Unavailable"}
 }
 
 // Predict predicts what OLM v1 will do if a catalog is the only one that has the package. It fails if the range of versions is

@@ -75,7 +75,7 @@ func TestExtension(t *testing.T) {
 		"a deprecated bundle is installed":   {documents: append(all, deprecated200), installed: "2.0.0", want: Latest, code: Deprecated},
 		"only a deprecated bundle is wanted": {e: Extension{Versions: "2.0.0"}, documents: append(all, deprecated200), want: Installs, next: "2.0.0", code: Deprecated, says: "it leaks"},
 		"no image":                           {documents: []string{all[0], all[1], inline200}, want: Refused, code: Code(refusal.Image), says: "rowboat.v2.0.0 has no image"},
-		"a dependency": {documents: []string{all[0], all[1], all[2] + "- {type: olm.package.required, value: {packageName: oar, versionRange: '>0.0.0'}}\n"}, want: Refused, code: DependencyUnsupported,
+		"a dependency": {documents: []string{all[0], all[1], all[2] + "- {type: olm.package.required, value: {packageName: oar, versionRange: '>0.0.0'}}\n"}, want: Refused, code: Code(refusal.Dependency),
 			says: "olm.package.required"},
 		"no AllNamespaces": {documents: []string{all[0], all[1], all[2] + "- {type: olm.csv.metadata, value: {installModes: [{type: OwnNamespace, supported: true}, {type: AllNamespaces, supported: false}]}}\n"},
 			want: Refused, code: Code(refusal.InstallMode), says: "rowboat.v2.0.0 does not support the install mode AllNamespaces"},

@@ -2,40 +2,21 @@ package prediction
 
 import (
 	"context"
-	"fmt"
-	"slices"
-
-	"github.com/operator-framework/operator-registry/alpha/property"
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/gates"
 	"github.com/berth-csi/berth/olm/refusal"
 )
 
-// dependencies are the properties of bundles that OLM v1 refuses.
-var dependencies = []string{property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
-
 // check predicts whether OLM installs the bundle that it has chosen. It returns what is known of the bundle, or nil.
 func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, chosen *candidate) (*refusal.Bundle, error) {
-	for _, of := range chosen.Properties {
-		if slices.Contains(dependencies, of.Type) {
-			p.refuse(DependencyUnsupported, "install what it needs yourself, and use a bundle without that property",
-				"%s has the property %s: OLM v1 installs nothing that depends on other packages or APIs", chosen.Name, of.Type)
-			p.Message = fmt.Sprintf("validating bundle %q: bundle %q has a dependency declared via property %q which is currently not supported", chosen.Name, chosen.Name, of.Type)
-			break
-		}
-	}
-	if chosen.Image == "" {
-		p.refuseFor(&refusal.Bundle{Name: chosen.Name, Version: chosen.text(e)}, refusal.WithoutImage(&refusal.Bundle{Name: chosen.Name}))
-	}
-	for _, r := range refusal.Unreportable(&refusal.Bundle{Name: chosen.Name}) {
-		p.refuse(Code(r.Code), r.Do, "%s", r.What)
-	}
+	refused := refusal.Listed(chosen.Bundle)
 	bundle, err := e.read(ctx, chosen.Bundle)
 	if err != nil {
 		return nil, err
 	}
 	if bundle == nil {
+		p.refuseFor(&refusal.Bundle{Name: chosen.Name, Version: chosen.text(e)}, refused)
 		p.risk(BundleUnread, unread, "the catalog does not have the manifests of %s: whether OLM v1 refuses them was not checked", chosen.Name)
 		return nil, nil
 	}
@@ -47,7 +28,7 @@ func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, ch
 	if err != nil {
 		return nil, err
 	}
-	refused := refusal.Of(bundle, &e.Request)
+	refused = append(refused, refusal.Of(bundle, &e.Request)...)
 	if e.Cluster != nil {
 		in, err := refusal.In(ctx, e.Cluster, bundle, installed, &e.Request)
 		if err != nil {
@@ -72,7 +53,7 @@ func (p *Prediction) refuseFor(b *refusal.Bundle, refused []refusal.Refusal) {
 		p.refuse(Code(r.Code), r.Do, "%s", r.What)
 	}
 	if p.Message == "" && len(refused) > 0 {
-		p.Message, p.MessageGoesOn, p.Reason = refusal.Message(b, refused), refused[0].Cut, refusal.Reason(refused)
+		p.Message, p.MessageGoesOn, p.Reason = refusal.Message(b, refused), refusal.First(refused).Cut, refusal.Reason(refused)
 	}
 }
 
@@ -88,10 +69,14 @@ func (e *Extension) read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, e
 
 // readInstalled returns the bundle that is installed, or nil if none is, or the catalog does not have it.
 func (e *Extension) readInstalled(ctx context.Context, sel *selection) (*refusal.Bundle, error) {
-	if b := sel.pkg.FindBundle(e.Installed.Name); b != nil {
-		return e.read(ctx, b)
+	b := sel.pkg.FindBundle(e.Installed.Name)
+	if b == nil {
+		b = e.Was
 	}
-	return nil, nil
+	if b == nil {
+		return nil, nil
+	}
+	return e.read(ctx, b)
 }
 
 // text returns the version of a bundle as OLM's messages have it: the release is part of it, unless the feature gate for releases is on.

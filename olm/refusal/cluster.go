@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -219,6 +220,9 @@ func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 		for _, before := range from.CRDs {
 			if before.Name != definition.Name {
 				continue
+			}
+			if equality.Semantic.DeepEqual(before, definition) {
+				break
 			}
 			present, err := crdsafety.Installed(from.rendered(before))
 			if err == nil {

@@ -1,14 +1,17 @@
 package refusal
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/gates"
 )
 
@@ -17,6 +20,8 @@ type Code string
 
 // The kinds of refusals.
 const (
+	// Dependency: the bundle depends on others, which OLM v1 does not support.
+	Dependency Code = "dependency-unsupported"
 	// Image: the catalog has no image of the bundle, and OLM v1 installs nothing else.
 	Image Code = "image-missing"
 	// Name: OLM cannot write the bundle's name into the status of the ClusterExtension.
@@ -60,7 +65,8 @@ type Refusal struct {
 type step int
 
 const (
-	stepImage step = iota
+	stepChoice step = iota
+	stepImage
 	stepServices
 	stepWebhooks
 	stepAllNamespaces
@@ -72,6 +78,7 @@ const (
 	stepObjects
 	stepSafety
 	stepRollout
+	stepStatus
 )
 
 // Request is what the ClusterExtension, and how OLM v1 is set up, say.
@@ -101,14 +108,15 @@ func Of(b *Bundle, r *Request) (all []Refusal) {
 	return all
 }
 
-// Reason returns the reason of the condition Progressing, which is False if OLM does not try again until the ClusterExtension changes.
+// Reason returns the reason of the condition Progressing.
 func Reason(all []Refusal) string {
+	first := First(all)
 	switch {
-	case len(all) == 0:
+	case first == nil:
 		return ""
-	case all[0].step == stepConfiguration:
+	case first.step == stepConfiguration:
 		return InvalidConfiguration
-	case all[0].step == stepImage:
+	case first.step == stepImage:
 		return Blocked
 	}
 	return Retrying
@@ -127,18 +135,28 @@ const (
 	cut            = "\n\n... [message truncated]"
 )
 
-// Message returns the message of the condition Progressing: what the first step that refuses says. If it is Cut, the condition has more.
+// First returns the refusal that OLM reports, of those of all checks; nil if there is none.
+func First(all []Refusal) *Refusal {
+	if len(all) == 0 {
+		return nil
+	}
+	return &inOrder(slices.Clone(all))[0]
+}
+
+// Message returns the message of the condition Progressing: what the first step that refuses says. It is "" if OLM says nothing. If the
+// First is Cut, the condition has more.
 func Message(b *Bundle, all []Refusal) string {
 	if len(all) == 0 {
 		return ""
 	}
+	all = inOrder(slices.Clone(all))
 	first := slices.DeleteFunc(slices.Clone(all), func(r Refusal) bool { return r.step != all[0].step })
 	var texts []string
 	for _, refused := range first {
 		texts = append(texts, refused.Text)
 	}
 	text := strings.Join(texts, "\n")
-	if all[0].step != stepRollout {
+	if first := all[0].step; text != "" && first != stepRollout && first != stepChoice {
 		text = fmt.Sprintf("error for resolved bundle %q with version %q: %s", b.Name, b.Version, text)
 	}
 	return Condition(text)
@@ -152,21 +170,37 @@ func Condition(text string) string {
 	return text
 }
 
-// WithoutImage returns why OLM refuses a bundle that has no image in the catalog.
-func WithoutImage(b *Bundle) []Refusal {
-	return []Refusal{{Code: Image, step: stepImage, Text: `error parsing image reference "": invalid reference format`,
-		What: b.Name + " has no image in the catalog, and OLM v1 unpacks only images",
-		Do:   "push the bundle with `berth bundle image`, and build the catalog from the image"}}
+// dependencies are the properties of bundles that OLM refuses.
+var dependencies = []string{property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
+
+// Listed returns why OLM refuses a bundle because of what the catalog says of it.
+func Listed(b *fbc.Bundle) (all []Refusal) {
+	for _, p := range b.Properties {
+		if slices.Contains(dependencies, p.Type) {
+			all = append(all, Refusal{Code: Dependency, step: stepChoice,
+				Text: fmt.Sprintf("validating bundle %q: bundle %q has a dependency declared via property %q which is currently not supported", b.Name, b.Name, p.Type),
+				What: fmt.Sprintf("%s has the property %s: OLM v1 installs nothing that depends on other packages or APIs", b.Name, p.Type),
+				Do:   "install what it needs yourself, and use a bundle without that property"})
+			break
+		}
+	}
+	if b.Image == "" {
+		all = append(all, Refusal{Code: Image, step: stepImage, Text: `error parsing image reference "": invalid reference format`,
+			What: b.Name + " has no image in the catalog, and OLM v1 unpacks only images",
+			Do:   "push the bundle with `berth bundle image`, and build the catalog from the image"})
+	}
+	if faults := validation.IsDNS1123Subdomain(b.Name); len(faults) > 0 {
+		all = append(all, Refusal{Code: Name, step: stepStatus,
+			What: fmt.Sprintf("the name %s is no DNS subdomain: OLM v1 installs the bundle, but the API server refuses the status that names it, and OLM tries again forever", b.Name),
+			Do:   "have the bundle renamed in the catalog, to lower-case letters, digits, hyphens and periods"})
+	}
+	return all
 }
 
-// Unreportable returns why OLM cannot report a bundle: it installs it, and the API server refuses the status that names it. So the
-// ClusterExtension says nothing, or what it said before.
-func Unreportable(b *Bundle) []Refusal {
-	if faults := validation.IsDNS1123Subdomain(b.Name); len(faults) == 0 {
-		return nil
-	}
-	return []Refusal{{Code: Name, What: fmt.Sprintf("the name %s is no DNS subdomain: OLM v1 installs the bundle, but the API server refuses the status that names it, and OLM tries again forever", b.Name),
-		Do: "have the bundle renamed in the catalog, to lower-case letters, digits, hyphens and periods"}}
+// inOrder returns refusals in the order of the steps.
+func inOrder(all []Refusal) []Refusal {
+	slices.SortStableFunc(all, func(a, b Refusal) int { return cmp.Compare(a.step, b.step) })
+	return all
 }
 
 func checkServices(b *Bundle) []Refusal {

@@ -40,7 +40,7 @@ type trap struct {
 	exists []fields
 }
 
-// bundle is a version of a package: a Deployment without replicas, a ServiceAccount with a permission, and a CRD.
+// bundle is a version of a package: a Deployment on a process node, which reports its pods as running, a ServiceAccount with a permission, and a CRD.
 type bundle struct {
 	version    string
 	change     func(*parts)
@@ -71,9 +71,10 @@ func (tr *trap) parts(b bundle) *parts {
 			Version: version.OperatorVersion{Version: semver.MustParse(b.version)},
 			InstallStrategy: v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{
 				DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{{Name: tr.name, Spec: appsv1.DeploymentSpec{
-					Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Selector: &metav1.LabelSelector{MatchLabels: labels},
 					Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-						Spec: corev1.PodSpec{ServiceAccountName: tr.name, Containers: []corev1.Container{{Name: "operator", Image: "registry.example.com/operator:" + b.version}}}},
+						Spec: corev1.PodSpec{ServiceAccountName: tr.name, NodeSelector: map[string]string{corev1.LabelHostname: "control-plane-0"},
+							Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, Containers: []corev1.Container{{Name: "operator", Image: "registry.example.com/operator:" + b.version}}}},
 				}}},
 				Permissions: []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: tr.name,
 					Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}}},
@@ -543,6 +544,6 @@ func allTraps() []*trap {
 		{name: "builds-later", bundles: []bundle{{version: "1.0.0+2"}, {version: "1.0.0+10"}}, installed: "1.0.0+2"},
 		{name: "plus", bundles: []bundle{{version: "1.0.0+2"}}, silent: true},
 		{name: "releases", bundles: []bundle{{version: "1.0.0", release: "2"}, {version: "1.0.0", release: "10"}}},
-		{name: "releases-later", bundles: []bundle{{version: "1.0.0+git", release: "2"}, {version: "1.1.0+git", release: "1"}}, installed: "1.0.0+git"},
+		{name: "releases-later", bundles: []bundle{{version: "1.0.0", release: "2"}, {version: "1.1.0", release: "1"}}, installed: "1.0.0"},
 	}
 }
