@@ -5,8 +5,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
-
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/olm/gates"
@@ -41,45 +39,61 @@ type Checker struct {
 	Read func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
 }
 
+// Refusals are what OLM v1 refuses in a package.
+type Refusals struct {
+	Bundles, Updates []Refusal
+	// Unread is the number of bundles whose manifests are not known.
+	Unread int
+}
+
+// Refusal is why OLM v1 refuses a bundle, or an update to it from another one.
+type Refusal struct {
+	refusal.Refusal
+	Bundle *fbc.Bundle
+	From   *fbc.Bundle // nil if it refuses the bundle itself
+}
+
 // Check finds the bundles that OLM v1 refuses, and the updates that the safety of CustomResourceDefinitions stops.
 func (v *Checker) Check(ctx context.Context, c *fbc.Catalog) (found []*findings.Finding, err error) {
 	for _, p := range c.Packages {
-		unread := 0
-		for _, b := range p.Bundles {
-			read, refused, err := v.refused(ctx, b)
-			if err != nil {
-				return nil, err
-			}
-			if read == nil || read.Described {
-				unread++
-			}
-			for _, r := range refused {
-				found = append(found, fbc.Fault(Refused, b.Span, nil, "%s", Sentence(r)).In(p.Name))
-			}
-		}
-		if unread > 0 {
-			found = append(found, fbc.Fault(v1Unread, p.Span, nil, "the catalog lacks the manifests of %d bundles of package %s; only what it says of them was checked", unread, p.Name).In(p.Name))
-		}
-		updates, err := v.checkUpdates(ctx, p)
+		refused, err := v.Refused(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, updates...)
+		for _, r := range refused.Bundles {
+			found = append(found, fbc.Fault(Refused, r.Bundle.Span, nil, "%s", Sentence(r.Refusal)).In(p.Name))
+		}
+		if refused.Unread > 0 {
+			found = append(found, fbc.Fault(v1Unread, p.Span, nil, "the catalog lacks the manifests of %d bundles of package %s; only what it says of them was checked", refused.Unread, p.Name).In(p.Name))
+		}
+		for _, r := range refused.Updates {
+			found = append(found, fbc.Fault(v1Update, r.Bundle.Span, nil, "update from %s to %s: %s", r.From.Name, r.Bundle.Name, Sentence(r.Refusal)).In(p.Name))
+		}
 	}
 	return found, nil
 }
 
-// refused returns what is known of a bundle, and why OLM v1 refuses it.
-func (v *Checker) refused(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, []refusal.Refusal, error) {
-	read, err := v.Read(ctx, b)
-	if err != nil {
-		return nil, nil, err
+// Refused returns what OLM v1 refuses in a package.
+func (v *Checker) Refused(ctx context.Context, p *fbc.Package) (*Refusals, error) {
+	all := &Refusals{}
+	for _, b := range p.Bundles {
+		read, err := v.Read(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		refused := refusal.Listed(b)
+		if read != nil {
+			refused = append(refused, refusal.Of(read, &refusal.Request{Gates: v.Gates})...)
+		}
+		if read == nil || read.Described {
+			all.Unread++
+		}
+		for _, r := range refused {
+			all.Bundles = append(all.Bundles, Refusal{r, b, nil})
+		}
 	}
-	all := refusal.Listed(b)
-	if read != nil {
-		all = append(all, refusal.Of(read, &refusal.Request{Gates: v.Gates})...)
-	}
-	return read, all, nil
+	err := v.checkUpdates(ctx, p, all)
+	return all, err
 }
 
 // Sentence says why OLM v1 refuses a bundle, what to do, and what OLM says, if that is something else.
@@ -92,7 +106,7 @@ func Sentence(r refusal.Refusal) string {
 }
 
 // checkUpdates checks the updates of a package: along edges by name, and to the heads whose range a version is in.
-func (v *Checker) checkUpdates(ctx context.Context, p *fbc.Package) (found []*findings.Finding, err error) {
+func (v *Checker) checkUpdates(ctx context.Context, p *fbc.Package, all *Refusals) error {
 	type pair struct{ from, to string }
 	checked := map[pair]bool{}
 	for _, channel := range p.Channels {
@@ -110,15 +124,15 @@ func (v *Checker) checkUpdates(ctx context.Context, p *fbc.Package) (found []*fi
 				checked[pair{from.Name, to.Name}] = true
 				refused, err := v.between(ctx, from, to)
 				if err != nil {
-					return nil, err
+					return err
 				}
 				for _, r := range refused {
-					found = append(found, fbc.Fault(v1Update, to.Span, nil, "update from %s to %s: %s", from.Name, to.Name, Sentence(r)).In(p.Name))
+					all.Updates = append(all.Updates, Refusal{r, to, from})
 				}
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
 func (v *Checker) between(ctx context.Context, from, to *fbc.Bundle) ([]refusal.Refusal, error) {
@@ -135,16 +149,23 @@ func (v *Checker) between(ctx context.Context, from, to *fbc.Bundle) ([]refusal.
 
 // Lost is an installed version for which OLM v1 does less with a catalog than with an earlier one.
 type Lost struct {
-	Package, Version string
+	Package string `json:"package"`
+	// Bundle is the name of the installed bundle.
+	Bundle string `json:"bundle"`
 	// Before and Now say what OLM v1 does, as predicates whose subject it is.
-	Before, Now string
+	Before string `json:"before"`
+	Now    string `json:"now"`
 }
 
-// LostAgainst returns the versions of an earlier catalog for which OLM v1 does less with this one.
-func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog) (all []Lost, err error) {
+// LostAgainst returns the bundles of an earlier catalog for which OLM v1 does less with this one. It looks at the named packages, or at
+// all if none is named.
+func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog, only ...string) (all []Lost, err error) {
 	for _, was := range before.Packages {
+		if len(only) > 0 && !slices.Contains(only, was.Name) {
+			continue
+		}
 		for _, b := range was.Bundles {
-			if b.Number() == nil || was.Deprecation(declcfg.SchemaBundle, b.Name) != "" && now.Find(was.Name) == nil {
+			if b.Number() == nil {
 				continue
 			}
 			e := &prediction.Extension{Request: refusal.Request{Gates: v.Gates}, Package: was.Name, Installed: upgrade.Version{Name: b.Name, Number: b.Number()}, Was: b, Content: v.Read}
@@ -168,7 +189,7 @@ func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog) (al
 func (v *Checker) Against(ctx context.Context, now, before *fbc.Catalog) (found []*findings.Finding, err error) {
 	lost, err := v.LostAgainst(ctx, now, before)
 	for _, l := range lost {
-		f := v1Against.Finding(now.Dir, "on clusters with %s, OLM v1 %s; before, it %s", l.Version, l.Now, l.Before)
+		f := v1Against.Finding(now.Dir, "on clusters with %s, OLM v1 %s; before, it %s", l.Bundle, l.Now, l.Before)
 		if p := now.Find(l.Package); p != nil {
 			f = fbc.Fault(v1Against, p.Span, nil, "%s", f.Message)
 		}

@@ -72,6 +72,7 @@ func TestExtension(t *testing.T) {
 		"an installed version is unknown":    {installed: "1.5.0", want: Refused, code: NoEdge, says: `error upgrading from currently installed version "1.5.0"`},
 		"deprecated bundles are last":        {documents: append(all, deprecated200), want: Installs, next: "1.1.0"},
 		"a later bundle is deprecated":       {documents: append(all, deprecated200), installed: "1.1.0", want: Latest},
+		"a successor is deprecated":          {documents: append(all, deprecated200), installed: "1.0.0", e: Extension{Versions: "<1.1 || >=2"}, want: Latest, code: Deprecated, says: "rowboat.v2.0.0 has it in its skipRange and is deprecated"},
 		"a deprecated bundle is installed":   {documents: append(all, deprecated200), installed: "2.0.0", want: Latest, code: Deprecated},
 		"only a deprecated bundle is wanted": {e: Extension{Versions: "2.0.0"}, documents: append(all, deprecated200), want: Installs, next: "2.0.0", code: Deprecated, says: "it leaks"},
 		"no image":                           {documents: []string{all[0], all[1], inline200}, want: Refused, code: Code(refusal.Image), says: "rowboat.v2.0.0 has no image"},

@@ -17,11 +17,14 @@ func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, ch
 	}
 	if bundle == nil {
 		p.refuseFor(&refusal.Bundle{Name: chosen.Name, Version: chosen.text(e)}, refused)
+		if chosen.is(sel.installed()) {
+			return nil, nil
+		}
 		p.risk(BundleUnread, unread, "the catalog does not have the manifests of %s: whether OLM v1 refuses them was not checked", chosen.Name)
 		return nil, nil
 	}
 	bundle.Version = chosen.text(e)
-	if bundle.Described {
+	if bundle.Described && !chosen.is(sel.installed()) {
 		p.risk(BundleUnread, unread, "the catalog only describes %s: its install modes and API services were checked, but not its webhooks, its CRDs and its other objects", chosen.Name)
 	}
 	installed, err := e.readInstalled(ctx, sel)

@@ -324,8 +324,12 @@ func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
 		if entry == nil || !c.deprecated || c.is(installed) || p.Installed == "" {
 			continue
 		}
+		leads := string(entry.Follows(installed.Version)) + " it"
+		if entry.Follows(installed.Version) == upgrade.SkipRange {
+			leads = "has it in its skipRange"
+		}
 		p.risk(Deprecated, "wait for a version that is not deprecated; or set spec.source.catalog.version to "+c.Number().String(),
-			"%s %s it and is deprecated: OLM v1 keeps what is not deprecated rather than update to it", c.Name, entry.Follows(installed.Version))
+			"%s %s and is deprecated: OLM v1 keeps what is not deprecated rather than update to it", c.Name, leads)
 	}
 }
 

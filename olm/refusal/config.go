@@ -39,10 +39,10 @@ func checkConfiguration(b *Bundle, r *Request) []Refusal {
 	}
 	var values any
 	if err := json.Unmarshal(config, &values); err != nil {
-		return []Refusal{misconfigured(b, fmt.Sprintf("invalid ClusterExtension configuration: invalid configuration: %v", err))}
+		return []Refusal{misconfigured(b, invalidConfiguration, err.Error())}
 	}
 	if faults := b.configFaults(values, r); len(faults) > 0 {
-		return []Refusal{misconfigured(b, "invalid ClusterExtension configuration: invalid configuration: "+joined(faults))}
+		return []Refusal{misconfigured(b, invalidConfiguration, joined(faults))}
 	}
 	fields, isObject := values.(map[string]any)
 	if !isObject { // the schema wants an object
@@ -54,15 +54,19 @@ func checkConfiguration(b *Bundle, r *Request) []Refusal {
 			err = json.Unmarshal(data, &v1alpha1.SubscriptionConfig{})
 		}
 		if err != nil {
-			return []Refusal{misconfigured(b, fmt.Sprintf("invalid deploymentConfig: failed to unmarshal deploymentConfig: %v", err))}
+			return []Refusal{misconfigured(b, "invalid deploymentConfig: failed to unmarshal deploymentConfig: ", err.Error())}
 		}
 	}
 	return nil
 }
 
-func misconfigured(b *Bundle, text string) Refusal {
+const invalidConfiguration = "invalid ClusterExtension configuration: invalid configuration: "
+
+func misconfigured(b *Bundle, before, fault string) Refusal {
+	text := before + fault
+	fault = strings.ReplaceAll(fault, "\n  - ", " ")
 	return Refusal{Code: Configuration, step: stepConfiguration, Text: text,
-		What: fmt.Sprintf("spec.config of the ClusterExtension is not what %s takes", b.Name),
+		What: fmt.Sprintf("spec.config of the ClusterExtension is not what %s takes: %s", b.Name, fault),
 		Do:   "correct spec.config.inline; OLM does not try again before that"}
 }
 

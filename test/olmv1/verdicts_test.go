@@ -54,13 +54,13 @@ func (s *setup) on(t *testing.T) gates.Set {
 	return set
 }
 
-// verdict is what OLM v1 has done with a trap: the condition Progressing, and the version that is installed.
+// verdict is what OLM v1 has done with a trap: the condition Progressing, and the bundle that is installed.
 type verdict struct {
 	Setup   string `json:"setup"`
 	Case    string `json:"case"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	Version string `json:"version,omitempty"`
+	Bundle  string `json:"bundle,omitempty"`
 }
 
 // record are verdicts, when they were given, and by what.
@@ -75,9 +75,9 @@ const recordFile = "testdata/verdicts.json"
 
 // of returns the verdict that a prediction expects.
 func of(p *prediction.Prediction, installed string) verdict {
-	want := verdict{Reason: "Succeeded", Version: installed}
+	want := verdict{Reason: "Succeeded", Bundle: installed}
 	if p.Next != nil {
-		want.Version = p.Next.Version
+		want.Bundle = p.Next.Name
 	}
 	if p.Verdict == prediction.Refused {
 		want.Reason, want.Message = p.Reason, p.Message
@@ -87,11 +87,11 @@ func of(p *prediction.Prediction, installed string) verdict {
 
 // agrees says how a verdict differs from the expected one; "" if it does not.
 func (v verdict) agrees(p *prediction.Prediction, want verdict) string {
-	if v.Version == "" && v.Reason != "Succeeded" && p.Verdict == prediction.Refused && want.Message == "" { // it cannot write the status
+	if v.Bundle == "" && v.Reason != "Succeeded" && p.Verdict == prediction.Refused && want.Message == "" { // it cannot write the status
 		return ""
 	}
-	if v.Reason != want.Reason || v.Version != want.Version {
-		return fmt.Sprintf("OLM says %s with version %q, and %q; predicted is %s with version %q, and %q", v.Reason, v.Version, v.Message, want.Reason, want.Version, want.Message)
+	if v.Reason != want.Reason || v.Bundle != want.Bundle {
+		return fmt.Sprintf("OLM says %s with bundle %q, and %q; predicted is %s with bundle %q, and %q", v.Reason, v.Bundle, v.Message, want.Reason, want.Bundle, want.Message)
 	}
 	if want.Message == "" {
 		return ""
@@ -134,9 +134,24 @@ func TestPredictionsOfTraps(t *testing.T) {
 	found.write(t, recordFile)
 }
 
-// write writes the verdicts, sorted.
+// write writes the verdicts, sorted, over those of the same setups and cases that the file has.
 func (r *record) write(t *testing.T, path string) {
 	t.Helper()
+	given := map[[2]string]bool{}
+	for _, v := range r.Verdicts {
+		given[[2]string{v.Setup, v.Case}] = true
+	}
+	var earlier record
+	if data, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(data, &earlier); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range earlier.Verdicts {
+		if !given[[2]string{v.Setup, v.Case}] {
+			r.Verdicts = append(r.Verdicts, v)
+		}
+	}
 	slices.SortFunc(r.Verdicts, func(a, b verdict) int { return strings.Compare(a.Setup+" "+a.Case, b.Setup+" "+b.Case) })
 	data, err := json.MarshalIndent(r, "", " ")
 	if err == nil {
@@ -230,7 +245,7 @@ func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) 
 	got := verdict{Setup: s.name, Case: tr.name}
 	if tr.silent {
 		time.Sleep(silence)
-		if got, err = x.verdict(t.Context()); err != nil || got.Version != "" || got.Reason == "Succeeded" {
+		if got, err = x.verdict(t.Context()); err != nil || got.Bundle != "" || got.Reason == "Succeeded" {
 			t.Errorf("OLM says %s, error %v; want nothing of an installed version", got.Reason, err)
 		}
 		if p.Verdict != prediction.Refused || p.Message != "" {
@@ -249,7 +264,7 @@ func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict
 	problem := ""
 	began, seen := time.Now(), time.Time{}
 	for wait := settling; ; wait = 500 * time.Millisecond {
-		if want.Reason != "Succeeded" || want.Version != installed {
+		if want.Reason != "Succeeded" || want.Bundle != installed {
 			wait = 500 * time.Millisecond
 		}
 		time.Sleep(wait)
@@ -272,8 +287,8 @@ func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict
 // patience is how long OLM may take, once it has seen a ClusterExtension, until it does what is predicted, and longest how long until it
 // sees it: it looks at one after the other. silence is how long it says nothing if it cannot. settling is how long nothing must change if that is predicted.
 const (
-	patience = 90 * time.Second
-	longest  = 5 * time.Minute
+	patience = 4 * time.Minute
+	longest  = 8 * time.Minute
 	silence  = 20 * time.Second
 	settling = 4 * time.Second
 )
@@ -288,22 +303,22 @@ func (x *extension) verdict(ctx context.Context) (v verdict, err error) {
 	if v.Reason == "Succeeded" {
 		v.Message = ""
 	}
-	v.Version = versionOf(object)
+	v.Bundle = bundleNameOf(object)
 	return v, nil
 }
 
-// installFirst has OLM install the version that a trap begins with, and returns it as OLM's status has it.
+// installFirst has OLM install the version that a trap begins with, and returns the name of its bundle.
 func (x *extension) installFirst(t *testing.T, tr *trap) string {
 	t.Helper()
 	i := slices.IndexFunc(tr.bundles, func(b bundle) bool { return b.version == tr.installed })
 	x.write(t, nil, map[string]any{"channels": []any{only(tr.bundles[i])}})
-	version := ""
+	name := ""
 	x.await(t, "version "+tr.installed+" to be installed", func(object *unstructured.Unstructured) bool {
 		_, reason, _ := clusterextension.Condition(object, "Progressing")
-		version = versionOf(object)
-		return version != "" && reason == "Succeeded"
+		name = bundleNameOf(object)
+		return name != "" && reason == "Succeeded"
 	})
-	return version
+	return name
 }
 
 // write writes the ClusterExtension with these fields of spec.source.catalog, and with what a trap, which may be nil, says besides.
@@ -411,4 +426,10 @@ func kubernetesVersion(c *cluster.Cluster) (string, error) {
 	var said struct{ ServerVersion struct{ GitVersion string } }
 	err = json.Unmarshal(output, &said)
 	return said.ServerVersion.GitVersion, err
+}
+
+// bundleNameOf returns the name of the bundle that is installed.
+func bundleNameOf(object *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(object.Object, "status", "install", "bundle", "name")
+	return name
 }
