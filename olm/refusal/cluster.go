@@ -62,6 +62,36 @@ func In(ctx context.Context, c Cluster, b, installed *Bundle, r *Request) ([]Ref
 	return slices.Concat(b.unserved(missing, r), existingFor(existing, present, installed != nil, r), unsafe), nil
 }
 
+// twice returns the refusal of a bundle that has an object which OLM makes, too. Helm creates the first one, and fails at the second. For
+// an update, it is not known at which.
+func (b *Bundle) twice(r *Request) []Refusal {
+	_, again := b.objects(r)
+	if len(again) == 0 || r.Gates[gates.Boxcutter] {
+		return nil
+	}
+	text := "1 error occurred:\n"
+	if len(again) > 1 {
+		text = fmt.Sprintf("%d errors occurred:\n", len(again))
+	}
+	var names []string
+	for _, o := range again {
+		text += fmt.Sprintf("\t* %s %q already exists\n", resourceOf(o), o.Name)
+		names = append(names, o.String())
+	}
+	return []Refusal{{Code: Twice, step: stepInstall, Text: text + "\n",
+		What: fmt.Sprintf("%s has %s, which OLM v1 makes of its ClusterServiceVersion, too: it creates the first one and fails at the second", b.Name, strings.Join(names, ", ")),
+		Do:   "authors: remove the manifest"}}
+}
+
+// resourceOf returns the resource of an object as the API server's messages name it.
+func resourceOf(o Object) string {
+	plural := strings.ToLower(o.Kind) + "s"
+	if o.Kind == "NetworkPolicy" {
+		plural = "networkpolicies"
+	}
+	return strings.TrimSuffix(plural+"."+o.Group, ".")
+}
+
 // The label and the annotations of what Helm has installed.
 const (
 	managedByLabel             = "app.kubernetes.io/managed-by"
@@ -189,6 +219,9 @@ func changed(ctx context.Context, c Cluster, b *Bundle, r *Request) (all []Refus
 		return nil, nil
 	}
 	for _, definition := range b.CRDs {
+		if definition.APIVersion != apiextensionsv1.SchemeGroupVersion.String() { // OLM compares no others
+			continue
+		}
 		found, err := c.Find(ctx, Object{apiextensionsv1.SchemeGroupVersion.WithKind(crdKind), "", definition.Name})
 		if err != nil {
 			return nil, err
@@ -218,7 +251,7 @@ func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 	var failed []error
 	for _, definition := range to.CRDs {
 		for _, before := range from.CRDs {
-			if before.Name != definition.Name {
+			if before.Name != definition.Name || definition.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
 				continue
 			}
 			if equality.Semantic.DeepEqual(before, definition) {

@@ -18,21 +18,34 @@ type Object struct {
 
 // Objects returns what OLM makes of a bundle, in the order in which Helm looks at it. Roles and their bindings are left out: their names
 // have a hash of their rules, so nothing else has them.
-func (b *Bundle) Objects(r *Request) (all []Object) {
+func (b *Bundle) Objects(r *Request) []Object {
+	all, _ := b.objects(r)
+	return all
+}
+
+// objects returns what OLM makes of a bundle, and what it makes of it once more.
+func (b *Bundle) objects(r *Request) (all, again []Object) {
 	add := func(group, version, kind, namespace, name string) {
 		object := Object{schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, namespace, name}
-		if !slices.Contains(all, object) {
-			all = append(all, object)
+		if slices.Contains(all, object) {
+			again = append(again, object)
+			return
 		}
+		all = append(all, object)
 	}
 	strategy := b.CSV.Spec.InstallStrategy.StrategySpec
+	var accounts []string
 	for _, p := range slices.Concat(strategy.Permissions, strategy.ClusterPermissions) {
 		if p.ServiceAccountName != "" && p.ServiceAccountName != "default" {
-			add("", "v1", "ServiceAccount", r.Namespace, p.ServiceAccountName)
+			accounts = append(accounts, p.ServiceAccountName)
 		}
 	}
+	for _, name := range distinct(accounts) {
+		add("", "v1", "ServiceAccount", r.Namespace, name)
+	}
 	for _, d := range b.CRDs {
-		add("apiextensions.k8s.io", "v1", crdKind, "", d.Name)
+		kind := schema.FromAPIVersionAndKind(d.APIVersion, crdKind) // it may be of a version that is not served any more
+		add(kind.Group, kind.Version, crdKind, "", d.Name)
 	}
 	for _, other := range b.Others {
 		kind := other.GroupVersionKind()
@@ -46,6 +59,7 @@ func (b *Bundle) Objects(r *Request) (all []Object) {
 		add("apps", "v1", "Deployment", r.Namespace, name)
 	}
 	const admission = "admissionregistration.k8s.io"
+	served := map[string]bool{}
 	for _, w := range b.CSV.Spec.WebhookDefinitions {
 		switch w.Type {
 		case v1alpha1.ValidatingAdmissionWebhook:
@@ -53,6 +67,10 @@ func (b *Bundle) Objects(r *Request) (all []Object) {
 		case v1alpha1.MutatingAdmissionWebhook:
 			add(admission, "v1", "MutatingWebhookConfiguration", "", strings.TrimSuffix(w.GenerateName, "-"))
 		}
+		if served[w.DeploymentName] {
+			continue
+		}
+		served[w.DeploymentName] = true
 		service := suffixed(strings.ReplaceAll(w.DeploymentName, ".", "-"), "service")
 		add("", "v1", "Service", r.Namespace, service)
 		if certificate := suffixed(service, "cert"); r.Gates[gates.CertManager] {
@@ -61,7 +79,7 @@ func (b *Bundle) Objects(r *Request) (all []Object) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Object) int { return helmOrder(a.Kind, b.Kind) })
-	return all
+	return all, again
 }
 
 // suffixed returns a name with a suffix, which has at most 63 characters.

@@ -44,6 +44,8 @@ const (
 	API Code = "api-missing"
 	// Existing: an object exists that belongs to something else.
 	Existing Code = "object-exists"
+	// Twice: the bundle has an object that OLM makes, too.
+	Twice Code = "object-twice"
 	// Definition: an update changes a CustomResourceDefinition in a way that could break what uses it.
 	Definition Code = "crd-change-unsafe"
 )
@@ -77,6 +79,7 @@ const (
 	stepAPIs
 	stepObjects
 	stepSafety
+	stepInstall
 	stepRollout
 	stepStatus
 )
@@ -104,6 +107,7 @@ func Of(b *Bundle, r *Request) (all []Refusal) {
 	if !b.Described {
 		all = append(all, checkBundle(b)...)
 		all = append(all, checkConversion(b)...)
+		all = append(all, b.twice(r)...)
 	}
 	return all
 }

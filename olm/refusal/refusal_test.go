@@ -101,6 +101,10 @@ func TestOf(t *testing.T) {
 			b.CSV.Spec.WebhookDefinitions = []v1alpha1.WebhookDescription{webhook(v1alpha1.ConversionWebhook, "tug")}
 			b.CSV.Spec.InstallModes = modes(allNamespaces, v1alpha1.InstallModeTypeOwnNamespace)
 		}, want: "supports install modes [AllNamespaces OwnNamespace]", code: ConversionWebhook},
+		"an object twice": {change: func(b *Bundle) {
+			b.CSV.Spec.InstallStrategy.StrategySpec.Permissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: "tug"}, {ServiceAccountName: "tug"}}
+			b.Others = []*unstructured.Unstructured{object("v1", "ServiceAccount", "", "tug")}
+		}, want: "1 error occurred:\n\t* serviceaccounts \"tug\" already exists\n\n", code: Twice},
 		"what is only described is not checked": {change: func(b *Bundle) { b.Described, b.Package = true, "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +168,7 @@ func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured
 type fakeCluster []*unstructured.Unstructured
 
 func (c fakeCluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
-	return kind.Group != "monitoring.coreos.com", nil
+	return kind.Group != "monitoring.coreos.com" && kind.Version != "v1beta1", nil
 }
 
 func (c fakeCluster) Find(_ context.Context, o Object) (*unstructured.Unstructured, error) {
@@ -179,7 +183,7 @@ func (c fakeCluster) Find(_ context.Context, o Object) (*unstructured.Unstructur
 // definitionOf is a CustomResourceDefinition whose objects have a field of a type.
 func definitionOf(kind string) *apiextensionsv1.CustomResourceDefinition {
 	d := &apiextensionsv1.CustomResourceDefinition{}
-	d.Name = "tugs.example.com"
+	d.APIVersion, d.Kind, d.Name = "apiextensions.k8s.io/v1", crdKind, "tugs.example.com"
 	d.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
 		OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"power": {Type: kind}}}}}}
 	return d
@@ -210,8 +214,13 @@ func TestIn(t *testing.T) {
 		"a Deployment":       {change: func(*Bundle) {}, cluster: fakeCluster{object("apps/v1", "Deployment", "harbour", "tug")}, want: `Deployment 'tug' already`, code: Existing},
 		"Boxcutter collides": {change: with(lights), cluster: fakeCluster{ours}, settings: "BoxcutterRuntime=true", want: "revision object collisions in phase 0", code: Existing},
 		"a phase later":      {change: with(lights), cluster: fakeCluster{object("apps/v1", "Deployment", "harbour", "tug")}, settings: "BoxcutterRuntime=true", want: "revision object collisions in phase 1", code: Existing},
-		"an API is missing":  {change: with(object("monitoring.coreos.com/v1", "ServiceMonitor", "", "tug")), want: `no matches for kind "ServiceMonitor" in version "monitoring.coreos.com/v1"`, code: API},
-		"a CRD changes":      {change: func(b *Bundle) { b.CRDs = []*apiextensionsv1.CustomResourceDefinition{definitionOf("integer")} }, cluster: fakeCluster{installed(t, definitionOf("string"))}, want: "validating upgrade for CRD \"tugs.example.com\": v1: ^.power: type", code: Definition},
+		"an old CRD": {change: func(b *Bundle) {
+			d := definitionOf("string")
+			d.APIVersion = "apiextensions.k8s.io/v1beta1"
+			b.CRDs = []*apiextensionsv1.CustomResourceDefinition{d}
+		}, want: `no matches for kind "CustomResourceDefinition" in version "apiextensions.k8s.io/v1beta1"`, code: API},
+		"an API is missing": {change: with(object("monitoring.coreos.com/v1", "ServiceMonitor", "", "tug")), want: `no matches for kind "ServiceMonitor" in version "monitoring.coreos.com/v1"`, code: API},
+		"a CRD changes":     {change: func(b *Bundle) { b.CRDs = []*apiextensionsv1.CustomResourceDefinition{definitionOf("integer")} }, cluster: fakeCluster{installed(t, definitionOf("string"))}, want: "validating upgrade for CRD \"tugs.example.com\": v1: ^.power: type", code: Definition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bundle(test.change)

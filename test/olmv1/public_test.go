@@ -38,7 +38,7 @@ percona-server-mongodb-operator prometheus rabbitmq-cluster-operator redis-opera
 universal-crossplane vault-config-operator victoriametrics-operator zookeeper-operator`)
 
 // latest is how many versions of each are tried.
-const latest = 6
+const latest = 4
 
 const publicFile = "testdata/public.json"
 

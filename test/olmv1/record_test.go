@@ -107,7 +107,7 @@ func (c *sceneCluster) Serves(_ context.Context, kind schema.GroupVersionKind) (
 	if kind.Group == "cert-manager.io" {
 		return c.certManager, nil
 	}
-	return !unserved[kind.GroupKind()], nil
+	return !unserved[kind.GroupKind()] && kind.Version != "v1beta1", nil
 }
 
 func (c *sceneCluster) Find(_ context.Context, o refusal.Object) (*unstructured.Unstructured, error) {

@@ -364,6 +364,9 @@ func allTraps() []*trap {
 			p.pkg, p.crds = "", nil
 		}),
 
+		one("account-twice", func(p *parts) { p.objects = []fields{plain("v1", "ServiceAccount", "account-twice", nil)} }),
+		one("crd-old", func(p *parts) { p.crds[0]["apiVersion"] = "apiextensions.k8s.io/v1beta1" }),
+
 		// Webhooks.
 		one("validating", hooks(func(p *parts) { p.webhook(validating, "boats.validating.example.com", nil) })),
 		one("mutating", hooks(func(p *parts) { p.webhook(mutating, "boats.mutating.example.com", nil) })),

@@ -287,7 +287,7 @@ func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict
 // patience is how long OLM may take, once it has seen a ClusterExtension, until it does what is predicted, and longest how long until it
 // sees it: it looks at one after the other. silence is how long it says nothing if it cannot. settling is how long nothing must change if that is predicted.
 const (
-	patience = 4 * time.Minute
+	patience = 150 * time.Second
 	longest  = 8 * time.Minute
 	silence  = 20 * time.Second
 	settling = 4 * time.Second
