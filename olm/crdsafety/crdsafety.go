@@ -28,12 +28,15 @@ var checks = config.Config{
 
 // Breaks returns why OLM refuses to replace a CustomResourceDefinition by an updated one: the lines of its message, sorted, or none
 // if it does not. The present one is as a cluster has it; see Installed. OLM's own lines are in no order. It fails if a version has no
-// schema.
+// schema, or one that is nested too deep.
 func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines []string, err error) {
 	for _, definition := range []*apiextensionsv1.CustomResourceDefinition{present, updated} {
 		for _, v := range definition.Spec.Versions {
 			if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
 				return nil, fmt.Errorf("version %s of CustomResourceDefinition %s has no schema, want spec.versions[].schema.openAPIV3Schema", v.Name, definition.Name)
+			}
+			if nestsDeeper(v.Schema.OpenAPIV3Schema, deepest) {
+				return nil, fmt.Errorf("version %s of CustomResourceDefinition %s nests schemas more than %d deep; they are not compared", v.Name, definition.Name, deepest)
 			}
 		}
 	}
@@ -51,6 +54,26 @@ func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines [
 	lines = append(lines, inVersions(results.ServedVersionValidation)...)
 	slices.Sort(lines)
 	return lines, nil
+}
+
+// deepest is how deep schemas may be nested: crdify copies each with all that is in it, so the cost grows with the square.
+const deepest = 100
+
+// nestsDeeper reports whether schemas are nested deeper than a limit.
+func nestsDeeper(s *apiextensionsv1.JSONSchemaProps, limit int) bool {
+	if limit == 0 {
+		return true
+	}
+	for name := range s.Properties {
+		of := s.Properties[name]
+		if nestsDeeper(&of, limit-1) {
+			return true
+		}
+	}
+	if s.Items != nil && s.Items.Schema != nil && nestsDeeper(s.Items.Schema, limit-1) {
+		return true
+	}
+	return s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil && nestsDeeper(s.AdditionalProperties.Schema, limit-1)
 }
 
 // inVersions returns the lines about properties.

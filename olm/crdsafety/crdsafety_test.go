@@ -70,3 +70,14 @@ func TestBreaksWithoutSchema(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 }
+
+// TestBreaksIsBounded: schemas of an attacker may be nested as deep as a file is long.
+func TestBreaksIsBounded(t *testing.T) {
+	deep := schema{Type: "object"}
+	for range deepest {
+		deep = schema{Type: "object", Properties: map[string]schema{"a": deep}}
+	}
+	if _, err := Breaks(definition(schema{}, "v1"), definition(deep, "v1")); err == nil || !strings.Contains(err.Error(), "nests schemas more than 100 deep") {
+		t.Errorf("got error %v", err)
+	}
+}

@@ -2,7 +2,6 @@ package refusal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -233,11 +232,7 @@ func changed(ctx context.Context, c Cluster, b *Bundle, r *Request) (all []Refus
 		if err := into(found, present); err != nil {
 			return nil, err
 		}
-		refused, err := unsafeChange(present, b.rendered(definition))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, refused...)
+		all = append(all, unsafeChange(present, b.rendered(definition))...)
 	}
 	return all, nil
 }
@@ -248,7 +243,6 @@ func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 	if r.UnsafeDefinitions || from == nil || from.Described || to.Described {
 		return nil, nil
 	}
-	var failed []error
 	for _, definition := range to.CRDs {
 		for _, before := range from.CRDs {
 			if before.Name != definition.Name || definition.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
@@ -258,27 +252,28 @@ func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 				break
 			}
 			present, err := crdsafety.Installed(from.rendered(before))
-			if err == nil {
-				var refused []Refusal
-				refused, err = unsafeChange(present, to.rendered(definition))
-				all = append(all, refused...)
+			if err != nil {
+				return nil, fmt.Errorf("CRD %s of %s: %w", before.Name, from.Name, err)
 			}
-			failed = append(failed, err)
+			all = append(all, unsafeChange(present, to.rendered(definition))...)
 			break
 		}
 	}
-	return all, errors.Join(failed...)
+	return all, nil
 }
 
-func unsafeChange(present, updated *apiextensionsv1.CustomResourceDefinition) ([]Refusal, error) {
+func unsafeChange(present, updated *apiextensionsv1.CustomResourceDefinition) []Refusal {
 	lines, err := crdsafety.Breaks(present, updated)
-	if err != nil || len(lines) == 0 {
-		return nil, err
+	if err != nil { // no API server takes it either
+		return []Refusal{{Code: Definition, step: stepSafety, What: fmt.Sprintf("CRD %s cannot be compared with the one before: %v", updated.Name, err), Do: "authors: correct the CRD"}}
+	}
+	if len(lines) == 0 {
+		return nil
 	}
 	what := fmt.Sprintf("CRD %s changes in a way that could break what uses it: %s", updated.Name, lines[0])
 	if len(lines) > 1 {
 		what += fmt.Sprintf(" (and %d more changes)", len(lines)-1)
 	}
 	return []Refusal{{Code: Definition, step: stepSafety, Text: crdsafety.Message(updated.Name, lines), What: what,
-		Do: "check that no object uses what is gone, and set spec.install.preflight.crdUpgradeSafety.enforcement to None for this update; authors: add a version to the CRD instead"}}, nil
+		Do: "check that no object uses what is gone, and set spec.install.preflight.crdUpgradeSafety.enforcement to None for this update; authors: add a version to the CRD instead"}}
 }

@@ -267,6 +267,11 @@ func TestBetween(t *testing.T) {
 	if all, err := Between(of("string"), of("integer"), r); err != nil || len(all) != 1 || all[0].Code != Definition {
 		t.Errorf("got %+v, error %v, want one refusal", all, err)
 	}
+	bare := of("string")
+	bare.CRDs[0].Spec.Versions[0].Schema = nil
+	if all, err := Between(of("string"), bare, r); err != nil || len(all) != 1 || !strings.Contains(all[0].What, "cannot be compared") {
+		t.Errorf("got %+v, error %v, want one refusal without a schema", all, err)
+	}
 	r.UnsafeDefinitions = true
 	if all, err := Between(of("string"), of("integer"), r); err != nil || len(all) != 0 {
 		t.Errorf("got %+v, error %v, want nothing if the check is off", all, err)

@@ -124,14 +124,15 @@ func TestPredictionsOfTraps(t *testing.T) {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
 	}
 	images := olmv1.Images(t)
-	found := &record{Date: time.Now().UTC().Format(time.DateOnly), OperatorController: "v1.11.0"}
 	for _, s := range setups {
-		t.Run(s.name, func(t *testing.T) { s.run(t, images, found) })
+		t.Run(s.name, func(t *testing.T) {
+			found := &record{Date: time.Now().UTC().Format(time.DateOnly), OperatorController: "v1.11.0"}
+			t.Run("traps", func(t *testing.T) { s.run(t, images, found) })
+			if *update && (!t.Failed() || *updateFailed) {
+				found.write(t, recordFile)
+			}
+		})
 	}
-	if !*update || t.Failed() && !*updateFailed {
-		return
-	}
-	found.write(t, recordFile)
 }
 
 // write writes the verdicts, sorted, over those of the same setups and cases that the file has.
