@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -109,16 +110,24 @@ type shown struct {
 
 // shownV1 is what the page shows for OLM v1: the versions that it refuses, each with why, and the updates.
 type shownV1 struct {
-	Refused map[printable][]printable `json:"refused"`
-	Updates [][3]printable            `json:"updates"` // from, to, and why
+	Refused []refused      `json:"refused"`
+	Updates [][3]printable `json:"updates"` // from, to, and why
+}
+
+// refused is a version that OLM v1 refuses. It is in no map: JSON has keys that are strings as they are.
+type refused struct {
+	Name printable   `json:"name"`
+	Why  []printable `json:"why"`
 }
 
 func newShownV1(v1 *V1) *shownV1 {
-	s := &shownV1{Refused: map[printable][]printable{}, Updates: [][3]printable{}}
-	for name, texts := range v1.Refused {
-		for _, text := range texts {
-			s.Refused[printable(name)] = append(s.Refused[printable(name)], printable(escape.Short(text, faultLength)))
+	s := &shownV1{Refused: []refused{}, Updates: [][3]printable{}}
+	for _, name := range slices.Sorted(maps.Keys(v1.Refused)) {
+		r := refused{Name: printable(name)}
+		for _, text := range v1.Refused[name] {
+			r.Why = append(r.Why, printable(escape.Short(text, faultLength)))
 		}
+		s.Refused = append(s.Refused, r)
 	}
 	for _, u := range v1.Updates {
 		s.Updates = append(s.Updates, [3]printable{printable(u.From), printable(u.To), printable(escape.Short(u.Why, faultLength))})
