@@ -178,7 +178,7 @@ func describeFault(unit jsonschema.OutputUnit) string {
 	case *kind.Required:
 		return named("required field %q is missing", quotedIn(said), "required field is missing")
 	case *kind.AdditionalProperties:
-		return named("unknown field %q", quotedIn(said), "unknown field")
+		return named("unknown field %q", slices.Min(fault.Properties), "unknown field") // OLM names any of several
 	case *kind.Type:
 		if field != "" && strings.Contains(said, "got null") {
 			return fmt.Sprintf("required field %q is missing", field)

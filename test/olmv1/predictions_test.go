@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit is for a step of OLM v1, which retries with a backoff.
-const limit = 5 * time.Minute
+const limit = 15 * time.Minute
 
 // TestPredictions: what `berth catalog plan` says of a ClusterExtension is what OLM v1 does.
 func TestPredictions(t *testing.T) {

@@ -55,7 +55,7 @@ func TestRecord(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if problem := v.agrees(p, of(p, bundleNameOf(object))); problem != "" {
+				if problem := v.agrees(p, of(p, bundleNameOf(object)), tr.told); problem != "" {
 					t.Errorf("on %s: %s", said.Date, problem)
 				}
 			})
