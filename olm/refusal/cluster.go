@@ -65,8 +65,16 @@ func In(ctx context.Context, c Cluster, b, installed *Bundle, r *Request) ([]Ref
 // an update, it is not known at which.
 func (b *Bundle) twice(r *Request) []Refusal {
 	_, again := b.objects(r)
-	if len(again) == 0 || r.Gates[gates.Boxcutter] {
+	if len(again) == 0 {
 		return nil
+	}
+	if r.Gates[gates.Boxcutter] {
+		text := `revision validation error: revision "`
+		if r.Name != "" {
+			text += r.Name + "-"
+		}
+		return []Refusal{{Code: Twice, step: stepRollout, Cut: true, Text: text,
+			What: fmt.Sprintf("%s has %s, which OLM v1 makes of its ClusterServiceVersion, too", b.Name, again[0]), Do: "authors: remove the manifest"}}
 	}
 	text := "1 error occurred:\n"
 	if len(again) > 1 {
@@ -218,7 +226,7 @@ func changed(ctx context.Context, c Cluster, b *Bundle, r *Request) (all []Refus
 		return nil, nil
 	}
 	for _, definition := range b.CRDs {
-		if definition.APIVersion != apiextensionsv1.SchemeGroupVersion.String() { // OLM compares no others
+		if !r.compares(definition) {
 			continue
 		}
 		found, err := c.Find(ctx, Object{apiextensionsv1.SchemeGroupVersion.WithKind(crdKind), "", definition.Name})
@@ -237,6 +245,11 @@ func changed(ctx context.Context, c Cluster, b *Bundle, r *Request) (all []Refus
 	return all, nil
 }
 
+// compares reports whether OLM compares a CustomResourceDefinition with the one before: one of API version v1, which Boxcutter makes of all.
+func (r *Request) compares(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	return r.Gates[gates.Boxcutter] || definition.APIVersion == apiextensionsv1.SchemeGroupVersion.String()
+}
+
 // Between returns why OLM refuses an update because of changed CustomResourceDefinitions, if a cluster has those of the bundle
 // from which it is updated, with objects in their storage versions.
 func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
@@ -245,7 +258,7 @@ func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 	}
 	for _, definition := range to.CRDs {
 		for _, before := range from.CRDs {
-			if before.Name != definition.Name || definition.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
+			if before.Name != definition.Name || !r.compares(definition) {
 				continue
 			}
 			if equality.Semantic.DeepEqual(before, definition) {

@@ -45,6 +45,9 @@ func (b *Bundle) objects(r *Request) (all, again []Object) {
 	}
 	for _, d := range b.CRDs {
 		kind := schema.FromAPIVersionAndKind(d.APIVersion, crdKind) // it may be of a version that is not served any more
+		if r.Gates[gates.Boxcutter] {                               // which writes what it has read as v1
+			kind.Version = "v1"
+		}
 		add(kind.Group, kind.Version, crdKind, "", d.Name)
 	}
 	for _, other := range b.Others {

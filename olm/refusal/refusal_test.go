@@ -105,6 +105,10 @@ func TestOf(t *testing.T) {
 			b.CSV.Spec.InstallStrategy.StrategySpec.Permissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: "tug"}, {ServiceAccountName: "tug"}}
 			b.Others = []*unstructured.Unstructured{object("v1", "ServiceAccount", "", "tug")}
 		}, want: "1 error occurred:\n\t* serviceaccounts \"tug\" already exists\n\n", code: Twice},
+		"an object twice, with Boxcutter": {settings: "BoxcutterRuntime=true", change: func(b *Bundle) {
+			b.CSV.Spec.InstallStrategy.StrategySpec.Permissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: "tug"}}
+			b.Others = []*unstructured.Unstructured{object("v1", "ServiceAccount", "", "tug")}
+		}, want: `revision validation error: revision "tug-`, code: Twice},
 		"what is only described is not checked": {change: func(b *Bundle) { b.Described, b.Package = true, "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +125,7 @@ func TestOf(t *testing.T) {
 			if test.want == "" {
 				return
 			}
-			if !strings.HasPrefix(said, `error for resolved bundle "tug.v1.0.0" with version "1.0.0": `) {
+			if first := First(all); first.step != stepRollout && !strings.HasPrefix(said, `error for resolved bundle "tug.v1.0.0" with version "1.0.0": `) {
 				t.Errorf("got %q, want the bundle's name and version before it", said)
 			}
 			if all[0].Code != test.code || (Reason(all) == InvalidConfiguration) != (test.code == Configuration) || all[0].What == "" || all[0].Do == "" {
@@ -219,6 +223,11 @@ func TestIn(t *testing.T) {
 			d.APIVersion = "apiextensions.k8s.io/v1beta1"
 			b.CRDs = []*apiextensionsv1.CustomResourceDefinition{d}
 		}, want: `no matches for kind "CustomResourceDefinition" in version "apiextensions.k8s.io/v1beta1"`, code: API},
+		"an old CRD, with Boxcutter": {settings: "BoxcutterRuntime=true", change: func(b *Bundle) {
+			d := definitionOf("string")
+			d.APIVersion = "apiextensions.k8s.io/v1beta1"
+			b.CRDs = []*apiextensionsv1.CustomResourceDefinition{d}
+		}},
 		"an API is missing": {change: with(object("monitoring.coreos.com/v1", "ServiceMonitor", "", "tug")), want: `no matches for kind "ServiceMonitor" in version "monitoring.coreos.com/v1"`, code: API},
 		"a CRD changes":     {change: func(b *Bundle) { b.CRDs = []*apiextensionsv1.CustomResourceDefinition{definitionOf("integer")} }, cluster: fakeCluster{installed(t, definitionOf("string"))}, want: "validating upgrade for CRD \"tugs.example.com\": v1: ^.power: type", code: Definition},
 	} {
