@@ -106,7 +106,7 @@ func (v verdict) agrees(p *prediction.Prediction, want verdict, told func(string
 
 // lines returns the parts of a message, sorted: OLM has them in another order each time.
 func lines(message string) []string {
-	for _, heading := range []string{"\": validating upgrade", "\": ^", "invalid configuration: ", "multiple errors found:", "with version "} {
+	for _, heading := range []string{"\": ^", "invalid configuration: ", "multiple errors found:", "with version "} {
 		message = strings.ReplaceAll(message, heading, heading+"\n")
 	}
 	message = strings.NewReplacer("validating upgrade", "\nvalidating upgrade", "\": ", "\":\n", "failed: [", "failed:\n", "failed: ", "failed:\n", "first, resource", "first\nresource", "first]", "first").Replace(message)
