@@ -10,6 +10,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/catalog/olmv1"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/fbc/rawjson"
@@ -27,6 +28,8 @@ type Diff struct {
 	After    string    `json:"after"`
 	Summary  Summary   `json:"summary"`
 	Packages []Package `json:"packages"` // only those that change, by name
+	// OLMv1 are the installed bundles for which OLM v1 does less than before, if that is compared.
+	OLMv1 []olmv1.Lost `json:"olmV1,omitempty"`
 }
 
 // Summary counts changes.

@@ -22,10 +22,10 @@ func (d *Diff) Write(w io.Writer, format string) error {
 		_, err := io.WriteString(w, d.markdown())
 		return err
 	}
-	if len(d.Packages) == 0 {
+	if len(d.Packages)+len(d.OLMv1) == 0 {
 		return nil
 	}
-	lines := []line{d.summary()}
+	lines := append([]line{d.summary()}, d.v1()...)
 	for _, p := range d.Packages {
 		lines = append(lines, p.line())
 	}
@@ -36,15 +36,27 @@ func (d *Diff) Write(w io.Writer, format string) error {
 // markdown returns a section for a pull request.
 func (d *Diff) markdown() string {
 	between := say("clusters from %s to %s", d.Before, d.After).in(inMarkdown)
-	if len(d.Packages) == 0 {
+	if len(d.Packages)+len(d.OLMv1) == 0 {
 		return "Nothing changes for " + between + ".\n"
 	}
-	text := "What changes for " + between + ":\n\n" + inMarkdown.render([]line{d.summary()}, 0)
+	text := "What changes for " + between + ":\n\n" + inMarkdown.render(append([]line{d.summary()}, d.v1()...), 0)
 	for _, p := range d.Packages {
 		l := p.line()
 		text += "\n### " + l.text.in(inMarkdown) + "\n\n" + inMarkdown.render(l.below, 0)
 	}
 	return text
+}
+
+// v1 lists the installed bundles for which OLM v1 does less than before.
+func (d *Diff) v1() []line {
+	if len(d.OLMv1) == 0 {
+		return nil
+	}
+	l := line{text: say("LOST for OLM v1: it does less for clusters with")}
+	for _, lost := range d.OLMv1 {
+		l.below = append(l.below, line{text: say("%s of package %s: it %s; before, it %s", lost.Bundle, lost.Package, lost.Now, lost.Before)})
+	}
+	return []line{l}
 }
 
 // summary counts the packages that change, and lists what is lost.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,7 +29,20 @@ type Page struct {
 	Undrawn []string
 	// Faults are the errors found in these packages, and in documents that belong to no package.
 	Faults []*findings.Finding
+	// OLMv1 is what OLM v1 refuses, by package, if that was checked. The page then has a switch between OLM v0 and v1.
+	OLMv1 map[string]*V1
 }
+
+// V1 is what OLM v1 refuses in a package.
+type V1 struct {
+	// Refused says why it refuses bundles, by their names.
+	Refused map[string][]string
+	// Updates are those that it refuses.
+	Updates []V1Update
+}
+
+// V1Update is an update that OLM v1 refuses.
+type V1Update struct{ From, To, Why string }
 
 // Write writes the page. It loads nothing else. It fails if a bundle cannot be read.
 func (p *Page) Write(w io.Writer) error {
@@ -49,6 +63,9 @@ func (p *Page) Write(w io.Writer) error {
 			return err
 		}
 		s.faulty = newFaulty(faults[drawn.Name])
+		if v1, checked := p.OLMv1[drawn.Name]; checked {
+			s.V1 = newShownV1(v1)
+		}
 		data.Packages = append(data.Packages, s)
 	}
 	for _, name := range p.Undrawn {
@@ -87,7 +104,35 @@ type shown struct {
 	// Outside are the names of drawn versions that the catalog does not have. Links count them after Versions.
 	Outside []printable `json:"outside,omitempty"`
 	Links   []link      `json:"links,omitempty"`
+	V1      *shownV1    `json:"v1,omitempty"`
 	faulty
+}
+
+// shownV1 is what the page shows for OLM v1: the versions that it refuses, each with why, and the updates.
+type shownV1 struct {
+	Refused []refused      `json:"refused"`
+	Updates [][3]printable `json:"updates"` // from, to, and why
+}
+
+// refused is a version that OLM v1 refuses. It is in no map: JSON has keys that are strings as they are.
+type refused struct {
+	Name printable   `json:"name"`
+	Why  []printable `json:"why"`
+}
+
+func newShownV1(v1 *V1) *shownV1 {
+	s := &shownV1{Refused: []refused{}, Updates: [][3]printable{}}
+	for _, name := range slices.Sorted(maps.Keys(v1.Refused)) {
+		r := refused{Name: printable(name)}
+		for _, text := range v1.Refused[name] {
+			r.Why = append(r.Why, printable(escape.Short(text, faultLength)))
+		}
+		s.Refused = append(s.Refused, r)
+	}
+	for _, u := range v1.Updates {
+		s.Updates = append(s.Updates, [3]printable{printable(u.From), printable(u.To), printable(escape.Short(u.Why, faultLength))})
+	}
+	return s
 }
 
 // column is a channel in the page.

@@ -261,3 +261,19 @@ func TestPageOfReleases(t *testing.T) {
 		}
 	}
 }
+
+// TestPageOLMv1: a switch shows what OLM v1 refuses.
+func TestPageOLMv1(t *testing.T) {
+	c := load(t)
+	p := c.Packages[0]
+	name := p.Bundles[0].Name
+	page := open(t, &Page{Packages: Of(p), OLMv1: map[string]*V1{p.Name: {
+		Refused: map[string][]string{name: {"it has an API service"}}, Updates: []V1Update{{From: "none", To: name, Why: "a CRD changes"}},
+	}}}, 1280, 800)
+	const marked = `[...document.querySelectorAll("#drawing .node.refused")].map(n => n.dataset.name)[0] || ""`
+	expect(t, page, marked, "")
+	expect(t, page, `document.querySelector("#olm button[data-olm=v1]").click(), document.querySelector("#olm span").textContent`, "refuses 1 version and 1 update")
+	expect(t, page, marked, name)
+	expect(t, page, fmt.Sprintf(`choose(%q), `+items, name, "OLM v1 refuses"), "it has an API service\nthe update from none: a CRD changes")
+	expect(t, page, `document.querySelector("#olm button[data-olm=v0]").click(), `+marked, "")
+}

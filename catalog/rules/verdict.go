@@ -18,6 +18,8 @@ var verdicts = []struct {
 	{[]string{"bundle-dependency"}, "has dependencies that OLM v0 cannot read, so it resolves nothing with it", "have dependencies that OLM v0 cannot read, so it resolves nothing with them"},
 	{[]string{"channel-head", "channel-cycle"}, "has channels from which OLM v0 resolves nothing, and which opm rejects", "have channels from which OLM v0 resolves nothing, and which opm rejects"},
 	{[]string{againstPackage.ID, againstChannel.ID, againstEntry.ID}, "strands clusters that installed from the earlier catalog", "strand clusters that installed from the earlier catalog"},
+	{[]string{"olm-v1-bundle", "olm-v1-update"}, "has bundles or updates that OLM v1 refuses", "have bundles or updates that OLM v1 refuses"},
+	{[]string{"olm-v1-against"}, "gives clusters of OLM v1 less than the earlier catalog", "give clusters of OLM v1 less than the earlier catalog"},
 }
 
 // Verdict says what the errors among findings mean: a sentence for each meaning.

@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/bundle/rules"
+	"github.com/berth-csi/berth/catalog/olmv1"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 )
 
 // bundleValidate holds the flags of "berth bundle validate".
@@ -18,6 +20,7 @@ type bundleValidate struct {
 	choice choiceFlags
 	rules  bool
 	output string
+	v1     v1Check
 }
 
 // newBundleValidateCommand returns the command bundle validate, which runs the rules of package bundle/rules.
@@ -38,12 +41,17 @@ Findings are printed to standard output, one per line, as
 and a summary for each bundle to standard error. The other formats are for CI systems: json, sarif
 and junit. Files of an image are named by the reference and their paths in it.
 
+With --for olm-v1, it also finds why OLM v1 refuses the bundle.
+
 With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.`,
 		Example: `  # One bundle
   berth bundle validate bundle/aws-efs-operator/1.0.0
 
   # All versions of a package
   berth bundle validate bundle/aws-efs-operator/*
+
+  # Whether OLM v1 of OpenShift 4.21 installs it
+  berth bundle validate bundle/aws-efs-operator/1.0.0 --for olm-v1 --olm-version 4.21
 
   # What is published
   berth bundle validate quay.io/example/aws-efs-operator-bundle:v1.0.1
@@ -62,28 +70,33 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 			if o.rules {
 				return checkRulesArgs(cmd, bundles, o.output)
 			}
+			if err := o.v1.check(); err != nil {
+				return err
+			}
 			return takes("BUNDLE...")(cmd, bundles)
 		},
 		ValidArgsFunction: folders,
 		RunE: func(cmd *cobra.Command, bundles []string) error {
 			if o.rules {
-				return findings.WriteRules(cmd.OutOrStdout(), o.output, rules.Rules())
+				return findings.WriteRules(cmd.OutOrStdout(), o.output, bundleRules())
 			}
 			return o.run(cmd, bundles)
 		},
 	}
-	o.choice.addFlags(cmd, rules.Rules())
+	o.choice.addFlags(cmd, bundleRules())
+	o.v1.addTarget(cmd)
+	o.v1.addGates(cmd)
 	addRulesFlag(cmd, &o.rules)
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
 	return cmd
 }
 
 func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
-	choice, baseline, err := o.choice.read(cmd, rules.Rules())
+	choice, baseline, err := o.choice.read(cmd, bundleRules())
 	if err != nil {
 		return err
 	}
-	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: rules.Rules()}
+	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: bundleRules()}
 	var said []error
 	failed := false
 	of := map[*findings.Finding]string{} // the bundle
@@ -91,7 +104,7 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	var checked []string
 	for _, text := range bundles {
 		stop := startProgress(cmd.ErrOrStderr(), "checking "+text)
-		found, err := checkBundle(cmd.Context(), text)
+		found, err := o.check(cmd.Context(), text)
 		stop()
 		if err != nil {
 			said, failed = append(said, err), true
@@ -131,15 +144,33 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	return &exitError{code: exitFound, err: errors.Join(said...)}
 }
 
-// checkBundle checks a folder or an image.
-func checkBundle(ctx context.Context, text string) (found []*findings.Finding, err error) {
+// bundleRules are all rules for bundles.
+func bundleRules() []findings.Rule { return append(rules.Rules(), olmv1.Refused) }
+
+// check checks a folder or an image.
+func (o *bundleValidate) check(ctx context.Context, text string) (found []*findings.Finding, err error) {
 	opened, err := source.OpenAny(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	if opened.Bundle != nil {
-		return rules.CheckImage(opened.Bundle.Reference, opened.Bundle.Files)
+	load, validate := func() (*registryv1.Contents, error) { return registryv1.Load(opened.Dir) }, func() ([]*findings.Finding, error) { return rules.Check(opened.Dir) }
+	if pulled := opened.Bundle; pulled != nil {
+		load = func() (*registryv1.Contents, error) { return registryv1.LoadImage(pulled.Reference, pulled.Files) }
+		validate = func() ([]*findings.Finding, error) { return rules.CheckImage(pulled.Reference, pulled.Files) }
 	}
-	return rules.Check(opened.Dir)
+	if found, err = validate(); err != nil || o.v1.target == "" {
+		return found, err
+	}
+	contents, err := load()
+	if err != nil { // what is wrong with it is found already
+		return found, nil
+	}
+	refused, err := o.v1.refusedByV1(contents)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, refused...)
+	findings.Sort(found)
+	return found, nil
 }

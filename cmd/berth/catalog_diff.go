@@ -13,15 +13,16 @@ import (
 )
 
 // failsOn are the values of --fail-on: whether a difference is one that the command exits with 1 for.
-var failsOn = map[string]func(diff.Summary) bool{
-	"any":   func(s diff.Summary) bool { return s.Added+s.Removed+s.Changed > 0 },
-	"lost":  func(s diff.Summary) bool { return s.Lost > 0 },
-	"never": func(diff.Summary) bool { return false },
+var failsOn = map[string]func(*diff.Diff) bool{
+	"any":   func(d *diff.Diff) bool { return d.Summary.Added+d.Summary.Removed+d.Summary.Changed+len(d.OLMv1) > 0 },
+	"lost":  func(d *diff.Diff) bool { return d.Summary.Lost+len(d.OLMv1) > 0 },
+	"never": func(*diff.Diff) bool { return false },
 }
 
 // newCatalogDiffCommand returns the command catalog diff, which prints what package catalog/diff finds.
 func newCatalogDiffCommand() *cobra.Command {
 	var output, failOn string
+	v1 := &v1Check{}
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW [PACKAGE...]",
 		Short: "Show what changes for clusters from one catalog to another",
@@ -32,6 +33,9 @@ old ones: images, permissions, versions of CustomResourceDefinitions, install mo
 
 Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object. Long
 lists and digests are shortened, but not in JSON.
+
+With --for olm-v1, it also lists the installed versions for which OLM v1 does less than before, because it
+refuses the update that it chooses, or finds none.
 
 ` + aboutSources,
 		Example: `  berth catalog diff catalog/certified new/certified
@@ -46,19 +50,22 @@ lists and digests are shortened, but not in JSON.
 			if failsOn[failOn] == nil {
 				return fmt.Errorf("--fail-on is %q, want one of %s", failOn, strings.Join(failOnValues, ", "))
 			}
+			if err := v1.check(); err != nil {
+				return err
+			}
 			return takes("OLD", "NEW", "[PACKAGE...]")(cmd, args)
 		},
 		ValidArgsFunction: completing(folders, folders, packagesOf(0, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sayLinks(cmd, args[0], args[1])
-			d, err := compareCatalogs(cmd, args[0], args[1], args[2:])
+			d, err := compareCatalogs(cmd, v1, args[0], args[1], args[2:])
 			if err != nil {
 				return err
 			}
 			if err := d.Write(cmd.OutOrStdout(), output); err != nil {
 				return err
 			}
-			if failsOn[failOn](d.Summary) {
+			if failsOn[failOn](d) {
 				return &exitError{code: exitFound}
 			}
 			return nil
@@ -66,6 +73,7 @@ lists and digests are shortened, but not in JSON.
 	}
 	cmd.Flags().StringVar(&failOn, "fail-on", "any", "`CHANGES` to exit with 1 for: "+strings.Join(failOnValues, ", "))
 	completeFlag(cmd, "fail-on", oneOf(failOnValues...))
+	v1.add(cmd)
 	addOutputFlag(cmd, &output, "text", diff.Formats)
 	return cmd
 }
@@ -73,11 +81,20 @@ lists and digests are shortened, but not in JSON.
 // failOnValues are the values of --fail-on.
 var failOnValues = slices.Sorted(maps.Keys(failsOn))
 
-func compareCatalogs(cmd *cobra.Command, old, new string, only []string) (d *diff.Diff, err error) {
+func compareCatalogs(cmd *cobra.Command, v1 *v1Check, old, new string, only []string) (d *diff.Diff, err error) {
 	defer startProgress(cmd.ErrOrStderr(), "comparing")()
 	err = withCatalog(cmd, old, only, func(before *rules.Part) error {
 		return withCatalog(cmd, new, only, func(after *rules.Part) (err error) {
-			d, err = diff.Compare(before.Without(after.LeftOut), after.Without(before.LeftOut), only...)
+			was, is := before.Without(after.LeftOut), after.Without(before.LeftOut)
+			if d, err = diff.Compare(was, is, only...); err != nil {
+				return err
+			}
+			checker, done, err := v1.checker(cmd)
+			if err != nil || checker == nil {
+				return err
+			}
+			defer done()
+			d.OLMv1, err = checker.LostAgainst(cmd.Context(), is, was, only...)
 			return err
 		})
 	})

@@ -22,6 +22,7 @@ var drawings = map[string]func(*graph.Package) string{
 
 func newCatalogGraphCommand() *cobra.Command {
 	var output string
+	v1 := &v1Check{}
 	cmd := &cobra.Command{
 		Use:   "graph CATALOG [PACKAGE]",
 		Short: "Draw the upgrade graph of a package",
@@ -32,14 +33,22 @@ leads to the head, and edges that OLM never takes.
 
 mermaid is for Markdown, dot for Graphviz. html is one page that loads nothing else, with an overview of
 all packages unless one is named. It has a search over packages, channels and versions, and shows for
-each version what OperatorHub would.
+each version what OperatorHub would. With --for olm-v1, it has a switch between OLM v0 and what OLM v1 refuses.
 
 ` + aboutSources,
 		Example: `  berth catalog graph catalog/certified aws-efs-operator
 
   # To explore in a browser
   berth catalog graph catalog -o html > catalog.html`,
-		Args:              takes("CATALOG", "[PACKAGE]"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := v1.check(); err != nil {
+				return err
+			}
+			if v1.target != "" && output != "html" {
+				return fmt.Errorf("--for %s is for the page; add -o html", v1.target)
+			}
+			return takes("CATALOG", "[PACKAGE]")(cmd, args)
+		},
 		ValidArgsFunction: completing(folders, packagesOf(0), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
@@ -50,6 +59,9 @@ each version what OperatorHub would.
 					return err
 				}
 				if output == "html" {
+					if err := v1.addTo(cmd, p, c, args[1:]); err != nil {
+						return err
+					}
 					return p.Write(cmd.OutOrStdout())
 				}
 				if len(p.Packages) > 1 {
@@ -60,6 +72,7 @@ each version what OperatorHub would.
 			})
 		},
 	}
+	v1.add(cmd)
 	addOutputFlag(cmd, &output, "mermaid", []string{"mermaid", "dot", "svg", "html"})
 	return cmd
 }
@@ -75,4 +88,32 @@ func pageOf(c *rules.Part, named []string) (*graph.Page, error) {
 	}
 	others := func(f *findings.Finding) bool { return f.Package != p.Name }
 	return &graph.Page{Packages: graph.Of(p), Faults: slices.DeleteFunc(slices.Clone(c.Faults), others)}, nil
+}
+
+// addTo adds to a page what OLM v1 refuses in the named package, or in all.
+func (f *v1Check) addTo(cmd *cobra.Command, page *graph.Page, c *rules.Part, named []string) error {
+	checker, done, err := f.checker(cmd)
+	if err != nil || checker == nil {
+		return err
+	}
+	defer done()
+	page.OLMv1 = map[string]*graph.V1{}
+	for _, p := range c.Packages {
+		if len(named) > 0 && p.Name != named[0] {
+			continue
+		}
+		refused, err := checker.Refused(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		v1 := &graph.V1{Refused: map[string][]string{}}
+		for _, b := range refused.Bundles {
+			v1.Refused[b.Bundle.Name] = append(v1.Refused[b.Bundle.Name], b.What)
+		}
+		for _, u := range refused.Updates {
+			v1.Updates = append(v1.Updates, graph.V1Update{From: u.From.Name, To: u.Bundle.Name, Why: u.What})
+		}
+		page.OLMv1[p.Name] = v1
+	}
+	return nil
 }

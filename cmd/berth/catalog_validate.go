@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/catalog/olmv1"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/faults"
@@ -26,6 +27,7 @@ type catalogValidate struct {
 	baseline   string
 	rules      bool
 	output     string
+	v1         v1Check
 }
 
 func newCatalogValidateCommand() *cobra.Command {
@@ -45,6 +47,9 @@ junit.
 With --against, the catalog is also compared with one that it replaces: what happens to clusters that
 installed from that one, if the CatalogSource or the Subscription changes. CATALOG may be a pattern of several.
 
+With --for olm-v1, it also finds which bundles OLM v1 refuses, at which updates it refuses changed
+CustomResourceDefinitions and, with --against, for which installed versions it does less than before.
+
 With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.
 
 ` + aboutSources + `
@@ -53,6 +58,9 @@ Files of an image are named by their paths in it.`,
 
   # No cluster that installed from the community catalog may be stranded
   berth catalog validate catalog/certified --against catalog/community
+
+  # What OLM v1 of OpenShift 4.21 refuses, also of bundles that the catalog only describes
+  berth catalog validate catalog --for olm-v1 --olm-version 4.21 --images
 
   # What is published
   berth catalog validate quay.io/operatorhubio/catalog:latest
@@ -74,6 +82,9 @@ Files of an image are named by their paths in it.`,
 			if o.against != "" && len(args) > 1 {
 				return errors.New("--against compares one CATALOG with another; name one")
 			}
+			if err := o.v1.check(); err != nil {
+				return err
+			}
 			return takes("CATALOG...")(cmd, args)
 		},
 		ValidArgsFunction: completing(folders),
@@ -92,13 +103,16 @@ Files of an image are named by their paths in it.`,
 	completeFlag(cmd, "against", folders)
 	completeFlag(cmd, "severity", severitiesOf(catalogRules()))
 	completeFlag(cmd, "ignore", scopesOf(catalogRules()))
+	o.v1.add(cmd)
 	addRulesFlag(cmd, &o.rules)
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
 	return cmd
 }
 
 // catalogRules are all rules for catalogs.
-func catalogRules() []findings.Rule { return slices.Concat(rules.Rules, rules.AgainstRules) }
+func catalogRules() []findings.Rule {
+	return slices.Concat(rules.Rules, rules.AgainstRules, olmv1.Rules)
+}
 
 // addRulesFlag gives a command that checks rules the flag --rules.
 func addRulesFlag(cmd *cobra.Command, list *bool) {
@@ -212,8 +226,21 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string) (report finding
 	}
 	c.Dir = text
 	report = findings.Report{Tool: cmd.CommandPath(), Subject: text, Rules: rules.Rules, Findings: append(found, rules.Check(c)...)}
+	v1, done, err := o.v1.checker(cmd)
+	if err != nil {
+		return report, "", err
+	}
+	defer done()
+	if v1 != nil {
+		found, err := v1.Check(ctx, c)
+		if err != nil {
+			return report, "", opened.Named(err)
+		}
+		report.Rules = catalogRules()
+		report.Findings = append(report.Findings, found...)
+	}
 	if o.against != "" {
-		against, err := o.checkAgainst(ctx, c)
+		against, err := o.checkAgainst(ctx, c, v1)
 		if err != nil {
 			return report, "", err
 		}
@@ -226,7 +253,7 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string) (report finding
 }
 
 // checkAgainst compares the catalog with the one that it replaces.
-func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog) (found []*findings.Finding, err error) {
+func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog, v1 *olmv1.Checker) (found []*findings.Finding, err error) {
 	opened, err := source.Open(ctx, o.against)
 	if err != nil {
 		return nil, err
@@ -237,6 +264,13 @@ func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog) (fou
 		return nil, &faults.Listed{Head: "the catalog to compare with is not valid:", Faults: opened.Named(err)}
 	}
 	found = rules.Against(c, before)
+	if v1 != nil {
+		lost, err := v1.Against(ctx, c, before)
+		if err != nil {
+			return nil, opened.Named(err)
+		}
+		found = append(found, lost...)
+	}
 	opened.NameFindings(found)
 	return found, nil
 }

@@ -60,6 +60,7 @@ var scenes = map[string]map[string][]scene{
 	"ci.md":              {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}}},
 	"coming-from-opm.md": {"## With what you have": {templates}},
 	"disconnected.md":    {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
+	"olm-v1.md":          {"## What OLM v1 refuses": {{files: "olm_v1.txtar"}}},
 	"release.md": {
 		"## Bundle": {
 			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},

@@ -46,23 +46,29 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	if port == 0 {
 		return "", "", nil, fmt.Errorf("pod %s has no port named %s", pod, portName)
 	}
-	dialer, err := newDialer(config, client.CoreV1().RESTClient().Post().Resource("pods").Namespace(source.Namespace).Name(pod).SubResource("portforward"))
+	address, stop, err = forwardTo(ctx, config, client, source.Namespace, pod, port)
+	return address, pod, stop, err
+}
+
+// forwardTo forwards a free loopback port to a port of a pod, until stop is called.
+func forwardTo(ctx context.Context, config *rest.Config, client kubernetes.Interface, namespace, pod string, port int32) (address string, stop func(), err error) {
+	dialer, err := newDialer(config, client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward"))
 	if err != nil {
-		return "", "", nil, err
+		return "", nil, err
 	}
 	stopping, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stopping, ready, io.Discard, io.Discard)
 	if err != nil {
-		return "", "", nil, err
+		return "", nil, err
 	}
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
 	case <-ready:
 	case err := <-ended:
-		return "", "", nil, fmt.Errorf("forwarding a port to pod %s, which requires permission to create pods/portforward: %w", pod, err)
+		return "", nil, fmt.Errorf("forwarding a port to pod %s, which requires permission to create pods/portforward: %w", pod, err)
 	case <-ctx.Done():
 		close(stopping)
-		return "", "", nil, fmt.Errorf("forwarding a port to pod %s: %w", pod, context.Cause(ctx))
+		return "", nil, fmt.Errorf("forwarding a port to pod %s: %w", pod, context.Cause(ctx))
 	}
 	stop = func() {
 		close(stopping)
@@ -71,9 +77,9 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	ports, err := forwarder.GetPorts()
 	if err != nil {
 		stop()
-		return "", "", nil, err
+		return "", nil, err
 	}
-	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), pod, stop, nil
+	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), stop, nil
 }
 
 // newDialer returns a dialer that connects to a pod as kubectl does: over a WebSocket, or over SPDY if the API server is older.

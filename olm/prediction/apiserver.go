@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/berth-csi/berth/olm/refusal"
 )
 
 // apiReader reads CRDs and custom resources of the cluster. It reads on demand, because there may be many.
@@ -56,4 +60,57 @@ func (s *apiReader) each(ctx context.Context, resource schema.GroupVersionResour
 		return list, nil
 	})
 	return pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error { return do(o.(*unstructured.Unstructured)) })
+}
+
+// liveCluster is a cluster as package refusal reads it. It is read on demand.
+type liveCluster struct {
+	kinds   meta.RESTMapper
+	objects dynamic.Interface
+}
+
+// ClusterOf returns what OLM v1 compares bundles with in a cluster.
+func ClusterOf(config *rest.Config) (refusal.Cluster, error) {
+	over, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := apiutil.NewDynamicRESTMapper(config, over)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfigAndClient(config, over)
+	if err != nil {
+		return nil, err
+	}
+	return &liveCluster{kinds, objects}, nil
+}
+
+func (c *liveCluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	_, err := c.kinds.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking the API server whether it serves %s: %w", kind, err)
+	}
+	return true, nil
+}
+
+func (c *liveCluster) Find(ctx context.Context, o refusal.Object) (*unstructured.Unstructured, error) {
+	mapping, err := c.kinds.RESTMapping(o.GroupKind(), o.Version)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", o, err)
+	}
+	var objects dynamic.ResourceInterface = c.objects.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		objects = c.objects.Resource(mapping.Resource).Namespace(o.Namespace)
+	}
+	found, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", o, err)
+	}
+	return found, nil
 }

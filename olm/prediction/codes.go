@@ -11,10 +11,6 @@ const (
 	Unsatisfied Code = "unsatisfied"
 	// DependencyMissing: the next version requires something that no catalog has and that is not installed.
 	DependencyMissing Code = "dependency-missing"
-	// DependencyUnsupported: the chosen bundle depends on others, which OLM v1 does not support.
-	DependencyUnsupported Code = "dependency-unsupported"
-	// ImageMissing: the catalog has no image of the chosen bundle, and OLM v1 installs nothing else.
-	ImageMissing Code = "image-missing"
 	// NoBundle: no bundle is in the channels and versions that a ClusterExtension wants.
 	NoBundle Code = "no-bundle"
 	// PackageAbsent: the catalog has no such package.
@@ -31,8 +27,8 @@ const (
 	SourceUnreachable Code = "source-unreachable"
 	// DependencyMalformed: a bundle of the package has a dependency that OLM cannot read.
 	DependencyMalformed Code = "dependency-malformed"
-	// InstallModeUnsupported: the chosen bundle does not support the install mode AllNamespaces, and OLM v1 uses no other.
-	InstallModeUnsupported Code = "install-mode-unsupported"
+	// CatalogsAmbiguous: several catalogs of OLM v1 have a bundle, and none has a higher priority.
+	CatalogsAmbiguous Code = "catalogs-ambiguous"
 	// OperatorGroups: the namespace has none, or more than one.
 	OperatorGroups Code = "operator-groups"
 	// SecondSubscription: another Subscription of the namespace is for the same package.
@@ -91,6 +87,10 @@ const (
 	VersionRemoved Code = "version-removed"
 	// RangeIgnored: a skipRange of the channel is no range of versions, and OLM ignores it.
 	RangeIgnored Code = "skip-range-ignored"
+	// BundleUnread: the catalog lacks the manifests of a bundle, so what OLM v1 refuses in them is not known.
+	BundleUnread Code = "bundle-unread"
+	// APINeeded: OLM v1 refuses the bundle on clusters that do not serve an API.
+	APINeeded Code = "api-needed"
 	// DefinitionsUnchecked: the catalog lacks the bundle's CRDs, so custom resources cannot be checked against them.
 	DefinitionsUnchecked Code = "definitions-unchecked"
 )

@@ -1,14 +1,21 @@
 package prediction
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/blang/semver/v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/clusterextension"
+	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -19,32 +26,69 @@ const V1 = "v1"
 //
 // OLM v1's own resolver cannot be imported. Predict chooses as that of operator-controller v1.11 does, in
 // internal/operator-controller/resolve: of the bundles in the wanted channels and versions, and of those that the installed one may
-// be updated to, including itself, it takes the latest that is not deprecated.
+// be updated to, including itself, it takes the latest that is not deprecated. Package refusal then says whether OLM installs it.
 type Extension struct {
-	// Name and Namespace are empty for a hypothetical one.
-	Name, Namespace string
-	Package         string
+	// Request says how OLM is set up and what spec.config has. Name and Namespace are empty for a hypothetical one. If it has no
+	// Gates, they are those that OLM's latest version enables.
+	refusal.Request
+	Package string
 	// Channels are those that bundles may come from; none means all.
 	Channels []string
 	// Versions is a range of versions as spec.source.catalog.version has it; "" means all.
 	Versions string
 	// SelfCertified ignores upgrade edges.
 	SelfCertified bool
-	// Installed is the bundle that is installed; its name is "" if none is.
+	// Catalogs selects the catalogs by their labels; nil means all.
+	Catalogs labels.Selector
+	// Installed is the bundle that is installed; its name is "" if none is. Release is its release, if the status has one beside the
+	// version.
 	Installed upgrade.Version
+	Release   *string
+	// Was is the installed bundle, if the catalog does not have it; it may be nil.
+	Was *fbc.Bundle
+	// Says is what the ClusterExtension says now: the reason and the message of its condition Progressing.
+	Says string
+	// Cluster is what OLM compares a bundle with. It is nil if no cluster is read.
+	Cluster refusal.Cluster
+	// Content returns what OLM reads of a bundle, or nil if that is not known. If there is no such function, it is what the catalog carries.
+	Content func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
 }
 
-// ExtensionOf reads a ClusterExtension. It fails if what it has installed has no valid version.
+// ExtensionOf reads a ClusterExtension. It fails if what it has installed has no valid version, or its selector is none.
 func ExtensionOf(object *unstructured.Unstructured) (*Extension, error) {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(object.Object, path...)
 		return value
 	}
 	e := &Extension{
-		Name: object.GetName(), Namespace: text("spec", "namespace"), Package: text("spec", "source", "catalog", "packageName"),
-		Versions: text("spec", "source", "catalog", "version"), SelfCertified: text("spec", "source", "catalog", "upgradeConstraintPolicy") == "SelfCertified",
+		Request: refusal.Request{Name: object.GetName(), Namespace: text("spec", "namespace"),
+			UnsafeDefinitions: text("spec", "install", "preflight", "crdUpgradeSafety", "enforcement") == "None"},
+		Package: text("spec", "source", "catalog", "packageName"), Versions: text("spec", "source", "catalog", "version"),
+		SelfCertified: text("spec", "source", "catalog", "upgradeConstraintPolicy") == "SelfCertified",
+	}
+	if _, reason, message := clusterextension.Condition(object, "Progressing"); reason != "" {
+		e.Says = reason + ": " + message
 	}
 	e.Channels, _, _ = unstructured.NestedStringSlice(object.Object, "spec", "source", "catalog", "channels")
+	if _, e.Configured, _ = unstructured.NestedMap(object.Object, "spec", "config"); e.Configured {
+		if inline, has, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "config", "inline"); has {
+			data, err := json.Marshal(inline)
+			if err != nil {
+				return nil, fmt.Errorf("ClusterExtension %s, spec.config.inline: %w", e.Name, err)
+			}
+			e.Config = data
+		}
+	}
+	if selector, has, _ := unstructured.NestedMap(object.Object, "spec", "source", "catalog", "selector"); has {
+		read := &metav1.LabelSelector{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(selector, read)
+		if err == nil && len(read.MatchLabels)+len(read.MatchExpressions) > 0 {
+			e.Catalogs, err = metav1.LabelSelectorAsSelector(read)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ClusterExtension %s, spec.source.catalog.selector: %w", e.Name, err)
+		}
+	}
 	if e.Installed.Name = text("status", "install", "bundle", "name"); e.Installed.Name == "" {
 		return e, nil
 	}
@@ -54,6 +98,9 @@ func ExtensionOf(object *unstructured.Unstructured) (*Extension, error) {
 		return nil, fmt.Errorf("ClusterExtension %s has installed %s with version %q, want a semantic version: %w", e.Name, e.Installed.Name, version, err)
 	}
 	e.Installed.Number = &number
+	if release, has, _ := unstructured.NestedString(object.Object, "status", "install", "bundle", "release"); has {
+		e.Release = &release
+	}
 	return e, nil
 }
 
@@ -72,55 +119,91 @@ func InstalledExtension(c *fbc.Catalog, pkg, version, channel string) (*Extensio
 	return e, err
 }
 
+// ClusterCatalog is a catalog of OLM v1.
+type ClusterCatalog struct {
+	Name     string
+	Labels   map[string]string
+	Priority int32
+	// Disabled says that spec.availabilityMode is Unavailable, so OLM does not look at it.
+	Disabled bool
+	// Content is nil if it cannot be read; Fault then says why.
+	Content *fbc.Catalog
+	Fault   error
+}
+
+// ClusterCatalogOf reads a ClusterCatalog, without its content.
+func ClusterCatalogOf(object *unstructured.Unstructured) *ClusterCatalog {
+	priority, _, _ := unstructured.NestedInt64(object.Object, "spec", "priority")
+	mode, _, _ := unstructured.NestedString(object.Object, "spec", "availabilityMode")
+	return &ClusterCatalog{Name: object.GetName(), Labels: object.GetLabels(), Priority: int32(priority), Disabled: mode == "Unavailable"}
+}
+
 // Predict predicts what OLM v1 will do if a catalog is the only one that has the package. It fails if the range of versions is
-// invalid.
-func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
-	p := &Prediction{OLM: V1, Namespace: e.Namespace, ClusterExtension: e.Name, Package: e.Package, Channel: strings.Join(e.Channels, ", "), Installed: e.Installed.Name}
-	pkg := c.Find(e.Package)
-	if pkg == nil {
-		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension: see "+findings.Page("olm-v1.md#remove-the-operator"), "%s has no package %s", c.Dir, e.Package)
-		return p, nil
+// invalid, or a bundle cannot be read.
+func (e *Extension) Predict(ctx context.Context, c *fbc.Catalog) (*Prediction, error) {
+	return e.PredictFrom(ctx, []*ClusterCatalog{{Name: c.Dir, Content: c}})
+}
+
+// PredictFrom predicts what OLM v1 will do with these catalogs.
+func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog) (*Prediction, error) {
+	if e.Gates == nil {
+		set, err := gates.Of(gates.Latest)
+		if err != nil {
+			return nil, err
+		}
+		with := *e
+		with.Gates = set
+		e = &with
 	}
-	p.Assumed = e.Name == "" && p.Installed != "" && pkg.FindBundle(p.Installed) == nil
-	sel, err := e.selectFrom(pkg)
-	if err != nil {
-		return nil, err
+	p := &Prediction{OLM: V1, Namespace: e.Namespace, ClusterExtension: e.Name, Package: e.Package, Channel: strings.Join(e.Channels, ", "), Installed: e.Installed.Name, Says: e.Says}
+	found, err := e.search(p, catalogs)
+	if err != nil || found == nil {
+		return p, err
 	}
-	chosen := sel.choose(e.Installed)
+	p.Assumed = e.Name == "" && p.Installed != "" && found.pkg.FindBundle(p.Installed) == nil
+	chosen := found.chosen
 	if chosen == nil {
-		sel.explain(p)
+		found.explain(p)
 		return p, nil
 	}
-	reasons, err := uninstallable(chosen.Bundle)
+	bundle, err := e.check(ctx, p, found, chosen)
 	if err != nil {
 		return nil, err
 	}
-	for _, reason := range reasons {
-		p.refuse(reason.Code, reason.Do, "%s", reason.What)
-	}
-	sel.warn(p, chosen)
-	switch later := sel.later(e.Installed); {
+	found.warn(p, chosen)
+	switch later := found.later(found.installed()); {
 	case p.Verdict == Refused:
-	case !chosen.is(e.Installed):
+	case !chosen.is(found.installed()):
 		p.Verdict = Updates
 		if p.Installed == "" {
 			p.Verdict = Installs
 		}
-		p.Next = sel.update(e.Installed, chosen)
-		p.Then, p.ReachesHead = sel.follow(chosen)
-		p.warnAboutRemovedAPIs(pkg, false)
+		p.Next = found.update(e.Installed, chosen)
+		then, reaches := found.follow(chosen)
+		if p.Then, p.ReachesHead, err = e.checkLater(ctx, p, found, bundle, then, reaches); err != nil {
+			return nil, err
+		}
+		p.warnAboutRemovedAPIs(found.pkg, false)
 	case later == nil:
 		p.Verdict = Latest
+		found.warnAboutDeprecatedSuccessors(p)
 	default:
 		p.Verdict = Stranded
 		p.Why = append(p.Why, Reason{NoEdge,
 			fmt.Sprintf("%s is later, and no edge leads to it from %s: it neither replaces nor skips that, and has no skipRange that includes it", later.Name, e.Installed.Name),
 			"add an upgrade edge to a channel; or set spec.source.catalog.upgradeConstraintPolicy to SelfCertified, which ignores edges, if the author of the operator supports that update"})
+		found.warnAboutDeprecatedSuccessors(p)
+	}
+	for _, risk := range p.Risks {
+		p.Warnings = append(p.Warnings, risk.What)
 	}
 	return p, nil
 }
 
 func (p *Prediction) refuse(code Code, do, format string, args ...any) {
 	p.Verdict = Refused
+	if p.Reason == "" {
+		p.Reason = refusal.Retrying
+	}
 	p.Why = append(p.Why, Reason{code, fmt.Sprintf(format, args...), do})
 }

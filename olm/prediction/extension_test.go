@@ -9,6 +9,7 @@ import (
 	"github.com/blang/semver/v4"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/olm/upgrade"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 )
@@ -71,13 +72,14 @@ func TestExtension(t *testing.T) {
 		"an installed version is unknown":    {installed: "1.5.0", want: Refused, code: NoEdge, says: `error upgrading from currently installed version "1.5.0"`},
 		"deprecated bundles are last":        {documents: append(all, deprecated200), want: Installs, next: "1.1.0"},
 		"a later bundle is deprecated":       {documents: append(all, deprecated200), installed: "1.1.0", want: Latest},
+		"a successor is deprecated":          {documents: append(all, deprecated200), installed: "1.0.0", e: Extension{Versions: "<1.1 || >=2"}, want: Latest, code: Deprecated, says: "rowboat.v2.0.0 has it in its skipRange and is deprecated"},
 		"a deprecated bundle is installed":   {documents: append(all, deprecated200), installed: "2.0.0", want: Latest, code: Deprecated},
 		"only a deprecated bundle is wanted": {e: Extension{Versions: "2.0.0"}, documents: append(all, deprecated200), want: Installs, next: "2.0.0", code: Deprecated, says: "it leaks"},
-		"no image":                           {documents: []string{all[0], all[1], inline200}, want: Refused, code: ImageMissing, says: "rowboat.v2.0.0 has no image"},
-		"a dependency": {documents: []string{all[0], all[1], all[2] + "- {type: olm.package.required, value: {packageName: oar, versionRange: '>0.0.0'}}\n"}, want: Refused, code: DependencyUnsupported,
+		"no image":                           {documents: []string{all[0], all[1], inline200}, want: Refused, code: Code(refusal.Image), says: "rowboat.v2.0.0 has no image"},
+		"a dependency": {documents: []string{all[0], all[1], all[2] + "- {type: olm.package.required, value: {packageName: oar, versionRange: '>0.0.0'}}\n"}, want: Refused, code: Code(refusal.Dependency),
 			says: "olm.package.required"},
 		"no AllNamespaces": {documents: []string{all[0], all[1], all[2] + "- {type: olm.csv.metadata, value: {installModes: [{type: OwnNamespace, supported: true}, {type: AllNamespaces, supported: false}]}}\n"},
-			want: Refused, code: InstallModeUnsupported, says: "rowboat.v2.0.0 does not support the install mode AllNamespaces"},
+			want: Refused, code: Code(refusal.InstallMode), says: "rowboat.v2.0.0 does not support the install mode AllNamespaces"},
 		"AllNamespaces": {documents: []string{all[0], all[1], all[2] + "- {type: olm.csv.metadata, value: {installModes: [{type: AllNamespaces, supported: true}]}}\n"},
 			want: Installs, next: "2.0.0"},
 		"no such package": {e: Extension{Package: "canoe"}, want: Refused, code: PackageAbsent},
@@ -94,7 +96,7 @@ func TestExtension(t *testing.T) {
 			if test.documents == nil {
 				test.documents = all
 			}
-			p, err := e.Predict(readCatalog(t, append([]string{operators.Rowboats}, test.documents...)...))
+			p, err := e.Predict(t.Context(), readCatalog(t, append([]string{operators.Rowboats}, test.documents...)...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,6 +126,11 @@ func hasCode(reasons []Reason, code Code) bool {
 	return false
 }
 
+// named gives a bundle whose version has a build a name that OLM v1 can report.
+func named(document string) string {
+	return strings.Replace(document, "name: rowboat.v1.0.0+", "name: rowboat.v1.0.0-build.", 1)
+}
+
 // TestReleases: OLM v1 takes the build metadata of versions for releases, and orders them.
 func TestReleases(t *testing.T) {
 	c := readCatalog(t, `schema: olm.package
@@ -134,14 +141,14 @@ schema: olm.channel
 package: rowboat
 name: stable
 entries:
-- name: rowboat.v1.0.0+2
-- {name: rowboat.v1.0.0+10, replaces: rowboat.v1.0.0+2}
-`, bundleOf("1.0.0+2"), bundleOf("1.0.0+10"))
-	e, err := InstalledExtension(c, "rowboat", "rowboat.v1.0.0+2", "")
+- name: rowboat.v1.0.0-build.2
+- {name: rowboat.v1.0.0-build.10, replaces: rowboat.v1.0.0-build.2}
+`, named(bundleOf("1.0.0+2")), named(bundleOf("1.0.0+10")))
+	e, err := InstalledExtension(c, "rowboat", "rowboat.v1.0.0-build.2", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := e.Predict(c); err != nil || p.Verdict != Updates || p.Next.Name != "rowboat.v1.0.0+10" {
+	if p, err := e.Predict(t.Context(), c); err != nil || p.Verdict != Updates || p.Next.Name != "rowboat.v1.0.0-build.10" {
 		t.Errorf("got %+v, error %v; want an update to release 10", p, err)
 	}
 }

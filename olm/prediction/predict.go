@@ -72,6 +72,13 @@ type Prediction struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Message is what OLM will write into the condition ResolutionFailed, or OLM v1 into the condition Progressing.
 	Message string `json:"message,omitempty"`
+	// MessageGoesOn says that OLM's message has more, which is not predicted.
+	MessageGoesOn bool `json:"messageGoesOn,omitempty"`
+	// Reason is that of the condition Progressing, if OLM v1 refuses: Retrying; or InvalidConfiguration or Blocked, and then it does not
+	// try again before the ClusterExtension changes.
+	Reason string `json:"reason,omitempty"`
+	// Says is the reason and the message of the condition Progressing that the ClusterExtension has now.
+	Says string `json:"says,omitempty"`
 
 	bundles []Bundle
 }

@@ -70,6 +70,9 @@ func (p *Prediction) format() string {
 	if p.Message != "" {
 		line("message", "%s", p.Message)
 	}
+	if p.Says != "" {
+		line("now", "%s", p.Says)
+	}
 	return text.String()
 }
 

@@ -1,6 +1,7 @@
 package prediction
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,20 +9,30 @@ import (
 
 	masterminds "github.com/Masterminds/semver/v3"
 	"github.com/blang/semver/v4"
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/gates"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// selection is what OLM v1 chooses from.
+// selection is what OLM v1 chooses from in a catalog.
 type selection struct {
 	extension *Extension
+	catalog   *ClusterCatalog
 	pkg       *fbc.Package
 	graphs    []*upgrade.Graph // of all channels
 	wanted    []*candidate     // in the wanted channels and versions
+	chosen    *candidate       // nil if it has none that OLM may install
+}
+
+// installation is what is installed.
+type installation struct {
+	upgrade.Version
+	release *declcfg.VersionRelease // nil if nothing is installed
 }
 
 // candidate is a bundle that OLM v1 may install.
@@ -31,9 +42,9 @@ type candidate struct {
 	deprecated bool
 }
 
-// selectFrom returns what OLM chooses from in a package. It fails if the range of versions is invalid.
-func (e *Extension) selectFrom(pkg *fbc.Package) (*selection, error) {
-	sel := &selection{extension: e, pkg: pkg}
+// search returns what OLM chooses from, and has chosen. It returns nil if the prediction already says why OLM chooses nothing. It fails
+// if the range of versions is invalid.
+func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selection, error) {
 	var versions *masterminds.Constraints
 	if e.Versions != "" {
 		var err error
@@ -41,6 +52,68 @@ func (e *Extension) selectFrom(pkg *fbc.Package) (*selection, error) {
 			return nil, fmt.Errorf("ClusterExtension %s: spec.source.catalog.version is %q, want a range of versions such as %q: %w", e.Name, e.Versions, ">=1.0.0 <2.0.0", err)
 		}
 	}
+	var all, having []*selection
+	var searched []string
+	for _, c := range catalogs {
+		if c.Disabled || e.Catalogs != nil && !e.Catalogs.Matches(labels.Set(c.Labels)) {
+			continue
+		}
+		searched = append(searched, c.Name)
+		if c.Content == nil {
+			p.refuse(SourceUnreachable, "see why with `oc describe clustercatalog`; repair it, or set spec.availabilityMode to Unavailable",
+				"ClusterCatalog %s cannot be read, and OLM resolves nothing from any other until it can: %v", c.Name, c.Fault)
+			return nil, nil
+		}
+		pkg := c.Content.Find(e.Package)
+		if pkg == nil {
+			continue
+		}
+		sel := e.selectFrom(pkg, versions)
+		sel.catalog, sel.chosen = c, sel.choose(sel.installed())
+		all = append(all, sel)
+		if sel.chosen == nil {
+			continue
+		}
+		if n := len(having); n > 0 { // bundles that are not deprecated come before those that are, whatever the priorities
+			before := having[n-1].chosen
+			if sel.chosen.deprecated && !before.deprecated {
+				continue
+			}
+			if !sel.chosen.deprecated && before.deprecated {
+				having = nil
+			}
+		}
+		having = append(having, sel)
+	}
+	slices.SortStableFunc(having, func(a, b *selection) int { return cmp.Compare(b.catalog.Priority, a.catalog.Priority) })
+	switch {
+	case len(all) == 0:
+		what := "no catalog is selected"
+		if len(searched) > 0 {
+			what = fmt.Sprintf("%s has no package %s", strings.Join(searched, ", "), e.Package)
+		}
+		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension: see "+findings.Page("olm-v1.md#remove-the-operator"), "%s", what)
+		p.Message = e.failure(nil)
+		return nil, nil
+	case len(having) == 0:
+		return all[0], nil
+	case len(having) > 1 && having[0].catalog.Priority == having[1].catalog.Priority:
+		var rivals []string
+		for _, sel := range having {
+			rivals = append(rivals, sel.catalog.Name)
+		}
+		slices.Sort(rivals)
+		p.refuse(CatalogsAmbiguous, "set spec.priority of one ClusterCatalog higher than that of the others, or spec.source.catalog.selector of the ClusterExtension",
+			"the catalogs %s have it with the same priority, and OLM does not choose between them", strings.Join(rivals, ", "))
+		p.Message = e.failure(rivals)
+		return nil, nil
+	}
+	return having[0], nil
+}
+
+// selectFrom returns what OLM chooses from in a package.
+func (e *Extension) selectFrom(pkg *fbc.Package, versions *masterminds.Constraints) *selection {
+	sel := &selection{extension: e, pkg: pkg}
 	inChannels := map[string]bool{}
 	for _, channel := range pkg.Channels {
 		sel.graphs = append(sel.graphs, upgrade.Of(pkg, channel))
@@ -49,13 +122,30 @@ func (e *Extension) selectFrom(pkg *fbc.Package) (*selection, error) {
 		}
 	}
 	for _, b := range pkg.Bundles {
-		c := &candidate{Bundle: b, release: releaseOf(b), deprecated: pkg.Deprecation(declcfg.SchemaBundle, b.Name) != ""}
+		c := &candidate{Bundle: b, release: releaseOf(b, e.Gates), deprecated: pkg.Deprecation(declcfg.SchemaBundle, b.Name) != ""}
 		if len(e.Channels) > 0 && !inChannels[b.Name] || versions != nil && !c.isIn(versions) {
 			continue
 		}
 		sel.wanted = append(sel.wanted, c)
 	}
-	return sel, nil
+	return sel
+}
+
+// installed returns what the extension has installed.
+func (sel *selection) installed() installation {
+	e := sel.extension
+	installed := installation{Version: e.Installed}
+	switch {
+	case e.Installed.Number == nil:
+	case e.Release != nil:
+		installed.release, _ = explicitRelease(*e.Installed.Number, *e.Release)
+	default:
+		installed.release = newRelease(*e.Installed.Number)
+		if b := sel.pkg.FindBundle(e.Installed.Name); e.Name == "" && b != nil {
+			installed.release = releaseOf(b, e.Gates)
+		}
+	}
+	return installed
 }
 
 func (c *candidate) isIn(versions *masterminds.Constraints) bool {
@@ -67,8 +157,8 @@ func (c *candidate) isIn(versions *masterminds.Constraints) bool {
 }
 
 // is reports whether a bundle has exactly an installed version. OLM v1 does not compare names.
-func (c *candidate) is(installed upgrade.Version) bool {
-	return c.release != nil && installed.Number != nil && c.release.Compare(newRelease(*installed.Number)) == 0
+func (c *candidate) is(installed installation) bool {
+	return c.release != nil && installed.release != nil && c.release.Compare(installed.release) == 0
 }
 
 // compare orders bundles as OLM v1 does: those that are not deprecated first, and later ones before earlier ones.
@@ -89,8 +179,8 @@ func compare(a, b *candidate) int {
 }
 
 // choose returns the bundle that OLM installs if another one, or none, is installed. It returns nil if there is none.
-func (sel *selection) choose(installed upgrade.Version) (chosen *candidate) {
-	successors := sel.successors(installed)
+func (sel *selection) choose(installed installation) (chosen *candidate) {
+	successors := sel.successors(installed.Version)
 	for _, c := range sel.wanted {
 		if installed.Name != "" && !sel.extension.SelfCertified && successors[c.Name] == nil && !c.is(installed) {
 			continue
@@ -103,9 +193,9 @@ func (sel *selection) choose(installed upgrade.Version) (chosen *candidate) {
 }
 
 // later returns the latest bundle that is later than an installed one and not deprecated, or nil.
-func (sel *selection) later(installed upgrade.Version) (latest *candidate) {
+func (sel *selection) later(installed installation) (latest *candidate) {
 	for _, c := range sel.wanted {
-		if c.deprecated || c.release == nil || installed.Number != nil && c.release.Compare(newRelease(*installed.Number)) <= 0 {
+		if c.deprecated || c.release == nil || installed.release != nil && c.release.Compare(installed.release) <= 0 {
 			continue
 		}
 		if latest == nil || compare(c, latest) < 0 {
@@ -147,13 +237,13 @@ func (sel *selection) update(installed upgrade.Version, to *candidate) *Update {
 func (sel *selection) follow(c *candidate) (updates []Update, reachesHead bool) {
 	seen := map[string]bool{c.Name: true}
 	for {
-		installed := upgrade.Version{Name: c.Name, Number: c.Number()}
+		installed := installation{upgrade.Version{Name: c.Name, Number: c.Number()}, c.release}
 		next := sel.choose(installed)
 		if next == nil || seen[next.Name] {
 			return updates, sel.later(installed) == nil
 		}
 		seen[next.Name] = true
-		updates = append(updates, *sel.update(installed, next))
+		updates = append(updates, *sel.update(installed.Version, next))
 		c = next
 	}
 }
@@ -174,20 +264,27 @@ func (sel *selection) explain(p *Prediction) {
 		p.refuse(NoEdge, "add an upgrade edge to a channel, or keep the installed version in the catalog",
 			"the catalog does not have %s as one of the wanted versions, and no upgrade edge leads from it to one of them", e.Installed.Name)
 	}
-	p.Message = e.failure()
+	p.Message = e.failure(nil)
 }
 
-// failure is what OLM writes into the condition Progressing.
-func (e *Extension) failure() string {
+// failure is what OLM writes into the condition Progressing if it chooses nothing, or cannot choose between catalogs.
+func (e *Extension) failure(rivals []string) string {
 	message := &strings.Builder{}
 	if e.Installed.Name != "" {
 		fmt.Fprintf(message, "error upgrading from currently installed version %q: ", e.Installed.Number)
 	}
-	fmt.Fprintf(message, "no bundles found for package %q", e.Package)
+	found := "no bundles found"
+	if len(rivals) > 0 {
+		found = "found bundles"
+	}
+	fmt.Fprintf(message, "%s for package %q", found, e.Package)
 	if e.Versions != "" {
 		fmt.Fprintf(message, " matching version %q", e.Versions)
 	}
 	message.WriteString(inChannels(e.Channels))
+	if len(rivals) > 0 {
+		fmt.Fprintf(message, " in multiple catalogs with the same priority %v", rivals)
+	}
 	return message.String()
 }
 
@@ -196,36 +293,6 @@ func inChannels(channels []string) string {
 		return ""
 	}
 	return fmt.Sprintf(" in channels %v", channels)
-}
-
-// dependencies are the properties of bundles that OLM v1 refuses.
-var dependencies = []string{property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
-
-// uninstallable says why OLM v1 cannot install a bundle.
-func uninstallable(b *fbc.Bundle) (reasons []Reason, err error) {
-	for _, p := range b.Properties {
-		if slices.Contains(dependencies, p.Type) {
-			reasons = append(reasons, Reason{DependencyUnsupported, fmt.Sprintf("%s has the property %s: OLM v1 installs nothing that depends on other packages or APIs", b.Name, p.Type),
-				"install what it needs yourself, and use a bundle without that property"})
-			break
-		}
-	}
-	if b.Image == "" {
-		reasons = append(reasons, Reason{ImageMissing, fmt.Sprintf("%s has no image in the catalog, and OLM v1 unpacks only images", b.Name),
-			"push the bundle with `berth bundle image`, and build the catalog from the image"})
-	}
-	details, err := b.Details()
-	if err != nil || details.CSV == nil {
-		return reasons, err
-	}
-	modes := details.CSV.Spec.InstallModes
-	if !slices.ContainsFunc(modes, func(m v1alpha1.InstallMode) bool {
-		return m.Type == v1alpha1.InstallModeTypeAllNamespaces && m.Supported
-	}) {
-		reasons = append(reasons, Reason{InstallModeUnsupported, fmt.Sprintf("%s does not support the install mode %s, the only one that OLM v1 uses unless its feature gate SingleOwnNamespaceInstallSupport is enabled", b.Name, v1alpha1.InstallModeTypeAllNamespaces),
-			"install it with OLM v0; or choose a version that supports " + string(v1alpha1.InstallModeTypeAllNamespaces)})
-	}
-	return reasons, nil
 }
 
 // warn adds the risks of a chosen bundle.
@@ -248,13 +315,34 @@ func (sel *selection) warn(p *Prediction, chosen *candidate) {
 	}
 }
 
+// warnAboutDeprecatedSuccessors says which deprecated bundles OLM does not update to, although an edge leads there.
+func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
+	installed := sel.installed()
+	successors := sel.successors(installed.Version)
+	for _, c := range sel.wanted {
+		entry := successors[c.Name]
+		if entry == nil || !c.deprecated || c.is(installed) || p.Installed == "" {
+			continue
+		}
+		leads := string(entry.Follows(installed.Version)) + " it"
+		if entry.Follows(installed.Version) == upgrade.SkipRange {
+			leads = "has it in its skipRange"
+		}
+		p.risk(Deprecated, "wait for a version that is not deprecated; or set spec.source.catalog.version to "+c.Number().String(),
+			"%s %s and is deprecated: OLM v1 keeps what is not deprecated rather than update to it", c.Name, leads)
+	}
+}
+
 // releaseOf returns the version of a bundle, with its release, or nil if it has no valid one.
-func releaseOf(b *fbc.Bundle) *declcfg.VersionRelease {
+func releaseOf(b *fbc.Bundle, on gates.Set) *declcfg.VersionRelease {
 	for _, p := range b.Properties {
 		if p.Type != property.TypePackage {
 			continue
 		}
-		var said property.Package
+		var said struct {
+			Version string  `json:"version"`
+			Release *string `json:"release"`
+		}
 		if json.Unmarshal(p.Value, &said) != nil {
 			return nil
 		}
@@ -262,9 +350,25 @@ func releaseOf(b *fbc.Bundle) *declcfg.VersionRelease {
 		if err != nil {
 			return nil
 		}
+		if on[gates.BundleRelease] && said.Release != nil {
+			release, err := explicitRelease(number, *said.Release)
+			if err != nil {
+				return nil
+			}
+			return release
+		}
 		return newRelease(number)
 	}
 	return nil
+}
+
+// explicitRelease returns a version with a release that is stated beside it. Its build metadata is no release then.
+func explicitRelease(number semver.Version, stated string) (*declcfg.VersionRelease, error) {
+	if stated == "" {
+		return &declcfg.VersionRelease{Version: number, Release: declcfg.Release{}}, nil
+	}
+	release, err := declcfg.NewRelease(stated)
+	return &declcfg.VersionRelease{Version: number, Release: release}, err
 }
 
 // newRelease takes the build metadata of a version for its release, if it is a valid one, so that versions are ordered by it, too.

@@ -144,6 +144,10 @@ type OLM struct {
 type Options struct {
 	// Features are enabled, such as "BoxcutterRuntime".
 	Features []string
+	// Gates are further settings of feature gates, as the flag --feature-gates has them.
+	Gates string
+	// Experimental serves the fields of experimental features, such as spec.config of ClusterExtensions.
+	Experimental bool
 	// Registry, which may be nil, is another registry, which the node reaches at the registry's own address. OLM then trusts it, has
 	// its login as the global pull secret, and runs on the host network. There is no registry of OLM's own: nothing can be pushed.
 	Registry *registry.Secure
@@ -153,7 +157,11 @@ type Options struct {
 func Start(t testing.TB, c *cluster.Cluster, options Options) *OLM {
 	t.Helper()
 	o := &OLM{cluster: c, t: t}
-	if err := crds.OLMv1.Create(t.Context(), c.Client()); err != nil {
+	types := crds.OLMv1
+	if options.Experimental {
+		types = crds.OLMv1Experimental
+	}
+	if err := types.Create(t.Context(), c.Client()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.EnsureNamespace(t.Context(), Namespace); err != nil {
@@ -281,6 +289,10 @@ func (o *OLM) pod(options Options) *corev1.Pod {
 		controller := &pod.Spec.Containers[1]
 		controller.Args = append(controller.Args, "--feature-gates="+feature+"=true")
 	}
+	if options.Gates != "" {
+		controller := &pod.Spec.Containers[1]
+		controller.Args = append(controller.Args, "--feature-gates="+options.Gates)
+	}
 	if options.Registry != nil {
 		pod.Spec.HostNetwork = true
 		for i := range pod.Spec.Containers {
@@ -298,12 +310,37 @@ func (o *OLM) pod(options Options) *corev1.Pod {
 // AddCatalog pushes a catalog as PushCatalog does, and waits until OLM serves it.
 func (o *OLM) AddCatalog(name, dir, pkg string, bundles map[string]string) {
 	o.t.Helper()
-	ref := o.PushCatalog(name+":latest", dir, pkg, bundles)
+	o.serve(name, o.PushCatalog(name+":latest", dir, pkg, bundles), 0)
+}
+
+// serve has OLM serve the image of a catalog, with a priority, and waits until it does.
+func (o *OLM) serve(name, ref string, priority int64) {
+	o.t.Helper()
 	catalog := newObject("ClusterCatalog", name)
 	catalog.SetLabels(map[string]string{"olm.operatorframework.io/metadata.name": name})
-	catalog.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": ref}}}
+	catalog.Object["spec"] = map[string]any{"priority": priority, "source": map[string]any{"type": "Image", "image": map[string]any{"ref": ref}}}
 	o.create(catalog)
 	o.await(catalog, "Serving", "True")
+}
+
+// Serve has OLM serve a catalog, with a priority, and waits until it does. Its bundles come from folders, by their names; one without a
+// folder keeps the image that it has.
+func (o *OLM) Serve(name string, priority int64, config declcfg.DeclarativeConfig, folders map[string]string) {
+	o.t.Helper()
+	for i := range config.Bundles {
+		b := &config.Bundles[i]
+		if folder, has := folders[b.Name]; has {
+			b.Image = o.pushBundle(folder, b.Package, b.Name)
+		}
+	}
+	o.serve(name, o.pushConfig(name+":latest", config), priority)
+}
+
+// pushBundle pushes a bundle from a folder, and returns its image as OLM pulls it.
+func (o *OLM) pushBundle(folder, pkg, name string) string {
+	o.t.Helper()
+	repository := "/bundles/" + pkg
+	return address + repository + "@" + catalogs.PushBundle(o.t, folder, pkg, o.push+repository+":"+strings.ReplaceAll(name, "+", "-"))
 }
 
 // PushCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and returns the
@@ -323,11 +360,16 @@ func (o *OLM) PushCatalog(name, dir, pkg string, bundles map[string]string) stri
 		if !ok {
 			o.t.Fatalf("catalog %s has bundle %s, want folders of all bundles; got %v", dir, b.Name, bundles)
 		}
-		repository := "/bundles/" + pkg
-		b.Image = address + repository + "@" + catalogs.PushBundle(o.t, folder, pkg, o.push+repository+":"+b.Name)
+		b.Image = o.pushBundle(folder, pkg, b.Name)
 	}
+	return o.pushConfig(name, *config)
+}
+
+// pushConfig pushes the image of a catalog, and returns its reference as OLM pulls it.
+func (o *OLM) pushConfig(name string, config declcfg.DeclarativeConfig) string {
+	o.t.Helper()
 	folder := o.t.TempDir()
-	catalogs.WriteConfig(o.t, folder, *config)
+	catalogs.WriteConfig(o.t, folder, config)
 	content, err := build.Image(o.t.Context(), folder)
 	if err != nil {
 		o.t.Fatal(err)

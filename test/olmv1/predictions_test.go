@@ -23,12 +23,22 @@ import (
 	"github.com/berth-csi/berth/test/olmv1"
 )
 
-var withOLM = flag.Bool("olm-v1", false, "run OLM v1 on a real node")
+var (
+	withOLM      = flag.Bool("olm-v1", false, "run OLM v1 on a real node")
+	update       = flag.Bool("update", false, "record the verdicts of OLM v1")
+	updateFailed = flag.Bool("update-failed", false, "record them also if predictions differ")
+)
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+func TestMain(m *testing.M) {
+	// What is parallel here waits for OLM most of the time, and takes no processor.
+	if err := flag.Set("test.parallel", "200"); err != nil {
+		panic(err)
+	}
+	cluster.Main(m)
+}
 
 // limit is for a step of OLM v1, which retries with a backoff.
-const limit = 3 * time.Minute
+const limit = 15 * time.Minute
 
 // TestPredictions: what `berth catalog plan` says of a ClusterExtension is what OLM v1 does.
 func TestPredictions(t *testing.T) {
@@ -160,7 +170,7 @@ func (x *extension) predict(t *testing.T, catalog, pkg string, fields map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := e.Predict(read)
+	p, err := e.Predict(t.Context(), read)
 	if err != nil {
 		t.Fatal(err)
 	}

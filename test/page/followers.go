@@ -97,6 +97,7 @@ var followers = map[string]map[string][]follower{
 	"olm-v1.md": {
 		"## Install":             {extension},
 		"## From OLM v0":         {extension},
+		"## What OLM v1 refuses": {transcripts},
 		"## Remove the operator": {extension},
 	},
 	"platforms.md": {

@@ -54,7 +54,7 @@ var splits = []split{
 	{pkg: "test/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
 	{pkg: "test/drivers/continuity", rest: 20, first: []string{"TestJournal"}},
 	{pkg: "test/drivers/filesystem", rest: 60},
-	{pkg: "test/olmv1", rest: 60},
+	{pkg: "test/olmv1", rest: 60, first: []string{"TestRecord"}},
 	{pkg: "release", first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}, third: []string{"TestEFSDriver", "TestSignedRelease", "TestRelease"}},
 }
 

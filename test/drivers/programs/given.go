@@ -22,6 +22,8 @@ const (
 	EFSUtilsVariable = "EFS_UTILS"
 	// BoxcutterVariable names a folder with the source of the one module of OLM v1's programs that no module proxy serves.
 	BoxcutterVariable = "BOXCUTTER"
+	// OperatorsVariable names a clone of a repository of community operators, with folders operators/PACKAGE/VERSION.
+	OperatorsVariable = "OPERATORS"
 )
 
 // WantEFSUtils says in one line what is missing where EFSUtilsVariable is not set.

@@ -1,0 +1,199 @@
+// Package olmv1 checks catalogs for OLM v1: which bundles it refuses, and which updates.
+package olmv1
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/refusal"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// The rules for catalogs that OLM v1 installs from. Refused is also one for bundles alone.
+var (
+	Refused = findings.Rule{ID: "olm-v1-bundle", Severity: findings.Error,
+		What: "OLM v1 installs every bundle.",
+		Why:  "It chooses a bundle first, and then refuses it: clusters stay at the version that they have."}
+	v1Update = findings.Rule{ID: "olm-v1-update", Severity: findings.Error,
+		What: "No update changes a CustomResourceDefinition in a way that OLM v1 refuses.",
+		Why:  "OLM v1 compares the new definition with the one in the cluster, and refuses what could break objects or clients."}
+	v1Unread = findings.Rule{ID: "olm-v1-unread", Severity: findings.Warning,
+		What: "The manifests of all bundles are known.",
+		Why:  "What a catalog only describes was not checked; with --images it is."}
+	v1Against = findings.Rule{ID: "olm-v1-against", Severity: findings.Error,
+		What: "OLM v1 does no less for what clusters have installed than with the earlier catalog.",
+		Why:  "These clusters get no updates any more."}
+)
+
+// Rules are the rules that a Checker applies.
+var Rules = []findings.Rule{Refused, v1Update, v1Unread, v1Against}
+
+// Checker checks catalogs.
+type Checker struct {
+	Gates gates.Set
+	// Read returns what OLM reads of a bundle, or nil if that is not known.
+	Read func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
+}
+
+// Refusals are what OLM v1 refuses in a package.
+type Refusals struct {
+	Bundles, Updates []Refusal
+	// Unread is the number of bundles whose manifests are not known.
+	Unread int
+}
+
+// Refusal is why OLM v1 refuses a bundle, or an update to it from another one.
+type Refusal struct {
+	refusal.Refusal
+	Bundle *fbc.Bundle
+	From   *fbc.Bundle // nil if it refuses the bundle itself
+}
+
+// Check finds the bundles that OLM v1 refuses, and the updates that the safety of CustomResourceDefinitions stops.
+func (v *Checker) Check(ctx context.Context, c *fbc.Catalog) (found []*findings.Finding, err error) {
+	for _, p := range c.Packages {
+		refused, err := v.Refused(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range refused.Bundles {
+			found = append(found, fbc.Fault(Refused, r.Bundle.Span, nil, "%s", Sentence(r.Refusal)).In(p.Name))
+		}
+		if refused.Unread > 0 {
+			found = append(found, fbc.Fault(v1Unread, p.Span, nil, "the catalog lacks the manifests of %d bundles of package %s; only what it says of them was checked", refused.Unread, p.Name).In(p.Name))
+		}
+		for _, r := range refused.Updates {
+			found = append(found, fbc.Fault(v1Update, r.Bundle.Span, nil, "update from %s to %s: %s", r.From.Name, r.Bundle.Name, Sentence(r.Refusal)).In(p.Name))
+		}
+	}
+	return found, nil
+}
+
+// Refused returns what OLM v1 refuses in a package.
+func (v *Checker) Refused(ctx context.Context, p *fbc.Package) (*Refusals, error) {
+	all := &Refusals{}
+	for _, b := range p.Bundles {
+		read, err := v.Read(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		refused := refusal.Listed(b)
+		if read != nil {
+			refused = append(refused, refusal.Of(read, &refusal.Request{Gates: v.Gates})...)
+		}
+		if read == nil || read.Described {
+			all.Unread++
+		}
+		for _, r := range refused {
+			all.Bundles = append(all.Bundles, Refusal{r, b, nil})
+		}
+	}
+	err := v.checkUpdates(ctx, p, all)
+	return all, err
+}
+
+// Sentence says why OLM v1 refuses a bundle, what to do, and what OLM says, if that is something else.
+func Sentence(r refusal.Refusal) string {
+	text := r.What + "; " + r.Do
+	if r.Text != "" && r.Text != r.What {
+		text += ". OLM v1 says: " + r.Text
+	}
+	return text
+}
+
+// checkUpdates checks the updates of a package: along edges by name, and to the heads whose range a version is in.
+func (v *Checker) checkUpdates(ctx context.Context, p *fbc.Package, all *Refusals) error {
+	type pair struct{ from, to string }
+	checked := map[pair]bool{}
+	for _, channel := range p.Channels {
+		graph := upgrade.Of(p, channel)
+		for _, entry := range graph.Entries {
+			to := p.FindBundle(entry.Name)
+			if to == nil {
+				continue
+			}
+			for _, from := range p.Bundles {
+				edge := entry.Follows(upgrade.Version{Name: from.Name, Number: from.Number()})
+				if edge == "" || from == to || edge == upgrade.SkipRange && !slices.Contains(graph.Heads, entry) || checked[pair{from.Name, to.Name}] {
+					continue
+				}
+				checked[pair{from.Name, to.Name}] = true
+				refused, err := v.between(ctx, from, to)
+				if err != nil {
+					return err
+				}
+				for _, r := range refused {
+					all.Updates = append(all.Updates, Refusal{r, to, from})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (v *Checker) between(ctx context.Context, from, to *fbc.Bundle) ([]refusal.Refusal, error) {
+	before, err := v.Read(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := v.Read(ctx, to)
+	if err != nil || before == nil || after == nil {
+		return nil, err
+	}
+	return refusal.Between(before, after, &refusal.Request{Gates: v.Gates})
+}
+
+// Lost is an installed version for which OLM v1 does less with a catalog than with an earlier one.
+type Lost struct {
+	Package string `json:"package"`
+	// Bundle is the name of the installed bundle.
+	Bundle string `json:"bundle"`
+	// Before and Now say what OLM v1 does, as predicates whose subject it is.
+	Before string `json:"before"`
+	Now    string `json:"now"`
+}
+
+// LostAgainst returns the bundles of an earlier catalog for which OLM v1 does less with this one. It looks at the named packages, or at
+// all if none is named.
+func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog, only ...string) (all []Lost, err error) {
+	for _, was := range before.Packages {
+		if len(only) > 0 && !slices.Contains(only, was.Name) {
+			continue
+		}
+		for _, b := range was.Bundles {
+			if b.Number() == nil {
+				continue
+			}
+			e := &prediction.Extension{Request: refusal.Request{Gates: v.Gates}, Package: was.Name, Installed: upgrade.Version{Name: b.Name, Number: b.Number()}, Was: b, Content: v.Read}
+			earlier, err := e.Predict(ctx, before)
+			if err != nil {
+				return nil, err
+			}
+			later, err := e.Predict(ctx, now)
+			if err != nil {
+				return nil, err
+			}
+			if earlier.Verdict.Good() && !later.Verdict.Good() {
+				all = append(all, Lost{was.Name, b.Name, earlier.Sentence(), later.Sentence() + ": " + later.Why[0].What})
+			}
+		}
+	}
+	return all, nil
+}
+
+// Against finds the versions for which OLM v1 does less than with an earlier catalog.
+func (v *Checker) Against(ctx context.Context, now, before *fbc.Catalog) (found []*findings.Finding, err error) {
+	lost, err := v.LostAgainst(ctx, now, before)
+	for _, l := range lost {
+		f := v1Against.Finding(now.Dir, "on clusters with %s, OLM v1 %s; before, it %s", l.Bundle, l.Now, l.Before)
+		if p := now.Find(l.Package); p != nil {
+			f = fbc.Fault(v1Against, p.Span, nil, "%s", f.Message)
+		}
+		found = append(found, f.In(l.Package))
+	}
+	return found, err
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/catalog/olmv1"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/olm/clusterextension"
+	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/refusal"
+	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/registryv1/cache"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// olmV1 is the value of --for for OLM v1.
+const olmV1 = "olm-v1"
+
+// v1Flags say how OLM v1 is set up, and how to read the bundles that it installs.
+type v1Flags struct {
+	version  string
+	settings string
+	images   bool
+}
+
+func (f *v1Flags) add(cmd *cobra.Command) {
+	f.addGates(cmd)
+	cmd.Flags().BoolVar(&f.images, "images", false, "for OLM v1, pull the images of bundles whose manifests the catalog lacks")
+}
+
+// addGates adds the flags for commands that pull no images.
+func (f *v1Flags) addGates(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.version, "olm-version", "", "`VERSION` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates are meant (default "+gates.Latest+", or what the cluster runs)")
+	cmd.Flags().StringVar(&f.settings, "feature-gates", "", "`GATES` of OLM v1 that are set differently, as NAME=true,NAME=false")
+	completeFlag(cmd, "olm-version", oneOf(gates.Versions()...))
+}
+
+// given reports whether any of them is set.
+func (f *v1Flags) given() bool { return *f != v1Flags{} }
+
+// gates returns the feature gates that are on. Those of a cluster, which may be nil, count unless a version is named.
+func (f *v1Flags) gates(ofCluster gates.Set) (set gates.Set, err error) {
+	switch {
+	case f.version != "":
+		set, err = gates.Of(f.version)
+	case ofCluster != nil:
+		set = ofCluster
+	default:
+		set, err = gates.Of(gates.Latest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--olm-version: %w", err)
+	}
+	if set, err = set.With(f.settings); err != nil {
+		return nil, fmt.Errorf("--feature-gates: %w", err)
+	}
+	return set, nil
+}
+
+// v1Check says whether to check for OLM v1, too.
+type v1Check struct {
+	v1Flags
+	target string
+}
+
+func (f *v1Check) add(cmd *cobra.Command) {
+	f.addTarget(cmd)
+	f.v1Flags.add(cmd)
+}
+
+// addTarget adds the flag --for.
+func (f *v1Check) addTarget(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.target, "for", "", "`TARGET` to check for, too: "+olmV1)
+	completeFlag(cmd, "for", oneOf(olmV1))
+}
+
+// check fails if the flags contradict each other.
+func (f *v1Check) check() error {
+	if f.target != "" && f.target != olmV1 {
+		return fmt.Errorf("--for is %q, want %s", f.target, olmV1)
+	}
+	if f.target == "" && f.given() {
+		return fmt.Errorf("--olm-version, --feature-gates and --images are for OLM v1; add --for %s", olmV1)
+	}
+	_, err := f.gates(nil)
+	return err
+}
+
+// checker returns what checks catalogs for OLM v1, or nil if nobody asks for it, and a function that closes it.
+func (f *v1Check) checker(cmd *cobra.Command) (c *olmv1.Checker, done func(), err error) {
+	if f.target == "" {
+		return nil, func() {}, nil
+	}
+	set, err := f.gates(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	reader, done := f.reader(cmd)
+	return &olmv1.Checker{Gates: set, Read: reader.Read}, done, nil
+}
+
+// bundleReader reads what OLM v1 reads of bundles. It reads each only once.
+type bundleReader struct {
+	images bool
+	from   image.Source
+	kept   *cache.Cache
+	read   map[*fbc.Bundle]*refusal.Bundle
+}
+
+// reader returns a reader of bundles, and a function that closes it.
+func (f *v1Flags) reader(cmd *cobra.Command) (r *bundleReader, done func()) {
+	r = &bundleReader{images: f.images, read: map[*fbc.Bundle]*refusal.Bundle{}}
+	if !f.images {
+		return r, func() {}
+	}
+	r.from = image.Registries(cmd.Context())
+	dir, err := cache.Dir()
+	if err != nil { // without such a folder, bundles are pulled each time
+		return r, func() {}
+	}
+	r.kept = cache.New(dir, cache.Limit)
+	return r, func() {
+		if err := r.kept.Close(); err != nil {
+			cmd.PrintErrf("warning: %v\n", err)
+		}
+	}
+}
+
+// Read returns what a catalog carries of a bundle or, if that is not all, what its image has.
+func (r *bundleReader) Read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {
+	if found, has := r.read[b]; has {
+		return found, nil
+	}
+	found, err := refusal.FromCatalog(b)
+	if err == nil && r.images && b.Image != "" && (found == nil || found.Described) {
+		found, err = r.pull(ctx, b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.read[b] = found
+	return found, nil
+}
+
+func (r *bundleReader) pull(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {
+	var pulled image.Pulled
+	var err error
+	if r.kept == nil {
+		pulled, err = image.PullFrom(ctx, r.from, b.Image, registryv1.ImageLimits, registryv1.Folders...)
+	} else {
+		pulled, err = image.PullKept(ctx, r.from, r.kept, b.Image, registryv1.ImageLimits, registryv1.Folders...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+	}
+	contents, err := registryv1.LoadImage(b.Image, pulled.Files)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+	}
+	found, err := bundleOf(contents)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+	}
+	return found.As(b), nil
+}
+
+// bundleOf returns what OLM v1 reads of a bundle.
+func bundleOf(contents *registryv1.Contents) (*refusal.Bundle, error) {
+	var objects []*unstructured.Unstructured
+	for _, o := range contents.Objects {
+		objects = append(objects, o.Unstructured)
+	}
+	return refusal.FromObjects(contents.Metadata.Annotations[registryv1.PackageAnnotation], objects)
+}
+
+// readExtension reads a ClusterExtension from a file.
+func readExtension(path string) (*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &object.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if kind := object.GroupVersionKind(); kind != clusterextension.Kind {
+		return nil, fmt.Errorf("%s has a %s, want a %s", path, strings.TrimPrefix(kind.String(), "/, Kind="), clusterextension.Kind.Kind)
+	}
+	return object, nil
+}
+
+// refusedByV1 finds why OLM v1 refuses a bundle.
+func (f *v1Check) refusedByV1(contents *registryv1.Contents) (found []*findings.Finding, err error) {
+	set, err := f.gates(nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bundleOf(contents)
+	if err != nil {
+		return []*findings.Finding{contents.CSV.Fault(olmv1.Refused, "%v", err)}, nil
+	}
+	for _, r := range refusal.Of(b, &refusal.Request{Gates: set}) {
+		found = append(found, contents.CSV.Fault(olmv1.Refused, "%s", olmv1.Sentence(r)))
+	}
+	for _, finding := range found {
+		finding.Package = contents.Package
+	}
+	return found, nil
+}

@@ -1,0 +1,58 @@
+package prediction
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	configv1 "github.com/openshift/api/config/v1"
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/olm/gates"
+)
+
+// GatesOf returns the feature gates of OLM v1 on a cluster with OpenShift: those of its release, as its own feature gates change them.
+// It returns nil for another cluster, which does not show them.
+func GatesOf(ctx context.Context, config *rest.Config) (gates.Set, error) {
+	running, err := openShiftVersion(ctx, config)
+	if err != nil || running == nil {
+		return nil, err
+	}
+	set, err := gates.Of(running.String())
+	if err != nil { // a later one is like the latest
+		set = gates.Set{gates.ServiceCA: true}
+	}
+	client, err := configclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	stated, err := client.ConfigV1().FeatureGates().Get(ctx, "cluster", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return set, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading FeatureGate cluster: %w", err)
+	}
+	return gatesSaid(set, stated, running.String()), nil
+}
+
+// gatesSaid returns gates as the FeatureGate object of OpenShift changes them for a version.
+func gatesSaid(set gates.Set, stated *configv1.FeatureGate, version string) gates.Set {
+	changed := maps.Clone(set)
+	for _, details := range stated.Status.FeatureGates {
+		if details.Version != version {
+			continue
+		}
+		for on, list := range map[bool][]configv1.FeatureGateAttributes{true: details.Enabled, false: details.Disabled} {
+			for _, of := range list {
+				if gate, known := gates.OfOpenShift[string(of.Name)]; known {
+					changed[gate] = on
+				}
+			}
+		}
+	}
+	return changed
+}

@@ -1,0 +1,30 @@
+package prediction
+
+import (
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/olm/gates"
+)
+
+// TestGatesSaid: OpenShift's own feature gates decide, as they are for the version that runs.
+func TestGatesSaid(t *testing.T) {
+	set, err := gates.Of("4.21")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stated := &configv1.FeatureGate{Status: configv1.FeatureGateStatus{FeatureGates: []configv1.FeatureGateDetails{
+		{Version: "4.21.3", Enabled: []configv1.FeatureGateAttributes{{Name: "NewOLMBoxCutterRuntime"}, {Name: "Other"}}, Disabled: []configv1.FeatureGateAttributes{{Name: "NewOLMWebhookProviderOpenshiftServiceCA"}}},
+		{Version: "4.21.2", Enabled: []configv1.FeatureGateAttributes{{Name: "NewOLMConfigAPI"}}},
+	}}}
+	said := gatesSaid(set, stated, "4.21.3")
+	for gate, want := range map[gates.Gate]bool{gates.Boxcutter: true, gates.ServiceCA: false, gates.DeploymentConfig: false} {
+		if said[gate] != want {
+			t.Errorf("%s is %v, want %v", gate, said[gate], want)
+		}
+	}
+	if !set[gates.ServiceCA] {
+		t.Error("the gates of the release have changed")
+	}
+}

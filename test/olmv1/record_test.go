@@ -1,0 +1,162 @@
+package olmv1_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/crdsafety"
+	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/refusal"
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// TestRecord compares what is predicted of every trap with the verdicts that OLM v1 gave when suite olm-v1-predictions recorded them.
+func TestRecord(t *testing.T) {
+	data, err := os.ReadFile(recordFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said record
+	if err := json.Unmarshal(data, &said); err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]verdict{}
+	for _, v := range said.Verdicts {
+		given[v.Setup+" "+v.Case] = v
+	}
+	traps := allTraps()
+	if want := len(setups) * len(traps); len(given) != want || want < 300 {
+		t.Errorf("%s has %d verdicts, want %d; record them with make prove SUITE=olm-v1-predictions", recordFile, len(given), want)
+	}
+	for _, tr := range traps {
+		catalog, content := tr.read(t), tr.content(t)
+		for _, s := range setups {
+			t.Run(s.name+"/"+tr.name, func(t *testing.T) {
+				v, has := given[s.name+" "+tr.name]
+				if !has {
+					t.Fatalf("%s has no verdict of it", recordFile)
+				}
+				object := tr.object(t, &s)
+				e, err := prediction.ExtensionOf(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.Gates, e.Content, e.Cluster = s.on(t), content, tr.cluster(t, &s)
+				p, err := e.Predict(t.Context(), catalog)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if problem := v.agrees(p, of(p, bundleNameOf(object)), tr.told); problem != "" {
+					t.Errorf("on %s: %s", said.Date, problem)
+				}
+			})
+		}
+	}
+}
+
+// object returns the ClusterExtension, in the namespace of the trap's name, with the installed version in its status.
+func (tr *trap) object(t *testing.T, s *setup) *unstructured.Unstructured {
+	t.Helper()
+	catalog := fields{"packageName": tr.name}
+	for key, value := range tr.wants {
+		catalog[key] = value
+	}
+	object := &unstructured.Unstructured{Object: fields{"spec": fields{"namespace": tr.name, "source": fields{"sourceType": "Catalog", "catalog": catalog}}}}
+	object.SetName(tr.name)
+	tr.configure(t, object, tr.name)
+	if tr.installed != "" {
+		object.Object["status"] = fields{"install": fields{"bundle": tr.installedAs(t, s.on(t))}}
+	}
+	return object
+}
+
+// read returns the trap's catalog.
+func (tr *trap) read(t *testing.T) *fbc.Catalog {
+	t.Helper()
+	dir := t.TempDir()
+	catalogs.WriteConfig(t, dir, tr.catalog())
+	c, err := rules.Load(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// sceneCluster is the cluster of a trap: what exists, and the CRDs of what is installed.
+type sceneCluster struct {
+	objects     []*unstructured.Unstructured
+	certManager bool
+}
+
+// unserved are the kinds that the cluster of the suite does not serve.
+var unserved = map[schema.GroupKind]bool{
+	{Group: "monitoring.coreos.com", Kind: "PodMonitor"}:       true,
+	{Group: "console.openshift.io", Kind: "ConsoleYAMLSample"}: true,
+}
+
+func (c *sceneCluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	if kind.Group == "cert-manager.io" {
+		return c.certManager, nil
+	}
+	return !unserved[kind.GroupKind()] && kind.Version != "v1beta1", nil
+}
+
+func (c *sceneCluster) Find(_ context.Context, o refusal.Object) (*unstructured.Unstructured, error) {
+	for _, has := range c.objects {
+		if has.GroupVersionKind() == o.GroupVersionKind && has.GetNamespace() == o.Namespace && has.GetName() == o.Name {
+			return has, nil
+		}
+	}
+	return nil, nil
+}
+
+// cluster returns the cluster in which OLM decides.
+func (tr *trap) cluster(t *testing.T, s *setup) refusal.Cluster {
+	t.Helper()
+	c := &sceneCluster{certManager: s.certManager}
+	for _, o := range tr.existing(t, tr.name) {
+		c.objects = append(c.objects, withDefaults(t, o))
+	}
+	for _, b := range tr.bundles {
+		if b.version != tr.installed {
+			continue
+		}
+		for _, o := range tr.parts(b).unstructured(t) {
+			if o.GetKind() == "CustomResourceDefinition" {
+				c.objects = append(c.objects, withDefaults(t, o))
+			}
+		}
+		break
+	}
+	return c
+}
+
+// withDefaults returns an object as the API server stores it, if it is a CRD.
+func withDefaults(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	if o.GetKind() != "CustomResourceDefinition" {
+		return o
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, definition); err != nil {
+		t.Fatal(err)
+	}
+	installed, err := crdsafety.Installed(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := &unstructured.Unstructured{}
+	if err := json.Unmarshal(marshal(t, installed), &stored.Object); err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
