@@ -19,13 +19,13 @@ const module = "github.com/berth-csi/berth"
 // mayImport lists the other rooms whose packages each room may import. A room without an entry may not exist,
 // and a room that is in no list may not be imported.
 var mayImport = map[string][]string{
-	"cmd":            {"aws", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
+	"cmd":            {"openshift", "aws", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":       {"connections", "drivers", "findings", "listing", "yaml"},
-	"bundle":         {"drivers", "fbc", "findings", "registryv1", "yaml"},
+	"bundle":         {"openshift", "drivers", "fbc", "findings", "registryv1", "yaml"},
 	"migrate":        {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
 	"aws":            {"yaml"},
 	"doctor":         {"drivers", "findings", "listing", "olm", "sharedvolume"},
-	"catalog":        {"connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
+	"catalog":        {"openshift", "connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
 	"olm":            {"fbc", "findings"},
 	"registryv1":     {"fbc", "findings", "image", "yaml"},
 	"fbc":            {"findings", "yaml"},
@@ -34,13 +34,14 @@ var mayImport = map[string][]string{
 	"image":          {},
 	"sharedvolume":   {"findings", "listing"},
 	"listing":        {},
+	"openshift":      {},
 	"drivers":        {"findings", "yaml"},
 	"yaml":           {},
 	"efs-utils-base": {},
 	"certification":  {"drivers", "yaml"},
 	"release":        {"bundle", "catalog", "efs-utils-base", "fbc", "findings", "image", "registryv1", "yaml"},
 	"hack":           {"certification", "drivers", "operator"},
-	"test":           {"aws", "cmd", "operator", "bundle", "catalog", "certification", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
+	"test":           {"openshift", "aws", "cmd", "operator", "bundle", "catalog", "certification", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 
 // refused are packages that shipped programs may not import, with the reason. The room in except may.
