@@ -28,6 +28,8 @@ type Rule struct {
 	What string `json:"what"`
 	// Why says what happens otherwise.
 	Why string `json:"why,omitempty"`
+	// Gates are those that refuse what violates the rule. What OLM refuses, no gate has to ask for.
+	Gates []Gate `json:"gates,omitempty"`
 }
 
 // Finding is one violation of a rule and its position. It is also an error.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/findings"
 )
 
 // differences are the catalogs in testdata/validate about which berth and opm disagree, with the reason. The page lists
@@ -50,11 +51,14 @@ func TestPage(t *testing.T) {
 
 ` + "`berth catalog validate`" + ` checks all of these rules in one run. Those that begin with ` + "`against`" + ` apply only with ` + "`--against`" + `.
 
-| rule | severity | what | why |
-| --- | --- | --- | --- |
+The last column names the [gates](ci.md#gates) that refuse what violates a rule. Rules that name none of OLM's tools apply only with
+`+"`--profile`"+` for one of their gates, which also makes their warnings errors.
+
+| rule | severity | what | why | gates |
+| --- | --- | --- | --- | --- |
 `)
-	for _, r := range slices.Concat(rules.Rules, rules.AgainstRules) {
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", r.ID, r.Severity, r.What, r.Why)
+	for _, r := range slices.Concat(rules.Rules, rules.GateRules, rules.AgainstRules) {
+		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", r.ID, r.Severity, r.What, r.Why, gatesOf(r))
 	}
 	page.WriteString(`
 ## Where opm differs
@@ -84,4 +88,13 @@ them is a head, and OLM resolves nothing from a channel with several heads.
 	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// gatesOf lists the gates of a rule.
+func gatesOf(r findings.Rule) string {
+	var names []string
+	for _, gate := range r.Gates {
+		names = append(names, string(gate))
+	}
+	return strings.Join(names, ", ")
 }

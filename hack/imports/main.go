@@ -19,20 +19,22 @@ const module = "github.com/berth-csi/berth"
 // mayImport lists the other rooms whose packages each room may import. A room without an entry may not exist,
 // and a room that is in no list may not be imported.
 var mayImport = map[string][]string{
-	"cmd":            {"openshift", "aws", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
+	"cmd":            {"repository", "gates", "openshift", "aws", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":       {"connections", "drivers", "findings", "listing", "yaml"},
-	"bundle":         {"openshift", "drivers", "fbc", "findings", "registryv1", "yaml"},
+	"bundle":         {"gates", "openshift", "drivers", "fbc", "findings", "registryv1", "yaml"},
 	"migrate":        {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
 	"aws":            {"yaml"},
 	"doctor":         {"drivers", "findings", "listing", "olm", "sharedvolume"},
-	"catalog":        {"openshift", "connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
+	"catalog":        {"gates", "openshift", "connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
 	"olm":            {"fbc", "findings"},
+	"repository":     {"bundle", "catalog", "fbc", "findings", "gates", "openshift", "registryv1", "yaml"},
 	"registryv1":     {"fbc", "findings", "image", "yaml"},
 	"fbc":            {"findings", "yaml"},
 	"connections":    {},
 	"findings":       {},
 	"image":          {},
 	"sharedvolume":   {"findings", "listing"},
+	"gates":          {"findings", "openshift"},
 	"listing":        {},
 	"openshift":      {},
 	"drivers":        {"findings", "yaml"},
@@ -41,7 +43,7 @@ var mayImport = map[string][]string{
 	"certification":  {"drivers", "yaml"},
 	"release":        {"bundle", "catalog", "efs-utils-base", "fbc", "findings", "image", "registryv1", "yaml"},
 	"hack":           {"certification", "drivers", "operator"},
-	"test":           {"openshift", "aws", "cmd", "operator", "bundle", "catalog", "certification", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
+	"test":           {"repository", "gates", "openshift", "aws", "cmd", "operator", "bundle", "catalog", "certification", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 
 // refused are packages that shipped programs may not import, with the reason. The room in except may.
