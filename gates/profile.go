@@ -71,6 +71,11 @@ func (p Profile) Has(gates ...findings.Gate) bool {
 // Asks reports whether a gate of the profile refuses what violates a rule.
 func (p Profile) Asks(r findings.Rule) bool { return p.Has(r.Gates...) }
 
+// Applied returns those of rules that apply.
+func (p Profile) Applied(rules []findings.Rule) []findings.Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r findings.Rule) bool { return r.ByGates && !p.Asks(r) })
+}
+
 // Severity is that of a finding with a severity of its own if its rule is one that gates refuse: an error for those of the profile.
 func (p Profile) Severity(r findings.Rule, own findings.Severity) findings.Severity {
 	if p.Asks(r) {

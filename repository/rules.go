@@ -96,11 +96,12 @@ var byOtherRules = map[string][]string{
 
 // changeRule is about the whole of a change.
 var changeRule = findings.Rule{ID: "change", Severity: findings.Error, What: "A change adds one bundle of one operator, or changes packages in catalogs, and nothing else. It changes no bundle that is there, and deletes none that a catalog offers.",
-	Why: "Pipelines refuse the change, and a maintainer has to look at it.", Gates: both}
+	Why: "Pipelines refuse the change, and a maintainer has to look at it.", Gates: both, ByGates: true}
 
 // Rules are all rules that Check applies.
 func Rules() (all []findings.Rule) {
 	for _, row := range table {
+		row.ByGates = true
 		all = append(all, row.Rule)
 	}
 	all = append(all, changeRule)

@@ -75,6 +75,7 @@ func Rules() []findings.Rule {
 		all = append(all, c.rule)
 	}
 	for _, c := range gateChecks {
+		c.rule.ByGates = true
 		all = append(all, c.rule)
 	}
 	return all

@@ -45,7 +45,8 @@ type Options struct {
 // gateRule is a rule that applies only if one of its gates is in the profile.
 type gateRule struct {
 	findings.Rule
-	check func(*asked, *fbc.Package, report)
+	// check reports faults, and what gates do not look at although it is one, as warnings.
+	check func(a *asked, p *fbc.Package, fault, warn report)
 }
 
 // asked is a catalog and what it is checked for.
@@ -89,11 +90,12 @@ var gateTable = []gateRule{
 var againstPruned = findings.Rule{ID: "against-pruned", Severity: findings.Error,
 	What:  "Every entry of the earlier catalog is in this one, except those of channels for previews and candidates.",
 	Why:   "The task fbc-target-index-pruning-check refuses the catalog.",
-	Gates: []findings.Gate{findings.Konflux}}
+	Gates: []findings.Gate{findings.Konflux}, ByGates: true}
 
 // GateRules are the rules that CheckGates applies.
 var GateRules = func() (all []findings.Rule) {
 	for _, row := range gateTable {
+		row.ByGates = true
 		all = append(all, row.Rule)
 	}
 	return all
@@ -105,7 +107,9 @@ func CheckGates(c *fbc.Catalog, o Options) (found []*findings.Finding) {
 	for _, p := range c.Packages {
 		for _, row := range gateTable {
 			if o.Profile.Asks(row.Rule) {
-				row.check(a, p, reportOf(row.Rule, p.Name, fbc.Fault, &found))
+				mild := row.Rule
+				mild.Severity = findings.Warning
+				row.check(a, p, reportOf(row.Rule, p.Name, fbc.Fault, &found), reportOf(mild, p.Name, fbc.Fault, &found))
 			}
 		}
 	}
@@ -139,8 +143,9 @@ func (a *asked) versionsOf(p *fbc.Package) []openshift.Version {
 	return a.Profile.Versions
 }
 
-func checkFormats(a *asked, p *fbc.Package, report report) {
-	faults := alike{noun: "bundle"}
+// checkFormats: the pipelines of repositories look only at the first bundle of a package.
+func checkFormats(a *asked, p *fbc.Package, report, warn report) {
+	faults, unseen := alike{noun: "bundle"}, alike{noun: "bundle"}
 	for _, v := range a.versionsOf(p) {
 		wanted, refused, what := property.TypeBundleObject, property.TypeCSVMetadata, "carry their objects"
 		if v.DescribesBundles() {
@@ -148,9 +153,11 @@ func checkFormats(a *asked, p *fbc.Package, report report) {
 		}
 		after := fmt.Sprintf(": catalogs for OpenShift %s %s, in properties of type %s; render them with %s", v, what, wanted, "berth catalog render")
 		konflux := a.Profile.Has(findings.Konflux)
-		for _, b := range p.Bundles {
+		for i, b := range p.Bundles {
 			index := slices.IndexFunc(b.Properties, func(p property.Property) bool { return p.Type == refused })
 			switch {
+			case index >= 0 && !konflux && i > 0 && v.DescribesBundles():
+				unseen.add(b.Name, b.Span, propertyPath(index), "property of type "+refused, after)
 			case index >= 0 && (konflux || v.DescribesBundles()):
 				faults.add(b.Name, b.Span, propertyPath(index), "property of type "+refused, after)
 			case index < 0 && konflux && count(b, wanted) == 0:
@@ -159,6 +166,7 @@ func checkFormats(a *asked, p *fbc.Package, report report) {
 		}
 	}
 	faults.report(report)
+	unseen.report(warn)
 }
 
 // registries begin the pull specs of bundles' images that gates allow.
@@ -168,7 +176,7 @@ var registries = map[findings.Gate][]string{
 	findings.Konflux:   {"registry.redhat.io/", "registry.access.redhat.com/"},
 }
 
-func checkRegistries(a *asked, p *fbc.Package, report report) {
+func checkRegistries(a *asked, p *fbc.Package, report, _ report) {
 	faults := alike{noun: "bundle"}
 	for _, gate := range ofOpm {
 		if !a.Profile.Has(gate) {
@@ -191,7 +199,7 @@ func checkRegistries(a *asked, p *fbc.Package, report report) {
 	faults.report(report)
 }
 
-func checkDigests(_ *asked, p *fbc.Package, report report) {
+func checkDigests(_ *asked, p *fbc.Package, report, _ report) {
 	faults := alike{noun: "bundle"}
 	const after = " has no digest; name it by that, as NAME@sha256:…"
 	for _, b := range p.Bundles {
@@ -212,14 +220,14 @@ func hasDigest(image string) bool {
 	return err == nil && !reference.IsNameOnly(named) && strings.Contains(image, "@")
 }
 
-func checkFolders(a *asked, p *fbc.Package, report report) {
+func checkFolders(a *asked, p *fbc.Package, report, _ report) {
 	below, err := filepath.Rel(a.Dir, p.File)
 	if err == nil && p.Declared && below != "." && filepath.Dir(below) == "." {
 		report(p.Span, nil, "package %q is in the catalog's folder itself; expected %s", p.Name, filepath.Join(p.Name, filepath.Base(p.File)))
 	}
 }
 
-func checkMaxOpenShift(a *asked, p *fbc.Package, report report) {
+func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
 	faults, late := alike{noun: "bundle"}, alike{noun: "head"}
 	for _, b := range p.Bundles {
 		for i, stated := range b.Properties {

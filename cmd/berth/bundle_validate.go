@@ -15,9 +15,10 @@ import (
 
 // bundleValidate holds the flags of "berth bundle validate".
 type bundleValidate struct {
-	choice choiceFlags
-	rules  bool
-	output string
+	profiles []string
+	choice   choiceFlags
+	rules    bool
+	output   string
 }
 
 // newBundleValidateCommand returns the command bundle validate, which runs the rules of package bundle/rules.
@@ -29,6 +30,9 @@ func newBundleValidateCommand() *cobra.Command {
 		Long: `Check bundles of any origin by what the API server, OLM and consoles require, and with the validators of the
 Operator Framework. --rules lists what is checked. An error is what OLM, its tools or the API server refuse; all
 else is a warning.
+
+With --profile, what gates of the field refuse is an error, too. ` + aboutProfiles + `
+"berth check" also looks at all bundles of an operator together.
 
 A bundle is a folder or an image: docker://REFERENCE, or just REFERENCE. Images are pulled without a container
 engine, with the credentials of ~/.docker/config.json or Podman's auth.json.
@@ -55,6 +59,9 @@ With --baseline, findings that an earlier report in JSON has are left out, where
   berth bundle validate bundle/aws-efs-operator/1.0.0 -o json > known.json
   berth bundle validate bundle/aws-efs-operator/1.0.0 --baseline known.json
 
+  # What the pipeline of OpenShift's certified catalog will say
+  berth bundle validate bundle/tide/1.0.0 --profile certified
+
   # Insist on what OperatorHub shows, and accept the annotations of one package
   berth bundle validate bundle/tide/1.0.0 --severity operatorhubv2=error --ignore olm-annotations:tide`,
 		Annotations: found("it found an error that is not known; warnings alone do not count"),
@@ -72,6 +79,7 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 			return o.run(cmd, bundles)
 		},
 	}
+	addProfileFlag(cmd, &o.profiles)
 	o.choice.addFlags(cmd, rules.Rules())
 	addRulesFlag(cmd, &o.rules)
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
@@ -79,11 +87,15 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 }
 
 func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
+	profile, err := parseProfiles(cmd, o.profiles)
+	if err != nil {
+		return err
+	}
 	choice, baseline, err := o.choice.read(cmd, rules.Rules())
 	if err != nil {
 		return err
 	}
-	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: rules.Rules()}
+	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: profile.Applied(rules.Rules())}
 	var said []error
 	failed := false
 	of := map[*findings.Finding]string{} // the bundle
@@ -91,7 +103,7 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	var checked []string
 	for _, text := range bundles {
 		stop := startProgress(cmd.ErrOrStderr(), "checking "+text)
-		found, err := checkBundle(cmd.Context(), text)
+		found, err := checkBundle(cmd.Context(), text, rules.Options{Profile: profile})
 		stop()
 		if err != nil {
 			said, failed = append(said, err), true
@@ -132,14 +144,14 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 }
 
 // checkBundle checks a folder or an image.
-func checkBundle(ctx context.Context, text string) (found []*findings.Finding, err error) {
+func checkBundle(ctx context.Context, text string, o rules.Options) (found []*findings.Finding, err error) {
 	opened, err := source.OpenAny(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	if opened.Bundle != nil {
-		return rules.CheckImage(opened.Bundle.Reference, opened.Bundle.Files)
+		return rules.CheckImage(opened.Bundle.Reference, opened.Bundle.Files, o)
 	}
-	return rules.Check(opened.Dir)
+	return rules.Check(opened.Dir, o)
 }

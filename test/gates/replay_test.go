@@ -54,21 +54,20 @@ func knownFaults(t *testing.T) map[string]string {
 	return known
 }
 
-// outcome is what became of a change.
-type outcome struct {
-	errors, warnings map[string]int // by rule
-}
+// outcome counts what was found, by rule.
+type outcome struct{ errors, warnings map[string]int }
 
 func replayAll(t *testing.T, folder string, known map[string]string) {
 	g := &history{t: t, folder: folder}
 	kept := &repository.Kept{Program: "replay", Store: &store.Store{What: "replays", Dir: t.TempDir(), Ended: ".json", Limit: 1 << 30, Longest: 16 << 20}}
 	total := outcome{map[string]int{}, map[string]int{}}
 	tried, faulty := 0, 0
-	for _, commit := range g.commits() {
+	for _, m := range g.changes() {
 		if tried == merged {
 			break
 		}
-		found, ok := g.replay(commit, kept)
+		commit := m.commit
+		found, ok := g.replay(m, kept)
 		if !ok {
 			continue
 		}
@@ -128,9 +127,23 @@ func (g *history) try(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// commits returns the commits of the main branch that change operators or catalogs, the latest first.
-func (g *history) commits() []string {
-	return strings.Fields(string(g.git("log", "--first-parent", "--format=%H", fmt.Sprint("-", merged*3), "HEAD", "--", "operators", "catalogs")))
+// change is what was merged at once.
+type change struct{ commit, before string }
+
+// changes returns what was merged into the main branch and changes operators or catalogs, the latest first. The commits of a branch that
+// was merged as they are have the same time; the pipeline has seen only the last of them.
+func (g *history) changes() (all []change) {
+	last := ""
+	for line := range strings.Lines(string(g.git("log", "--first-parent", "--format=%H %ct", fmt.Sprint("-", merged*3), "HEAD", "--", "operators", "catalogs"))) {
+		commit, when, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if when == last {
+			all[len(all)-1].before = commit + "^1"
+			continue
+		}
+		last = when
+		all = append(all, change{commit, commit + "^1"})
+	}
+	return all
 }
 
 // parent is the commit before another one.
@@ -154,10 +167,10 @@ func (p parent) Has(folders []string) (map[string]bool, error) {
 	return had, nil
 }
 
-// replay checks what a commit changed, as it would have been checked before it was merged. It returns false for a commit that is not
+// replay checks what was changed, as it would have been checked before it was merged. It returns false for what is not
 // for pipelines: it touches more than operators and catalogs, adds no bundle and changes no package of a catalog, or lacks files.
-func (g *history) replay(commit string, kept *repository.Kept) (found []*findings.Finding, ok bool) {
-	before := commit + "^1"
+func (g *history) replay(m change, kept *repository.Kept) (found []*findings.Finding, ok bool) {
+	commit, before := m.commit, m.before
 	files := strings.Split(strings.TrimSuffix(string(g.git("diff", "--name-only", "-z", "--no-renames", before, commit)), "\x00"), "\x00")
 	paths := map[string]bool{"config.yaml": true}
 	for _, file := range files {
@@ -189,27 +202,25 @@ func (g *history) replay(commit string, kept *repository.Kept) (found []*finding
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	change, err := r.ChangeOf(files, parent{g, before})
+	changed, err := r.ChangeOf(files, parent{g, before})
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if len(change.Added) == 0 && len(change.Packages) == 0 || len(change.Others) > 0 {
+	if len(changed.Added) == 0 && len(changed.Packages) == 0 || len(changed.Others) > 0 {
 		return nil, false
 	}
 	profile, err := gates.Parse(r.Profiles())
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	found, err = r.Check(context.Background(), r.Selection(change), repository.Options{Profile: profile, Kept: kept})
+	found, err = r.Check(context.Background(), r.Selection(changed), repository.Options{Profile: profile, Kept: kept})
 	if err != nil {
 		g.t.Logf("%s is not tried: %v", commit[:12], err)
 		return nil, false
 	}
-	for _, f := range slices.Concat(found, r.CheckChange(change, profile)) {
+	found = append(found, r.CheckChange(changed, profile)...)
+	for _, f := range found {
 		f.File = strings.TrimPrefix(f.File, dir+"/")
-		if f.Rule == "change" {
-			found = append(found, f)
-		}
 	}
 	return found, true
 }
