@@ -21,7 +21,7 @@ import (
 var ofOpm = []findings.Gate{findings.Community, findings.Certified, findings.Konflux}
 
 // notOfOpm are rules whose errors opm does not see.
-var notOfOpm = []string{"bundle-dependency"}
+var notOfOpm = []string{"bundle-dependency", "bundle-object"}
 
 // ofGates adds to rules the gates that refuse what violates them: opm validate calls nearly all that is an error here one, too, and also updates by
 // skipRange alone.
@@ -239,12 +239,14 @@ func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
 			}
 		}
 	}
+	seen := map[string]bool{}
 	for _, g := range newSubject(p).graphs {
 		for _, head := range g.Heads {
 			b := p.FindBundle(head.Name)
-			if b == nil {
+			if b == nil || seen[b.Name] {
 				continue
 			}
+			seen[b.Name] = true
 			for i, stated := range b.Properties {
 				max, err := openshift.Parse(strings.Trim(string(stated.Value), `"`))
 				if stated.Type != openshift.MaxProperty || err != nil {

@@ -51,14 +51,23 @@ func TestPage(t *testing.T) {
 
 ` + "`berth catalog validate`" + ` checks all of these rules in one run. Those that begin with ` + "`against`" + ` apply only with ` + "`--against`" + `.
 
-The last column names the [gates](ci.md#gates) that refuse what violates a rule. Rules that name none of OLM's tools apply only with
-`+"`--profile`"+` for one of their gates, which also makes their warnings errors.
+The last column names the [gates](ci.md#gates) that refuse a catalog which violates the rule. [Rules for bundles](bundle-rules.md) are another page.
 
 | rule | severity | what | why | gates |
 | --- | --- | --- | --- | --- |
 `)
-	for _, r := range slices.Concat(rules.Rules, rules.GateRules, rules.AgainstRules) {
+	row := func(r findings.Rule) {
 		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", r.ID, r.Severity, r.What, r.Why, gatesOf(r))
+	}
+	byGates := func(r findings.Rule) bool { return r.ByGates }
+	for _, r := range slices.DeleteFunc(slices.Concat(rules.Rules, rules.AgainstRules), byGates) {
+		row(r)
+	}
+	page.WriteString("\n## Rules of gates\n\nThese rules apply only with `--profile` for one of their gates. OLM does not mind.\n\n| rule | severity | what | why | gates |\n| --- | --- | --- | --- | --- |\n")
+	for _, r := range slices.Concat(rules.GateRules, rules.AgainstRules) {
+		if r.ByGates {
+			row(r)
+		}
 	}
 	page.WriteString(`
 ## Where opm differs
