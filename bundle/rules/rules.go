@@ -255,16 +255,33 @@ func (c *checked) forValidators() *manifests.Bundle {
 		}
 		b.Objects = append(b.Objects, o.Unstructured)
 	}
+	var files []registryv1.File
 	for _, f := range c.bundle.Files {
 		if folder, _, _ := strings.Cut(f.Path, "/"); !slices.Contains(registryv1.Folders, folder) {
 			continue
 		}
 		b.Size += int64(len(f.Data))
+		files = append(files, f)
+	}
+	b.CompressedSize = compressedSize(b.Size, files)
+	return b
+}
+
+// incompressible is a size that no compression and encoding of it brings near the limit of a bundle.
+const incompressible = 512 << 10
+
+// compressedSize returns the size of files together, as OLM compresses and encodes them. Compressing takes long, and is not
+// done where the result cannot matter.
+func compressedSize(size int64, files []registryv1.File) (sum int64) {
+	if size < incompressible {
+		return size
+	}
+	for _, f := range files {
 		if compressed, err := encoding.GzipBase64Encode(f.Data); err == nil {
-			b.CompressedSize += int64(len(compressed))
+			sum += int64(len(compressed))
 		}
 	}
-	return b
+	return sum
 }
 
 // add adds a finding of a validator.
