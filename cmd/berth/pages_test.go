@@ -61,6 +61,7 @@ var scenes = map[string]map[string][]scene{
 		"## Repositories of operators": {{files: "check.txtar", setup: []string{
 			"mv repository/* . && git init --quiet --initial-branch=main && git add . && git -c user.name=Moon -c user.email=moon@example.com commit --quiet --message first",
 			"cp -r operators/tide/1.1.0/. operators/tide/1.2.0",
+			"sed -i -e s/tide[.]v1.1.0/tide.v1.2.0/ -e s/tide[.]v1.0.0/tide.v1.1.0/ operators/tide/1.2.0/manifests/*",
 		}}}},
 	"coming-from-opm.md": {"## With what you have": {templates}},
 	"disconnected.md":    {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
