@@ -102,9 +102,9 @@ var GateRules = func() (all []findings.Rule) {
 }()
 
 // CheckGates checks what the gates of a profile ask of a catalog. The findings are in the order of files and lines.
-func CheckGates(c *fbc.Catalog, o Options) (found []*findings.Finding) {
+func CheckGates(c *fbc.Catalog, o Options) []*findings.Finding {
 	a := &asked{c, o}
-	for _, p := range c.Packages {
+	return eachPackage(c, func(p *fbc.Package) (found []*findings.Finding) {
 		for _, row := range gateTable {
 			if o.Profile.Asks(row.Rule) {
 				mild := row.Rule
@@ -112,9 +112,8 @@ func CheckGates(c *fbc.Catalog, o Options) (found []*findings.Finding) {
 				row.check(a, p, reportOf(row.Rule, p.Name, fbc.Fault, &found), reportOf(mild, p.Name, fbc.Fault, &found))
 			}
 		}
-	}
-	findings.Sort(found)
-	return found
+		return found
+	})
 }
 
 // Raise makes errors of warnings about what a gate of a profile refuses: updates by skipRange alone.
@@ -208,7 +207,8 @@ func checkDigests(_ *asked, p *fbc.Package, report, _ report) {
 		}
 		for i, related := range b.RelatedImages {
 			if related.Image != "" && !hasDigest(related.Image) {
-				faults.add(b.Name, b.Span, []any{"relatedImages", i, "image"}, "image "+related.Image, after)
+				faults.add(b.Name, b.Span, []any{"relatedImages", i, "image"}, "an image in relatedImages", after)
+				break
 			}
 		}
 	}

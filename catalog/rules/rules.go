@@ -68,12 +68,17 @@ type Place func(rule findings.Rule, span document.Span, path []any, format strin
 
 // CheckAt is like Check, for a catalog that was not read from its documents: place maps spans to where values come from.
 func CheckAt(c *fbc.Catalog, place Place) []*findings.Finding {
+	return eachPackage(c, func(p *fbc.Package) []*findings.Finding { return checkPackage(p, place) })
+}
+
+// eachPackage checks the packages of a catalog, on all processors. The findings are in the order of files and lines.
+func eachPackage(c *fbc.Catalog, check func(*fbc.Package) []*findings.Finding) []*findings.Finding {
 	found := make([][]*findings.Finding, len(c.Packages))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range c.Packages {
 		group.Go(func() error {
-			found[i] = checkPackage(p, place)
+			found[i] = check(p)
 			return nil
 		})
 	}
