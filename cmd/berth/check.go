@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/gates"
 	"github.com/berth-csi/berth/registryv1/cache/store"
 	"github.com/berth-csi/berth/repository"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // check holds the flags of "berth check".
@@ -215,11 +216,20 @@ func (o *check) plan(cmd *cobra.Command, dir string) (p checkPlan, err error) {
 
 // show shows the settings that count.
 func (p checkPlan) show(cmd *cobra.Command) error {
-	text, err := yaml.Marshal(p.settings)
-	if err != nil {
-		return err
+	var severities []string
+	for _, rule := range slices.Sorted(maps.Keys(p.settings.Severities)) {
+		severities = append(severities, rule+"="+string(p.settings.Severities[rule]))
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "# From %s\n%s", p.from, text)
+	out := cmd.OutOrStdout()
+	_, err := fmt.Fprintf(out, "from: %s\n", escape.Line(p.from))
+	for _, setting := range []struct {
+		name   string
+		values []string
+	}{{"profiles", p.settings.Profiles}, {"severities", severities}, {"ignore", p.settings.Ignore}, {"baseline", []string{p.settings.Baseline}}, {"packages", p.settings.Packages}} {
+		if text := strings.Join(setting.values, ", "); text != "" {
+			_, err = fmt.Fprintf(out, "%s: %s\n", setting.name, escape.Line(text))
+		}
+	}
 	return err
 }
 

@@ -211,7 +211,6 @@ func (w *input) repository(t *testing.T) {
 	t.Helper()
 	x := w.text
 	w.write(t, "repository/config.yaml", object{"organization": "sea" + x, "allowed_bundle_registries": list{"quay.io/" + x}})
-	w.write(t, "repository/.berth.yaml", object{"packages": list{"tide", x}})
 	w.write(t, "repository/operators/tide/ci.yaml", object{"updateGraph": x, "reviewers": x,
 		"fbc": object{x: x, "catalog_mapping": list{object{"template_name": x, "catalog_names": list{"v4.20"}, "type": x}, object{"template_name": x + "2", "catalog_names": list{"v4.20"}, "type": "olm.semver"}}}})
 	for _, version := range []string{"1.0.0", "1.1.0"} {
