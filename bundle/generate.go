@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/openshift"
 	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
@@ -96,7 +97,7 @@ func generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
 	}
 	add(registryv1.AnnotationsPath, metadata)
 	properties, err := yaml.Marshal(map[string]any{"properties": []any{
-		map[string]any{"type": MaxOpenShiftProperty, "value": maxOpenShiftVersion}}})
+		map[string]any{"type": openshift.MaxProperty, "value": maxOpenShiftVersion}}})
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,6 @@ var (
 	}
 )
 
-// MaxOpenShiftProperty is the type of the property that names the newest OpenShift that the operator supports.
-const MaxOpenShiftProperty = "olm.maxOpenShiftVersion"
-
 // platforms returns the labels that make consoles hide a package from clusters it cannot run on.
 func platforms() map[string]string {
 	labels := map[string]string{"operatorframework.io/os.linux": "supported"}

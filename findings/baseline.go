@@ -38,7 +38,6 @@ func identify(f Finding) identity {
 
 // ReadBaseline reads a report that was written as JSON.
 func ReadBaseline(file string) (*Baseline, error) {
-	const advice = "write it with -o json > FILE, without --baseline"
 	opened, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("baseline: %w", err)
@@ -48,6 +47,12 @@ func ReadBaseline(file string) (*Baseline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("baseline: %w", err)
 	}
+	return ParseBaseline(file, text)
+}
+
+// ParseBaseline is like ReadBaseline, for the content of a file.
+func ParseBaseline(file string, text []byte) (*Baseline, error) {
+	const advice = "write it with -o json > FILE, without --baseline"
 	if len(text) > baselineLimit {
 		return nil, fmt.Errorf("baseline %s is larger than %d MiB", file, baselineLimit>>20)
 	}

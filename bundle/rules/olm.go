@@ -41,6 +41,8 @@ var ownChecks = []struct {
 	{unservedRule, func(*checked, findings.Rule) {}}, // checkWebhooks finds both
 	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator supports is given as MAJOR.MINOR.",
 		Why: "OpenShift cannot compare it with a cluster's version, and does not update the cluster."}, checkMaxOpenShift},
+	{findings.Rule{ID: "openshift-versions", Severity: findings.Warning, What: "The metadata says in a form that is understood which versions of OpenShift the bundle is for.",
+		Why: "No catalog offers the bundle.", Gates: []findings.Gate{findings.Community, findings.Certified}}, checkVersions},
 	{findings.Rule{ID: "console-feature", Severity: findings.Error, What: `Feature annotations are the strings "true" or "false".`,
 		Why: "A value without quotes is not a string, and the API server rejects the object."}, checkFeatures},
 	{findings.Rule{ID: "related-images", Severity: findings.Warning, What: "Each image that the operator's containers run or have in their environment is in spec.relatedImages.",
@@ -92,6 +94,9 @@ func checkAnnotations(c *checked, rule findings.Rule) {
 	annotations := c.bundle.Metadata.Annotations
 	complain := func(severity findings.Severity, key, format string, args ...any) {
 		rule := rule
+		if c.options.Profile.Has(ownHubs...) {
+			severity = findings.Error // they run the check of the format that opm had
+		}
 		rule.Severity = severity
 		c.find(rule, c.inMetadata(c.bundle.Metadata.Document), []any{"annotations", key}, format, args...)
 	}

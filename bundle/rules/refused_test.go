@@ -49,7 +49,7 @@ func changed(t *testing.T, file, old, new string) (dir string, line int) {
 
 func check(t *testing.T, dir string) []*findings.Finding {
 	t.Helper()
-	found, err := rules.Check(dir)
+	found, err := rules.Check(dir, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

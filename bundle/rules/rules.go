@@ -27,6 +27,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/gates"
 	"github.com/berth-csi/berth/registryv1"
 )
 
@@ -38,19 +39,21 @@ var validators = []struct {
 	validator interfaces.Validator
 	// refused are parts of the messages about what OLM or its tools refuse. All else that the validator calls an error is a warning.
 	refused []string
+	// gates run the validator, and refuse what it calls an error.
+	gates []findings.Gate
 }{
 	{rule("clusterserviceversion", findings.Error, "The ClusterServiceVersion has what OLM needs, and its examples are of its own APIs."), validation.ClusterServiceVersionValidator,
-		[]string{"metadata.name ", "install modes not found", "none of InstallModeTypes", "only AllNamespaces", "MinKubeVersion has an invalid"}},
-	{definitionRule, validation.CustomResourceDefinitionValidator, []string{""}},
+		[]string{"metadata.name ", "install modes not found", "none of InstallModeTypes", "only AllNamespaces", "MinKubeVersion has an invalid"}, everyHub},
+	{definitionRule, validation.CustomResourceDefinitionValidator, []string{""}, everyHub},
 	{rule("bundle", findings.Error, "Owned APIs have definitions, images are pull specs, and the bundle is not too large."), validation.BundleValidator,
-		[]string{"duplicate CRD", "owned CRD", "compressed size", "bundle name"}},
-	{rule("operatorhubv2", findings.Warning, "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator, nil},
-	{rule("standardcapabilities", findings.Warning, "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator, nil},
-	{rule("standardcategories", findings.Warning, "The annotation categories lists only those that OperatorHub knows."), validation.StandardCategoriesValidator, nil},
-	{rule("alpha-deprecated-apis", findings.Error, "No manifest uses an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator, []string{""}},
-	{rule("good-practices", findings.Warning, "Containers request resources, channels and names follow the conventions, and APIs are described."), validation.GoodPracticesValidator, nil},
-	{rule("object", findings.Warning, "Objects besides the ClusterServiceVersion do not get in the way of managing the cluster."), validation.ObjectValidator, nil},
-	{rule("operatorgroup", findings.Warning, "Annotations of OperatorGroups are spelled correctly."), validation.OperatorGroupValidator, nil},
+		[]string{"duplicate CRD", "owned CRD", "compressed size", "bundle name"}, everyHub},
+	{rule("operatorhubv2", findings.Warning, "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator, nil, everyHub},
+	{rule("standardcapabilities", findings.Warning, "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator, nil, everyHub},
+	{rule("standardcategories", findings.Warning, "The annotation categories lists only those that OperatorHub knows."), validation.StandardCategoriesValidator, nil, everyHub},
+	{rule("alpha-deprecated-apis", findings.Error, "No manifest uses an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator, []string{""}, everyHub},
+	{rule("good-practices", findings.Warning, "Containers request resources, channels and names follow the conventions, and APIs are described."), validation.GoodPracticesValidator, nil, ownHubs},
+	{rule("object", findings.Warning, "Objects besides the ClusterServiceVersion do not get in the way of managing the cluster."), validation.ObjectValidator, nil, nil},
+	{rule("operatorgroup", findings.Warning, "Annotations of OperatorGroups are spelled correctly."), validation.OperatorGroupValidator, nil, nil},
 }
 
 // definitionRule is also the rule of definitions that are checked as the API server does.
@@ -65,29 +68,42 @@ func rule(id string, severity findings.Severity, what string) findings.Rule {
 func Rules() []findings.Rule {
 	all := slices.Clone(registryv1.Rules)
 	for _, v := range validators {
+		v.rule.Gates = v.gates
 		all = append(all, v.rule)
 	}
 	for _, c := range ownChecks {
 		all = append(all, c.rule)
 	}
+	for _, c := range gateChecks {
+		c.rule.ByGates = true
+		all = append(all, c.rule)
+	}
 	return all
+}
+
+// Options are what a bundle is checked for.
+type Options struct {
+	// Profile is the gates that it has to pass, beside OLM and an API server.
+	Profile gates.Profile
+	// InCatalogs says that catalogs in the same repository offer it, so that pipelines do not look at how it says to be offered.
+	InCatalogs bool
 }
 
 // Check checks a bundle folder and returns the findings in the order of files and lines. It fails if the folder is not a
 // bundle, and no file in it says why.
-func Check(dir string) ([]*findings.Finding, error) {
+func Check(dir string, o Options) ([]*findings.Finding, error) {
 	b, err := registryv1.Load(dir)
-	return check(dir, b, err)
+	return check(dir, b, err, o)
 }
 
 // CheckImage checks the bundle in an image, from the files in the registryv1.Folders of the image. Findings name files by the
 // reference and their path in the image.
-func CheckImage(reference string, files map[string][]byte) ([]*findings.Finding, error) {
+func CheckImage(reference string, files map[string][]byte, o Options) ([]*findings.Finding, error) {
 	b, err := registryv1.LoadImage(reference, files)
-	return check(reference, b, err)
+	return check(reference, b, err, o)
 }
 
-func check(name string, b *registryv1.Contents, err error) ([]*findings.Finding, error) {
+func check(name string, b *registryv1.Contents, err error, o Options) ([]*findings.Finding, error) {
 	if err != nil {
 		found, others := registryv1.Faults(err)
 		if len(found) == 0 {
@@ -99,10 +115,15 @@ func check(name string, b *registryv1.Contents, err error) ([]*findings.Finding,
 		findings.Sort(found)
 		return found, nil
 	}
-	c := &checked{name: name, bundle: b, found: b.Found, places: map[string]*places{}, refused: map[string]bool{}}
+	c := &checked{name: name, options: o, bundle: b, found: b.Found, places: map[string]*places{}, refused: map[string]bool{}}
 	c.decode()
 	for _, own := range ownChecks {
 		own.find(c, own.rule)
+	}
+	for _, asked := range gateChecks {
+		if o.Profile.Asks(asked.rule) {
+			asked.find(c, asked.rule)
+		}
 	}
 	c.validate()
 	for _, f := range c.found {
@@ -114,6 +135,7 @@ func check(name string, b *registryv1.Contents, err error) ([]*findings.Finding,
 // checked is a bundle that is being checked, and the findings so far.
 type checked struct {
 	name    string // of the folder or the image
+	options Options
 	bundle  *registryv1.Contents
 	csv     *v1alpha1.ClusterServiceVersion // nil if it cannot be decoded
 	csvFile string
@@ -193,7 +215,7 @@ func (c *checked) validate() {
 						continue // it checks only v1beta1 here, which needs no approval, and the API server clears a namespace
 					}
 					severity := findings.Warning
-					if slices.ContainsFunc(v.refused, func(part string) bool { return strings.Contains(e.Detail, part) }) {
+					if c.options.Profile.Has(v.gates...) || slices.ContainsFunc(v.refused, func(part string) bool { return strings.Contains(e.Detail, part) }) {
 						severity = findings.Error
 					}
 					c.add(v.rule, severity, file, e)
@@ -233,16 +255,33 @@ func (c *checked) forValidators() *manifests.Bundle {
 		}
 		b.Objects = append(b.Objects, o.Unstructured)
 	}
+	var files []registryv1.File
 	for _, f := range c.bundle.Files {
 		if folder, _, _ := strings.Cut(f.Path, "/"); !slices.Contains(registryv1.Folders, folder) {
 			continue
 		}
 		b.Size += int64(len(f.Data))
+		files = append(files, f)
+	}
+	b.CompressedSize = compressedSize(b.Size, files)
+	return b
+}
+
+// incompressible is a size that no compression and encoding of it brings near the limit of a bundle.
+const incompressible = 512 << 10
+
+// compressedSize returns the size of files together, as OLM compresses and encodes them. Compressing takes long, and is not
+// done where the result cannot matter.
+func compressedSize(size int64, files []registryv1.File) (sum int64) {
+	if size < incompressible {
+		return size
+	}
+	for _, f := range files {
 		if compressed, err := encoding.GzipBase64Encode(f.Data); err == nil {
-			b.CompressedSize += int64(len(compressed))
+			sum += int64(len(compressed))
 		}
 	}
-	return b
+	return sum
 }
 
 // add adds a finding of a validator.

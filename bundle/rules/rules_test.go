@@ -131,7 +131,7 @@ func found(t *testing.T, b *registryv1.Bundle) []string {
 	if err := b.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	all, err := rules.Check(dir)
+	all, err := rules.Check(dir, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestEachRuleHasItsPlaceInReports(t *testing.T) {
 
 func TestCheckNeedsABundle(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := rules.Check(dir); err == nil || !strings.Contains(err.Error(), dir+" is not a bundle folder") {
+	if _, err := rules.Check(dir, rules.Options{}); err == nil || !strings.Contains(err.Error(), dir+" is not a bundle folder") {
 		t.Errorf("error %v, want one that says that %s is no bundle", err, dir)
 	}
 }
@@ -217,7 +217,7 @@ func TestCommittedBundlesAreValid(t *testing.T) {
 		t.Fatalf("no bundle is committed (error %v)", err)
 	}
 	for _, manifests := range committed {
-		found, err := rules.Check(filepath.Dir(manifests))
+		found, err := rules.Check(filepath.Dir(manifests), rules.Options{})
 		if err != nil {
 			t.Error(err)
 		}

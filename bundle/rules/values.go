@@ -3,7 +3,6 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,11 +10,11 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/registry"
 
-	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/constraint"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/openshift"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -140,28 +139,23 @@ func dependencyFault(d registry.Dependency) error {
 	return constraint.Check(property.Property{Type: d.Type, Value: d.Value})
 }
 
-var majorMinor = regexp.MustCompile(`^\d+\.\d+$`)
-
-// checkMaxOpenShift checks the newest OpenShift in each place. OLM reads a number as its text, and a third part that is 0 as none.
+// checkMaxOpenShift checks the newest OpenShift in each place.
 func checkMaxOpenShift(c *checked, rule findings.Rule) {
 	count := map[string]int{}
 	for _, p := range c.properties() {
-		if p.Type != bundle.MaxOpenShiftProperty {
+		if p.Type != openshift.MaxProperty {
 			continue
 		}
 		if count[p.file]++; count[p.file] > 1 {
 			c.find(rule, p.file, p.path, "property %s is given twice; OLM accepts one", p.Type)
 		}
-		value := strings.Trim(string(p.Value), `"`)
-		written := c.written(p)
-		version, err := semver.ParseTolerant(value)
-		isRead := value != "" && err == nil && version.EQ(semver.Version{Major: version.Major, Minor: version.Minor})
 		rule := rule
-		if isRead && (written == "" || written == value) {
+		readable, err := openshift.CheckMax(string(p.Value), c.written(p))
+		if readable {
 			rule.Severity = findings.Warning
 		}
-		if isText := strings.HasPrefix(string(p.Value), `"`); !isRead || !isText || !majorMinor.MatchString(value) {
-			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "%s is %s, want MAJOR.MINOR in quotes, such as \"5.0\"", p.Type, value)
+		if err != nil {
+			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "%v", err)
 		}
 	}
 }

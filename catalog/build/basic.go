@@ -12,6 +12,7 @@ import (
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/openshift"
 )
 
 // basic is a template that has the documents of a catalog, but of bundles only where they come from.
@@ -181,7 +182,7 @@ func (b *basic) read(t *opmTemplate) {
 }
 
 // source returns the template as it is: the catalog of a version of OpenShift is a part of the one with all bundles.
-func (b *basic) source(t *opmTemplate, _ *Version) []byte { return t.document.Source }
+func (b *basic) source(t *opmTemplate, _ *openshift.Version) []byte { return t.document.Source }
 
 func (b *basic) check(*opmTemplate) {}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/openshift"
 	"github.com/berth-csi/berth/registryv1"
 )
 
@@ -69,8 +70,8 @@ func unread(template located, path []any, err error) []*findings.Finding {
 }
 
 // offers reports whether the catalogs of a version of OpenShift offer a bundle.
-func (d *draft) offers(name string, v Version) bool {
-	does, _ := offers(named(d.rendered, name).Metadata.Annotations[VersionsAnnotation], v) // checkBundles reports a fault
+func (d *draft) offers(name string, v openshift.Version) bool {
+	does, _ := offers(named(d.rendered, name).Metadata.Annotations[openshift.VersionsAnnotation], v) // checkBundles reports a fault
 	return does
 }
 
@@ -81,7 +82,7 @@ func (d *draft) checkBundles() {
 		if b.Package != d.Package {
 			d.fault(at("bundles", i), "bundle %s is of package %q; expected one of package %q", b.Name, b.Package, d.Package)
 		}
-		if _, err := offers(b.Metadata.Annotations[VersionsAnnotation], Version{}); err != nil && d.byVersion {
+		if _, err := offers(b.Metadata.Annotations[openshift.VersionsAnnotation], openshift.Version{}); err != nil && d.byVersion {
 			d.found = append(d.found, notOffered(d.document, at("bundles", i), b.Name, err))
 		}
 		for _, own := range identity(b) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/openshift"
 )
 
 // FuzzTemplate builds catalogs from any text and two bundles. Every finding is at a position in the template.
@@ -64,7 +65,7 @@ func FuzzTemplate(f *testing.F) {
 
 // buildFuzzed builds the catalogs of a template with bundles in the place of those that it names.
 func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Finding, made int) {
-	v := Version{4, 16}
+	v := openshift.Version{Major: 4, Minor: 16}
 	b := builderOf(sourceFile{path: "testdata/fuzzed.yaml", content: text}, Options{StrandNobody: len(text)%2 == 0})
 	switch b := b.(type) {
 	case *draft:

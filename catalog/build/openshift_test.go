@@ -7,46 +7,6 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 )
 
-// TestOffers follows the table of the guide that the annotation comes from.
-func TestOffers(t *testing.T) {
-	for value, want := range map[string][4]bool{ // 4.5, 4.6, 4.7, 4.8
-		"":          {true, true, true, true},
-		"v4.5":      {true, true, true, true},
-		"v4.6":      {false, true, true, true},
-		"4.6":       {false, true, true, true},
-		"=v4.6":     {false, true, false, false},
-		"v4.5-v4.7": {true, true, true, false},
-		"v4.5,v4.6": {true, true, true, true},
-		"v4.6,v4.5": {true, true, true, true},
-	} {
-		for i, offered := range want {
-			v := Version{4, 5 + i}
-			if got, err := offers(value, v); got != offered || err != nil {
-				t.Errorf("%q for %s: %v, error %v, want %v", value, v, got, err, offered)
-			}
-		}
-	}
-	for _, value := range []string{"v4.6,v4.7", "4", "v4.6-", "=v4.5-v4.6", "v4.6 ", "latest", "v99999.1"} {
-		if got, err := offers(value, Version{4, 6}); got || err == nil {
-			t.Errorf("%q: got %v without an error", value, got)
-		}
-	}
-}
-
-// TestParseVersion: a version of OpenShift has two numbers.
-func TestParseVersion(t *testing.T) {
-	for text, want := range map[string]Version{"4.16": {4, 16}, "v4.9": {4, 9}} {
-		if got, err := ParseVersion(text); got != want || err != nil {
-			t.Errorf("%s: got %v, error %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "4", "4.16.1", "v4.x", " 4.16", "-4.1"} {
-		if got, err := ParseVersion(text); err == nil {
-			t.Errorf("%q: got %v", text, got)
-		}
-	}
-}
-
 // TestKeptEntries: an entry that is left out takes no update path with it.
 func TestKeptEntries(t *testing.T) {
 	entries := []declcfg.ChannelEntry{{Name: "a"}, {Name: "b", Replaces: "a"}, {Name: "c", Replaces: "b", Skips: []string{"b"}}, {Name: "d", Replaces: "c"}}

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
+	"github.com/berth-csi/berth/openshift"
 )
 
 // kind is a kind of opm's templates.
@@ -31,7 +32,7 @@ type kind interface {
 	// packages are the packages of the template, as far as they are known, each with its path.
 	packages(*opmTemplate) map[string][]any
 	// source is what opm's library makes the catalog of: the template with those of its bundles that a version of OpenShift offers.
-	source(*opmTemplate, *Version) []byte
+	source(*opmTemplate, *openshift.Version) []byte
 	// origin is the path in the template of what is in a catalog: a document, or the value at a path in that.
 	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any
 	// check is what is wrong with the template when its bundles are known.
@@ -194,7 +195,7 @@ func (t *opmTemplate) take(s *shelf) {
 				}
 				t.found = append(t.found, f)
 			}
-			if _, err := offers(from.held.versions, Version{}); err != nil && len(t.options.Versions) > 0 {
+			if _, err := offers(from.held.versions, openshift.Version{}); err != nil && len(t.options.Versions) > 0 {
 				t.found = append(t.found, notOffered(t.document, t.path(r.path), from.held.document.Name, err))
 			}
 			t.held[r.text] = from.held
@@ -207,7 +208,7 @@ func (t *opmTemplate) take(s *shelf) {
 }
 
 // offered reports whether the catalogs of a version of OpenShift offer a bundle. Without a version, all are.
-func (t *opmTemplate) offered(reference string, v *Version) bool {
+func (t *opmTemplate) offered(reference string, v *openshift.Version) bool {
 	if v == nil || t.held[reference] == nil {
 		return true
 	}
@@ -253,7 +254,7 @@ func (t *opmTemplate) catalogs(ctx context.Context, of target) (catalogs []*Cata
 var errNothing = errors.New("no bundle is for this version of OpenShift")
 
 // render has opm's library make the catalog. It gets bundles without their payload, each with the text of its reference as its image.
-func (t *opmTemplate) render(ctx context.Context, v *Version) (*declcfg.DeclarativeConfig, error) {
+func (t *opmTemplate) render(ctx context.Context, v *openshift.Version) (*declcfg.DeclarativeConfig, error) {
 	source := t.source(t, v)
 	if source == nil {
 		return nil, errNothing
@@ -294,7 +295,7 @@ func (t *opmTemplate) heldOf(b declcfg.Bundle) *held {
 }
 
 // offersName is like offered, for the name of a bundle.
-func (t *opmTemplate) offersName(name string, v Version) bool {
+func (t *opmTemplate) offersName(name string, v openshift.Version) bool {
 	for text, h := range t.held {
 		if h.document.Name == name {
 			return t.offered(text, &v)

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/openshift"
 	"github.com/berth-csi/berth/registryv1/cache"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/registry"
@@ -344,7 +345,7 @@ func TestOpenShift(t *testing.T) {
 	const own = "schema: berth.template\npackage: tide\ndefaultChannel: old\n" +
 		"channels: [{name: old, entries: [{version: 1.0.0}]}, {name: stable}]\n" +
 		"bundles: [{image: REGISTRY/tide:v1.0.0}, {image: REGISTRY/tide:v1.1.0}, {image: REGISTRY/tide:v1.2.0}, {image: REGISTRY/tide:v1.3.0}]\n"
-	versions := []build.Version{{Major: 4, Minor: 11}, {Major: 4, Minor: 16}, {Major: 4, Minor: 18}}
+	versions := []openshift.Version{{Major: 4, Minor: 11}, {Major: 4, Minor: 16}, {Major: 4, Minor: 18}}
 	for name, tc := range map[string]struct {
 		template string
 		want     []string // of each catalog: its folder, default channel and format, and its entries

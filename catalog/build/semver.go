@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/openshift"
 )
 
 // semverChannels is a template that lists the images of bundles, and for which opm makes channels of their versions.
@@ -143,7 +144,7 @@ func versionOf(b declcfg.Bundle) (semver.Version, error) {
 }
 
 // source is the template with the images that a version of OpenShift offers.
-func (s *semverChannels) source(t *opmTemplate, v *Version) []byte {
+func (s *semverChannels) source(t *opmTemplate, v *openshift.Version) []byte {
 	if v == nil {
 		return t.document.Source
 	}

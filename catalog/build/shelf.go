@@ -17,6 +17,7 @@ import (
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/openshift"
 	"github.com/berth-csi/berth/registryv1"
 )
 
@@ -57,7 +58,7 @@ type held struct {
 	// document is the bundle's document. Its properties have no payload, and CsvJSON has only what opm's library reads.
 	document declcfg.Bundle
 	found    []*findings.Finding // what is wrong with it all the same
-	versions string              // what VersionsAnnotation says
+	versions string              // what openshift.VersionsAnnotation says
 	texts    map[render.Format]document.Span
 }
 
@@ -135,7 +136,7 @@ func (s *shelf) pullFiles(ctx context.Context, reference string) (image.Pulled, 
 
 // hold puts the payload of a bundle into the store, in all formats.
 func (s *shelf) hold(b *render.Bundle) (*held, error) {
-	h := &held{found: b.Found, versions: b.Metadata.Annotations[VersionsAnnotation], texts: map[render.Format]document.Span{}}
+	h := &held{found: b.Found, versions: b.Metadata.Annotations[openshift.VersionsAnnotation], texts: map[render.Format]document.Span{}}
 	for i, format := range s.formats {
 		whole, err := b.In(format)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/openshift"
 )
 
 // substitutes is a template that has the documents of a catalog, and bundles that take the places of others in it.
@@ -62,7 +63,7 @@ func (s *substitutes) read(t *opmTemplate) {
 }
 
 // source returns the template as it is: the catalog of a version of OpenShift is a part of the one with all bundles.
-func (s *substitutes) source(t *opmTemplate, _ *Version) []byte { return t.document.Source }
+func (s *substitutes) source(t *opmTemplate, _ *openshift.Version) []byte { return t.document.Source }
 
 // check reports entries that are no valid catalog, which opm requires, and bundles that take the place of one that is not there or
 // no earlier version.

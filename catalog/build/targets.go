@@ -7,6 +7,7 @@ import (
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/openshift"
 )
 
 // Options are what users choose about catalogs that are built from templates.
@@ -14,9 +15,9 @@ type Options struct {
 	// Format is the format of bundles from images. The default is that of the program that a template is of: Described for those of
 	// Berth, and Whole for those of opm. If there are Versions, each has its own.
 	Format render.Format
-	// Versions are those versions of OpenShift that get a catalog each, with the bundles that VersionsAnnotation allows. Without any,
+	// Versions are those versions of OpenShift that get a catalog each, with the bundles that openshift.VersionsAnnotation allows. Without any,
 	// there is one catalog with all bundles.
-	Versions []Version
+	Versions []openshift.Version
 	// StrandNobody adds, to the skips of a head that an opm template makes, the entries from which no update leads to it.
 	StrandNobody bool
 	// Against is a catalog that the new ones replace, or nil.
@@ -35,7 +36,7 @@ type Options struct {
 
 // target is one of the catalogs that are built from the same templates.
 type target struct {
-	version *Version // nil if it is the only one
+	version *openshift.Version // nil if it is the only one
 	format  render.Format
 }
 
@@ -50,7 +51,7 @@ func (t target) folder() string {
 // targets are the catalogs that are built.
 func (o Options) targets() (all []target) {
 	for _, v := range o.Versions {
-		all = append(all, target{&v, v.Format()})
+		all = append(all, target{&v, formatFor(v)})
 	}
 	if len(all) == 0 {
 		all = []target{{format: o.Format}}

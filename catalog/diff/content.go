@@ -23,6 +23,9 @@ type Content struct {
 	// known if the catalog does not carry the bundles' objects; Unknown then says why.
 	Permissions map[string]*Change `json:"permissions,omitempty"`
 	Unknown     string             `json:"unknown,omitempty"`
+	// Risks are what the new version asks for and the one before did not, the worst first: permissions that can be used for more than it
+	// seems, pods with rights on nodes, and webhooks.
+	Risks []Risk `json:"risks,omitempty"`
 	// CRDs are the versions of CustomResourceDefinitions by name.
 	CRDs map[string]*Change `json:"crds,omitempty"`
 	// InstallModes are the supported install modes.
@@ -57,6 +60,7 @@ func compareHeads(before, after *fbc.Bundle) (*Content, error) {
 		return c, nil
 	}
 	c.Permissions = changes(permissions(was.CSV), permissions(is.CSV))
+	c.Risks = newRisks(was.CSV, is.CSV)
 	c.CRDs, err = compareCRDs(was, is)
 	return c, err
 }

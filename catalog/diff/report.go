@@ -164,6 +164,16 @@ func (c Channel) line() line {
 }
 
 func (c *Content) lines() (lines []line) {
+	if len(c.Risks) > 0 {
+		l := line{text: say("asks for what it did not before, the worst first")}
+		for _, risk := range c.Risks[:min(len(c.Risks), changesLimit)] {
+			l.below = append(l.below, line{text: say("%s: "+risk.Why, risk.What)})
+		}
+		if more := len(c.Risks) - changesLimit; more > 0 {
+			l.below = append(l.below, line{text: say(fmt.Sprintf("… and %d more", more))})
+		}
+		lines = append(lines, l)
+	}
 	for _, part := range []struct {
 		title   string
 		changes map[string]*Change

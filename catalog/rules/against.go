@@ -28,8 +28,8 @@ var (
 		Why:  "OLM refuses the update on clusters whose CustomResourceDefinition has the version in status.storedVersions: the InstallPlan fails."}
 )
 
-// AgainstRules are the rules that Against applies.
-var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone, againstAPI}
+// AgainstRules are the rules that Against and AgainstGates apply.
+var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone, againstAPI, againstPruned}
 
 // Against checks what happens to clusters that installed from an earlier catalog when this one replaces it, in the same
 // CatalogSource or because their Subscription changes its source.

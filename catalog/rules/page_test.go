@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/findings"
 )
 
 // differences are the catalogs in testdata/validate about which berth and opm disagree, with the reason. The page lists
@@ -50,11 +51,23 @@ func TestPage(t *testing.T) {
 
 ` + "`berth catalog validate`" + ` checks all of these rules in one run. Those that begin with ` + "`against`" + ` apply only with ` + "`--against`" + `.
 
-| rule | severity | what | why |
-| --- | --- | --- | --- |
+The last column names the [gates](ci.md#gates) that refuse a catalog which violates the rule. [Rules for bundles](bundle-rules.md) are another page.
+
+| rule | severity | what | why | gates |
+| --- | --- | --- | --- | --- |
 `)
-	for _, r := range slices.Concat(rules.Rules, rules.AgainstRules) {
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", r.ID, r.Severity, r.What, r.Why)
+	row := func(r findings.Rule) {
+		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", r.ID, r.Severity, r.What, r.Why, gatesOf(r))
+	}
+	byGates := func(r findings.Rule) bool { return r.ByGates }
+	for _, r := range slices.DeleteFunc(slices.Concat(rules.Rules, rules.AgainstRules), byGates) {
+		row(r)
+	}
+	page.WriteString("\n## Rules of gates\n\nThese rules apply only with `--profile` for one of their gates. OLM does not mind.\n\n| rule | severity | what | why | gates |\n| --- | --- | --- | --- | --- |\n")
+	for _, r := range slices.Concat(rules.GateRules, rules.AgainstRules) {
+		if r.ByGates {
+			row(r)
+		}
 	}
 	page.WriteString(`
 ## Where opm differs
@@ -84,4 +97,13 @@ them is a head, and OLM resolves nothing from a channel with several heads.
 	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// gatesOf lists the gates of a rule.
+func gatesOf(r findings.Rule) string {
+	var names []string
+	for _, gate := range r.Gates {
+		names = append(names, string(gate))
+	}
+	return strings.Join(names, ", ")
 }

@@ -49,7 +49,7 @@ func newSubject(p *fbc.Package) *subject {
 var tables = [][]rule{packageRules, channelRules, bundleRules, deprecationRules}
 
 // Rules are the rules of Check and of fbc.Read.
-var Rules = slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...)))
+var Rules = ofGates(slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...))))
 
 func rulesOf(rows []rule) []findings.Rule {
 	var all []findings.Rule
@@ -68,12 +68,17 @@ type Place func(rule findings.Rule, span document.Span, path []any, format strin
 
 // CheckAt is like Check, for a catalog that was not read from its documents: place maps spans to where values come from.
 func CheckAt(c *fbc.Catalog, place Place) []*findings.Finding {
+	return eachPackage(c, func(p *fbc.Package) []*findings.Finding { return checkPackage(p, place) })
+}
+
+// eachPackage checks the packages of a catalog, on all processors. The findings are in the order of files and lines.
+func eachPackage(c *fbc.Catalog, check func(*fbc.Package) []*findings.Finding) []*findings.Finding {
 	found := make([][]*findings.Finding, len(c.Packages))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range c.Packages {
 		group.Go(func() error {
-			found[i] = checkPackage(p, place)
+			found[i] = check(p)
 			return nil
 		})
 	}
@@ -90,12 +95,17 @@ func checkPackage(p *fbc.Package, place Place) (found []*findings.Finding) {
 			if row.complete && p.Incomplete {
 				continue
 			}
-			row.check(s, func(span document.Span, path []any, format string, args ...any) {
-				found = append(found, place(row.Rule, span, path, format, args...).In(p.Name))
-			})
+			row.check(s, reportOf(row.Rule, p.Name, place, &found))
 		}
 	}
 	return found
+}
+
+// reportOf returns a report that adds what is at fault with a package to what was found.
+func reportOf(rule findings.Rule, pkg string, place Place, found *[]*findings.Finding) report {
+	return func(span document.Span, path []any, format string, args ...any) {
+		*found = append(*found, place(rule, span, path, format, args...).In(pkg))
+	}
 }
 
 // served are rules that a catalog may break and still be served: OLM's tools do, and most clusters can use it.

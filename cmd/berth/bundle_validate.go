@@ -17,10 +17,11 @@ import (
 
 // bundleValidate holds the flags of "berth bundle validate".
 type bundleValidate struct {
-	choice choiceFlags
-	rules  bool
-	output string
-	v1     v1Check
+	profiles []string
+	choice   choiceFlags
+	rules    bool
+	output   string
+	v1       v1Check
 }
 
 // newBundleValidateCommand returns the command bundle validate, which runs the rules of package bundle/rules.
@@ -32,6 +33,9 @@ func newBundleValidateCommand() *cobra.Command {
 		Long: `Check bundles of any origin by what the API server, OLM and consoles require, and with the validators of the
 Operator Framework. --rules lists what is checked. An error is what OLM, its tools or the API server refuse; all
 else is a warning.
+
+With --profile, what gates of the field refuse is an error, too. ` + aboutProfiles + `
+"berth check" also looks at all bundles of an operator together.
 
 A bundle is a folder or an image: docker://REFERENCE, or just REFERENCE. Images are pulled without a container
 engine, with the credentials of ~/.docker/config.json or Podman's auth.json.
@@ -63,6 +67,9 @@ With --baseline, findings that an earlier report in JSON has are left out, where
   berth bundle validate bundle/aws-efs-operator/1.0.0 -o json > known.json
   berth bundle validate bundle/aws-efs-operator/1.0.0 --baseline known.json
 
+  # What the pipeline of OpenShift's certified catalog will say
+  berth bundle validate bundle/tide/1.0.0 --profile certified
+
   # Insist on what OperatorHub shows, and accept the annotations of one package
   berth bundle validate bundle/tide/1.0.0 --severity operatorhubv2=error --ignore olm-annotations:tide`,
 		Annotations: found("it found an error that is not known; warnings alone do not count"),
@@ -83,6 +90,7 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 			return o.run(cmd, bundles)
 		},
 	}
+	addProfileFlag(cmd, &o.profiles)
 	o.choice.addFlags(cmd, bundleRules())
 	o.v1.addTarget(cmd)
 	o.v1.addGates(cmd)
@@ -92,11 +100,15 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 }
 
 func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
+	profile, err := parseProfiles(cmd, o.profiles)
+	if err != nil {
+		return err
+	}
 	choice, baseline, err := o.choice.read(cmd, bundleRules())
 	if err != nil {
 		return err
 	}
-	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: bundleRules()}
+	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: profile.Applied(bundleRules())}
 	var said []error
 	failed := false
 	of := map[*findings.Finding]string{} // the bundle
@@ -104,7 +116,7 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	var checked []string
 	for _, text := range bundles {
 		stop := startProgress(cmd.ErrOrStderr(), "checking "+text)
-		found, err := o.check(cmd.Context(), text)
+		found, err := o.check(cmd.Context(), text, rules.Options{Profile: profile})
 		stop()
 		if err != nil {
 			said, failed = append(said, err), true
@@ -148,16 +160,16 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 func bundleRules() []findings.Rule { return append(rules.Rules(), olmv1.Refused) }
 
 // check checks a folder or an image.
-func (o *bundleValidate) check(ctx context.Context, text string) (found []*findings.Finding, err error) {
+func (o *bundleValidate) check(ctx context.Context, text string, options rules.Options) (found []*findings.Finding, err error) {
 	opened, err := source.OpenAny(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	load, validate := func() (*registryv1.Contents, error) { return registryv1.Load(opened.Dir) }, func() ([]*findings.Finding, error) { return rules.Check(opened.Dir) }
+	load, validate := func() (*registryv1.Contents, error) { return registryv1.Load(opened.Dir) }, func() ([]*findings.Finding, error) { return rules.Check(opened.Dir, options) }
 	if pulled := opened.Bundle; pulled != nil {
 		load = func() (*registryv1.Contents, error) { return registryv1.LoadImage(pulled.Reference, pulled.Files) }
-		validate = func() ([]*findings.Finding, error) { return rules.CheckImage(pulled.Reference, pulled.Files) }
+		validate = func() ([]*findings.Finding, error) { return rules.CheckImage(pulled.Reference, pulled.Files, options) }
 	}
 	if found, err = validate(); err != nil || o.v1.target == "" {
 		return found, err

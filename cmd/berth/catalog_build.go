@@ -16,6 +16,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/openshift"
 	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/registryv1/cache"
 )
@@ -178,7 +179,7 @@ func (o *catalogBuild) options() (options build.Options, err error) {
 	}
 	options.Format, options.StrandNobody = render.Format(o.migrateLevel), o.strandNobody
 	for _, text := range o.openshift {
-		v, err := build.ParseVersion(text)
+		v, err := openshift.Parse(text)
 		if err != nil {
 			return options, fmt.Errorf("--openshift: %w", err)
 		}

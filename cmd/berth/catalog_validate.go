@@ -17,10 +17,12 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/faults"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/gates"
 )
 
 // catalogValidate holds the flags of "berth catalog validate".
 type catalogValidate struct {
+	profiles   []string
 	against    string
 	severities []string
 	ignored    []string
@@ -47,6 +49,9 @@ junit.
 With --against, the catalog is also compared with one that it replaces: what happens to clusters that
 installed from that one, if the CatalogSource or the Subscription changes. CATALOG may be a pattern of several.
 
+With --profile, what gates of the field refuse is an error, too. ` + aboutProfiles + ` A folder
+such as v4.20 above a package says which version of OpenShift the package is for; elsewhere, profiles do.
+
 With --for olm-v1, it also finds which bundles OLM v1 refuses, at which updates it refuses changed
 CustomResourceDefinitions and, with --against, for which installed versions it does less than before.
 
@@ -71,6 +76,9 @@ Files of an image are named by their paths in it.`,
   # Accept what is known today, and fail for what is new
   berth catalog validate catalog -o json > known.json
   berth catalog validate catalog --baseline known.json
+
+  # What Konflux will say of a catalog for OpenShift 4.20 that replaces the released one
+  berth catalog validate catalog --profile konflux --profile openshift-4.20 --against quay.io/example/catalog:v4.20
 
   # Accept downgrades, and what one package does with its channels
   berth catalog validate catalog --severity replaces-downgrade=off --ignore channel-path:tide`,
@@ -97,6 +105,7 @@ Files of an image are named by their paths in it.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.against, "against", "", "`CATALOG` that this one replaces")
+	addProfileFlag(cmd, &o.profiles)
 	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
 	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
 	flags.StringVar(&o.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
@@ -111,7 +120,7 @@ Files of an image are named by their paths in it.`,
 
 // catalogRules are all rules for catalogs.
 func catalogRules() []findings.Rule {
-	return slices.Concat(rules.Rules, rules.AgainstRules, olmv1.Rules)
+	return slices.Concat(rules.Rules, rules.GateRules, rules.AgainstRules, olmv1.Rules)
 }
 
 // addRulesFlag gives a command that checks rules the flag --rules.
@@ -128,6 +137,10 @@ func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 }
 
 func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
+	profile, err := parseProfiles(cmd, o.profiles)
+	if err != nil {
+		return err
+	}
 	choice, err := findings.NewChoice(catalogRules(), o.severities, o.ignored)
 	if err != nil {
 		return &usageError{command: cmd.CommandPath(), err: err}
@@ -143,7 +156,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 	whole := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(catalogs, " ")}
 	var checked []checkedCatalog
 	for _, catalog := range catalogs {
-		report, contents, err := o.check(cmd, catalog)
+		report, contents, err := o.check(cmd, catalog, profile)
 		if err != nil {
 			return err
 		}
@@ -212,7 +225,7 @@ func (o *catalogValidate) write(cmd *cobra.Command, report findings.Report) erro
 }
 
 // check returns a report of all rules, and what the catalog has.
-func (o *catalogValidate) check(cmd *cobra.Command, text string) (report findings.Report, has string, err error) {
+func (o *catalogValidate) check(cmd *cobra.Command, text string, profile gates.Profile) (report findings.Report, has string, err error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading "+text)()
 	ctx := cmd.Context()
 	opened, err := source.Open(ctx, text)
@@ -224,8 +237,11 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string) (report finding
 	if err != nil {
 		return report, "", opened.Named(err)
 	}
+	found = append(found, rules.Check(c)...)
+	rules.Raise(found, profile)
+	found = append(found, rules.CheckGates(c, rules.Options{Profile: profile})...)
 	c.Dir = text
-	report = findings.Report{Tool: cmd.CommandPath(), Subject: text, Rules: rules.Rules, Findings: append(found, rules.Check(c)...)}
+	report = findings.Report{Tool: cmd.CommandPath(), Subject: text, Rules: profile.Applied(slices.Concat(rules.Rules, rules.GateRules)), Findings: found}
 	v1, done, err := o.v1.checker(cmd)
 	if err != nil {
 		return report, "", err
@@ -236,15 +252,15 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string) (report finding
 		if err != nil {
 			return report, "", opened.Named(err)
 		}
-		report.Rules = catalogRules()
+		report.Rules = profile.Applied(catalogRules())
 		report.Findings = append(report.Findings, found...)
 	}
 	if o.against != "" {
-		against, err := o.checkAgainst(ctx, c, v1)
+		against, err := o.checkAgainst(ctx, c, profile, v1)
 		if err != nil {
 			return report, "", err
 		}
-		report.Rules = catalogRules()
+		report.Rules = profile.Applied(catalogRules())
 		report.Findings = append(report.Findings, against...)
 	}
 	opened.NameFindings(report.Findings)
@@ -253,7 +269,7 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string) (report finding
 }
 
 // checkAgainst compares the catalog with the one that it replaces.
-func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog, v1 *olmv1.Checker) (found []*findings.Finding, err error) {
+func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog, profile gates.Profile, v1 *olmv1.Checker) (found []*findings.Finding, err error) {
 	opened, err := source.Open(ctx, o.against)
 	if err != nil {
 		return nil, err
@@ -263,7 +279,7 @@ func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog, v1 *
 	if err != nil {
 		return nil, &faults.Listed{Head: "the catalog to compare with is not valid:", Faults: opened.Named(err)}
 	}
-	found = rules.Against(c, before)
+	found = append(rules.Against(c, before), rules.AgainstGates(c, before, profile)...)
 	if v1 != nil {
 		lost, err := v1.Against(ctx, c, before)
 		if err != nil {

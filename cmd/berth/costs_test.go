@@ -52,6 +52,7 @@ var costs = map[string]struct {
 	inputs []input
 }{
 	"bundle validate":          {"IN", bundleInputs},
+	"check":                    {"IN --profile community --profile certified", inRepository(bundleInputs)},
 	"bundle image":             {"IN --layout OUT", bundleInputs},
 	"bundle bump":              {"IN --output OUT --version 9.9.9", bundleInputs},
 	"catalog build":            {"IN --output OUT", slices.Concat(bundleInputs, templateInputs)},
@@ -173,6 +174,19 @@ var bundleInputs = []input{
 		}
 		return dir
 	}, 1000},
+}
+
+// inRepository returns inputs that have the bundles of others in repositories of operators.
+func inRepository(bundles []input) (all []input) {
+	for _, in := range bundles {
+		gen := in.gen
+		in.gen = func(t *testing.T, dir string, n int) string {
+			gen(t, filepath.Join(dir, "operators", "tide", "1.0.0"), n)
+			return dir
+		}
+		all = append(all, in)
+	}
+	return all
 }
 
 // file writes a file in a folder, and returns the folder.

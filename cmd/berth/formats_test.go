@@ -34,6 +34,7 @@ type fixture struct {
 
 // arguments returns what each command with formats is run with on a fixture: one list of arguments for each run.
 var arguments = map[string]func(fixture) [][]string{
+	"berth check":            func(f fixture) [][]string { return [][]string{{f.dir}} },
 	"berth bundle validate":  func(f fixture) [][]string { return [][]string{{f.dir}} },
 	"berth catalog validate": func(f fixture) [][]string { return [][]string{{f.dir}, {f.dir, "--against", validCatalog}} },
 	"berth catalog list": func(f fixture) [][]string {

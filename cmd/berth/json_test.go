@@ -16,7 +16,6 @@ import (
 
 	"github.com/berth-csi/berth/aws/provision"
 	"github.com/berth-csi/berth/aws/removal"
-	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/mirror"
@@ -42,8 +41,8 @@ var documents = []struct {
 	commands []string
 	parts    []part
 }{
-	{findings.Schema, []string{"catalog validate", "bundle validate"}, []part{{"", findings.Document{}}}},
-	{findings.RulesSchema, []string{"catalog validate --rules", "bundle validate --rules"}, []part{{"", findings.RulesDocument{}}}},
+	{findings.Schema, []string{"catalog validate", "bundle validate", "check"}, []part{{"", findings.Document{}}}},
+	{findings.RulesSchema, []string{"catalog validate --rules", "bundle validate --rules", "check --rules"}, []part{{"", findings.RulesDocument{}}}},
 	{list.Schema, []string{"catalog list"}, []part{{"", list.Document{}}, {"of packages: items[].", list.Package{}}, {"of channels: items[].", list.Channel{}}, {"of bundles: items[].", list.Bundle{}}}},
 	{diff.Schema, []string{"catalog diff"}, []part{{"", diff.Diff{}}}},
 	{mirror.Schema, []string{"catalog mirror"}, []part{{"", mirror.Document{}}}},
@@ -128,11 +127,7 @@ func TestJSONPage(t *testing.T) {
 			}
 		}
 	}
-	page.WriteString("\n### Rules: `rule` of findings\n\nThose of `berth catalog validate` are on a [page of their own](catalog-rules.md). Those of `berth bundle validate`:\n\n" +
-		"| rule | severity | what |\n| --- | --- | --- |\n")
-	for _, r := range bundlerules.Rules() {
-		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", r.ID, r.Severity, r.What)
-	}
+	page.WriteString("\n### Rules: `rule` of findings\n\nThey are on pages of their own: those [for catalogs](catalog-rules.md), and those [for bundles](bundle-rules.md) and repositories.\n")
 	comparePage(t, root+"/docs/json.md", page.String())
 }
 

@@ -30,7 +30,7 @@ func main() {
 }
 
 // readOnly are the commands that write nothing, and may end at any time. All others end when what they write is whole.
-var readOnly = []string{"bundle validate", "catalog diff", "catalog graph", "catalog list", "catalog plan", "catalog render", "catalog validate",
+var readOnly = []string{"bundle validate", "check", "catalog diff", "catalog graph", "catalog list", "catalog plan", "catalog render", "catalog validate",
 	"switch plan", "switch status", "adopt plan", "adopt status", "csi-migration plan", "csi-migration status", "doctor", "grant list"}
 
 // grace is how long a command that only reads may take to end after a signal. What it computes may know of no signal.
@@ -130,7 +130,7 @@ grpc_health_probe it asks a server for its health.`,
 		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand(), newOPMCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newCheckCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand(), newOPMCommand())
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { endAfter(cmd) }
 	version.AddTo(root)
 	addVerbose(root)

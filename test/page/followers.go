@@ -48,7 +48,7 @@ var followers = map[string]map[string][]follower{
 		"## The upgrade graph":       {commands.printingNothing()},
 	},
 	"certification.md": {"## In a cloud": {nobody("needs a cluster in a cloud")}},
-	"ci.md":            {"# Check catalogs in CI": {transcripts}},
+	"ci.md":            {"# Check catalogs in CI": {transcripts}, "## Repositories of operators": {transcripts}},
 	"cinder.md":        {"## The default class": {defaultClass}},
 	"coming-from-opm.md": {
 		"## In opm's place":     {nobody("a link of the reader's, and a target of the reader's Makefile; TestMakefileOfOthers calls opm so")},
@@ -161,5 +161,8 @@ var followers = map[string]map[string][]follower{
 		"### Pods on lost nodes":      {administrator},
 		"### Do not wait":             {administrator},
 		"## Remove the operator":      {administrator, administrator},
+	},
+	"your-catalog-today.md": {
+		"# Your catalog, today": {nobody("pulls a public catalog, with credentials"), nobody("pulls a public catalog")},
 	},
 }

@@ -42,6 +42,7 @@ func newInput(t *testing.T, text string) *input {
 	w.catalog(t, "new", 2)
 	w.broken(t)
 	w.bundles(t)
+	w.repository(t)
 	w.template(t)
 	return w
 }
@@ -203,6 +204,24 @@ func (w *input) bundles(t *testing.T) {
 		"metadata": object{"name": "tides.sea.example.com" + x}, "spec": object{"group": "sea" + x, "names": object{"kind": "Tide" + x, "plural": x}, "scope": x}})
 	w.writeText(t, "bundles/torn/"+w.fileName()+"x", "")
 	w.write(t, "bundles/none/manifests/"+w.fileName()+"csv.yaml", object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": object{"name": x}, "spec": object{"version": x}})
+}
+
+// repository writes a repository of operators with faults.
+func (w *input) repository(t *testing.T) {
+	t.Helper()
+	x := w.text
+	w.write(t, "repository/config.yaml", object{"organization": "sea" + x, "allowed_bundle_registries": list{"quay.io/" + x}})
+	w.write(t, "repository/operators/tide/ci.yaml", object{"updateGraph": x, "reviewers": x,
+		"fbc": object{x: x, "catalog_mapping": list{object{"template_name": x, "catalog_names": list{"v4.20"}, "type": x}, object{"template_name": x + "2", "catalog_names": list{"v4.20"}, "type": "olm.semver"}}}})
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		dir := "repository/operators/tide/" + version
+		w.write(t, dir+"/metadata/annotations.yaml", object{"annotations": object{"operators.operatorframework.io.bundle.package.v1": "tide" + x + version,
+			"operators.operatorframework.io.bundle.channels.v1": "stable", "com.redhat.openshift.versions": x}})
+		w.write(t, dir+"/release-config.yaml", object{"catalog_templates": list{object{"template_name": x, "channels": list{"Fast"}}}})
+		csv := w.csvObject("tide"+x+".v"+version, version)
+		csv["spec"].(object)["replaces"] = "tide.v0.9.0" + x
+		w.write(t, dir+"/manifests/tide.clusterserviceversion.yaml", csv)
+	}
 }
 
 // template writes a template of a catalog with faults.

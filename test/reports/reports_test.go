@@ -90,6 +90,11 @@ var commands = []command{
 	{"bundle validate bundles/1.0.0 bundles/none -o sarif", "findings in sarif", 1},
 	{"bundle validate bundles/1.0.0 bundles/none -o junit", "findings in xml", 1},
 	{"bundle validate bundles/1.0.0 --for olm-v1", "findings", 1},
+	{"check repository --profile community", "findings", 1},
+	{"check repository --profile community -o json", "findings in json", 1},
+	{"check repository --profile certified -o sarif", "findings in sarif", 1},
+	{"check repository --profile community -o junit", "findings in xml", 1},
+	{"check strange", "text", 2},
 	{"bundle image bundles/torn --layout layout", "text", 2},
 	{"bundle bump bundles/1.0.0", "text", 0},
 	{"switch apply -f new", "text", 2},
@@ -185,7 +190,7 @@ func linesOf(_ *testing.T, written string) string {
 	return fmt.Sprintf("%d lines", strings.Count(written, "\n"))
 }
 
-var findingLine = regexp.MustCompile(`^bundles/(1\.0\.0|none)(/(manifests|metadata)/.*:\d+:\d+: (error|warning): .*|: \d+ errors, \d+ warnings)$`)
+var findingLine = regexp.MustCompile(`^(bundles/(1\.0\.0|none)(/(manifests|metadata)/.*:\d+:\d+: (error|warning): .*|: \d+ errors, \d+ warnings)|repository/operators/tide.*: (error|warning): .*)$`)
 
 // findingsOf checks that each line is a finding, or the number of them.
 func findingsOf(t *testing.T, written string) string {

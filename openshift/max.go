@@ -1,0 +1,29 @@
+package openshift
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/blang/semver/v4"
+)
+
+// MaxProperty is the type of the property that names the newest OpenShift that an operator supports. It can stand in a bundle's
+// properties.yaml, in the annotation olm.properties of its ClusterServiceVersion, and in a catalog.
+const MaxProperty = "olm.maxOpenShiftVersion"
+
+var majorMinor = regexp.MustCompile(`^\d+\.\d+$`)
+
+// CheckMax checks a value of MaxProperty, as JSON. written is how it is written in YAML, or "" if that is not known: 4.20 is a number
+// that is read as 4.2. The error says what is wrong; readable says that OLM reads the version that is meant all the same. OLM reads a
+// number as its text, and a third part that is 0 as none.
+func CheckMax(value, written string) (readable bool, err error) {
+	text := strings.Trim(value, `"`)
+	version, unread := semver.ParseTolerant(text)
+	readable = text != "" && unread == nil && version.EQ(semver.Version{Major: version.Major, Minor: version.Minor}) && (written == "" || written == text)
+	isText := strings.HasPrefix(value, `"`)
+	if readable && isText && majorMinor.MatchString(text) {
+		return true, nil
+	}
+	return readable, fmt.Errorf("%s is %s, want MAJOR.MINOR in quotes, such as \"5.0\"", MaxProperty, text)
+}

@@ -1,0 +1,105 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Commit is a commit of the git repository that a folder is in. Paths are relative to the folder.
+type Commit struct {
+	ctx      context.Context // of the command that asks
+	dir      string
+	revision string
+}
+
+// Since returns the commit at which a branch left another one, which ref names, such as main.
+func Since(ctx context.Context, dir, ref string) (*Commit, error) {
+	if strings.HasPrefix(ref, "-") {
+		return nil, fmt.Errorf("%q is not the name of a branch or a commit", ref)
+	}
+	c := &Commit{ctx: ctx, dir: dir}
+	out, err := c.git("merge-base", "--end-of-options", ref, "HEAD")
+	if err != nil {
+		return nil, fmt.Errorf("where the branch left %s: %w; fetch it, with its history", ref, err)
+	}
+	c.revision = strings.TrimSpace(string(out))
+	return c, nil
+}
+
+// git runs git, so that nothing in the folder's own configuration runs other programs for what is done here.
+func (c *Commit) git(args ...string) ([]byte, error) {
+	command := exec.CommandContext(c.ctx, "git", append([]string{"-C", c.dir, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
+	command.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, errors.New("there is no program git; install it")
+	case err != nil:
+		said, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+		return nil, fmt.Errorf("git %s: %s", args[0], strings.TrimPrefix(said, "fatal: "))
+	}
+	return out, nil
+}
+
+// Changed returns the paths of the files in the folder that differ from the commit, with those that git does not know yet, sorted.
+func (c *Commit) Changed() ([]string, error) {
+	changed, err := c.git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", c.revision, "--", ".")
+	if err != nil {
+		return nil, err
+	}
+	unknown, err := c.git("ls-files", "-z", "--others", "--exclude-standard", "--", ".")
+	if err != nil {
+		return nil, err
+	}
+	files := append(split0(changed), split0(unknown)...)
+	slices.Sort(files)
+	return slices.Compact(files), nil
+}
+
+func split0(out []byte) (all []string) {
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		if name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// atOnce is how many paths one call of git gets, whose arguments may not be too long together.
+const atOnce = 500
+
+// Has returns those of some folders that the commit has.
+func (c *Commit) Has(folders []string) (map[string]bool, error) {
+	had := map[string]bool{}
+	for some := range slices.Chunk(folders, atOnce) {
+		out, err := c.git(append([]string{"ls-tree", "-d", "-z", "--name-only", c.revision, "--"}, some...)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range split0(out) {
+			had[name] = true
+		}
+	}
+	return had, nil
+}
+
+// Read returns a file of the commit. Its error is fs.ErrNotExist if there is none.
+func (c *Commit) Read(file string) ([]byte, error) {
+	out, err := c.git("ls-tree", "-z", "--name-only", c.revision, "--", file)
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s in commit %s: %w", file, c.revision, fs.ErrNotExist)
+	}
+	return c.git("show", "--no-textconv", c.revision+":./"+file)
+}

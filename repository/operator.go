@@ -1,0 +1,87 @@
+package repository
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/berth-csi/berth/fbc/document"
+)
+
+// operator is an operator in a repository, with all of its bundles.
+type operator struct {
+	name    string
+	bundles []*bundle // in the order of their folders' names
+	ci      *ciFacts  // what ci.yaml says; nothing if there is none
+	ciFile  document.Document
+	ciErr   error // why it cannot be read
+}
+
+// ciFacts are what rules need of ci.yaml.
+type ciFacts struct {
+	UpdateGraph any `json:"updateGraph"`
+	FBC         struct {
+		Enabled bool      `json:"enabled"`
+		Mapping []mapping `json:"catalog_mapping"`
+	} `json:"fbc"`
+}
+
+// mapping says which template makes the catalogs' packages.
+type mapping struct {
+	Template string   `json:"template_name"`
+	Catalogs []string `json:"catalog_names"`
+	Type     string   `json:"type"`
+}
+
+// inCatalogs reports whether the repository's catalogs offer the operator, and not the bundles themselves.
+func (o *operator) inCatalogs() bool { return o.ci.FBC.Enabled }
+
+// mode is how bundles update each other.
+func (o *operator) mode() string {
+	if mode, is := o.ci.UpdateGraph.(string); is && mode != "" {
+		return mode
+	}
+	return replacesMode
+}
+
+// find returns the bundle in a folder, or nil.
+func (o *operator) find(folder string) *bundle {
+	if i := slices.IndexFunc(o.bundles, func(b *bundle) bool { return b.folder == folder }); i >= 0 {
+		return o.bundles[i]
+	}
+	return nil
+}
+
+// operator reads an operator.
+func (r *Repository) operator(name string, facts func(dir string) (Facts, error)) *operator {
+	o := &operator{name: name, ci: &ciFacts{}}
+	dir := r.path(OperatorsDir, name)
+	o.ciFile, o.ciErr = onlyDocument(dir, ciFile)
+	if errors.Is(o.ciErr, fs.ErrNotExist) {
+		o.ciErr = nil
+	} else if o.ciErr == nil {
+		_ = json.Unmarshal(o.ciFile.Content, o.ci) // what does not fit is a finding of the rule for its shape
+	}
+	for _, folder := range r.bundleNames(name) {
+		b := &bundle{operator: name, folder: folder}
+		b.Facts, b.err = facts(r.path(OperatorsDir, name, folder))
+		o.bundles = append(o.bundles, b)
+	}
+	return o
+}
+
+// names returns a text for each of some bundles that can be read, without others.
+func (o *operator) names(but *bundle, of func(*bundle) string) (all []string) {
+	for _, b := range o.bundles {
+		if text := of(b); b != but && b.err == nil && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// String is for messages.
+func (b *bundle) String() string { return fmt.Sprintf("%s/%s", b.operator, b.folder) }

@@ -1,0 +1,178 @@
+// Package repository checks repositories of operators, as those of OpenShift's community and certified catalogs are: operators/NAME/VERSION has a
+// bundle, operators/NAME/ci.yaml says how catalogs offer them, and catalogs/vX.Y/NAME is the package in the catalog of a version of OpenShift.
+//
+// It checks bundles and catalogs by their own rules, and what needs more than one of them by rules of its own. It also finds what a
+// branch changed, so that only that has to be checked.
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// The names of files and folders of a repository, by slash-separated paths.
+const (
+	OperatorsDir  = "operators"
+	CatalogsDir   = "catalogs"
+	ConfigFile    = "config.yaml" // of the repository
+	ciFile        = "ci.yaml"     // of an operator
+	releaseFile   = "release-config.yaml"
+	templatesDir  = "catalog-templates"
+	catalogPrefix = "catalog." // begins the name of the file of a package in a catalog
+)
+
+// Repository is a repository of operators in a folder.
+type Repository struct {
+	// Dir is the folder as the caller named it.
+	Dir    string
+	Config Config
+}
+
+// Config is what config.yaml says of the repository as a whole.
+type Config struct {
+	// Organization is the catalog that the repository is for.
+	Organization string `json:"organization"`
+	// Registries begin the pull specs of bundles' images that are allowed in catalogs.
+	Registries []string `json:"allowed_bundle_registries"`
+	// Tests are checks that are not run for some operators.
+	Tests []Waiver `json:"tests"`
+}
+
+// Waiver is a check that is not run for operators whose names match one of the regular expressions.
+type Waiver struct {
+	Name      string   `json:"name"`
+	Operators []string `json:"ignore_operators"`
+}
+
+// Open opens the repository in a folder. The content of config.yaml may be given, of another commit. It is read from the folder otherwise.
+func Open(dir string, config []byte) (*Repository, error) {
+	r := &Repository{Dir: dir}
+	if info, err := os.Stat(filepath.Join(dir, OperatorsDir)); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a repository of operators: it has no folder %s; expected %s/NAME/VERSION with a bundle each", dir, OperatorsDir, OperatorsDir)
+	}
+	if config == nil {
+		var err error
+		if config, err = yaml.ReadFileIn(dir, ConfigFile); errors.Is(err, fs.ErrNotExist) {
+			return r, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if err := yaml.Unmarshal(config, &r.Config); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
+	}
+	for _, w := range r.Config.Tests {
+		for _, pattern := range w.Operators {
+			if _, err := regexp.Compile(pattern); err != nil {
+				return nil, fmt.Errorf("%s: test %s: %w", filepath.Join(dir, ConfigFile), w.Name, err)
+			}
+		}
+	}
+	return r, nil
+}
+
+// organizations are the profiles of the pipelines of organizations.
+var organizations = map[string]findings.Gate{
+	"community-operators": findings.Community,
+	"certified-operators": findings.Certified,
+	marketplace:           findings.Certified,
+}
+
+const marketplace = "redhat-marketplace"
+
+// Profiles are the names of the profiles that the repository's pipeline has, if it is a known one.
+func (r *Repository) Profiles() []string {
+	if gate, known := organizations[r.Config.Organization]; known {
+		return []string{string(gate)}
+	}
+	return nil
+}
+
+// waives reports whether the repository's configuration says that a check is not run for an operator.
+func (c Config) waives(check, operator string) bool {
+	return slices.ContainsFunc(c.Tests, func(w Waiver) bool {
+		return w.Name == check && slices.ContainsFunc(w.Operators, func(pattern string) bool {
+			return regexp.MustCompile("^(?:" + pattern + ")").MatchString(operator) // Open has compiled it
+		})
+	})
+}
+
+// path returns the path of a file of the repository, as the caller can open it.
+func (r *Repository) path(parts ...string) string {
+	return filepath.Join(r.Dir, filepath.FromSlash(path.Join(parts...)))
+}
+
+// folders returns the names of the folders in one, sorted. One that is missing has none.
+func (r *Repository) folders(parts ...string) (names []string) {
+	entries, _ := os.ReadDir(r.path(parts...))
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+// Operators returns the names of the operators, sorted: folders with a bundle or a ci.yaml.
+func (r *Repository) Operators() []string {
+	return slices.DeleteFunc(r.folders(OperatorsDir), func(name string) bool { return !r.hasOperator(name) })
+}
+
+func (r *Repository) hasOperator(name string) bool {
+	if info, err := os.Lstat(r.path(OperatorsDir, name, ciFile)); err == nil && info.Mode().IsRegular() {
+		return true
+	}
+	return len(r.bundleNames(name)) > 0
+}
+
+// bundleNames returns the folders of an operator that have a bundle each, sorted.
+func (r *Repository) bundleNames(operator string) []string {
+	return slices.DeleteFunc(r.folders(OperatorsDir, operator), func(name string) bool { return !r.hasBundle(operator, name) })
+}
+
+func (r *Repository) hasBundle(operator, version string) bool {
+	return registryv1.IsFolder(r.path(OperatorsDir, operator, version))
+}
+
+// Catalogs returns the names of the catalogs, sorted.
+func (r *Repository) Catalogs() []string { return r.folders(CatalogsDir) }
+
+// packages returns the packages that a catalog has a folder of, sorted.
+func (r *Repository) packages(catalog string) []string {
+	return slices.DeleteFunc(r.folders(CatalogsDir, catalog), func(name string) bool { return !r.hasPackage(catalog, name) })
+}
+
+func (r *Repository) hasPackage(catalog, name string) bool {
+	for _, extension := range []string{"yaml", "yml", "json"} {
+		if info, err := os.Lstat(r.path(CatalogsDir, catalog, name, catalogPrefix+extension)); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+// openShiftVersions returns the versions of OpenShift that the repository has catalogs for, in order, or else all whose catalogs are
+// still built.
+func (r *Repository) openShiftVersions() (all []openshift.Version) {
+	for _, name := range r.Catalogs() {
+		if v, err := openshift.Parse(name); err == nil {
+			all = append(all, v)
+		}
+	}
+	if len(all) == 0 {
+		return openshift.Offering()
+	}
+	slices.SortFunc(all, openshift.Version.Compare)
+	return all
+}

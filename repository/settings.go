@@ -1,0 +1,73 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/gates"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// SettingsFile has the settings of a repository, in its folder.
+const SettingsFile = ".berth.yaml"
+
+// Settings are what a repository wants to be checked for, and what it accepts.
+type Settings struct {
+	// Profiles are the names of profiles. Without any, that of the repository's pipeline counts.
+	Profiles []string `json:"profiles,omitempty"`
+	// Severities are error, warning or off, by rule.
+	Severities map[string]findings.Severity `json:"severities,omitempty"`
+	// Ignore has rules that are ignored, as RULE or RULE:PACKAGE.
+	Ignore []string `json:"ignore,omitempty"`
+	// Baseline is the path in the repository of a report in JSON with findings that are known.
+	Baseline string `json:"baseline,omitempty"`
+	// Packages are those that are checked. Without any, all are.
+	Packages []string `json:"packages,omitempty"`
+}
+
+// File reads a file of the repository, as it is in the folder or in a commit. Its error is fs.ErrNotExist if there is none.
+type File func(name string) ([]byte, error)
+
+// In reads files of a folder.
+func In(dir string) File {
+	return func(name string) ([]byte, error) { return yaml.ReadFileIn(dir, filepath.FromSlash(name)) }
+}
+
+// ReadSettings reads the settings of a repository. Without a file there are none.
+func ReadSettings(file File) (s Settings, given bool, err error) {
+	data, err := file(SettingsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, false, nil
+	}
+	if err != nil {
+		return s, false, err
+	}
+	if err := yaml.UnmarshalStrict(data, &s); err != nil {
+		return s, true, fmt.Errorf("%s: %w; want profiles, severities, ignore, baseline and packages", SettingsFile, err)
+	}
+	if _, err := gates.Parse(s.Profiles); err != nil {
+		return s, true, fmt.Errorf("%s: %w", SettingsFile, err)
+	}
+	if _, err := s.Choice(); err != nil {
+		return s, true, fmt.Errorf("%s: %w", SettingsFile, err)
+	}
+	if s.Baseline != "" && (!filepath.IsLocal(s.Baseline) || strings.HasPrefix(s.Baseline, "-")) {
+		return s, true, fmt.Errorf("%s: baseline is %q, want a path in the repository", SettingsFile, s.Baseline)
+	}
+	return s, true, nil
+}
+
+// Choice returns what the settings want of the rules.
+func (s Settings) Choice() (findings.Choice, error) {
+	var severities []string
+	for _, rule := range slices.Sorted(maps.Keys(s.Severities)) {
+		severities = append(severities, rule+"="+string(s.Severities[rule]))
+	}
+	return findings.NewChoice(Rules(), severities, s.Ignore)
+}
