@@ -446,7 +446,7 @@ func allTraps() []*trap {
 			return tr
 		}(),
 		configured("number", fields{"watchNamespace": 5}, singleNamespace),
-		configured("deployment-config", fields{"deploymentConfig": fields{"nodeSelector": fields{"zone": "sea"}, "env": []any{fields{"name": "A", "value": "b"}}}}, allNamespaces),
+		configured("deployment-config", fields{"deploymentConfig": fields{"nodeSelector": fields{"kubernetes.io/hostname": "control-plane-0"}, "env": []any{fields{"name": "A", "value": "b"}}}}, allNamespaces),
 		configured("deployment-config-null", fields{"deploymentConfig": nil}, allNamespaces),
 		configured("deployment-config-unknown", fields{"deploymentConfig": fields{"selector": fields{}}}, allNamespaces),
 		configured("deployment-config-type", fields{"deploymentConfig": fields{"nodeSelector": fields{"zone": 1}}}, allNamespaces),
