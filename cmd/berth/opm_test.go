@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +78,9 @@ func TestMakefileOfOthers(t *testing.T) {
 		catalogs.Write(t, filepath.Join(dir, file), text)
 	}
 	catalogs.Write(t, filepath.Join(dir, "home", ".config", "containers", "policy.json"), `{"default": [{"type": "insecureAcceptAnything"}]}`)
-	env := append(os.Environ(), of.Env...)
+	// The tests may run in a Makefile themselves, whose flags are not for this one.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=") })
+	env = append(env, of.Env...)
 	env = append(env, "REGISTRY="+of.Address, "HOME="+filepath.Join(dir, "home"), "XDG_CACHE_HOME="+filepath.Join(t.TempDir(), "cache"))
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		folder := filepath.Join(t.TempDir(), version)
