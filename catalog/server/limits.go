@@ -68,7 +68,7 @@ const (
 func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(patience),
-		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.MaxConcurrentStreams(l.streams),
 		grpc.MaxRecvMsgSize(l.requestBytes),
 		grpc.MaxHeaderListSize(l.headerBytes),

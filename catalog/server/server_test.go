@@ -63,6 +63,13 @@ func TestServeAnswersLikeOpm(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := dial(t, serveByOpm(t, dir))
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	t.Cleanup(func() { // after the servers have ended
+		if left := catalogs.Tree(t, temp); len(left) > 0 {
+			t.Errorf("the servers left %v", left)
+		}
+	})
 	for name, mode := range modes {
 		ours := dial(t, serveBy(t, servedAs(mode), dir))
 		for _, q := range questions {
@@ -270,20 +277,6 @@ func text[M proto.Message](answer M, err error) string {
 
 // compact removes the random spaces that protojson adds so that nobody relies on its exact output.
 func compact(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// serve serves a catalog for the time of a test, and makes sure that the server ends as it should
-// and leaves nothing behind.
-func serve(t *testing.T, dir string) string {
-	t.Helper()
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	t.Cleanup(func() { // after the server has ended
-		if left := catalogs.Tree(t, temp); len(left) > 0 {
-			t.Errorf("server left %v", left)
-		}
-	})
-	return serveBy(t, server.Serve, dir)
-}
 
 // serveBy serves a catalog for the time of a test.
 func serveBy(t *testing.T, serve func(context.Context, string, server.Options) error, dir string) string {

@@ -92,7 +92,7 @@ func forwardToService(ctx context.Context, config *rest.Config, client kubernete
 		return "", nil, fmt.Errorf("reading Service %s/%s: %w", namespace, name, err)
 	}
 	if len(service.Spec.Selector) == 0 {
-		return "", nil, fmt.Errorf("Service %s/%s selects no pods", namespace, name)
+		return "", nil, fmt.Errorf("the Service %s/%s selects no pods", namespace, name)
 	}
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
 	if err != nil {
@@ -104,7 +104,7 @@ func forwardToService(ctx context.Context, config *rest.Config, client kubernete
 	}
 	target := targetPort(service, &pods.Items[serving], port)
 	if target == 0 {
-		return "", nil, fmt.Errorf("Service %s/%s has no port %q that pod %s serves", namespace, name, port, pods.Items[serving].Name)
+		return "", nil, fmt.Errorf("the Service %s/%s has no port %q that pod %s serves", namespace, name, port, pods.Items[serving].Name)
 	}
 	return forwardTo(ctx, config, client, namespace, pods.Items[serving].Name, target)
 }

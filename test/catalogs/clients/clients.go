@@ -70,6 +70,7 @@ func Ask(ctx context.Context, dial Dial, clients int, packages []string, during 
 					if err != nil {
 						return err
 					}
+					//lint:ignore SA1019 OLM still asks this
 					if _, err := client.GetBundleForChannel(ctx, &api.GetBundleInChannelRequest{PkgName: p.GetName(), ChannelName: p.GetDefaultChannelName()}); err != nil {
 						return err
 					}
