@@ -81,7 +81,7 @@ func TestFollowPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Follow(t, "support.md", "# Get help with a driver")
+	r.Follow(t, "support.md", "# Get help with a driver", 0)
 	lost := w.loseUser("shop", "pvc-website")
 	of := w.reader("<namespace>", lost.Namespace, "<pod>", lost.Name, "<node>", lost.Spec.NodeName)
 	mustPrint(t, of.Follow(t, trouble, "## My pod hangs in ContainerCreating"), "ClaimName:  pvc-website", "untainted")
