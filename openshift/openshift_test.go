@@ -3,7 +3,6 @@ package openshift
 import (
 	"slices"
 	"testing"
-	"time"
 )
 
 func TestRange(t *testing.T) {
@@ -65,9 +64,6 @@ func TestReleases(t *testing.T) {
 	for _, r := range Releases {
 		if r.Minor >= 3 && r.Major == 4 && r.Kubernetes != r.Minor+13 {
 			t.Errorf("%s runs Kubernetes 1.%d", r.Version, r.Kubernetes)
-		}
-		if _, err := time.Parse(time.DateOnly, r.Ended); r.Ended != "" && err != nil {
-			t.Errorf("%s: %v", r.Version, err)
 		}
 	}
 	old, ok := Find(Version{4, 23})

@@ -7,42 +7,36 @@ type Release struct {
 	Version
 	// Kubernetes is the minor version of Kubernetes 1 that it runs: 33 for 1.33.
 	Kubernetes int
-	// Ended is the last day on which it is supported, with all that extends support, as YYYY-MM-DD. It is empty if that is not
-	// known.
-	Ended string
-	// OLMv1 says that it has OLM v1 beside OLM v0, not only as a preview.
-	OLMv1 bool
 }
 
 // Releases are all versions from 4.1 to those that are prepared, in order. OpenShift 5.0 is the step after 4.22 as well as 4.23 is: OLM takes
 // the two for the same release.
-// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, https://access.redhat.com/support/policy/updates/openshift for
-// support, and normalizeOCPVersion of OLM for 4.23.
+// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, and normalizeOCPVersion of OLM for 4.23.
 var Releases = []Release{
-	{Version{4, 1}, 13, "", false},
-	{Version{4, 2}, 14, "", false},
-	{Version{4, 3}, 16, "", false},
-	{Version{4, 4}, 17, "", false},
-	{Version{4, 5}, 18, "", false},
-	{Version{4, 6}, 19, "2022-10-27", false},
-	{Version{4, 7}, 20, "2022-08-24", false},
-	{Version{4, 8}, 21, "2023-01-27", false},
-	{Version{4, 9}, 22, "2023-04-18", false},
-	{Version{4, 10}, 23, "2023-09-10", false},
-	{Version{4, 11}, 24, "2024-02-10", false},
-	{Version{4, 12}, 25, "2027-01-17", false},
-	{Version{4, 13}, 26, "2024-11-17", false},
-	{Version{4, 14}, 27, "2026-10-31", false},
-	{Version{4, 15}, 28, "2025-08-27", false},
-	{Version{4, 16}, 29, "2027-06-27", false},
-	{Version{4, 17}, 30, "2026-04-01", false},
-	{Version{4, 18}, 31, "2028-02-25", true},
-	{Version{4, 19}, 32, "2026-12-17", true},
-	{Version{4, 20}, 33, "2028-10-21", true},
-	{Version{4, 21}, 34, "2027-08-03", true},
-	{Version{4, 22}, 35, "", true},
-	{Version{4, 23}, 36, "", true},
-	{Version{5, 0}, 36, "", true},
+	{Version{4, 1}, 13},
+	{Version{4, 2}, 14},
+	{Version{4, 3}, 16},
+	{Version{4, 4}, 17},
+	{Version{4, 5}, 18},
+	{Version{4, 6}, 19},
+	{Version{4, 7}, 20},
+	{Version{4, 8}, 21},
+	{Version{4, 9}, 22},
+	{Version{4, 10}, 23},
+	{Version{4, 11}, 24},
+	{Version{4, 12}, 25},
+	{Version{4, 13}, 26},
+	{Version{4, 14}, 27},
+	{Version{4, 15}, 28},
+	{Version{4, 16}, 29},
+	{Version{4, 17}, 30},
+	{Version{4, 18}, 31},
+	{Version{4, 19}, 32},
+	{Version{4, 20}, 33},
+	{Version{4, 21}, 34},
+	{Version{4, 22}, 35},
+	{Version{4, 23}, 36},
+	{Version{5, 0}, 36},
 }
 
 // oldestCatalog is the oldest version whose catalogs are still built.

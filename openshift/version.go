@@ -1,4 +1,4 @@
-// Package openshift knows the minor versions of OpenShift: what they run, how long they are supported, and how bundles say which
+// Package openshift knows the minor versions of OpenShift: which Kubernetes they run, and how bundles say which
 // of them they are for.
 package openshift
 

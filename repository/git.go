@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Commit is a commit of the git repository that a folder is in. Paths are relative to the folder.
@@ -33,21 +36,41 @@ func Since(ctx context.Context, dir, ref string) (*Commit, error) {
 	return c, nil
 }
 
-// git runs git, so that nothing in the folder's own configuration runs other programs for what is done here.
-func (c *Commit) git(args ...string) ([]byte, error) {
-	command := exec.CommandContext(c.ctx, "git", append([]string{"-C", c.dir, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
+// git runs git and returns its output.
+func (c *Commit) git(args ...string) (out []byte, err error) {
+	err = c.run(func(from io.Reader) (err error) { out, err = io.ReadAll(from); return err }, args...)
+	return out, err
+}
+
+// run runs git and has its output read; git ends if that fails. Nothing in the folder's own configuration runs other programs for what is
+// done here.
+func (c *Commit) run(read func(io.Reader) error, args ...string) error {
+	ctx, stop := context.WithCancel(c.ctx)
+	defer stop()
+	command := exec.CommandContext(ctx, "git", append([]string{"-C", c.dir, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
 	command.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
-	out, err := command.Output()
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err = command.Start(); err == nil {
+		if err := read(out); err != nil {
+			stop()
+			_ = command.Wait() // it was stopped
+			return err
+		}
+		err = command.Wait()
+	}
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, errors.New("there is no program git; install it")
+		return errors.New("there is no program git; install it")
 	case err != nil:
 		said, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-		return nil, fmt.Errorf("git %s: %s", args[0], strings.TrimPrefix(said, "fatal: "))
+		return fmt.Errorf("git %s: %s", args[0], strings.TrimPrefix(said, "fatal: "))
 	}
-	return out, nil
+	return nil
 }
 
 // Changed returns the paths of the files in the folder that differ from the commit, with those that git does not know yet, sorted.
@@ -92,8 +115,8 @@ func (c *Commit) Has(folders []string) (map[string]bool, error) {
 	return had, nil
 }
 
-// Read returns a file of the commit. Its error is fs.ErrNotExist if there is none.
-func (c *Commit) Read(file string) ([]byte, error) {
+// Read returns a file of the commit, within the limit of files. Its error is fs.ErrNotExist if there is none.
+func (c *Commit) Read(file string) (content []byte, err error) {
 	out, err := c.git("ls-tree", "-z", "--name-only", c.revision, "--", file)
 	if err != nil {
 		return nil, err
@@ -101,5 +124,6 @@ func (c *Commit) Read(file string) ([]byte, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s in commit %s: %w", file, c.revision, fs.ErrNotExist)
 	}
-	return c.git("show", "--no-textconv", c.revision+":./"+file)
+	err = c.run(func(from io.Reader) (err error) { content, err = yaml.Read(file, from); return err }, "show", "--no-textconv", c.revision+":./"+file)
+	return content, err
 }

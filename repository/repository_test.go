@@ -346,6 +346,7 @@ func TestSince(t *testing.T) {
 	dir := t.TempDir()
 	f := community()
 	f["notes/a"] = "a"
+	f["notes/long"] = strings.Repeat("long\n", 7<<20) // a few KiB in git
 	delete(f, secondCSV)
 	delete(f, secondNotes)
 	f.write(t, dir)
@@ -361,7 +362,7 @@ func TestSince(t *testing.T) {
 	git("commit", "--quiet", "--message=first")
 	git("checkout", "--quiet", "-b", "next")
 	all := community()
-	all["notes/a"] = "b"
+	all["notes/a"], all["notes/long"] = "b", f["notes/long"]
 	all.write(t, dir)
 	git("add", "notes")
 	git("commit", "--quiet", "--message=second")
@@ -399,6 +400,9 @@ func TestSince(t *testing.T) {
 	}
 	if _, err := base.Read("missing.yaml"); !os.IsNotExist(err) && !strings.Contains(fmt.Sprint(err), "file does not exist") {
 		t.Errorf("a missing file: %v", err)
+	}
+	if text, err := base.Read("notes/long"); err == nil || !strings.Contains(err.Error(), "notes/long is longer than") {
+		t.Errorf("of a file that is longer than files may be, %d bytes were read, error %v", len(text), err)
 	}
 	for _, ref := range []string{"nowhere", "--output=a"} {
 		if _, err := repository.Since(t.Context(), dir, ref); err == nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/olm/upgrade"
@@ -34,7 +34,7 @@ var Rules = []findings.Rule{Refused, v1Update, v1Unread, v1Against}
 
 // Checker checks catalogs.
 type Checker struct {
-	Gates gates.Set
+	Gates featuregates.Set
 	// Read returns what OLM reads of a bundle, or nil if that is not known.
 	Read func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
 }

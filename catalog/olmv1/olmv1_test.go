@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -73,7 +73,7 @@ const all, own = "AllNamespaces", "OwnNamespace"
 
 func checker(t *testing.T) *Checker {
 	t.Helper()
-	set, err := gates.Of(gates.Latest)
+	set, err := featuregates.Of(featuregates.Latest)
 	if err != nil {
 		t.Fatal(err)
 	}

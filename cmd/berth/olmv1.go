@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/olm/clusterextension"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/registryv1/cache"
@@ -38,23 +37,23 @@ func (f *v1Flags) add(cmd *cobra.Command) {
 
 // addGates adds the flags for commands that pull no images.
 func (f *v1Flags) addGates(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.version, "olm-version", "", "`VERSION` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates are meant (default "+gates.Latest+", or what the cluster runs)")
+	cmd.Flags().StringVar(&f.version, "olm-version", "", "`VERSION` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates are meant (default "+featuregates.Latest+", or what the cluster runs)")
 	cmd.Flags().StringVar(&f.settings, "feature-gates", "", "`GATES` of OLM v1 that are set differently, as NAME=true,NAME=false")
-	completeFlag(cmd, "olm-version", oneOf(gates.Versions()...))
+	completeFlag(cmd, "olm-version", oneOf(featuregates.Versions()...))
 }
 
 // given reports whether any of them is set.
 func (f *v1Flags) given() bool { return *f != v1Flags{} }
 
 // gates returns the feature gates that are on. Those of a cluster, which may be nil, count unless a version is named.
-func (f *v1Flags) gates(ofCluster gates.Set) (set gates.Set, err error) {
+func (f *v1Flags) gates(ofCluster featuregates.Set) (set featuregates.Set, err error) {
 	switch {
 	case f.version != "":
-		set, err = gates.Of(f.version)
+		set, err = featuregates.Of(f.version)
 	case ofCluster != nil:
 		set = ofCluster
 	default:
-		set, err = gates.Of(gates.Latest)
+		set, err = featuregates.Of(featuregates.Latest)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--olm-version: %w", err)
@@ -183,7 +182,7 @@ func bundleOf(contents *registryv1.Contents) (*refusal.Bundle, error) {
 
 // readExtension reads a ClusterExtension from a file.
 func readExtension(path string) (*unstructured.Unstructured, error) {
-	data, err := os.ReadFile(path)
+	data, err := yaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

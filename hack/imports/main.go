@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"aws":            {"yaml"},
 	"doctor":         {"drivers", "findings", "listing", "olm", "sharedvolume"},
 	"catalog":        {"gates", "openshift", "connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
-	"olm":            {"fbc", "findings"},
+	"olm":            {"fbc", "findings", "openshift"},
 	"repository":     {"bundle", "catalog", "fbc", "findings", "gates", "openshift", "registryv1", "yaml"},
 	"registryv1":     {"fbc", "findings", "image", "yaml"},
 	"fbc":            {"findings", "yaml"},

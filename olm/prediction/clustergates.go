@@ -11,19 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 )
 
 // GatesOf returns the feature gates of OLM v1 on a cluster with OpenShift: those of its release, as its own feature gates change them.
 // It returns nil for another cluster, which does not show them.
-func GatesOf(ctx context.Context, config *rest.Config) (gates.Set, error) {
+func GatesOf(ctx context.Context, config *rest.Config) (featuregates.Set, error) {
 	running, err := openShiftVersion(ctx, config)
 	if err != nil || running == nil {
 		return nil, err
 	}
-	set, err := gates.Of(running.String())
+	set, err := featuregates.Of(running.String())
 	if err != nil { // a later one is like the latest
-		set = gates.Set{gates.ServiceCA: true}
+		set = featuregates.Set{featuregates.ServiceCA: true}
 	}
 	client, err := configclient.NewForConfig(config)
 	if err != nil {
@@ -40,7 +40,7 @@ func GatesOf(ctx context.Context, config *rest.Config) (gates.Set, error) {
 }
 
 // gatesSaid returns gates as the FeatureGate object of OpenShift changes them for a version.
-func gatesSaid(set gates.Set, stated *configv1.FeatureGate, version string) gates.Set {
+func gatesSaid(set featuregates.Set, stated *configv1.FeatureGate, version string) featuregates.Set {
 	changed := maps.Clone(set)
 	for _, details := range stated.Status.FeatureGates {
 		if details.Version != version {
@@ -48,7 +48,7 @@ func gatesSaid(set gates.Set, stated *configv1.FeatureGate, version string) gate
 		}
 		for on, list := range map[bool][]configv1.FeatureGateAttributes{true: details.Enabled, false: details.Disabled} {
 			for _, of := range list {
-				if gate, known := gates.OfOpenShift[string(of.Name)]; known {
+				if gate, known := featuregates.OfOpenShift[string(of.Name)]; known {
 					changed[gate] = on
 				}
 			}

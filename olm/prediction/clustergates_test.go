@@ -5,12 +5,12 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 )
 
 // TestGatesSaid: OpenShift's own feature gates decide, as they are for the version that runs.
 func TestGatesSaid(t *testing.T) {
-	set, err := gates.Of("4.21")
+	set, err := featuregates.Of("4.21")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,12 +19,12 @@ func TestGatesSaid(t *testing.T) {
 		{Version: "4.21.2", Enabled: []configv1.FeatureGateAttributes{{Name: "NewOLMConfigAPI"}}},
 	}}}
 	said := gatesSaid(set, stated, "4.21.3")
-	for gate, want := range map[gates.Gate]bool{gates.Boxcutter: true, gates.ServiceCA: false, gates.DeploymentConfig: false} {
+	for gate, want := range map[featuregates.Gate]bool{featuregates.Boxcutter: true, featuregates.ServiceCA: false, featuregates.DeploymentConfig: false} {
 		if said[gate] != want {
 			t.Errorf("%s is %v, want %v", gate, said[gate], want)
 		}
 	}
-	if !set[gates.ServiceCA] {
+	if !set[featuregates.ServiceCA] {
 		t.Error("the gates of the release have changed")
 	}
 }

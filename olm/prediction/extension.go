@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/clusterextension"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -147,7 +147,7 @@ func (e *Extension) Predict(ctx context.Context, c *fbc.Catalog) (*Prediction, e
 // PredictFrom predicts what OLM v1 will do with these catalogs.
 func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog) (*Prediction, error) {
 	if e.Gates == nil {
-		set, err := gates.Of(gates.Latest)
+		set, err := featuregates.Of(featuregates.Latest)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/refusal"
 )
 
@@ -84,7 +84,7 @@ func (e *Extension) readInstalled(ctx context.Context, sel *selection) (*refusal
 
 // text returns the version of a bundle as OLM's messages have it: the release is part of it, unless the feature gate for releases is on.
 func (c *candidate) text(e *Extension) string {
-	if e.Gates[gates.BundleRelease] && c.release != nil {
+	if e.Gates[featuregates.BundleRelease] && c.release != nil {
 		return c.release.Version.String()
 	}
 	if number := c.Number(); number != nil {
@@ -95,7 +95,7 @@ func (c *candidate) text(e *Extension) string {
 
 // warnAboutAPIs says which APIs a cluster must serve that not all do.
 func (e *Extension) warnAboutAPIs(p *Prediction, b *refusal.Bundle) {
-	if !b.Described && len(b.CSV.Spec.WebhookDefinitions) > 0 && e.Gates[gates.CertManager] {
+	if !b.Described && len(b.CSV.Spec.WebhookDefinitions) > 0 && e.Gates[featuregates.CertManager] {
 		p.risk(APINeeded, "install cert-manager first", "%s has webhooks, and OLM v1 has cert-manager make their certificates: it refuses the bundle on clusters without that", b.Name)
 	}
 }

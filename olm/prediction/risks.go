@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/upgrade"
+	"github.com/berth-csi/berth/openshift"
 )
 
 // findRisks finds what people should know before OLM proceeds.
@@ -87,12 +88,10 @@ func (f *subject) checkOpenShift(b *fbc.Bundle) {
 	}
 }
 
-// minor returns the minor version that a version belongs to. 4.23 and 5.0 are the same one.
+// minor returns the minor version that a version belongs to, as OLM compares it.
 func minor(v semver.Version) semver.Version {
-	if v.Major == 4 && v.Minor == 23 {
-		return semver.Version{Major: 5}
-	}
-	return semver.Version{Major: v.Major, Minor: v.Minor}
+	normal := openshift.Version{Major: int(v.Major), Minor: int(v.Minor)}.Normal()
+	return semver.Version{Major: uint64(normal.Major), Minor: uint64(normal.Minor)}
 }
 
 func next(v semver.Version) semver.Version {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -334,7 +334,7 @@ func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
 }
 
 // releaseOf returns the version of a bundle, with its release, or nil if it has no valid one.
-func releaseOf(b *fbc.Bundle, on gates.Set) *declcfg.VersionRelease {
+func releaseOf(b *fbc.Bundle, on featuregates.Set) *declcfg.VersionRelease {
 	for _, p := range b.Properties {
 		if p.Type != property.TypePackage {
 			continue
@@ -350,7 +350,7 @@ func releaseOf(b *fbc.Bundle, on gates.Set) *declcfg.VersionRelease {
 		if err != nil {
 			return nil
 		}
-		if on[gates.BundleRelease] && said.Release != nil {
+		if on[featuregates.BundleRelease] && said.Release != nil {
 			release, err := explicitRelease(number, *said.Release)
 			if err != nil {
 				return nil

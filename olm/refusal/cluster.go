@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-csi/berth/olm/crdsafety"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 )
 
 // Cluster is what OLM compares a bundle with.
@@ -55,7 +55,7 @@ func In(ctx context.Context, c Cluster, b, installed *Bundle, r *Request) ([]Ref
 	if err != nil {
 		return nil, err
 	}
-	if r.Gates[gates.Boxcutter] { // it finds out when it applies a phase
+	if r.Gates[featuregates.Boxcutter] { // it finds out when it applies a phase
 		return slices.Concat(unsafe, b.unserved(missing, r), b.colliding(existing, r)), nil
 	}
 	return slices.Concat(b.unserved(missing, r), existingFor(existing, present, installed != nil, r), unsafe), nil
@@ -68,7 +68,7 @@ func (b *Bundle) twice(r *Request) []Refusal {
 	if len(again) == 0 {
 		return nil
 	}
-	if r.Gates[gates.Boxcutter] {
+	if r.Gates[featuregates.Boxcutter] {
 		text := `revision validation error: revision "`
 		if r.Name != "" {
 			text += r.Name + "-"
@@ -109,7 +109,7 @@ const (
 // owns reports whether an object belongs to the ClusterExtension already: by Helm's label and annotations, or by the ClusterObjectSet
 // that controls it, whose name is that of the ClusterExtension and a number.
 func (r *Request) owns(object *unstructured.Unstructured) bool {
-	if !r.Gates[gates.Boxcutter] {
+	if !r.Gates[featuregates.Boxcutter] {
 		return len(r.strangeness(object)) == 0
 	}
 	for _, owner := range object.GetOwnerReferences() {
@@ -182,7 +182,7 @@ func (b *Bundle) colliding(objects []Object, r *Request) []Refusal {
 	first := slices.MinFunc(objects, func(a, b Object) int { return phaseOf(a.Kind) - phaseOf(b.Kind) })
 	return []Refusal{{Code: Existing, step: stepRollout, Cut: true,
 		Text: fmt.Sprintf("revision object collisions in phase %d", slices.Index(b.phasesOf(r), phaseOf(first.Kind))),
-		What: fmt.Sprintf("%s exists, and OLM v1 with the feature gate %s takes over nothing that exists%s", first, gates.Boxcutter, more(objects)),
+		What: fmt.Sprintf("%s exists, and OLM v1 with the feature gate %s takes over nothing that exists%s", first, featuregates.Boxcutter, more(objects)),
 		Do:   "delete it, or remove what it belongs to"}}
 }
 
@@ -210,9 +210,9 @@ func (b *Bundle) unserved(objects []Object, r *Request) []Refusal {
 		What: fmt.Sprintf("the cluster does not serve %s, which %s needs", strings.Join(kinds, ", "), b.Name),
 		Do:   "install what serves it first"}
 	if slices.ContainsFunc(objects, func(o Object) bool { return o.Group == "cert-manager.io" }) {
-		refused.Do = fmt.Sprintf("install cert-manager; or, on OpenShift, use the feature gate %s without %s", gates.ServiceCA, gates.CertManager)
+		refused.Do = fmt.Sprintf("install cert-manager; or, on OpenShift, use the feature gate %s without %s", featuregates.ServiceCA, featuregates.CertManager)
 	}
-	if r.Gates[gates.Boxcutter] {
+	if r.Gates[featuregates.Boxcutter] {
 		first := objects[0]
 		refused.step, refused.Cut = stepRollout, true
 		refused.Text = fmt.Sprintf("establish watch: no matches for kind %q in version %q", first.Kind, first.GroupVersion())
@@ -247,7 +247,7 @@ func changed(ctx context.Context, c Cluster, b *Bundle, r *Request) (all []Refus
 
 // compares reports whether OLM compares a CustomResourceDefinition with the one before: one of API version v1, which Boxcutter makes of all.
 func (r *Request) compares(definition *apiextensionsv1.CustomResourceDefinition) bool {
-	return r.Gates[gates.Boxcutter] || definition.APIVersion == apiextensionsv1.SchemeGroupVersion.String()
+	return r.Gates[featuregates.Boxcutter] || definition.APIVersion == apiextensionsv1.SchemeGroupVersion.String()
 }
 
 // Between returns why OLM refuses an update because of changed CustomResourceDefinitions, if a cluster has those of the bundle

@@ -12,7 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 )
 
 // deploymentConfig is the JSON schema of deploymentConfig, and of the types in it, below components as in Kubernetes' OpenAPI.
@@ -30,7 +30,7 @@ const (
 // checkConfiguration checks spec.config by the schema that OLM makes of a bundle's install modes. OLM does not look at it if there
 // is none and the feature gate for other install modes than AllNamespaces is off.
 func checkConfiguration(b *Bundle, r *Request) []Refusal {
-	if !r.Gates[gates.SingleOwnNamespace] && !r.Configured {
+	if !r.Gates[featuregates.SingleOwnNamespace] && !r.Configured {
 		return nil
 	}
 	config := r.Config
@@ -48,7 +48,7 @@ func checkConfiguration(b *Bundle, r *Request) []Refusal {
 	if !isObject { // the schema wants an object
 		return nil
 	}
-	if set := fields[deploymentConfigField]; set != nil && r.Gates[gates.DeploymentConfig] {
+	if set := fields[deploymentConfigField]; set != nil && r.Gates[featuregates.DeploymentConfig] {
 		data, err := json.Marshal(set)
 		if err == nil {
 			err = json.Unmarshal(data, &v1alpha1.SubscriptionConfig{})
@@ -132,7 +132,7 @@ func namespaceFormats(namespace string) []*jsonschema.Format {
 }
 
 // configSchema returns the schema of spec.config.inline.
-func (b *Bundle) configSchema(on gates.Set) map[string]any {
+func (b *Bundle) configSchema(on featuregates.Set) map[string]any {
 	var ofDeployments map[string]any
 	if err := json.Unmarshal(deploymentConfig, &ofDeployments); err != nil {
 		panic(err) // it is part of this program
@@ -142,7 +142,7 @@ func (b *Bundle) configSchema(on gates.Set) map[string]any {
 		"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
 		"properties": properties, "components": ofDeployments["components"],
 	}
-	if on[gates.DeploymentConfig] {
+	if on[featuregates.DeploymentConfig] {
 		properties[deploymentConfigField] = ofDeployments[deploymentConfigField]
 	}
 	own, single := b.supports(v1alpha1.InstallModeTypeOwnNamespace), b.supports(v1alpha1.InstallModeTypeSingleNamespace)

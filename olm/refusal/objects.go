@@ -7,7 +7,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 )
 
 // Object is an object that OLM makes of a bundle.
@@ -45,7 +45,7 @@ func (b *Bundle) objects(r *Request) (all, again []Object) {
 	}
 	for _, d := range b.CRDs {
 		kind := schema.FromAPIVersionAndKind(d.APIVersion, crdKind) // it may be of a version that is not served any more
-		if r.Gates[gates.Boxcutter] {                               // which writes what it has read as v1
+		if r.Gates[featuregates.Boxcutter] {                        // which writes what it has read as v1
 			kind.Version = "v1"
 		}
 		add(kind.Group, kind.Version, crdKind, "", d.Name)
@@ -76,7 +76,7 @@ func (b *Bundle) objects(r *Request) (all, again []Object) {
 		served[w.DeploymentName] = true
 		service := suffixed(strings.ReplaceAll(w.DeploymentName, ".", "-"), "service")
 		add("", "v1", "Service", r.Namespace, service)
-		if certificate := suffixed(service, "cert"); r.Gates[gates.CertManager] {
+		if certificate := suffixed(service, "cert"); r.Gates[featuregates.CertManager] {
 			add("cert-manager.io", "v1", "Issuer", r.Namespace, suffixed(certificate, "selfsigned-issuer"))
 			add("cert-manager.io", "v1", "Certificate", r.Namespace, certificate)
 		}

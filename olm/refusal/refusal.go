@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 )
 
 // Code identifies a kind of refusal to programs.
@@ -86,7 +86,7 @@ const (
 
 // Request is what the ClusterExtension, and how OLM v1 is set up, say.
 type Request struct {
-	Gates gates.Set
+	Gates featuregates.Set
 	// Name is that of the ClusterExtension, and Namespace where it is installed. If they are "", they are not known.
 	Name, Namespace string
 	// Configured says that spec.config is set. Config is its inline, or nil.
@@ -222,12 +222,12 @@ func checkServices(b *Bundle) []Refusal {
 
 func checkWebhooks(b *Bundle, r *Request) []Refusal {
 	n := len(b.CSV.Spec.WebhookDefinitions)
-	if n == 0 || r.Gates[gates.CertManager] || r.Gates[gates.ServiceCA] {
+	if n == 0 || r.Gates[featuregates.CertManager] || r.Gates[featuregates.ServiceCA] {
 		return nil
 	}
 	return []Refusal{{Code: Webhook, step: stepWebhooks, Text: "unsupported bundle: webhookDefinitions are not supported",
 		What: fmt.Sprintf("%s has %d webhooks, and this OLM v1 has no provider of certificates for them", b.Name, n),
-		Do:   fmt.Sprintf("enable the feature gate %s on OpenShift, or %s where cert-manager runs; OpenShift enables its own from 4.21 on", gates.ServiceCA, gates.CertManager)}}
+		Do:   fmt.Sprintf("enable the feature gate %s on OpenShift, or %s where cert-manager runs; OpenShift enables its own from 4.21 on", featuregates.ServiceCA, featuregates.CertManager)}}
 }
 
 func checkModes(b *Bundle, r *Request) []Refusal {
@@ -235,9 +235,9 @@ func checkModes(b *Bundle, r *Request) []Refusal {
 		return nil
 	}
 	const do = "install it with OLM v0; or choose a version that supports AllNamespaces"
-	if !r.Gates[gates.SingleOwnNamespace] {
+	if !r.Gates[featuregates.SingleOwnNamespace] {
 		return []Refusal{{Code: InstallMode, step: stepAllNamespaces, Text: "unsupported bundle: bundle does not support AllNamespaces install mode",
-			What: fmt.Sprintf("%s does not support the install mode AllNamespaces, the only one that OLM v1 uses unless its feature gate %s is enabled", b.Name, gates.SingleOwnNamespace),
+			What: fmt.Sprintf("%s does not support the install mode AllNamespaces, the only one that OLM v1 uses unless its feature gate %s is enabled", b.Name, featuregates.SingleOwnNamespace),
 			Do:   do}}
 	}
 	if b.supports(v1alpha1.InstallModeTypeSingleNamespace, v1alpha1.InstallModeTypeOwnNamespace) {

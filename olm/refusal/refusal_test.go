@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 )
 
 const allNamespaces = v1alpha1.InstallModeTypeAllNamespaces
@@ -59,19 +59,19 @@ func TestOf(t *testing.T) {
 			b.CSV.Spec.APIServiceDefinitions.Owned = []v1alpha1.APIServiceDescription{{Name: "tugs"}}
 		}, want: "apiServiceDefintions are not supported", code: APIService},
 		"webhooks": {change: with(webhook(v1alpha1.ValidatingAdmissionWebhook, "tug.example.com"))},
-		"webhooks without certificates": {change: with(webhook(v1alpha1.ValidatingAdmissionWebhook, "tug.example.com")), settings: gates.All(false),
+		"webhooks without certificates": {change: with(webhook(v1alpha1.ValidatingAdmissionWebhook, "tug.example.com")), settings: featuregates.All(false),
 			want: "webhookDefinitions are not supported", code: Webhook},
 		"own namespace":               {change: supporting(v1alpha1.InstallModeTypeOwnNamespace), want: "does not support AllNamespaces", code: InstallMode},
-		"own namespace, by the gate":  {change: supporting(v1alpha1.InstallModeTypeOwnNamespace), settings: gates.All(true), want: `required field "watchNamespace" is missing`, code: Configuration},
-		"own namespace, as wanted":    {change: supporting(v1alpha1.InstallModeTypeOwnNamespace), settings: gates.All(true), config: `{"watchNamespace": "harbour"}`},
-		"own namespace, another":      {change: supporting(v1alpha1.InstallModeTypeOwnNamespace), settings: gates.All(true), config: `{"watchNamespace": "sea"}`, want: `must be "harbour"`, code: Configuration},
-		"single namespace, as wanted": {change: supporting(v1alpha1.InstallModeTypeSingleNamespace), settings: gates.All(true), config: `{"watchNamespace": "sea"}`},
-		"single namespace, its own":   {change: supporting(v1alpha1.InstallModeTypeSingleNamespace), settings: gates.All(true), config: `{"watchNamespace": "harbour"}`, want: `must be different from "harbour"`, code: Configuration},
-		"several namespaces":          {change: supporting(v1alpha1.InstallModeTypeMultiNamespace), settings: gates.All(true), want: "at least one of [AllNamespaces", code: InstallMode},
+		"own namespace, by the gate":  {change: supporting(v1alpha1.InstallModeTypeOwnNamespace), settings: featuregates.All(true), want: `required field "watchNamespace" is missing`, code: Configuration},
+		"own namespace, as wanted":    {change: supporting(v1alpha1.InstallModeTypeOwnNamespace), settings: featuregates.All(true), config: `{"watchNamespace": "harbour"}`},
+		"own namespace, another":      {change: supporting(v1alpha1.InstallModeTypeOwnNamespace), settings: featuregates.All(true), config: `{"watchNamespace": "sea"}`, want: `must be "harbour"`, code: Configuration},
+		"single namespace, as wanted": {change: supporting(v1alpha1.InstallModeTypeSingleNamespace), settings: featuregates.All(true), config: `{"watchNamespace": "sea"}`},
+		"single namespace, its own":   {change: supporting(v1alpha1.InstallModeTypeSingleNamespace), settings: featuregates.All(true), config: `{"watchNamespace": "harbour"}`, want: `must be different from "harbour"`, code: Configuration},
+		"several namespaces":          {change: supporting(v1alpha1.InstallModeTypeMultiNamespace), settings: featuregates.All(true), want: "at least one of [AllNamespaces", code: InstallMode},
 		"an unknown field":            {change: func(*Bundle) {}, config: `{"replicas": 2}`, want: `unknown field "replicas"`, code: Configuration},
 		"a field without its gate":    {change: func(*Bundle) {}, config: `{"deploymentConfig": {}}`, want: `unknown field "deploymentConfig"`, code: Configuration},
-		"a field with its gate":       {change: func(*Bundle) {}, settings: gates.All(true), config: `{"deploymentConfig": {"nodeSelector": {"a": "b"}, "env": [{"name": "A", "value": "b"}]}}`},
-		"a field of another type":     {change: func(*Bundle) {}, settings: gates.All(true), config: `{"deploymentConfig": {"nodeSelector": {"a": 1}}}`, want: "invalid type for field \"deploymentConfig.nodeSelector.a\": got number, want string", code: Configuration},
+		"a field with its gate":       {change: func(*Bundle) {}, settings: featuregates.All(true), config: `{"deploymentConfig": {"nodeSelector": {"a": "b"}, "env": [{"name": "A", "value": "b"}]}}`},
+		"a field of another type":     {change: func(*Bundle) {}, settings: featuregates.All(true), config: `{"deploymentConfig": {"nodeSelector": {"a": 1}}}`, want: "invalid type for field \"deploymentConfig.nodeSelector.a\": got number, want string", code: Configuration},
 		"a list that is none":         {change: func(*Bundle) {}, config: `[]`, want: "invalid type: got array, want object", code: Configuration},
 		"two Deployments of a name": {change: func(b *Bundle) {
 			b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs = []v1alpha1.StrategyDeploymentSpec{{Name: "tug"}, {Name: "tug"}}
@@ -137,7 +137,7 @@ func TestOf(t *testing.T) {
 
 func request(t *testing.T, settings string) *Request {
 	t.Helper()
-	set, err := gates.Of(gates.Latest)
+	set, err := featuregates.Of(featuregates.Latest)
 	if err == nil {
 		set, err = set.With(settings)
 	}

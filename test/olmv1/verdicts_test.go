@@ -19,7 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/clusterextension"
-	"github.com/berth-csi/berth/olm/gates"
+	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/test/cluster"
@@ -37,15 +37,15 @@ type setup struct {
 var setups = []setup{
 	{name: "helm"},
 	{name: "boxcutter", gates: "BoxcutterRuntime=true"},
-	{name: "helm-all-gates", gates: gates.All(true) + ",BoxcutterRuntime=false", certManager: true},
-	{name: "boxcutter-all-gates", gates: gates.All(true)},
-	{name: "helm-no-gates", gates: gates.All(false)},
+	{name: "helm-all-gates", gates: featuregates.All(true) + ",BoxcutterRuntime=false", certManager: true},
+	{name: "boxcutter-all-gates", gates: featuregates.All(true)},
+	{name: "helm-no-gates", gates: featuregates.All(false)},
 	{name: "helm-openshift", gates: "WebhookProviderCertManager=false"},
 }
 
-func (s *setup) on(t *testing.T) gates.Set {
+func (s *setup) on(t *testing.T) featuregates.Set {
 	t.Helper()
-	set, err := gates.Of(gates.Latest)
+	set, err := featuregates.Of(featuregates.Latest)
 	if err == nil {
 		set, err = set.With(s.gates)
 	}
@@ -403,12 +403,12 @@ func (tr *trap) content(t *testing.T) func(context.Context, *fbc.Bundle) (*refus
 }
 
 // installedAs are the fields that a status has of the installed bundle.
-func (tr *trap) installedAs(t *testing.T, on gates.Set) fields {
+func (tr *trap) installedAs(t *testing.T, on featuregates.Set) fields {
 	t.Helper()
 	i := slices.IndexFunc(tr.bundles, func(b bundle) bool { return b.version == tr.installed })
 	b := tr.bundles[i]
 	said := fields{"name": tr.catalog().Bundles[i].Name, "version": b.version}
-	if !on[gates.BundleRelease] {
+	if !on[featuregates.BundleRelease] {
 		return said
 	}
 	if b.release != "" {

@@ -1,6 +1,6 @@
-// Package gates knows the feature gates of OLM v1's operator-controller: which ones a version has, which of them are on, and what
+// Package featuregates knows the feature gates of OLM v1's operator-controller: which ones a version has, which of them are on, and what
 // each release of OpenShift makes of that.
-package gates
+package featuregates
 
 import (
 	"fmt"
