@@ -456,5 +456,5 @@ func checkFIPS(c *checked, rule findings.Rule) {
 	}
 }
 
-// redHatRegistries are those of images that were checked by the same task.
+// redHatRegistries are the registries whose images have passed the same FIPS check.
 var redHatRegistries = []string{"registry.redhat.io", "registry.access.redhat.com"}

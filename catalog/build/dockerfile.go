@@ -53,7 +53,7 @@ func (d Dockerfile) Write(dir string) (name string, err error) {
 // text returns the Dockerfile for a folder beside it.
 func (d Dockerfile) text(folder string) string {
 	lines := []string{
-		"# This stage checks the catalog, and makes what its server keeps. Its image has /bin/opm.",
+		"# This stage checks the catalog and builds the server's cache. Its image has /bin/opm.",
 		"FROM " + d.Builder + " AS builder",
 		"ADD " + folder + " /" + source.ConfigsFolder,
 		fmt.Sprintf(`RUN ["/bin/opm", "serve", "/%s", "--cache-dir=%s", "--cache-only"]`, source.ConfigsFolder, cacheFolder),

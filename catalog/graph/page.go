@@ -37,7 +37,7 @@ type Page struct {
 type V1 struct {
 	// Refused says why it refuses bundles, by their names.
 	Refused map[string][]string
-	// Updates are those that it refuses.
+	// Updates are the updates that OLM v1 refuses.
 	Updates []V1Update
 }
 
