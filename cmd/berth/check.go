@@ -253,15 +253,13 @@ func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report,
 	operators, bundles, packages := selection.Count()
 	summary = fmt.Sprintf("%s, %s, %s", count(operators, "operator"), count(bundles, "bundle"), count(packages, "package")+" in catalogs")
 	defer startProgress(cmd.ErrOrStderr(), "checking "+summary)()
-	kept, err := keptChecks()
+	kept, closeStore, err := keptChecks()
 	if err != nil {
 		return report, "", err
 	}
 	found, err := p.repository.Check(cmd.Context(), selection, repository.Options{Profile: p.profile, Kept: kept})
-	if kept != nil {
-		if err := kept.Store.(*store.Store).Close(); err != nil {
-			cmd.PrintErrf("warning: %v\n", err)
-		}
+	if err := closeStore(); err != nil {
+		cmd.PrintErrf("warning: %v\n", err)
 	}
 	if err != nil {
 		return report, "", err
@@ -277,23 +275,21 @@ const (
 	longestCheck = 4 << 20
 )
 
-// keptChecks returns what was found before, or nil where there is no folder for it.
-func keptChecks() (*repository.Kept, error) {
+// keptChecks returns the results of earlier checks, or nil where there is no folder for them, and a function that closes their store.
+func keptChecks() (kept *repository.Kept, closeStore func() error, err error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return nil, nil // everything is checked again each time
+		return nil, func() error { return nil }, nil // everything is checked again each time
 	}
 	// Another program may find something else. Its time and size tell it from others, also if it was built from changed sources.
 	program, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	info, err := os.Stat(program)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &repository.Kept{
-		Program: fmt.Sprintf("%s %d %d", program, info.Size(), info.ModTime().UnixNano()),
-		Store:   &store.Store{What: "checks", Dir: filepath.Join(base, "berth", "checks"), Ended: ".v1.json", Limit: checksLimit, Longest: longestCheck},
-	}, nil
+	checks := &store.Store{What: "checks", Dir: filepath.Join(base, "berth", "checks"), Ended: ".v1.json", Limit: checksLimit, Longest: longestCheck}
+	return &repository.Kept{Program: fmt.Sprintf("%s %d %d", program, info.Size(), info.ModTime().UnixNano()), Store: checks}, checks.Close, nil
 }

@@ -17,12 +17,10 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/olmv1"
@@ -134,13 +132,7 @@ func (p *public) catalog() (config declcfg.DeclarativeConfig) {
 // read returns the package's catalog.
 func (p *public) read(t *testing.T) *fbc.Catalog {
 	t.Helper()
-	dir := t.TempDir()
-	catalogs.WriteConfig(t, dir, p.catalog())
-	c, err := rules.Load(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return load(t, p.catalog())
 }
 
 // content returns what OLM reads of the package's bundles.

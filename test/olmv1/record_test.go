@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,8 +83,14 @@ func (tr *trap) object(t *testing.T, s *setup) *unstructured.Unstructured {
 // read returns the trap's catalog.
 func (tr *trap) read(t *testing.T) *fbc.Catalog {
 	t.Helper()
+	return load(t, tr.catalog())
+}
+
+// load returns a catalog as berth reads it.
+func load(t *testing.T, config declcfg.DeclarativeConfig) *fbc.Catalog {
+	t.Helper()
 	dir := t.TempDir()
-	catalogs.WriteConfig(t, dir, tr.catalog())
+	catalogs.WriteConfig(t, dir, config)
 	c, err := rules.Load(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
