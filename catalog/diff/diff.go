@@ -97,6 +97,8 @@ type Package struct {
 	Rewritten []string `json:"rewritten,omitempty"`
 	// Deprecations are deprecations of bundles, by name.
 	Deprecations map[string]*Change `json:"deprecations,omitempty"`
+	// Lifecycles are the phases of support and the platforms of minor versions, by version.
+	Lifecycles map[string]*Change `json:"lifecycles,omitempty"`
 }
 
 // Channel is the difference of a channel.
@@ -169,7 +171,7 @@ func comparePackage(before, after *fbc.Package) (*Package, error) {
 		return d, err
 	}
 	d, err := compareContents(before, after)
-	if err != nil || d.DefaultChannel == nil && d.Deprecation == nil && len(d.Channels)+len(d.Rewritten)+len(d.Deprecations) == 0 {
+	if err != nil || d.DefaultChannel == nil && d.Deprecation == nil && len(d.Channels)+len(d.Rewritten)+len(d.Deprecations)+len(d.Lifecycles) == 0 {
 		return nil, err
 	}
 	return d, nil
@@ -209,7 +211,33 @@ func compareContents(before, after *fbc.Package) (*Package, error) {
 		}
 	}
 	slices.Sort(d.Rewritten)
-	return d, nil
+	was, err := lifecycles(before)
+	if err != nil {
+		return d, err
+	}
+	is, err := lifecycles(after)
+	d.Lifecycles = changes(was, is)
+	return d, err
+}
+
+// lifecycles returns the phases and the platforms of the versions of a package, by version.
+func lifecycles(p *fbc.Package) (map[string]string, error) {
+	all := map[string]string{}
+	of, err := p.Lifecycle()
+	if err != nil || of == nil {
+		return all, err
+	}
+	for _, v := range of.Versions {
+		var parts []string
+		for _, phase := range v.Phases {
+			parts = append(parts, fmt.Sprintf("%s %s to %s", phase.Name, phase.Start, phase.End))
+		}
+		for _, on := range v.Platforms {
+			parts = append(parts, "on "+on.Name+" "+strings.Join(on.Versions, ", "))
+		}
+		all[v.Name] = strings.Join(parts, "; ")
+	}
+	return all, nil
 }
 
 func channelNames(p *fbc.Package) (names []string) {

@@ -147,6 +147,9 @@ func (p Package) line() line {
 	for _, name := range sortedKeys(p.Deprecations) {
 		l.below = appendChange(l.below, say("deprecation of %s", name), p.Deprecations[name])
 	}
+	for _, version := range sortedKeys(p.Lifecycles) {
+		l.below = appendChange(l.below, say("support of %s", version), p.Lifecycles[version])
+	}
 	return l
 }
 

@@ -266,9 +266,9 @@ func checkPaths(s *subject, report report) {
 	faults.report(report)
 }
 
-// plural returns the word for one entry, or for several.
-func plural(entries []*upgrade.Entry, one, several string) string {
-	if len(entries) == 1 {
+// plural returns the word for one, or for several.
+func plural[T any](all []T, one, several string) string {
+	if len(all) == 1 {
 		return one
 	}
 	return several

@@ -131,15 +131,23 @@ var inVersion = regexp.MustCompile(`^v\d+\.\d+$`)
 // versionsOf returns the versions of OpenShift that a package of the catalog is for: the one that names a folder above it, or else those
 // of the profile.
 func (a *asked) versionsOf(p *fbc.Package) []openshift.Version {
-	folders := strings.Split(filepath.ToSlash(p.File), "/")
+	if v, named := folderVersion(p.File); named {
+		return []openshift.Version{v}
+	}
+	return a.Profile.Versions
+}
+
+// folderVersion returns the version of OpenShift that the nearest folder above a file names.
+func folderVersion(file string) (openshift.Version, bool) {
+	folders := strings.Split(filepath.ToSlash(file), "/")
 	for _, folder := range slices.Backward(folders[:len(folders)-1]) {
 		if inVersion.MatchString(folder) {
 			if v, err := openshift.Parse(folder); err == nil {
-				return []openshift.Version{v}
+				return v, true
 			}
 		}
 	}
-	return a.Profile.Versions
+	return openshift.Version{}, false
 }
 
 // checkFormats: the pipelines of repositories look only at the first bundle of a package.

@@ -49,7 +49,7 @@ func newSubject(p *fbc.Package) *subject {
 var tables = [][]rule{packageRules, channelRules, bundleRules, deprecationRules}
 
 // Rules are the rules of Check and of fbc.Read.
-var Rules = ofGates(slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...))))
+var Rules = ofGates(slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...)), lifecycleRules))
 
 func rulesOf(rows []rule) []findings.Rule {
 	var all []findings.Rule
@@ -60,7 +60,11 @@ func rulesOf(rows []rule) []findings.Rule {
 }
 
 // Check checks the packages of a catalog. The findings are in the order of files and lines.
-func Check(c *fbc.Catalog) []*findings.Finding { return CheckAt(c, fbc.Fault) }
+func Check(c *fbc.Catalog) []*findings.Finding {
+	found := append(CheckAt(c, fbc.Fault), checkLifecycles(c)...)
+	findings.Sort(found)
+	return found
+}
 
 // Place makes a finding from a fault of the value at a path of keys and indices, in the document at a span. It must be safe
 // for concurrent use.
