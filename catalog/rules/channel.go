@@ -237,7 +237,7 @@ func checkReferenced(s *subject, report report) {
 	for i, c := range s.Channels {
 		if g := s.graphs[i]; len(g.Heads) == 1 {
 			for _, r := range misspelt(s, g) {
-				faults.add(c.Name, c.Span, entryPath(r.by.Index, r.field...), "entry "+r.by.Name, strings.TrimPrefix(r.String(), r.by.Name))
+				faults.addFixed(c.Name, c.Span, entryPath(r.by.Index, r.field...), "entry "+r.by.Name, strings.TrimPrefix(r.String(), r.by.Name), r.meant)
 			}
 		}
 	}

@@ -242,9 +242,20 @@ func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
 			if stated.Type != openshift.MaxProperty {
 				continue
 			}
-			if _, err := openshift.CheckMax(string(stated.Value), ""); err != nil {
-				faults.add(b.Name, b.Span, append(propertyPath(i), "value"), "property", fmt.Sprintf(": %v", err))
+			_, err := openshift.CheckMax(string(stated.Value), "")
+			if err == nil {
+				continue
 			}
+			meant := asWritten // 4.20 is a number that is read as 4.2
+			if text, isText := strings.CutPrefix(string(stated.Value), `"`); isText {
+				v, err := openshift.Parse(strings.TrimSuffix(strings.TrimSuffix(text, `"`), ".0"))
+				if err != nil {
+					faults.add(b.Name, b.Span, append(propertyPath(i), "value"), "property", fmt.Sprintf(": %v", err))
+					continue
+				}
+				meant = v.String()
+			}
+			faults.addFixed(b.Name, b.Span, append(propertyPath(i), "value"), "property", fmt.Sprintf(": %v", err), meant)
 		}
 	}
 	seen := map[string]bool{}

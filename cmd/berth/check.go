@@ -25,6 +25,7 @@ type check struct {
 	profiles   []string
 	choice     choiceFlags
 	showConfig bool
+	fix        fixFlag
 	rules      bool
 	output     string
 }
@@ -50,6 +51,8 @@ of the repository) and packages. --show-config shows what counts. In CI, where t
 config.yaml are those of the commit at which the branch began, if --since is given: no change decides how it is
 checked.
 
+` + aboutFix + `
+
 What was found in bundles is kept in berth/checks of the user's cache, and bundles that have not changed are not
 checked again.`,
 		Example: `  # What your branch changes, before the pull request
@@ -58,12 +61,19 @@ checked again.`,
   # For a CI system that shows findings next to the lines of a pull request
   berth check --since origin/main -o sarif > findings.sarif
 
+  # What can be corrected mechanically: look at it, and write it
+  berth check --since main --fix
+  berth check --since main --fix=write
+
   # Everything, also by what Konflux and OpenShift 4.22 want
   berth check ~/community-operators --profile community --profile konflux --profile openshift-4.22`,
 		Annotations: found("it found an error that is not known; warnings alone do not count"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)
+			}
+			if err := o.fix.check(o.output); err != nil {
+				return err
 			}
 			return takes("[REPOSITORY]")(cmd, args)
 		},
@@ -78,6 +88,7 @@ checked again.`,
 	cmd.Flags().StringVar(&o.since, "since", "", "check what has changed since the branch left `REF`, a branch or a commit")
 	addProfileFlag(cmd, &o.profiles)
 	o.choice.addFlags(cmd, repository.Rules())
+	o.fix.add(cmd)
 	cmd.Flags().BoolVar(&o.showConfig, "show-config", false, "show the settings that count, and check nothing")
 	addRulesFlag(cmd, &o.rules)
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
@@ -133,14 +144,20 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 	if p.baseline != nil {
 		report, gone = p.baseline.Of(report)
 	}
-	if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
-		return err
-	}
-	faults := findings.Count(report.Findings, findings.Error)
 	known := ""
 	if p.baseline != nil {
 		known = fmt.Sprintf(", and %d known", all-len(report.Findings))
 	}
+	report, shown, err := o.fix.apply(cmd, report, []string{dir})
+	if err != nil {
+		return err
+	}
+	if !shown {
+		if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+			return err
+		}
+	}
+	faults := findings.Count(report.Findings, findings.Error)
 	cmd.PrintErrf("%s: %s; %s, %s%s\n", dir, summary, count(faults, "error"), count(len(report.Findings)-faults, "warning"), known)
 	o.choice.printGone(cmd, gone)
 	if faults > 0 {
