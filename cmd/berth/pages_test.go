@@ -55,7 +55,8 @@ var scenes = map[string]map[string][]scene{
 		"## What changes": {
 			{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output after"}},
 		},
-		"## What OLM will do": {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
+		"## What is supported when": {{files: "catalog_lifecycle.txtar"}},
+		"## What OLM will do":       {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
 	},
 	"ci.md": {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}},
 		"## Repositories of operators": {{files: "check.txtar", setup: []string{

@@ -44,6 +44,7 @@ var followers = map[string]map[string][]follower{
 		"## Templates of opm":        {transcripts},
 		"## Check a catalog":         {transcripts, transcripts},
 		"## What changes":            {transcripts},
+		"## What is supported when":  {transcripts},
 		"## What OLM will do":        {transcripts, transcripts},
 		"## The upgrade graph":       {commands.printingNothing()},
 	},
