@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/source"
@@ -95,15 +94,7 @@ func openVersion(ctx context.Context, text string) (v access.Version, err error)
 	if err != nil {
 		return v, err
 	}
-	v.CSV = &v1alpha1.ClusterServiceVersion{}
-	if err := contents.CSV.Decode(v.CSV); err != nil {
-		return v, contents.Blame(err)
-	}
-	for _, o := range contents.Objects {
-		v.Objects = append(v.Objects, o.Unstructured)
-	}
-	v.Images = access.ImagesOf(v.CSV)
-	return v, nil
+	return access.Of(contents)
 }
 
 // writePermissions writes what a bundle asks for.

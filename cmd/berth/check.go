@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -135,7 +136,7 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 	if o.showConfig {
 		return p.show(cmd)
 	}
-	report, summary, err := o.report(cmd, p)
+	report, change, summary, err := o.report(cmd, p)
 	if err != nil {
 		return err
 	}
@@ -154,6 +155,9 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 	}
 	if !shown {
 		if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(cmd.OutOrStdout(), change); err != nil {
 			return err
 		}
 	}
@@ -250,19 +254,19 @@ func (p checkPlan) show(cmd *cobra.Command) error {
 	return err
 }
 
-// report checks what is selected.
-func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report, summary string, err error) {
+// report checks what is selected. It also returns what the report in Markdown says of a change, and what was checked.
+func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report, changed, summary string, err error) {
 	report = findings.Report{Tool: cmd.CommandPath(), Subject: p.repository.Dir, Rules: p.profile.Applied(repository.Rules())}
 	selection := p.repository.All()
 	var shape []*findings.Finding
+	var change repository.Change
 	if p.base != nil {
 		files, err := p.base.Changed()
 		if err != nil {
-			return report, "", err
+			return report, "", "", err
 		}
-		change, err := p.repository.ChangeOf(files, p.base)
-		if err != nil {
-			return report, "", err
+		if change, err = p.repository.ChangeOf(files, p.base); err != nil {
+			return report, "", "", err
 		}
 		selection, shape = p.repository.Selection(change), p.repository.CheckChange(change, p.profile)
 	}
@@ -272,18 +276,21 @@ func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report,
 	defer startProgress(cmd.ErrOrStderr(), "checking "+summary)()
 	kept, closeStore, err := keptChecks()
 	if err != nil {
-		return report, "", err
+		return report, "", "", err
 	}
 	found, err := p.repository.Check(cmd.Context(), selection, repository.Options{Profile: p.profile, Kept: kept})
+	if err == nil && p.base != nil && o.output == findings.Markdown {
+		changed, err = p.repository.Summary(cmd.Context(), change, kept)
+	}
 	if err := closeStore(); err != nil {
 		cmd.PrintErrf("warning: %v\n", err)
 	}
 	if err != nil {
-		return report, "", err
+		return report, "", "", err
 	}
 	report.Findings = append(found, shape...)
 	findings.Sort(report.Findings)
-	return p.choice.Of(report), summary, nil
+	return p.choice.Of(report), changed, summary, nil
 }
 
 // The sizes of what is kept, in bytes: all of it, and one result.

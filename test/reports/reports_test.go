@@ -102,6 +102,7 @@ var commands = []command{
 	{"check repository --profile community -o json", "findings in json", 1},
 	{"check repository --profile certified -o sarif", "findings in sarif", 1},
 	{"check repository --profile community -o junit", "findings in xml", 1},
+	{"check repository --profile community -o markdown", "findings in markdown", 1},
 	{"check strange", "text", 2},
 	{"bundle image bundles/torn --layout layout", "text", 2},
 	{"bundle bump bundles/1.0.0", "text", 0},
@@ -112,7 +113,7 @@ var commands = []command{
 var structures = map[string]func(*testing.T, string) string{
 	"text": linesOf, "json": jsonOf, "sarif": sarifOf, "xml": xmlOf, "markdown": markdownOf, "mermaid": mermaidOf, "dot": dotOf, "html": htmlOf,
 	// How many rules of the API server a text breaks depends on the text, but each finding has the same form.
-	"findings": findingsOf, "findings in json": distinct(jsonOf), "findings in sarif": distinct(sarifOf), "findings in xml": distinct(findingsInXML),
+	"findings": findingsOf, "findings in json": distinct(jsonOf), "findings in sarif": distinct(sarifOf), "findings in xml": distinct(findingsInXML), "findings in markdown": distinct(markdownOf),
 }
 
 // program is berth, as a user runs it.
