@@ -248,8 +248,8 @@ func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
 			}
 			meant := asWritten // 4.20 is a number that is read as 4.2
 			if text, isText := strings.CutPrefix(string(stated.Value), `"`); isText {
-				v, err := openshift.Parse(strings.TrimSuffix(strings.TrimSuffix(text, `"`), ".0"))
-				if err != nil {
+				v, unread := openshift.Parse(strings.TrimSuffix(strings.TrimSuffix(text, `"`), ".0"))
+				if unread != nil {
 					faults.add(b.Name, b.Span, append(propertyPath(i), "value"), "property", fmt.Sprintf(": %v", err))
 					continue
 				}

@@ -100,7 +100,7 @@ func (c *lifecycleCheck) bundles(l *lifecycle.Lifecycle, p *fbc.Package) {
 	var unknown []string
 	at := 0
 	for i, v := range l.Versions {
-		if n := lifecycle.Number(v.Name); n == nil || n.LT(floor) || has[v.Name] || elsewhere(v, p) {
+		if n := lifecycle.Number(v.Name); n == nil || n.LT(floor) || has[v.Name] || slices.Contains(unknown, v.Name) || elsewhere(v, p) {
 			continue
 		}
 		if len(unknown) == 0 {

@@ -101,10 +101,10 @@ func (d *Document) draw(styled string) string {
 	var axis strings.Builder
 	for _, year := range c.years() {
 		x := c.x(year)
-		fmt.Fprintf(&axis, `<line x1="%d" y1="%d" x2="%[1]d" y2="%d"/><text class="axis" x="%[1]d" y="%d">%d</text>`+"\n", x, margin+axisHeight-8, height-margin, margin+axisHeight-14, year.Year())
+		fmt.Fprintf(&axis, `<line x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"/><text class="axis" x="%[1]d" y="%[4]d">%[5]d</text>`+"\n", x, margin+axisHeight-8, height-margin, margin+axisHeight-14, year.Year())
 	}
 	if today, err := c.day.Time(); err == nil {
-		fmt.Fprintf(&axis, `<line class="today" x1="%d" y1="%d" x2="%[1]d" y2="%d"><title>%s</title></line>`+"\n", c.x(today), margin+axisHeight-8, height-margin, c.day)
+		fmt.Fprintf(&axis, `<line class="today" x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"><title>%[4]s</title></line>`+"\n", c.x(today), margin+axisHeight-8, height-margin, c.day)
 	}
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" class="s" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img">
 <title>What is supported when, on %s</title>
@@ -157,7 +157,13 @@ func (d *Document) page() string {
 }
 
 // label returns a text of at most a number of characters.
-func label(text string, length int) string { return escape.HTML(escape.Short(text, length)) }
+func label(text string, length int) string {
+	shown := []rune(escape.Visible(escape.Short(text, length))) // which says how much it has left out
+	if len(shown) > length {
+		shown = append(shown[:length-1], '…')
+	}
+	return escape.HTML(string(shown))
+}
 
 // tip returns what is shown when the pointer is over a part of the drawing.
 func tip(text string) string { return escape.HTML(escape.Short(text, tipLength)) }

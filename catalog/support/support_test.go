@@ -117,7 +117,7 @@ func TestPage(t *testing.T) {
 	for expression, want := range map[string]string{
 		`document.title`: "What is supported when",
 		`[...document.querySelectorAll(".package")].map(e => e.textContent).join()`:                             "tide,reef",
-		`[...document.querySelectorAll(".version > text:first-child")].map(e => e.firstChild.data).join()`:      `1.2,1.1,1.0,<script>document.t…`,
+		`[...document.querySelectorAll(".version > text:first-child")].map(e => e.firstChild.data).join()`:      `1.2,1.1,1.0,<script>document.…`,
 		`[...document.querySelectorAll(".version.past > text:first-child")].map(e => e.firstChild.data).join()`: "1.0",
 		`document.querySelectorAll(".bar").length.toString()`:                                                   "4",
 		`document.querySelector(".bar title").textContent`:                                                      "1.1 Full support: 2024-01-01 to 2024-12-31",
