@@ -66,10 +66,7 @@ const shownLimit = 50
 
 func (r Report) writeMarkdown(w io.Writer) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "### %s: %d errors, %d warnings\n", r.Tool, Count(r.Findings, Error), Count(r.Findings, Warning))
-	if r.Known > 0 {
-		fmt.Fprintf(&text, "\n%d findings are known.\n", r.Known)
-	}
+	fmt.Fprintf(&text, "### %s: %s, %s, %d known\n", r.Tool, counted(r.Findings, Error), counted(r.Findings, Warning), r.Known)
 	for i, f := range r.Findings[:min(len(r.Findings), shownLimit)] {
 		if i == 0 {
 			text.WriteString("\n")
@@ -81,6 +78,14 @@ func (r Report) writeMarkdown(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// counted returns the number of findings with a severity, and its name.
+func counted(all []*Finding, severity Severity) string {
+	if n := Count(all, severity); n != 1 {
+		return fmt.Sprintf("%d %ss", n, severity)
+	}
+	return "1 " + string(severity)
 }
 
 // Document is a Report in JSON.

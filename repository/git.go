@@ -115,6 +115,12 @@ func (c *Commit) Has(folders []string) (map[string]bool, error) {
 	return had, nil
 }
 
+// Files returns the paths of the files below a folder that the commit has.
+func (c *Commit) Files(folder string) ([]string, error) {
+	out, err := c.git("ls-tree", "-r", "-z", "--name-only", c.revision, "--", folder+"/")
+	return split0(out), err
+}
+
 // Read returns a file of the commit, within the limit of files. Its error is fs.ErrNotExist if there is none.
 func (c *Commit) Read(file string) (content []byte, err error) {
 	out, err := c.git("ls-tree", "-z", "--name-only", c.revision, "--", file)

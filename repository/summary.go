@@ -3,13 +3,18 @@ package repository
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
+	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/graph"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
@@ -24,9 +29,10 @@ const (
 	drawingLimit = 50_000
 )
 
-// Summary says in Markdown what a change is about: what is added, modified and deleted, what new bundles ask for, and the updates of each
-// package that changes, as a drawing. It leaves out what cannot be read; the rules report that. It fails only if the context ends.
-func (r *Repository) Summary(ctx context.Context, c Change, kept *Kept) (string, error) {
+// Summary says in Markdown what a change since a commit is about: what is added, modified and deleted; what new bundles ask for; what changes
+// for clusters in catalogs; and the updates of each package that changes, as a drawing. It leaves out what cannot be read; the rules report
+// that. It fails if git does, or the context ends.
+func (r *Repository) Summary(ctx context.Context, c Change, since *Commit, kept *Kept) (string, error) {
 	var text strings.Builder
 	text.WriteString("\n### What changes\n\n" + outline.Markdown.Render(c.lines(), 0))
 	all := map[string]*operator{}
@@ -41,19 +47,33 @@ func (r *Repository) Summary(ctx context.Context, c Change, kept *Kept) (string,
 	}
 	var drawn []drawing
 	for _, name := range c.Operators {
-		if p := all[name].drawn(); r.hasOperator(name) && len(p.Channels) > 0 {
-			drawn = append(drawn, drawing{name, p})
+		p := graph.Of(all[name].drawn())[0]
+		if !r.hasOperator(name) || len(p.Channels) == 0 {
+			continue
 		}
+		for _, added := range c.Added {
+			if b := all[name].find(added.Name); added.Above == name && b != nil {
+				p.MarkNew(b.Name)
+			}
+		}
+		drawn = append(drawn, drawing{name, p})
 	}
-	for _, p := range c.Packages {
-		catalog, _, err := fbc.Read(ctx, r.path(CatalogsDir, p.Above, p.Name))
+	for i, p := range c.Packages {
+		catalog, faults, err := fbc.Read(ctx, r.path(CatalogsDir, p.Above, p.Name))
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
 		if err != nil {
 			continue
 		}
-		for _, of := range catalog.Packages {
+		if i < partsLimit && len(faults) == 0 {
+			changes, err := since.compare(ctx, p, catalog)
+			if err != nil {
+				return "", err
+			}
+			text.WriteString(changes)
+		}
+		for _, of := range graph.Of(catalog.Packages...) {
 			drawn = append(drawn, drawing{of.Name + " in " + p.Above, of})
 		}
 	}
@@ -144,15 +164,73 @@ func (r *Repository) version(p Place) (access.Version, error) {
 	return access.Of(contents)
 }
 
+// compare says what changes for clusters from a package in a catalog of the commit to the one that is there now.
+func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (string, error) {
+	before, err := c.catalog(ctx, p)
+	if err != nil || before == nil {
+		return "", err
+	}
+	now.Dir = p.String()
+	d, err := diff.Compare(before, now)
+	if err != nil {
+		return "", nil // a rule reports it
+	}
+	var text strings.Builder
+	if err := d.Write(&text, "markdown"); err != nil {
+		return "", err
+	}
+	return "\n" + strings.Replace(text.String(), "What changes for clusters", "### What changes for clusters", 1), nil
+}
+
+// catalog reads a package in a catalog of the commit. It is empty if the commit does not have it, and nil if it cannot be read.
+func (c *Commit) catalog(ctx context.Context, p Place) (before *fbc.Catalog, err error) {
+	const title = "the commit before"
+	files, err := c.Files(CatalogsDir + "/" + p.String())
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return &fbc.Catalog{Dir: title}, nil
+	}
+	dir, err := os.MkdirTemp("", "berth-check-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for _, file := range files {
+		content, err := c.Read(file)
+		if err == nil {
+			err = root.MkdirAll(path.Dir(file), 0o755)
+		}
+		if err == nil {
+			err = root.WriteFile(file, content, 0o644)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	before, faults, err := fbc.Read(ctx, filepath.Join(dir, CatalogsDir, p.Above, p.Name))
+	if err != nil || len(faults) > 0 {
+		return nil, ctx.Err()
+	}
+	before.Dir = title
+	return before, nil
+}
+
 // drawing is a package and what it is called.
 type drawing struct {
 	title string
-	*fbc.Package
+	*graph.Package
 }
 
 func (d drawing) markdown() string {
 	title := "\n### " + outline.Say("Updates of %s", d.title).In(outline.Markdown) + "\n\n"
-	text := graph.Of(d.Package)[0].Mermaid()
+	text := d.Mermaid()
 	if len(text) > drawingLimit {
 		return title + "There are too many to draw; `berth catalog graph` draws a catalog as a page.\n"
 	}

@@ -280,7 +280,7 @@ func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report,
 	}
 	found, err := p.repository.Check(cmd.Context(), selection, repository.Options{Profile: p.profile, Kept: kept})
 	if err == nil && p.base != nil && o.output == findings.Markdown {
-		changed, err = p.repository.Summary(cmd.Context(), change, kept)
+		changed, err = p.repository.Summary(cmd.Context(), change, p.base, kept)
 	}
 	if err := closeStore(); err != nil {
 		cmd.PrintErrf("warning: %v\n", err)

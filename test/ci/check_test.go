@@ -106,14 +106,14 @@ func TestCheckAction(t *testing.T) {
 		"a bundle with a fault": {
 			"cp -r operators/tide/1.1.0/. operators/tide/1.2.0 && sed -i -e s/tide[.]v1.1.0/tide.v1.2.0/ -e s/tide[.]v1.0.0/tide.v1.1.0/ -e 's/^              - name: tide$/&\\n                securityContext: {privileged: true}/' operators/tide/1.2.0/manifests/*",
 			false, []string{
-				"### berth check: 1 errors, 1 warnings\n", "(`folder-version`)\n",
+				"### berth check: 1 error, 1 warning, 0 known\n", "(`folder-version`)\n",
 				"### What changes\n\n- bundles added: `tide/1.2.0`\n",
 				"### What `tide/1.2.0` asks for, against `tide/1.1.0`\n\n- asks for what it did not before, the worst first\n  - `Deployment tide: container tide is privileged`: is root on the node\n",
-				"### Updates of `tide`\n\n```mermaid\n%% tide\nflowchart BT\n", "\"]:::head\n", "\n```\n",
+				"### Updates of `tide`\n\n```mermaid\n%% tide\nflowchart BT\n", " (head, new)\"]:::new\n", "\n```\n",
 			}, "operators/tide/1.2.0/manifests/tide.clusterserviceversion.yaml:17"},
 		"a package in a catalog": {
 			"sed -i s,quay.io/ebbs/,quay.io/tides/, catalogs/v4.20/tide/catalog.yaml",
-			true, []string{"### berth check: 0 errors, 0 warnings\n", "- packages in catalogs: `v4.20/tide`\n", "### Updates of `tide in v4.20`\n\n```mermaid\n"}, ""},
+			true, []string{"### berth check: 0 errors, 0 warnings, 0 known\n", "- packages in catalogs: `v4.20/tide`\n", "### What changes for clusters from `the commit before` to `v4.20/tide`:\n", "- rewritten under the same name, so clusters that have it installed do not get the new one: `tide.v1.0.0`\n", "### Updates of `tide in v4.20`\n\n```mermaid\n"}, ""},
 		"nothing": {"true", true, []string{"### What changes\n\n- nothing\n"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
