@@ -15,6 +15,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/faults"
+	"github.com/berth-csi/berth/cmd/internal/memory"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/gates"
@@ -143,7 +144,12 @@ func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 	return takesNothing(cmd, args)
 }
 
+// checkGarbage is how much garbage there is before it is collected, in percent of what is used, while catalogs are checked: they are read
+// once, so more of it would only take memory.
+const checkGarbage = 60
+
 func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
+	memory.Tune(checkGarbage, 0)
 	profile, err := parseProfiles(cmd, o.profiles)
 	if err != nil {
 		return err
