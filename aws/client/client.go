@@ -29,7 +29,7 @@ const (
 // Clients call AWS.
 type Clients struct {
 	EFS *efs.Client
-	EC2 *ec2.Client
+	EC2 EC2
 	// Interval is how long to wait before looking again at what AWS is still doing.
 	Interval time.Duration
 }
@@ -52,7 +52,7 @@ func New(ctx context.Context, region string) (*Clients, error) {
 	if cfg.Region == "" {
 		return nil, errors.New("there is no region: set --region or AWS_REGION")
 	}
-	return &Clients{EFS: efs.NewFromConfig(cfg), EC2: ec2.NewFromConfig(cfg), Interval: interval}, nil
+	return &Clients{EFS: efs.NewFromConfig(cfg), EC2: NewEC2(ec2.NewFromConfig(cfg)), Interval: interval}, nil
 }
 
 // noCredentials says what to do about an error of the SDK that lists what it tried.
