@@ -30,7 +30,7 @@ const GroupTag = "berth-csi.io/mount-targets"
 // pageSize is how many volumes, snapshots and security groups a request lists.
 const pageSize = 500
 
-// Permissions are those that Find and Delete need. The deletion of a mount target deletes its network interface in the caller's name.
+// Permissions are the permissions that Find and Delete need. The deletion of a mount target deletes its network interface in the caller's name.
 var Permissions = append([]string{
 	"ec2:DeleteVolume", "ec2:DeleteSnapshot", "ec2:DeleteSecurityGroup", "ec2:DeleteNetworkInterface",
 	"elasticfilesystem:DeleteAccessPoint", "elasticfilesystem:DeleteMountTarget", "elasticfilesystem:DeleteFileSystem",

@@ -34,7 +34,7 @@ type State struct {
 	// Kubernetes is the version of the API server, nil without a cluster. OpenShift is the version of OpenShift, nil if
 	// the cluster does not run it.
 	Kubernetes, OpenShift *semver.Version
-	// CatalogSources are those of the namespace and the global ones.
+	// CatalogSources are the CatalogSources of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
 	// Elsewhere are the other namespaces of the cluster that have an OperatorGroup or a Subscription.
 	Elsewhere []*State
