@@ -13,7 +13,7 @@ import (
 //go:embed steps
 var stepFiles embed.FS
 
-// steps are those of a job, in their order, with the file in the folder steps and the drivers that have it.
+// steps are the steps of a job, in their order, with the file in the folder steps and the drivers that have it.
 var steps = []struct {
 	name, file string
 	has        func(*subject) bool

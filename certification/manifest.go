@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// manifest is that of Kubernetes' tests.
+// manifest is the manifest of Kubernetes' tests.
 type manifest struct {
 	ShortName             string
 	StorageClass          class
@@ -74,7 +74,7 @@ func newSubject(d drivers.Driver) (*subject, error) {
 	return &subject{Driver: d, manifests: manifests, csiDriver: typed.Spec}, nil
 }
 
-// capabilities are those that Kubernetes' tests know, in the order of their documentation, with what says that a driver has them.
+// capabilities are the capabilities that Kubernetes' tests know, in the order of their documentation, with what says that a driver has them.
 var capabilities = []struct {
 	name string
 	has  func(*subject) bool
@@ -179,7 +179,7 @@ func set(names []string) map[string]struct{} {
 	return found
 }
 
-// ocpManifest is that of OpenShift's suite, for its own tests.
+// ocpManifest is the manifest of OpenShift's suite, for its own tests.
 type ocpManifest struct {
 	Driver        string
 	LUNStressTest lunStressTest

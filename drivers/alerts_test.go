@@ -73,7 +73,7 @@ func withoutNames(t *testing.T, d drivers.Driver, rules drivers.Manifest) string
 	return strings.NewReplacer(d.CSIName, "${DRIVER}", d.Operator.Name, "${OPERATOR}", d.ConditionPrefix, "${CONDITION_PREFIX}").Replace(string(text))
 }
 
-// severities are those of alerts that somebody has to act on. All others are info: volumes keep working.
+// severities are the severities of alerts that somebody has to act on. All others are info: volumes keep working.
 var severities = map[string]string{
 	"ClusterCSIDriverUnavailable": "critical", "ClusterCSIDriverDegraded": "warning", "ClusterCSIDriverCredentialsMissing": "warning", "ClusterCSIDriverOperatorAbsent": "warning",
 	"ClusterCSIDriverBudgetBurnsFast": "warning", "SharedVolumeBudgetBurnsFast": "warning", "SharedVolumesOverdue": "warning", "AccessPointsNearlyUsedUp": "warning", "AccessPointsShareGroupID": "warning", "StorageClassEndangersFiles": "warning",

@@ -11,7 +11,7 @@ import (
 )
 
 // AzureCredentialKeys are the keys of a Secret with Azure credentials: of a service principal, or of an identity whose
-// tokens are those of a service account.
+// tokens are the tokens of a service account.
 var AzureCredentialKeys = [][]string{
 	{"azure_client_id", "azure_client_secret"},
 	{"azure_client_id", "azure_tenant_id", "azure_federated_token_file"},
@@ -44,7 +44,7 @@ func AzureCloudConfig(configMap string) *CloudConfig {
 	}}
 }
 
-// azureFields are those that a driver cannot do without.
+// azureFields are the fields that a driver cannot do without.
 var azureFields = []string{"tenantId", "subscriptionId", "resourceGroup", "location"}
 
 func checkAzureConfig(text string) error {

@@ -4,14 +4,14 @@ package drivers
 type Certification struct {
 	// Class names the StorageClass that the tests copy.
 	Class string
-	// Parameters are those of a StorageClass that an administrator has to create, as the driver cannot provision without
+	// Parameters are the parameters of a StorageClass that an administrator has to create, as the driver cannot provision without
 	// knowing more of the cloud. They are empty if the operator creates Class.
 	Parameters map[string]string
 	// SnapshotClass names the VolumeSnapshotClass among the assets that the tests copy; "" if the driver takes no snapshots.
 	SnapshotClass string
 	// MinSize and MaxSize are the limits of a volume's size; MaxSize is "" if there is none.
 	MinSize, MaxSize string
-	// FileSystems are those that a StorageClass can ask for; empty if it cannot choose.
+	// FileSystems are the file systems that a StorageClass can ask for; empty if it cannot choose.
 	FileSystems []string
 	// MountOptions are some that the driver's mounts accept.
 	MountOptions []string

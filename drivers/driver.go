@@ -94,7 +94,7 @@ type History struct {
 	Labels map[string]string
 	// CSIDriverAnnotation is a key that marks the CSIDriver of an earlier operator, whatever its value; "" for none.
 	CSIDriverAnnotation string
-	// Finalizers are those that earlier operators added to the ClusterCSIDriver. Nobody else will ever remove them.
+	// Finalizers are the finalizers that earlier operators added to the ClusterCSIDriver. Nobody else will ever remove them.
 	Finalizers []string
 	// Traces are objects in which earlier operators named the service accounts of their drivers, in addition to the
 	// driver's own assets.

@@ -22,7 +22,7 @@ type Leftover struct {
 	// OpenShift's, which begin with "openshift-".
 	Namespace string
 	Name      string
-	// Credentials are those that a CredentialsRequest requests; nil for other kinds.
+	// Credentials are the credentials that a CredentialsRequest requests; nil for other kinds.
 	Credentials *OldCredentials
 }
 

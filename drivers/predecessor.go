@@ -12,7 +12,7 @@ import (
 // A Predecessor is an operator of the driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster storage
 // operator succeeds: how to find it, and what it leaves. Its package is that of the driver.
 type Predecessor struct {
-	// Versions are those of its ClusterServiceVersions, as a range such as ">=4.3.0-0 <4.6.0-0".
+	// Versions are the versions of its ClusterServiceVersions, as a range such as ">=4.3.0-0 <4.6.0-0".
 	Versions string
 	// Operator is the name of its Deployment and of its service account.
 	Operator string
@@ -30,7 +30,7 @@ type CustomResource struct {
 	Name string
 	// Definition is the name of its CustomResourceDefinition.
 	Definition string
-	// Finalizer is that of the operator. When the object is deleted, the operator removes the driver.
+	// Finalizer is the finalizer of the operator. When the object is deleted, the operator removes the driver.
 	Finalizer string
 }
 

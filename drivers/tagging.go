@@ -35,7 +35,7 @@ type Tagging struct {
 // TaggingPass is what a pass needs.
 type TaggingPass struct {
 	CloudAccess
-	// Tags are those that the cluster wants.
+	// Tags are the tags that the cluster wants.
 	Tags map[string]string
 	// Volumes are the handles of the driver's PersistentVolumes. Some may be wrong: these objects are made at the request
 	// of tenants, and administrators write them by hand.

@@ -16,7 +16,7 @@ import (
 // NULL procedure of NFS 4.
 type server struct {
 	mu sync.Mutex
-	// certificate is that of the last client that was answered, as PEM.
+	// certificate is the certificate of the last client that was answered, as PEM.
 	certificate []byte
 }
 

@@ -34,7 +34,7 @@ type Catalog struct {
 // If several declare the same thing, the first one counts and the others are left out.
 type Package struct {
 	declcfg.Package
-	// Span is that of the package's own document or, without one, of the first document that names the package.
+	// Span is the span of the package's own document or, without one, of the first document that names the package.
 	document.Span
 	// Declared says that the package has an olm.package document.
 	Declared     bool

@@ -11,7 +11,7 @@ import (
 // Off is the severity of a rule that a user does not want to be checked. No finding has it.
 const Off Severity = "off"
 
-// Severities are those that a user can give a rule.
+// Severities are the severities that a user can give a rule.
 var Severities = []Severity{Error, Warning, Off}
 
 // Choice is what a user wants to be reported, other than all that the rules find.

@@ -28,7 +28,7 @@ type Rule struct {
 	What string `json:"what"`
 	// Why says what happens otherwise.
 	Why string `json:"why,omitempty"`
-	// Gates are those that refuse what violates the rule. What OLM refuses, no gate has to ask for.
+	// Gates are the gates that refuse what violates the rule. What OLM refuses, no gate has to ask for.
 	Gates []Gate `json:"gates,omitempty"`
 	// ByGates says that the rule applies only for one of its gates.
 	ByGates bool `json:"byGates,omitempty"`

@@ -15,7 +15,7 @@ import (
 // Profile is the gates that bundles and catalogs are checked for. The zero value has none: then only the rules of OLM and its API server apply.
 type Profile struct {
 	gates map[findings.Gate]bool
-	// Versions are those of OpenShift that have to install what is checked, in order.
+	// Versions are the versions of OpenShift that have to install what is checked, in order.
 	Versions []openshift.Version
 }
 

@@ -7,7 +7,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Architectures are those of OpenShift. Files without a program suit all of them, so the index of a Content has an image
+// Architectures are the architectures of OpenShift. Files without a program suit all of them, so the index of a Content has an image
 // for each, with the same layer.
 var Architectures = []string{"amd64", "arm64", "ppc64le", "s390x"}
 

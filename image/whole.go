@@ -21,7 +21,7 @@ type Whole struct {
 	Size, Missing int64
 	// Attached is the number of attached manifests: signatures, SBOMs, provenance.
 	Attached int
-	// Tags are those that the image needs in the destination: its own, if it was asked for by one, and those of what is attached.
+	// Tags are the tags that the image needs in the destination: its own, if it was asked for by one, and those of what is attached.
 	Tags []PlannedTag
 	// Former is where an earlier version of this program has put the image, if it is there and not in its place.
 	Former string

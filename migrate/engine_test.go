@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,46 @@ func TestRollbackKilledAtEachWrite(t *testing.T) {
 	}
 	s.run(fault.Record(), s.apply(s.plan(), true, migrate.Options{})) // what is rolled back can be applied again
 	s.mustBe(migrate.Completed, "target")
+}
+
+// TestApplyEndedAtEachWrite ends the context of each write while it is under way, as a signal does. The write is carried out, nothing is
+// written after it, and another run goes on from there.
+func TestApplyEndedAtEachWrite(t *testing.T) {
+	s := newScene(t)
+	p := s.plan()
+	apply := s.apply(p, true, migrate.Options{})
+	for ended := 0; ; ended++ {
+		ctx, signal := context.WithCancel(t.Context())
+		var writes []string
+		config := rest.CopyConfig(s.Config())
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return fault.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
+				if request.Method == http.MethodGet {
+					return next.RoundTrip(request)
+				}
+				signal()
+				answer, err := next.RoundTrip(request)
+				if err == nil && request.Context().Err() != nil {
+					t.Errorf("the answer to %s %s comes to somebody who has gone", request.Method, request.URL)
+				}
+				writes = append(writes, request.Method+" "+request.URL.Path)
+				return answer, err
+			})
+		})
+		err := apply(ctx, config)
+		signal()
+		if err == nil && len(writes) == 0 {
+			if ended < 4 {
+				t.Errorf("it was ended %d times, want at least 4", ended)
+			}
+			break
+		}
+		if len(writes) != 1 || err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("with its context ended at the first write, it wrote %q, and ended with %v", writes, err)
+		}
+	}
+	s.mustBe(migrate.Completed, "target")
+	s.mustSettle(apply)
 }
 
 // countWrites counts what was created and deleted, by kind of object.

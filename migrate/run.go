@@ -151,7 +151,7 @@ func (e Engine[P]) advance(ctx context.Context, cluster Cluster, p P, o Options,
 	case next.Waits != "":
 		return Waiting, nil
 	}
-	c := cluster.Client
+	c := cluster.Writer()
 	if o.DryRun {
 		c = client.NewDryRunClient(c)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// credentials are those of the driver's components: the controller's and the nodes'.
+// credentials are the credentials of the driver's components: the controller's and the nodes'.
 var credentials = []struct{ part, request, secret, variable, role string }{
 	{"Controller", "openshift-aws-efs-csi-driver", "aws-efs-cloud-credentials", "ROLEARN", "arn:aws:iam::123456789012:role/controller"},
 	{"Node", "openshift-aws-efs-csi-driver-node", "node-aws-efs-cloud-credentials", "NODE_ROLEARN", "arn:aws:iam::123456789012:role/node"},

@@ -28,7 +28,7 @@ var workstations = []workstation{
 	{"windows", "amd64"}, // which Windows on arm64 runs, too; a library that OLM's server needs does not compile for that
 }
 
-// shells are those that have completions of berth.
+// shells are the shells that have completions of berth.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 // packArchives writes an archive with berth for each workstation, with its SBOM beside it, what package managers install it from,

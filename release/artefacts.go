@@ -34,7 +34,7 @@ type programImage struct {
 	user string
 	// onBase says that the image is put on the base that must-gather needs; else it has nothing but what is listed here.
 	onBase bool
-	// path is that of the program in the image, unless it is /usr/bin/NAME.
+	// path is the path of the program in the image, unless it is /usr/bin/NAME.
 	path string
 	// links are further names of files in the image, by their paths.
 	links map[string]string

@@ -37,7 +37,7 @@ type efsDriver struct {
 	Proxy         string   `json:"proxy"`
 	FIPS          string   `json:"fips"`
 	ExtraPackages []string `json:"extraPackages"`
-	// Architectures are those that this machine can run programs of. By default, that is its own.
+	// Architectures are the architectures that this machine can run programs of. By default, that is its own.
 	Architectures []string `json:"architectures"`
 }
 

@@ -85,7 +85,7 @@ func (r *release) platformImage(ctx context.Context, p programImage, architectur
 // programPath is the path of the program below the image's root.
 func (p programImage) programPath() string { return cmp.Or(p.path, "usr/bin/"+p.program.name) }
 
-// labels are those of OCI that say where an image comes from.
+// labels are the labels of OCI that say where an image comes from.
 func (r *release) labels(name string) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":    name,

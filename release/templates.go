@@ -16,7 +16,7 @@ type template struct {
 	catalog string
 	file    string
 	content map[string]any
-	// folders are those of the bundles in it.
+	// folders are the folders of the bundles in it.
 	folders []string
 }
 

@@ -15,7 +15,7 @@ func (p Place) String() string { return p.Above + "/" + p.Name }
 
 // Change is what a branch changed, by the parts of a repository.
 type Change struct {
-	// Operators are those of which any file changed.
+	// Operators are the operators of which any file changed.
 	Operators                []string
 	Added, Modified, Deleted []Place // bundles
 	// Packages are those in catalogs that were added or modified, and PackagesDeleted those that were deleted.

@@ -125,7 +125,7 @@ type checker struct {
 	found     [][]*findings.Finding
 }
 
-// names are those of the operators that are selected, sorted.
+// names are the names of the operators that are selected, sorted.
 func (s Selection) names() (all []string) {
 	for name := range s.Bundles {
 		all = append(all, name)

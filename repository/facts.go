@@ -24,7 +24,7 @@ type Facts struct {
 	// CSVFile and MetadataFile are paths in the bundle. They are empty if there is no such file.
 	CSVFile      string `json:"csvFile"`
 	MetadataFile string `json:"metadataFile"`
-	// Name is that of the ClusterServiceVersion, and Version its spec.version.
+	// Name is the name of the ClusterServiceVersion, and Version its spec.version.
 	Name           string   `json:"name"`
 	Version        string   `json:"version"`
 	Replaces       string   `json:"replaces"`
@@ -73,7 +73,7 @@ func (b *bundle) compare(other *bundle) int {
 	return mine.Compare(*its)
 }
 
-// versions are those of OpenShift, of the ones that are given, that the bundle is for. The error says that nobody can tell.
+// versions are the versions of OpenShift, of the ones that are given, that the bundle is for. The error says that nobody can tell.
 func (b *bundle) versions(of []openshift.Version) ([]openshift.Version, error) {
 	r, err := openshift.ParseRange(b.OpenShift)
 	return r.Of(of), err

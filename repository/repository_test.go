@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/repository"
 )
 
-// files are those of a repository, by their paths.
+// files are the files of a repository, by their paths.
 type files map[string]string
 
 // The files of the operator tide.

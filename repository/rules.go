@@ -226,7 +226,7 @@ func checkReplaces(s *subject, b *bundle) []*findings.Finding {
 		strings.Join(without, ", "), replaced, openshift.VersionsAnnotation, b.OpenShift, replaced.OpenShift))
 }
 
-// channels are those of a bundle, with the default channel, sorted.
+// channels are the channels of a bundle, with the default channel, sorted.
 func channels(b *bundle) []string {
 	all := slices.Clone(b.Channels)
 	if b.DefaultChannel != "" {

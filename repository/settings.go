@@ -27,7 +27,7 @@ type Settings struct {
 	Ignore []string `json:"ignore,omitempty"`
 	// Baseline is the path in the repository of a report in JSON with findings that are known.
 	Baseline string `json:"baseline,omitempty"`
-	// Packages are those that are checked. Without any, all are.
+	// Packages are the packages that are checked. Without any, all are.
 	Packages []string `json:"packages,omitempty"`
 }
 

@@ -30,7 +30,7 @@ var (
 	isUnique  = shape{kind: "array", items: &isString, least: 1, unique: true}
 )
 
-// ciShape is that of ci.yaml, and releaseShape of release-config.yaml.
+// ciShape is the shape of ci.yaml, and releaseShape of release-config.yaml.
 // Source: operatorcert/schemas of operator-pipelines.
 var (
 	ciShape = shape{kind: "object", fields: map[string]shape{

@@ -22,7 +22,7 @@ const definitionsInterval = 5 * time.Second
 // policiesResource is the resource of SharedVolumePolicies.
 const policiesResource = "sharedvolumepolicies"
 
-// resources are those that the controller needs.
+// resources are the resources that the controller needs.
 var resources = []string{"sharedvolumes", "sharedvolumegrants", policiesResource}
 
 // definitions finds out which APIs the API server serves. Everybody may do that, while permission to read

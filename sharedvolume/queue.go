@@ -23,7 +23,7 @@ type roundRobin struct {
 	length     int
 }
 
-// requests are those of one namespace.
+// requests are the requests of one namespace.
 type requests struct {
 	namespace string
 	fifo[reconcile.Request]

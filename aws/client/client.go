@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -29,15 +30,15 @@ const (
 // Clients call AWS.
 type Clients struct {
 	EFS *efs.Client
-	EC2 *ec2.Client
+	EC2 EC2
 	// Interval is how long to wait before looking again at what AWS is still doing.
 	Interval time.Duration
 }
 
 // New returns clients with the credentials that the SDK finds, for a region. If that is empty, it is the SDK's. Requests
-// that AWS throttles are made again, ever more slowly.
+// that AWS throttles are made again, ever more slowly. The SDK logs nothing: its warnings are about what it tried on the way.
 func New(ctx context.Context, region string) (*Clients, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithRetryer(func() aws.Retryer {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}), config.WithRetryer(func() aws.Retryer {
 		return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
 			o.StandardOptions = append(o.StandardOptions, func(o *retry.StandardOptions) { o.MaxAttempts = attempts })
 		})
@@ -52,7 +53,7 @@ func New(ctx context.Context, region string) (*Clients, error) {
 	if cfg.Region == "" {
 		return nil, errors.New("there is no region: set --region or AWS_REGION")
 	}
-	return &Clients{EFS: efs.NewFromConfig(cfg), EC2: ec2.NewFromConfig(cfg), Interval: interval}, nil
+	return &Clients{EFS: efs.NewFromConfig(cfg), EC2: NewEC2(ec2.NewFromConfig(cfg)), Interval: interval}, nil
 }
 
 // noCredentials says what to do about an error of the SDK that lists what it tried.

@@ -29,7 +29,7 @@ import (
 // nfs is the TCP port of mount targets.
 const nfs = 2049
 
-// Permissions are those that Create needs. The creation of a mount target creates a network interface in the caller's name.
+// Permissions are the permissions that Create needs. The creation of a mount target creates a network interface in the caller's name.
 var Permissions = []string{
 	"ec2:DescribeInstances", "ec2:DescribeSecurityGroups", "ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress", "ec2:CreateTags",
 	"ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces", "ec2:CreateNetworkInterface",
@@ -55,7 +55,7 @@ type AccessPoint struct {
 	Path string
 	// UID and GID are the user that accesses files, and that owns the directory.
 	UID, GID int64
-	// Permissions are those of the directory, in octal, such as "0755".
+	// Permissions are the permissions of the directory, in octal, such as "0755".
 	Permissions string
 }
 
@@ -70,7 +70,7 @@ type Resource struct {
 	Found bool `json:"found"`
 }
 
-// Schema is that of Report as JSON.
+// Schema is the schema of Report as JSON.
 const Schema = "berth.aws-create.v1"
 
 // Report is what was created, as JSON.
@@ -78,7 +78,7 @@ type Report struct {
 	Schema string `json:"schema"`
 	// Cluster is the infrastructure ID.
 	Cluster string `json:"cluster"`
-	// Region is that of AWS.
+	// Region is the region of AWS.
 	Region string `json:"region"`
 	// DryRun is whether nothing was created.
 	DryRun    bool       `json:"dryRun"`
@@ -161,7 +161,7 @@ func (c creator) nodes(ctx context.Context) (network, error) {
 	return found, nil
 }
 
-// name is that of the security group, and of the file system.
+// name is the name of the security group, and of the file system.
 func (c creator) name() string { return string(c.Cluster) + "-" + c.Name }
 
 // tags returns the tags of a resource.

@@ -30,7 +30,7 @@ const GroupTag = "berth-csi.io/mount-targets"
 // pageSize is how many volumes, snapshots and security groups a request lists.
 const pageSize = 500
 
-// Permissions are those that Find and Delete need. The deletion of a mount target deletes its network interface in the caller's name.
+// Permissions are the permissions that Find and Delete need. The deletion of a mount target deletes its network interface in the caller's name.
 var Permissions = append([]string{
 	"ec2:DeleteVolume", "ec2:DeleteSnapshot", "ec2:DeleteSecurityGroup", "ec2:DeleteNetworkInterface",
 	"elasticfilesystem:DeleteAccessPoint", "elasticfilesystem:DeleteMountTarget", "elasticfilesystem:DeleteFileSystem",
@@ -191,7 +191,7 @@ func marked(cluster ownership.Cluster) []ec2types.Filter {
 }
 
 func (c finder) volumes(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
-	for pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
+	for pages := c.EC2.Volumes(&ec2.DescribeVolumesInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("listing volumes: %w", err)
@@ -213,7 +213,7 @@ func (c finder) volumes(ctx context.Context, cluster ownership.Cluster) (found [
 }
 
 func (c finder) snapshots(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
-	for pages := ec2.NewDescribeSnapshotsPaginator(c.EC2, &ec2.DescribeSnapshotsInput{Filters: marked(cluster), OwnerIds: []string{"self"}, MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
+	for pages := c.EC2.Snapshots(&ec2.DescribeSnapshotsInput{Filters: marked(cluster), OwnerIds: []string{"self"}, MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("listing snapshots: %w", err)
@@ -231,7 +231,7 @@ func (c finder) snapshots(ctx context.Context, cluster ownership.Cluster) (found
 }
 
 func (c finder) securityGroups(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
-	for pages := ec2.NewDescribeSecurityGroupsPaginator(c.EC2, &ec2.DescribeSecurityGroupsInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
+	for pages := c.EC2.SecurityGroups(&ec2.DescribeSecurityGroupsInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("listing security groups: %w", err)

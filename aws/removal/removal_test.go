@@ -87,7 +87,7 @@ func (a *account) mountTarget(fileSystem, subnet string, groups ...string) strin
 
 func (a *account) volume(tags map[string]string) string {
 	a.t.Helper()
-	made, err := a.admin.Clients.EC2.CreateVolume(a.t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: &a.Zones()[0].Name, Size: aws.Int32(10), VolumeType: "gp3",
+	made, err := a.admin.EC2.CreateVolume(a.t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: &a.Zones()[0].Name, Size: aws.Int32(10), VolumeType: "gp3",
 		TagSpecifications: specification("volume", tags)})
 	a.must(err)
 	return *made.VolumeId
@@ -97,7 +97,7 @@ func (a *account) snapshot(volume string, tags map[string]string) string {
 	a.t.Helper()
 	var id string
 	a.eventually("a snapshot", func() error {
-		made, err := a.admin.Clients.EC2.CreateSnapshot(a.t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume, TagSpecifications: specification("snapshot", tags)})
+		made, err := a.admin.EC2.CreateSnapshot(a.t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume, TagSpecifications: specification("snapshot", tags)})
 		if err == nil {
 			id = *made.SnapshotId
 		}
@@ -183,7 +183,7 @@ func (a *account) fill() (doomed, kept []string) {
 	instance, err := a.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: a.Zones()[0].Name})
 	a.must(err)
 	a.eventually("the volume to be attached", func() error {
-		_, err := a.admin.Clients.EC2.AttachVolume(a.t.Context(), &ec2.AttachVolumeInput{InstanceId: &instance.ID, VolumeId: &attached, Device: aws.String("/dev/xvdaa")})
+		_, err := a.admin.EC2.AttachVolume(a.t.Context(), &ec2.AttachVolumeInput{InstanceId: &instance.ID, VolumeId: &attached, Device: aws.String("/dev/xvdaa")})
 		return err
 	})
 	return doomed, append(kept, attached)

@@ -29,7 +29,7 @@ type Resource struct {
 	ID string `json:"id"`
 	// Name is its tag Name, which anybody with permission to tag it chooses.
 	Name string `json:"name,omitempty"`
-	// FileSystem is that of an access point or a mount target.
+	// FileSystem is the file system of an access point or a mount target.
 	FileSystem string `json:"fileSystem,omitempty"`
 	// Bytes is how much is stored in it. For volumes and snapshots, it is the size of the volume.
 	Bytes int64 `json:"bytes,omitempty"`
@@ -49,7 +49,7 @@ type Inventory struct {
 	Keep []Resource `json:"keep"`
 }
 
-// Schema is that of Report as JSON.
+// Schema is the schema of Report as JSON.
 const Schema = "berth.aws-destroy.v1"
 
 // Report is what is to be deleted, as JSON.

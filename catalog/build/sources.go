@@ -14,7 +14,7 @@ import (
 // Stdin is the name of a template that is read from standard input.
 const Stdin = "-"
 
-// extensions are those of the templates in a folder.
+// extensions are the extensions of the templates in a folder.
 var extensions = []string{".yaml", ".yml", ".json"}
 
 // sourceFile is a file that may be a template.

@@ -40,7 +40,7 @@ type target struct {
 	format  render.Format
 }
 
-// folder is that of the target below the one of all.
+// folder is the folder of the target below the one of all.
 func (t target) folder() string {
 	if t.version == nil {
 		return ""

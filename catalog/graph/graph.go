@@ -61,7 +61,7 @@ const rangeUnit = 32
 // Node is a version in a channel.
 type Node struct {
 	Name string
-	// Version is that of the bundle or, without one, what the name says; it may be the name.
+	// Version is the version of the bundle or, without one, what the name says; it may be the name.
 	Version string
 	number  *semver.Version // nil if Version is the name
 	// Row counts from the top: first the head, then the latest version.

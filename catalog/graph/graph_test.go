@@ -93,6 +93,24 @@ func TestDrawings(t *testing.T) {
 	}
 }
 
+// TestPicture: the picture of the README is what the program draws of a package.
+func TestPicture(t *testing.T) {
+	const path = "../../docs/pictures/graph.svg"
+	text, err := os.ReadFile("testdata/buoy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawing := Of(loadWith(t, map[string]string{"buoy.yaml": string(text)}).Find("buoy"))[0].SVG()
+	if *update {
+		if err := os.WriteFile(path, []byte(drawing), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != drawing {
+		t.Errorf("%s is another picture (%v); go test ./catalog/graph -run TestPicture -update writes it", path, err)
+	}
+}
+
 // TestSVGIsXML: text from a catalog is text in a drawing.
 func TestSVGIsXML(t *testing.T) {
 	for _, p := range load(t).Packages {

@@ -28,7 +28,7 @@ type Package struct {
 	Name           string `json:"name"`
 	DisplayName    string `json:"displayName"`
 	DefaultChannel string `json:"defaultChannel"`
-	// Version is that of the default channel's head.
+	// Version is the version of the default channel's head.
 	Version    string `json:"version"`
 	Channels   int    `json:"channels"`
 	Bundles    int    `json:"bundles"`

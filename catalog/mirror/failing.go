@@ -54,7 +54,7 @@ func (s *strikes) count(host string, n int) int {
 	return s.byHost[host]
 }
 
-// outError is that of an image whose registry has failed with others.
+// outError is the error of an image whose registry has failed with others.
 type outError struct{ host string }
 
 func (e *outError) Error() string { return "registry " + e.host + " has failed" }

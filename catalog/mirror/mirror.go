@@ -38,7 +38,7 @@ type Document struct {
 	Packages []Package `json:"packages"`
 	// Catalog is the image of the smaller catalog.
 	Catalog Image `json:"catalog"`
-	// Images are those that the catalog needs.
+	// Images are the images that the catalog needs.
 	Images []Image `json:"images"`
 	// Size is the number of bytes of the catalog and all images, and Missing of those that the destination lacked.
 	Size    int64 `json:"size"`
@@ -92,9 +92,9 @@ type Image struct {
 // Options say what to mirror, and under which name.
 type Options struct {
 	Choice
-	// Name is that of the catalog: of its image, and of objects for clusters. Tag is the tag of its image.
+	// Name is the name of the catalog: of its image, and of objects for clusters. Tag is the tag of its image.
 	Name, Tag string
-	// Namespace is that of the CatalogSource.
+	// Namespace is the namespace of the CatalogSource.
 	Namespace string
 	// Jobs is how many images are handled at a time.
 	Jobs int

@@ -39,7 +39,7 @@ const (
 	recordTag    = "-mirror-record"
 )
 
-// recordLimits are those of the image of a record. It takes about 200 bytes for each tag.
+// recordLimits are the limits of the image of a record. It takes about 200 bytes for each tag.
 var recordLimits = image.Limits{Time: 5 * time.Minute, Size: 32 << 20}
 
 // recordReference is the name of the record's image.

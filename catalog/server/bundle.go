@@ -26,7 +26,10 @@ func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.Channe
 	b := p.FindBundle(e.Name)
 	made, err := c.lean(p, b)
 	if err == nil && withPayload(b) {
-		err = c.addPayload(made, p, b)
+		var with *api.Bundle
+		if with, err = c.madePayload(p, b); err == nil {
+			made.CsvJson, made.Object = with.CsvJson, with.Object
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bundle %q: %w", b.Name, err)
@@ -97,15 +100,37 @@ func modelOf(p *fbc.Package, b *fbc.Bundle, properties []property.Property) mode
 	return m
 }
 
-// addPayload adds the objects of a bundle and the description of its ClusterServiceVersion, which its document has.
-func (c *content) addPayload(to *api.Bundle, p *fbc.Package, b *fbc.Bundle) error {
+// payloadSpan is where the store has the payload of a bundle as OLM receives it, once somebody has asked for it. No file has such a name.
+func payloadSpan(b *fbc.Bundle) document.Span {
+	return document.Span{File: b.File + "\x00", Offset: b.Offset, Line: b.Line}
+}
+
+// madePayload returns a message with only the payload of a bundle. It is made once, because to decode a document takes far longer than
+// to read the message again.
+func (c *content) madePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
+	if text, err := c.Load(nil, payloadSpan(b)); err == nil {
+		made := &api.Bundle{}
+		return made, proto.Unmarshal(text, made)
+	}
+	made, err := c.makePayload(p, b)
+	if err != nil {
+		return nil, err
+	}
+	if text, err := proto.Marshal(made); err == nil {
+		_ = c.Keep(payloadSpan(b), text) // without it, for example on a full disk, it is made again
+	}
+	return made, nil
+}
+
+// makePayload makes the objects of a bundle and the description of its ClusterServiceVersion, which its document has, into a message.
+func (c *content) makePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
 	data, err := c.Load(nil, b.Span)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var whole declcfg.Bundle
 	if err := json.Unmarshal(data, &whole); err != nil {
-		return err
+		return nil, err
 	}
 	m := modelOf(p, b, whole.Properties)
 	for _, image := range whole.RelatedImages {
@@ -118,7 +143,7 @@ func (c *content) addPayload(to *api.Bundle, p *fbc.Package, b *fbc.Bundle) erro
 		case property.TypeBundleObject:
 			object, isCSV, err := bundleObject(p)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if m.Objects = append(m.Objects, object); isCSV && m.CsvJSON == "" {
 				m.CsvJSON = object
@@ -127,10 +152,9 @@ func (c *content) addPayload(to *api.Bundle, p *fbc.Package, b *fbc.Bundle) erro
 	}
 	made, err := api.ConvertModelBundleToAPIBundle(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	to.CsvJson, to.Object = made.GetCsvJson(), made.GetObject()
-	return nil
+	return &api.Bundle{CsvJson: made.GetCsvJson(), Object: made.GetObject()}, nil
 }
 
 // bundleObject returns the object that a property carries, as JSON, and whether it is a

@@ -31,6 +31,8 @@ type content struct {
 // payload are the documents of a catalog, which are not kept in memory.
 type payload interface {
 	Load(buffer []byte, span document.Span) ([]byte, error)
+	// Keep stores text that was made from a document, if there is a store.
+	Keep(span document.Span, content []byte) error
 	// Size is the number of bytes that they take on disk, besides the catalog itself.
 	Size() int64
 	Close() error
@@ -50,8 +52,9 @@ func (p inPlace) Load(buffer []byte, span document.Span) ([]byte, error) {
 	return append(buffer, d.Content...), err
 }
 
-func (inPlace) Size() int64  { return 0 }
-func (inPlace) Close() error { return nil }
+func (inPlace) Keep(document.Span, []byte) error { return nil }
+func (inPlace) Size() int64                      { return 0 }
+func (inPlace) Close() error                     { return nil }
 
 var _ registry.GRPCQuery = &content{}
 

@@ -444,8 +444,8 @@ func TestServeStopsAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnchangingCatalogChanges: while an unchanging catalog has changed all the same, requests for its documents fail, until it has been
-// read again. Wrong documents are never sent.
+// TestUnchangingCatalogChanges: while an unchanging catalog has changed all the same, requests for documents that nobody has asked for
+// before fail, until it has been read again. Wrong documents are never sent.
 func TestUnchangingCatalogChanges(t *testing.T) {
 	dir := t.TempDir()
 	kind := catalogs.Metadata
@@ -457,8 +457,9 @@ func TestUnchangingCatalogChanges(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	conn := dial(t, serveBy(t, servedAs(modes["unchanging, in little memory"]), dir))
-	before := everything(t, conn)
+	mode := servedAs(modes["unchanging, in little memory"])
+	before := everything(t, dial(t, serveBy(t, mode, dir)))
+	conn := dial(t, serveBy(t, mode, dir))
 	content, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ const (
 // carried begins the origin of a catalog that came in a folder of images.
 const carried = "a carried folder: "
 
-// limits are those of a catalog's image. The largest catalogs take a few hundred MiB, and their images come with programs.
+// limits are the limits of a catalog's image. The largest catalogs take a few hundred MiB, and their images come with programs.
 var limits = image.Limits{Time: 30 * time.Minute, Size: 16 << 30, Kept: 2 << 30}
 
 // Source is where a catalog and its images come from.
@@ -54,7 +54,7 @@ type Source struct {
 	Text string
 	// Dir is the folder of the catalog. That of an image is temporary.
 	Dir string
-	// Name is that of the mirror that the catalog comes from, or of the folder or image.
+	// Name is the name of the mirror that the catalog comes from, or of the folder or image.
 	Name string
 	// Origin says where the catalog is from: "a folder", the repository of its image, or what the folder says that it was mirrored
 	// to. Host is the registry of its image, if it has one.

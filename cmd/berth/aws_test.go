@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -46,5 +50,22 @@ func TestAWSDestroy(t *testing.T) {
 	}
 	if left := region.EFS.FileSystems(); len(left) != 1 || left[0].ID != both.ID {
 		t.Errorf("what is left is %+v", left)
+	}
+}
+
+// TestAWSWithoutCredentials: on a machine whose metadata service gives none, the only line says what to do.
+func TestAWSWithoutCredentials(t *testing.T) {
+	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(map[string]int{http.MethodPut: http.StatusForbidden, http.MethodGet: http.StatusNotFound}[r.Method])
+	}))
+	defer metadata.Close()
+	cmd := exec.CommandContext(t.Context(), itself(t), "aws", "destroy", "--infra-id", "prod-x7k2p", "--region", "eu-north-1")
+	cmd.Env = []string{"HOME=" + t.TempDir(), "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL}
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+		t.Errorf("it ended with %v, want exit code %d", err, exitFailed)
+	}
+	if got := string(out); !strings.HasPrefix(got, "berth: there are no AWS credentials: set AWS_PROFILE") || strings.Count(got, "\n") != 1 {
+		t.Errorf("it printed %q", got)
 	}
 }

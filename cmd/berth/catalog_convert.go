@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/findings/escape"
 )
 
-// kindsOfTemplates are those that catalog convert-template makes.
+// kindsOfTemplates are the templates that catalog convert-template makes.
 var kindsOfTemplates = texts(conversion.Kinds)
 
 func newCatalogConvertCommand() *cobra.Command {

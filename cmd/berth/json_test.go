@@ -93,7 +93,7 @@ var values = []struct {
 	{"Steps of `berth csi-migration`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/csimigration", "StepName", ""}}},
 }
 
-// constants are those of a type in a package or, without a type, those of which the comment of their group begins with a text.
+// constants are the constants of a type in a package or, without a type, those of which the comment of their group begins with a text.
 type constants struct{ dir, of, group string }
 
 // TestJSONPage compares docs/json.md with the code. -update writes the page.

@@ -45,7 +45,7 @@ var templates = scene{
 	setup: []string{"for version in 1.0.0 1.1.0 1.2.0-rc.1; do berth bundle image bundles/$version --push $REGISTRY/example/tide-bundle:v$version || exit 1; done"},
 }
 
-// scenes are those of the transcripts of berth in the pages, by page and heading, in their order.
+// scenes are the scenes of the transcripts of berth in the pages, by page and heading, in their order.
 var scenes = map[string]map[string][]scene{
 	"catalog.md": {
 		"## Build a catalog":         {{files: "pages/build.txtar", setup: []string{"berth bundle image bundles/0.3.0 --push $REGISTRY/example/tide-bundle:v0.3.0"}}},

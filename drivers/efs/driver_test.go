@@ -90,7 +90,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// flags are those of the driver's command, version 3.4.1, and of klog, which it includes. The driver exits if it gets
+// flags are the flags of the driver's command, version 3.4.1, and of klog, which it includes. The driver exits if it gets
 // any other flag.
 var flags = []string{
 	"adaptive-retry-mode", "debug-logs", "delete-access-point-root-dir", "efs-cloudwatch-log-enabled",

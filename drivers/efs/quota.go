@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// accessPointQuota is that of the access points of a file system, those of other clusters and those that people have created among
+// accessPointQuota is the quota of the access points of a file system, those of other clusters and those that people have created among
 // them. See https://docs.aws.amazon.com/efs/latest/ug/limits.html.
 var accessPointQuota = drivers.Quota{
 	Resources: "access points",

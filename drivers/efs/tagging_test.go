@@ -53,7 +53,7 @@ func newTagsCloud(t *testing.T, options aws.Options) *tagsCloud {
 	return c
 }
 
-// requestedActions are those of the operator's CredentialsRequest.
+// requestedActions are the actions of the operator's CredentialsRequest.
 func requestedActions(t *testing.T) (actions []string) {
 	t.Helper()
 	for _, m := range drivers.OfKind(manifests(t, efs.Driver, "ns"), "CredentialsRequest") {

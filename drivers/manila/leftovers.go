@@ -34,7 +34,7 @@ func leftovers() []drivers.Leftover {
 	return found
 }
 
-// oldKeys are those that OpenShift 4.5's operator could write to the Secret that volumes refer to.
+// oldKeys are the keys that OpenShift 4.5's operator could write to the Secret that volumes refer to.
 var oldKeys = []string{
 	"os-authURL", "os-certAuthorityPath", "os-domainID", "os-domainName", "os-password", "os-projectDomainID", "os-projectDomainName",
 	"os-projectID", "os-projectName", "os-region", "os-userDomainID", "os-userDomainName", "os-userID", "os-userName",

@@ -9,20 +9,17 @@ import (
 	"sync"
 )
 
-// blockSize is the least number of bytes written at once, because writers of one file wait for each other.
+// blockSize is the least number of bytes written at once.
 const blockSize = 1 << 20
 
 // Store keeps documents, or text made from them, independently of the files that they come from. It keeps them in an
-// unlinked file, which disappears with the process.
-//
-// Keep is safe for concurrent use. Load is, too, once all calls of Keep have returned.
+// unlinked file, which disappears with the process. It is safe for concurrent use.
 type Store struct {
 	file *os.File
-	free sync.Pool // of *[]byte, for blocks
 
 	mu      sync.Mutex
-	written int64   // offset of the block in the file
-	block   *[]byte // not written yet
+	written int64  // offset of the block in the file
+	block   []byte // not written yet
 	parts   map[string]*parts
 }
 
@@ -63,12 +60,16 @@ func NewStore(folders ...string) (*Store, error) {
 		return nil, fmt.Errorf("hide %s: %w", file.Name(), err)
 	}
 	s := &Store{file: file, parts: map[string]*parts{}}
-	s.free.New = func() any {
-		block := make([]byte, 0, blockSize+blockSize/8)
-		return &block
-	}
-	s.block = s.emptyBlock()
+	s.empty()
 	return s, nil
+}
+
+// empty begins a block. That of the one before is used again, unless a large document has made it larger.
+func (s *Store) empty() {
+	const usual = blockSize + blockSize/8
+	if s.block = s.block[:0]; cap(s.block) != usual {
+		s.block = make([]byte, 0, usual)
+	}
 }
 
 func createIn(folders []string) (file *os.File, err error) {
@@ -85,25 +86,8 @@ func createIn(folders []string) (file *os.File, err error) {
 	return nil, err
 }
 
-func (s *Store) emptyBlock() *[]byte {
-	block := s.free.Get().(*[]byte)
-	*block = (*block)[:0]
-	return block
-}
-
-// Keep stores content for the document at a span.
+// Keep stores content for the document at a span. It takes the place of what was stored for that span.
 func (s *Store) Keep(span Span, content []byte) error {
-	full, offset := s.add(span, content)
-	if full == nil {
-		return nil
-	}
-	defer s.free.Put(full)
-	_, err := s.file.WriteAt(*full, offset)
-	return err
-}
-
-// add appends content to the block. If that fills the block, it is returned with the offset to write it at.
-func (s *Store) add(span Span, content []byte) (full *[]byte, offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.parts[span.File]
@@ -111,14 +95,19 @@ func (s *Store) add(span Span, content []byte) (full *[]byte, offset int64) {
 		of = &parts{}
 		s.parts[span.File] = of
 	}
-	of.all, of.sorted = append(of.all, part{span.Offset, s.written + int64(len(*s.block)), len(content)}), false
-	*s.block = append(*s.block, content...)
-	if len(*s.block) < blockSize {
-		return nil, 0
+	before := len(s.block)
+	s.block = append(s.block, content...)
+	at := part{span.Offset, s.written + int64(before), len(content)}
+	if len(s.block) >= blockSize {
+		if _, err := s.file.WriteAt(s.block, s.written); err != nil {
+			s.block = s.block[:before]
+			return err
+		}
+		s.written += int64(len(s.block))
+		s.empty()
 	}
-	full, offset = s.block, s.written
-	s.block, s.written = s.emptyBlock(), offset+int64(len(*full))
-	return full, offset
+	of.all, of.sorted = append(of.all, at), false
+	return nil
 }
 
 // ErrNotKept says that a store does not have a document.
@@ -126,35 +115,38 @@ var ErrNotKept = errors.New("nothing is stored")
 
 // Load appends the content stored for the document at a span to a buffer.
 func (s *Store) Load(buffer []byte, span Span) ([]byte, error) {
-	p, found := s.find(span)
-	if !found {
-		return nil, fmt.Errorf("%w for the document at %s:%d", ErrNotKept, span.File, span.Line)
-	}
-	if begin := p.offset - s.written; begin >= 0 {
-		return append(buffer, (*s.block)[begin:][:p.length]...), nil
-	}
 	length := len(buffer)
-	buffer = slices.Grow(buffer, p.length)[:length+p.length]
-	if _, err := s.file.ReadAt(buffer[length:], p.offset); err != nil {
-		return nil, err
+	buffer, offset, err := s.reserve(buffer, span)
+	if err != nil || offset < 0 {
+		return buffer, err
 	}
-	return buffer, nil
+	_, err = s.file.ReadAt(buffer[length:], offset)
+	return buffer, err
 }
 
-func (s *Store) find(span Span) (part, bool) {
+// reserve appends the content for the document at a span to a buffer if it is not written yet. Otherwise it appends room for it, and
+// returns its offset in the file.
+func (s *Store) reserve(buffer []byte, span Span) (_ []byte, offset int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p, found := part{}, false
 	if of := s.parts[span.File]; of != nil {
-		return of.find(span.Offset)
+		p, found = of.find(span.Offset)
 	}
-	return part{}, false
+	if !found {
+		return nil, 0, fmt.Errorf("%w for the document at %s:%d", ErrNotKept, span.File, span.Line)
+	}
+	if begin := p.offset - s.written; begin >= 0 {
+		return append(buffer, s.block[begin:][:p.length]...), -1, nil
+	}
+	return slices.Grow(buffer, p.length)[:len(buffer)+p.length], p.offset, nil
 }
 
 // Size is the number of bytes stored.
 func (s *Store) Size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.written + int64(len(*s.block))
+	return s.written + int64(len(s.block))
 }
 
 // Close deletes what is stored.

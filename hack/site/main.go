@@ -66,9 +66,15 @@ func build(folder string) error {
 	return nil
 }
 
-// gather copies all pages to a folder.
+// pictures is the folder of the pages' pictures, beside them.
+const pictures = "pictures/"
+
+// gather copies all pages and pictures to a folder.
 func gather(to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	if err := os.CopyFS(filepath.Join(to, pictures), os.DirFS("docs/"+pictures)); err != nil {
 		return err
 	}
 	pages, err := filepath.Glob("docs/*.md")
@@ -123,7 +129,7 @@ func relink(page, text string) string {
 	return link.ReplaceAllStringFunc(text, func(found string) string {
 		parts := link.FindStringSubmatch(found)
 		target := filepath.ToSlash(filepath.Join(filepath.Dir(page), parts[1]))
-		if name, isPage := strings.CutPrefix(target, "docs/"); isPage && strings.HasSuffix(name, ".md") {
+		if name, is := strings.CutPrefix(target, "docs/"); is && (strings.HasSuffix(name, ".md") || strings.HasPrefix(name, pictures)) {
 			return "](" + name + parts[2] + ")"
 		}
 		if target == "README.md" {

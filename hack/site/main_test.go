@@ -11,6 +11,7 @@ func TestRelink(t *testing.T) {
 	for _, test := range []struct{ page, text, want string }{
 		{"README.md", "[a](docs/install.md#b), [c](CHANGELOG.md)", "[a](install.md#b), [c](" + repository + "CHANGELOG.md)"},
 		{"docs/faq.md", "[a](install.md), [b](../manifests), [c](../README.md#d)", "[a](install.md), [b](" + repository + "manifests), [c](index.md#d)"},
+		{"README.md", "![a\nb](docs/pictures/a.svg)", "![a\nb](pictures/a.svg)"},
 		{"docs/faq.md", "[a](#b), [c](https://example.com/d.md)", "[a](#b), [c](https://example.com/d.md)"},
 	} {
 		if got := relink(test.page, test.text); got != test.want {

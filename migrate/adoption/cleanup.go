@@ -94,7 +94,7 @@ func (r Request) CleanUp(ctx context.Context, cluster migrate.Cluster, c *Cleanu
 		case next == nil:
 			return migrate.Done, nil
 		}
-		return next.delete(ctx, cluster.Client, o, report)
+		return next.delete(ctx, cluster.Writer(), o, report)
 	})
 }
 

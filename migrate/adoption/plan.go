@@ -52,7 +52,7 @@ type Operator struct {
 	// Version is its ClusterServiceVersion, and Extension the ClusterExtension for which OLM v1 runs it. There is just one of them.
 	Version   Reference  `json:"version,omitzero"`
 	Extension *Extension `json:"extension,omitempty"`
-	// Name is that of its Deployment and of its service account.
+	// Name is the name of its Deployment and of its service account.
 	Name string `json:"name"`
 }
 

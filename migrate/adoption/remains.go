@@ -26,7 +26,7 @@ import (
 // remains is the observed state that a cleanup is decided from. What does not exist is nil.
 type remains struct {
 	*input
-	// journal is that of the adoption, and command what shows how far it is.
+	// journal is the journal of the adoption, and command what shows how far it is.
 	journal *migrate.Journal
 	command string
 	// unfinished is what the adoption would have to do or wait for; "" if it is complete.
@@ -42,7 +42,7 @@ type remains struct {
 	// customs are what configured the operators, and definitions their APIs.
 	customs     []custom
 	definitions []definition
-	// namespaces are those of operators that the definition names. existed reports whether that of the journal exists, too.
+	// namespaces are the namespaces of operators that the definition names. existed reports whether that of the journal exists, too.
 	namespaces []operatorNamespace
 	existed    bool
 

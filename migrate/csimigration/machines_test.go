@@ -26,7 +26,7 @@ import (
 // controller of today always migrates, so a played kubelet does not set it.
 const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// machines are those of workers. A machine on which CSI migration is on is a real node, with the real kubelet and the real
+// machines are the machines of workers. A machine on which CSI migration is on is a real node, with the real kubelet and the real
 // driver. A machine on which it is off is played, as no kubelet of today can do without: what is played is the kubelet,
 // and what the Attach/Detach controller did with the in-tree plugin. Devices, file systems and mounts are real on both.
 type machines struct {

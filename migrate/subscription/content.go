@@ -21,7 +21,7 @@ type Content struct {
 	Name            string `json:"name"`
 	SourceNamespace string `json:"sourceNamespace"`
 	Source          string `json:"source"`
-	// Image is that of the bundle. It is empty if the catalog itself contains the bundle's objects.
+	// Image is the image of the bundle. It is empty if the catalog itself contains the bundle's objects.
 	Image string `json:"image,omitempty"`
 	// Digest is a hash of these objects. It is empty if they were not read.
 	Digest string `json:"digest,omitempty"`

@@ -32,7 +32,7 @@ var Switch = migrate.Engine[*Plan]{
 // Plan is how a Subscription, the subject, gets from one catalog to another.
 type Plan struct {
 	migrate.Outline
-	// Generation is that of the Subscription. It counts the changes of its spec.
+	// Generation is the generation of the Subscription. It counts the changes of its spec.
 	Generation int64 `json:"generation"`
 	// Approval is the Subscription's spec.installPlanApproval. It is Manual until the switch is complete.
 	Approval string `json:"approval,omitempty"`
@@ -75,7 +75,7 @@ const (
 
 // Driver is the CSI driver of an operator.
 type Driver struct {
-	// Name is that of the CSIDriver and the ClusterCSIDriver.
+	// Name is the name of the CSIDriver and the ClusterCSIDriver.
 	Name string `json:"name"`
 	// Operator is the Deployment of an operator that takes the lock.
 	Operator string `json:"operator"`

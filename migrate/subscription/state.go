@@ -24,7 +24,7 @@ type state struct {
 	plan         *Plan
 	journal      *migrate.Journal
 	subscription *v1alpha1.Subscription
-	// installPlans are those of the namespace for the target, and leftovers those that only a Subscription of this
+	// installPlans are the InstallPlans of the namespace for the target, and leftovers those that only a Subscription of this
 	// name has asked for.
 	installPlans, leftovers []*v1alpha1.InstallPlan
 	// current is the InstallPlan that the Subscription refers to, which is the latest.

@@ -33,7 +33,7 @@ type Extension struct {
 	// Gates, they are those that OLM's latest version enables.
 	refusal.Request
 	Package string
-	// Channels are those that bundles may come from; none means all.
+	// Channels are the channels that bundles may come from; none means all.
 	Channels []string
 	// Versions is a range of versions as spec.source.catalog.version has it; "" means all.
 	Versions string

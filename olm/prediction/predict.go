@@ -51,7 +51,7 @@ type Prediction struct {
 	Subscription     string `json:"subscription,omitempty"`
 	ClusterExtension string `json:"clusterExtension,omitempty"`
 	Package          string `json:"package"`
-	// Channel is that of the Subscription. A ClusterExtension may have several, or none, which means all.
+	// Channel is the channel of the Subscription. A ClusterExtension may have several, or none, which means all.
 	Channel string `json:"channel"`
 	// Installed is the ClusterServiceVersion, or the bundle, that is installed, if any.
 	Installed string `json:"installed,omitempty"`
@@ -77,7 +77,7 @@ type Prediction struct {
 	Message string `json:"message,omitempty"`
 	// MessageGoesOn says that OLM's message has more, which is not predicted.
 	MessageGoesOn bool `json:"messageGoesOn,omitempty"`
-	// Reason is that of the condition Progressing, if OLM v1 refuses: Retrying; or InvalidConfiguration or Blocked, and then it does not
+	// Reason is the reason of the condition Progressing, if OLM v1 refuses: Retrying; or InvalidConfiguration or Blocked, and then it does not
 	// try again before the ClusterExtension changes.
 	Reason string `json:"reason,omitempty"`
 	// Says is the reason and the message of the condition Progressing that the ClusterExtension has now.

@@ -18,7 +18,7 @@ const Schema = "berth.catalog-plan.v1"
 // Document is the JSON that Write writes.
 type Document struct {
 	Schema string `json:"schema"`
-	// Predictions are those of all Subscriptions to packages of the catalog, and of all ClusterExtensions of them.
+	// Predictions are the predictions of all Subscriptions to packages of the catalog, and of all ClusterExtensions of them.
 	Predictions []*Prediction `json:"predictions"`
 }
 

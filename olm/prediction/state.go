@@ -37,7 +37,7 @@ type State struct {
 	Kubernetes, OpenShift *semver.Version
 	// Today is the day for which support is predicted, or "" for that of the clock.
 	Today lifecycle.Date
-	// CatalogSources are those of the namespace and the global ones.
+	// CatalogSources are the CatalogSources of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
 	// Elsewhere are the other namespaces of the cluster that have an OperatorGroup or a Subscription.
 	Elsewhere []*State

@@ -87,7 +87,7 @@ const (
 // Request is what the ClusterExtension, and how OLM v1 is set up, say.
 type Request struct {
 	Gates featuregates.Set
-	// Name is that of the ClusterExtension, and Namespace where it is installed. If they are "", they are not known.
+	// Name is the name of the ClusterExtension, and Namespace where it is installed. If they are "", they are not known.
 	Name, Namespace string
 	// Configured says that spec.config is set. Config is its inline, or nil.
 	Configured bool

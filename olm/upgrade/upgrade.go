@@ -27,7 +27,7 @@ const (
 
 // Version is a version of a package that may be installed. The catalog need not have it.
 type Version struct {
-	// Name is that of the ClusterServiceVersion.
+	// Name is the name of the ClusterServiceVersion.
 	Name string
 	// Number is nil if it is unknown; then no skipRange includes it.
 	Number *semver.Version

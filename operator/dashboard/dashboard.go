@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// name is that of the ConfigMap, and of the dashboard in addresses of the console.
+// name is the name of the ConfigMap, and of the dashboard in addresses of the console.
 const name = "dashboard-csi-drivers"
 
 // ConfigMap returns the dashboard as the console reads it.
@@ -70,7 +70,7 @@ type row struct {
 // five minutes.
 const conditions = `max by (driver, condition, reason) (last_over_time(berth_cluster_csi_driver_condition`
 
-// rows are those of the dashboard.
+// rows are the rows of the dashboard.
 var rows = []row{
 	{"Drivers", []panel{
 		{title: "Not available", width: 3, kind: number,

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// Kind is that of the objects of the controller.
+// Kind is the kind of the objects of the controller.
 const Kind = "VolumeSnapshotClass"
 
 type controller struct {

@@ -53,7 +53,7 @@ const separator = "::"
 // also begins what a member says that is as it should be, beside those that are not.
 const also = "also "
 
-// Subjects are those of a driver's conditions.
+// Subjects are the subjects of a driver's conditions.
 type Subjects struct {
 	prefix string
 	all    []subject

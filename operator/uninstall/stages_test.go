@@ -130,7 +130,7 @@ func TestNextAction(t *testing.T) {
 	}
 }
 
-// refusal is that of the manifest of a kind.
+// refusal is the refusal of the manifest of a kind.
 func refusal(kind string) map[string]error {
 	return map[string]error{nameOf(manifests(kind)[0]): errors.New(kind + " is frozen")}
 }

@@ -43,7 +43,7 @@ func New(dir string, limit int64) *Cache {
 	return &Cache{store.Store{What: "bundles", Dir: dir, Ended: ".v1.tar", Limit: limit, Longest: registryv1.ImageLimits.Size + 1<<20}}
 }
 
-// digests are those that name files.
+// digests are the digests that name files.
 var digests = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // nameOf returns the name of an image in the store, or "" for a digest that names none.

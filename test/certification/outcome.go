@@ -75,7 +75,7 @@ func Read(from io.Reader, csiName string) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// states are those of ginkgo.
+// states are the states of ginkgo.
 var states = map[string]string{
 	"passed": Pass, "skipped": Skip, "pending": Skip,
 	"failed": Fail, "panicked": Fail, "timedout": Fail, "aborted": Fail,

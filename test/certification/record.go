@@ -11,7 +11,7 @@ import (
 
 // Record is what a run of a driver's tests has shown.
 type Record struct {
-	// Date is that of the run, such as "2026-11-27", and Programs says which programs ran, as testbed.Programs does.
+	// Date is the date of the run, such as "2026-11-27", and Programs says which programs ran, as testbed.Programs does.
 	Date, Programs string
 	// Passed and Failed are the names of tests.
 	Passed, Failed []string

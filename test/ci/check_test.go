@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// step is a step of a GitHub Action: a script, or another action with inputs.
-type step struct {
+// actionPart is a step of a GitHub Action: a script, or another action with inputs.
+type actionPart struct {
 	Name, If, Run, Uses string
 	Env, With           map[string]string
 }
@@ -46,7 +46,7 @@ func (r *runner) filled(text string) string {
 }
 
 // run runs a step, unless one before it failed and it does not say that it runs always.
-func (r *runner) step(s step) {
+func (r *runner) step(s actionPart) {
 	r.t.Helper()
 	if r.failed && !strings.Contains(s.If, "always()") || strings.Contains(s.If, "upload-sarif == 'true'") && r.contexts["inputs.upload-sarif"] != "true" {
 		return
@@ -89,7 +89,7 @@ func TestCheckAction(t *testing.T) {
 	}
 	var action struct {
 		Inputs map[string]struct{ Default string }
-		Runs   struct{ Steps []step }
+		Runs   struct{ Steps []actionPart }
 	}
 	decode(t, "../../ci/check/action.yml", &action)
 	archive, err := txtar.ParseFile("../../cmd/berth/testdata/check.txtar")

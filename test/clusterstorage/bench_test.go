@@ -175,10 +175,15 @@ func (w *environment) measure(b *testing.B, operator process.Process, by cluster
 	if err != nil {
 		b.Fatal(err)
 	}
+	anonymous, err := operator.Anonymous()
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportMetric(float64(requests)/minutes, "requests/min")
 	b.ReportMetric(float64(writes)/minutes, "writes/min")
 	b.ReportMetric(now, "MiB-rss")
 	b.ReportMetric(peak, "MiB-rss-peak")
+	b.ReportMetric(anonymous, "MiB-anonymous")
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -68,7 +68,7 @@ func (w *environment) runByHand(operator string) {
 	})
 }
 
-// variables are those of the operator's Deployment, but for what only a pod has.
+// variables are the variables of the operator's Deployment, but for what only a pod has.
 func (w *environment) variables() (all []string) {
 	w.t.Helper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}}

@@ -175,7 +175,7 @@ func (w *environment) create(object client.Object) {
 	}
 }
 
-// accounts are those of the cluster storage operator and of the drivers' operators.
+// accounts are the accounts of the cluster storage operator and of the drivers' operators.
 func (w *environment) accounts() []walk.Account {
 	accounts := []walk.Account{w.account()}
 	for _, d := range w.drivers {
@@ -184,7 +184,7 @@ func (w *environment) accounts() []walk.Account {
 	return accounts
 }
 
-// account is that of the cluster storage operator.
+// account is the account of the cluster storage operator.
 func (w *environment) account() walk.Account {
 	return walk.Account{Cluster: w.Cluster, Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}
 }

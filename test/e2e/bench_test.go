@@ -165,8 +165,13 @@ func (w *environment) benchmarkSettled(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	anonymous, err := operator.Anonymous()
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportMetric(resident, "MiB-rss")
 	b.ReportMetric(peak, "MiB-rss-peak")
+	b.ReportMetric(anonymous, "MiB-anonymous")
 	b.ReportMetric(0, "ns/op")
 	w.uninstall()
 }

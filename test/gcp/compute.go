@@ -65,7 +65,7 @@ func (c *Cloud) zone(name string) (place, *fault) {
 
 // method is something that a client can ask for.
 type method struct {
-	// name is that of the method in Google's API, such as "compute.disks.insert".
+	// name is the name of the method in Google's API, such as "compute.disks.insert".
 	name string
 	// permission is needed for the project. More may be needed for what the request is about.
 	permission string

@@ -67,7 +67,7 @@ type diskType struct {
 	modifiable            bool  // IOPS and throughput can be changed
 }
 
-// diskTypes are those that the cloud knows.
+// diskTypes are the disk types that the cloud knows.
 var diskTypes = map[string]diskType{
 	"pd-standard":        {min: 1, regionalMin: 200, max: 65536},
 	"pd-balanced":        {min: 1, regionalMin: 10, max: 65536},

@@ -55,7 +55,7 @@ type Call struct {
 	Method string
 	// Principal is the email of the service account that called. It is empty if nobody knows.
 	Principal string
-	// Path is that of the URL.
+	// Path is the path of the URL.
 	Path string
 	// Error is the reason of the refusal, such as "notFound". It is empty if the call succeeded.
 	Error string

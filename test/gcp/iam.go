@@ -19,7 +19,7 @@ type account struct {
 	email       string
 	permissions []string // those that end with a dot are prefixes
 	keys        map[string]*rsa.PublicKey
-	// subjects are those of an identity provider that may act as the account, as "POOL#SUBJECT".
+	// subjects are the subjects of an identity provider that may act as the account, as "POOL#SUBJECT".
 	subjects []string
 }
 

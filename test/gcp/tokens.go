@@ -20,7 +20,7 @@ const (
 	exchangeType = "urn:ietf:params:oauth:grant-type:token-exchange"
 )
 
-// scopes are those that let a token be used here; any will do.
+// scopes are the scopes that let a token be used here; any will do.
 var scopes = []string{"https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/compute"}
 
 func usable(scope string) bool {

@@ -32,7 +32,7 @@ import (
 // limit is the time limit for what the new operator does at last.
 const limit = 6 * time.Minute
 
-// WriterLabels are those of the pods of the application, which nothing may happen to.
+// WriterLabels are the labels of the pods of the application, which nothing may happen to.
 var WriterLabels = map[string]string{"app": "writer"}
 
 // Former is a driver with an operator that OLM runs.
@@ -56,7 +56,7 @@ type Recording struct {
 	// podsBefore are all pods as they were before.
 	podsBefore []corev1.Pod
 	secrets    []corev1.Secret // of the driver, as they were before
-	// formerPods are those of OLM's operator.
+	// formerPods are the pods of OLM's operator.
 	formerPods []types.UID
 	operators  func() []watch.Event // ClusterOperators
 }
@@ -85,7 +85,7 @@ var snapshots = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "
 type kind struct {
 	list client.ObjectList
 	of   client.ListOption // may be nil
-	// failures are those that would delete objects of the kind, as package failures has them.
+	// failures are the failures that would delete objects of the kind, as package failures has them.
 	failures string
 }
 
@@ -156,7 +156,7 @@ func Record(t testing.TB, on *cluster.Cluster, of Former, lacks ...string) *Reco
 
 func nameOf(object metav1.Object) string { return object.GetNamespace() + "/" + object.GetName() }
 
-// Secrets are those of the driver as they were before.
+// Secrets are the secrets of the driver as they were before.
 func (r *Recording) Secrets() []corev1.Secret { return r.secrets }
 
 // MustHold ends the recording, and fails the test unless all invariants held at all times.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// volumeTypes are those of volumes; the first is the default. Volumes of multiattachType can be attached more than once.
+// volumeTypes are the types of volumes; the first is the default. Volumes of multiattachType can be attached more than once.
 var volumeTypes = []string{"standard", "fast", multiattachType}
 
 const multiattachType = "shared"

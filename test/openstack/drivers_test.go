@@ -169,7 +169,7 @@ func wantCode(t *testing.T, err error, code codes.Code, message string) {
 	}
 }
 
-// fileSecrets are those of the Secret csi-manila-secrets: the credentials are in clouds.yaml.
+// fileSecrets are the secrets of the Secret csi-manila-secrets: the credentials are in clouds.yaml.
 func fileSecrets() map[string]string {
 	return map[string]string{"os-cloud": "openstack", "os-useClouds": "true", "os-cloudsFile": "/etc/openstack/clouds.yaml"}
 }

@@ -15,7 +15,7 @@ import (
 // shareZone is the only availability zone of shares and volumes.
 const shareZone = "nova"
 
-// protocols are those of shares.
+// protocols are the protocols of shares.
 var protocols = []string{"NFS", "CIFS", "CEPHFS"}
 
 // Details of Manila's messages. The driver distinguishes these.

@@ -295,7 +295,7 @@ func (c *Cloud) extendDisks(volume Volume) error {
 	return nil
 }
 
-// metadataVersions are those of OpenStack's metadata service. Programs ask for the last.
+// metadataVersions are the versions of OpenStack's metadata service. Programs ask for the last.
 var metadataVersions = []string{"2018-08-27", "2020-10-14", "latest"}
 
 // MetadataHandler returns the metadata service as an instance sees it, at http://169.254.169.254 in a real cloud.

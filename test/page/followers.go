@@ -21,7 +21,8 @@ var (
 // does.
 var followers = map[string]map[string][]follower{
 	"README.md": {
-		"## Try it": {nobody("downloads and compiles a control plane, and runs all tests"), nobody("compiles a control plane; times vary")},
+		"## Catalogs: any operator, no cluster, nothing is changed": {nobody("installs what is not published yet, and reads a public catalog; cmd/berth TestPages runs these commands with others")},
+		"## Drivers: on a local cluster first, then on yours":       {nobody("downloads and compiles a control plane, and runs all tests; .ci/run runs each")},
 	},
 	"adopt.md": {
 		"# Hand a driver over to the cluster storage operator": {refusals},

@@ -48,22 +48,37 @@ func Find(program, argument string) (Process, error) {
 
 // Memory returns the resident memory of the process and its maximum so far, in MiB.
 func (p Process) Memory() (now, peak float64, err error) {
+	in, err := p.status()
+	return in["VmRSS:"], in["VmHWM:"], err
+}
+
+// Anonymous returns the memory of the process that is of no file, in MiB: what its program and libraries take is left out, of which more
+// or less is resident whatever the process does.
+func (p Process) Anonymous() (now float64, err error) {
+	in, err := p.status()
+	return in["RssAnon:"], err
+}
+
+// status returns what the kernel says of the memory of the process, in MiB.
+func (p Process) status() (in map[string]float64, err error) {
 	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	in := map[string]float64{}
+	in = map[string]float64{}
 	for line := range strings.Lines(string(status)) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "kB" {
-			if in[fields[0]], err = strconv.ParseFloat(fields[1], 64); err != nil {
-				return 0, 0, err
+			kibibytes, err := strconv.ParseFloat(fields[1], 64)
+			if err != nil {
+				return nil, err
 			}
+			in[fields[0]] = kibibytes / 1024
 		}
 	}
 	if in["VmRSS:"] == 0 || in["VmHWM:"] == 0 {
-		return 0, 0, fmt.Errorf("%s/status has no VmRSS or VmHWM", p.folder) // it has just ended
+		return nil, fmt.Errorf("%s/status has no VmRSS or VmHWM", p.folder) // it has just ended
 	}
-	return in["VmRSS:"] / 1024, in["VmHWM:"] / 1024, nil
+	return in, nil
 }
 
 // Worked returns the CPU time of the process, in ticks of 10 ms.

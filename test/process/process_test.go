@@ -40,6 +40,9 @@ func TestMemory(t *testing.T) {
 	if now < 64 || now > peak || peak < before {
 		t.Errorf("with 64 MiB in use, the process has %.0f MiB, and had at most %.0f, before %.0f", now, peak, before)
 	}
+	if anonymous, err := self.Anonymous(); err != nil || anonymous < 64 || anonymous > now {
+		t.Errorf("with 64 MiB in use, %.0f MiB of %.0f are of no file: %v", anonymous, now, err)
+	}
 	if block[0] != 1 {
 		t.Error("the block was lost")
 	}

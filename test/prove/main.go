@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type suite struct {
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
 	logs    bool     // prints what the tests log, and not only those that fail
+	given   string   // the variable with what it needs besides the clone
 	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
 	optional *regexp.Regexp
 	// report, which may be nil, returns what else the suite prints of its tests' outcomes, by their names, and the names of
@@ -53,7 +55,7 @@ func certifications() (all []suite) {
 }
 
 var ordinary = []suite{
-	{name: "gates-replay", about: "the last 300 changes that were merged into each repository of operators of the variable OPERATORS, a list of clones with their history: no error but what the pipelines' own rules raise, and what test/gates/testdata/faults.txt lists", pkg: "./test/gates", run: "^TestReplay$", logs: true},
+	{name: "gates-replay", given: "OPERATORS", about: "the last 300 changes that were merged into each repository of operators of the variable OPERATORS, a list of clones with their history: no error but what the pipelines' own rules raise, and what test/gates/testdata/faults.txt lists", pkg: "./test/gates", run: "^TestReplay$", logs: true},
 	{name: "costs", about: "every command with hostile inputs ten times as large as in make test, each in a process with a budget of seconds and MiB: its table", pkg: "./cmd/berth", run: "^TestCosts$", options: []string{"-all-costs"}, logs: true},
 	{name: "sweep-operator-install", about: "every fault at every write and watch of the operator while it installs a driver", pkg: "./operator", run: "^TestCrashSweep$/^install$", options: []string{"-all-faults"}},
 	{name: "sweep-operator-adopt", about: "the same while it adopts the objects of an earlier operator", pkg: "./operator", run: "^TestCrashSweep$/^adopt$", options: []string{"-all-faults"}},
@@ -71,7 +73,7 @@ var ordinary = []suite{
 	{name: "aws", about: "the controllers of the EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver(Sanity)?$", options: []string{"-drivers"}},
 	{name: "continuity", about: "pods that write continuously are not affected by what happens to a driver and its operator, as root", pkg: "./test/drivers/continuity", run: "^Test(EFS|EBS|Manila)$", options: []string{"-all-drivers"}, logs: true},
 	{name: "olm-v1", about: "the EFS operator moves from OLM v0 to OLM v1, is updated, and leaves its API when it is removed, by the commands of docs/olm-v1.md, as root", pkg: "./test/drivers/continuity", run: "^TestEFSOfOLMv1$", options: []string{"-all-drivers"}, logs: true},
-	{name: "olm-v1-predictions", about: "what berth catalog plan says of ClusterExtensions is what OLM v1 does, in six setups, as root; with OPERATORS=DIR, also of public operators", pkg: "./test/olmv1", run: "^TestPredictions", options: []string{"-olm-v1"},
+	{name: "olm-v1-predictions", given: "BOXCUTTER", about: "what berth catalog plan says of ClusterExtensions is what OLM v1 does, in six setups, as root; with OPERATORS=DIR, also of public operators", pkg: "./test/olmv1", run: "^TestPredictions", options: []string{"-olm-v1"},
 		optional: regexp.MustCompile("^TestPredictionsOfPublicOperators$")},
 	{name: "published", about: "what make release pushes to a registry is what runs: OLM v0 from images of catalogs and bundles, OLM v1, must-gather, as root", pkg: "./test/drivers/continuity", run: "^TestPublishedRelease$", options: []string{"-all-drivers"}, logs: true},
 	{name: "endurance", about: "500 nodes and 5,000 claims of the EBS driver, beside which claims come and go for an hour, as root", pkg: "./test/drivers/endurance", run: "^TestChurn$", options: []string{"-endurance=1h", "-nodes=500", "-claims=5000"}, logs: true},
@@ -102,6 +104,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == "-matrix" {
+		return writeMatrix(out, strings.Join(args[1:], ""))
+	}
 	if len(args) != 1 || args[0] == "" {
 		return fmt.Errorf("want the name of one suite, for example make prove SUITE=%s:\n%s", suites[0].name, list())
 	}
@@ -110,6 +115,25 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("there is no suite %q, want one of:\n%s", args[0], list())
 	}
 	return suites[at].prove(ctx, out)
+}
+
+// writeMatrix writes the names of all suites that need nothing besides the clone, or of one suite, as the JSON of a workflow's matrix.
+func writeMatrix(out io.Writer, only string) error {
+	names := []string{}
+	for _, s := range suites {
+		if s.name == only || only == "" && s.given == "" {
+			names = append(names, s.name)
+		}
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("there is no suite %q, want one of:\n%s", only, list())
+	}
+	text, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, string(text))
+	return err
 }
 
 func list() string {

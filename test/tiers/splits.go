@@ -7,7 +7,7 @@ package main
 type split struct {
 	pkg                  string
 	first, second, third []string
-	// options are those of the tests in the first two tiers.
+	// options are the options of the tests in the first two tiers.
 	options []string
 	// rest is about how many seconds the tests of the second tier take, as weights are for the first.
 	rest float64

@@ -101,7 +101,7 @@ func Spec(t testing.TB, address string) *configv1.VSpherePlatformSpec {
 	}
 }
 
-// Credentials are those of such a cluster, as the installer writes them.
+// Credentials are the credentials of such a cluster, as the installer writes them.
 func Credentials(address string) map[string][]byte {
 	server, _, _ := net.SplitHostPort(address)
 	return map[string][]byte{server + ".username": []byte(User), server + ".password": []byte(Password)}

@@ -129,7 +129,7 @@ func record(number int) []byte {
 	return fmt.Appendf(nil, "record %*d\n", recordSize-len("record \n"), number)
 }
 
-// Reports are those of one writer, the oldest first.
+// Reports are the reports of one writer, the oldest first.
 type Reports []Report
 
 // Read reads the reports in a writer's output. The last line may be incomplete.

@@ -222,7 +222,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// instructions are those of a Dockerfile, with one name for the base image of both.
+// instructions are the instructions of a Dockerfile, with one name for the base image of both.
 func instructions(dockerfile string) (lines []string) {
 	for line := range strings.Lines(strings.NewReplacer("quay.io/operator-framework/opm:latest", "BASE", build.BaseImage, "BASE", " as builder", " AS builder").Replace(dockerfile)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -282,7 +282,7 @@ type outcome struct {
 	stdout string
 	// said tells whether it said what is wrong. It does so in words of its own.
 	said bool
-	// files are those that are there afterwards, with their contents.
+	// files are the files that are there afterwards, with their contents.
 	files map[string]string
 }
 

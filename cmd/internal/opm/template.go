@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/registryv1/cache"
 )
 
-// schemas are those of templates, by the names of their types.
+// schemas are the schemas of templates, by the names of their types.
 var schemas = map[string]string{"basic": "olm.template.basic", "semver": "olm.semver", "substitutes": "olm.template.substitutes"}
 
 // mermaid is the format of a drawing, besides those of documents.

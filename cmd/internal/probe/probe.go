@@ -150,7 +150,7 @@ func (p *probe) ask(ctx context.Context, connection *grpc.ClientConn) (*healthpb
 	return healthpb.NewHealthClient(connection).Check(ctx, &healthpb.HealthCheckRequest{Service: p.service})
 }
 
-// headers are those of the request.
+// headers are the headers of the request.
 type headers struct{ metadata.MD }
 
 func (h *headers) String() string { return "" }

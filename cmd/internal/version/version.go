@@ -11,13 +11,13 @@ import (
 	"github.com/berth-csi/berth/findings/escape"
 )
 
-// Schema is that of Info as JSON.
+// Schema is the schema of Info as JSON.
 const Schema = "berth.version.v1"
 
 // Info says which build a command is.
 type Info struct {
 	Schema string `json:"schema"`
-	// Version is that of Berth, such as "v1.0.0", or "(devel)" if the build does not know it.
+	// Version is the version of Berth, such as "v1.0.0", or "(devel)" if the build does not know it.
 	Version string `json:"version"`
 	// Go is the version of the compiler, such as "go1.26.0".
 	Go string `json:"go"`

@@ -22,6 +22,8 @@ import (
 // Administrator has clients with all permissions. They are as patient as the real ones, and wait less.
 type Administrator struct {
 	*client.Clients
+	// EC2 has the operations that Berth does not call, too.
+	EC2 *ec2.Client
 	// before is called before each request; nil if there is nothing to do.
 	before atomic.Pointer[func()]
 }
@@ -44,7 +46,8 @@ func New(t testing.TB, c *cloud.Cloud) *Administrator {
 		}
 		return cfg
 	}
-	a.Clients = &client.Clients{EFS: efs.NewFromConfig(config("efs")), EC2: ec2.NewFromConfig(config("ec2")), Interval: 5 * time.Millisecond}
+	a.EC2 = ec2.NewFromConfig(config("ec2"))
+	a.Clients = &client.Clients{EFS: efs.NewFromConfig(config("efs")), EC2: client.NewEC2(a.EC2), Interval: 5 * time.Millisecond}
 	return a
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/test/aws/gateway"
 )
 
-// name is that of the service in signatures, ARNs and policies.
+// name is the name of the service in signatures, ARNs and policies.
 const name = "elasticfilesystem"
 
 // Options are the settings of a Service.
@@ -37,7 +37,7 @@ type Options struct {
 // FileSystem is a file system.
 type FileSystem struct {
 	ID, CreationToken string
-	// Zone is that of a file system in one zone. It is empty for others.
+	// Zone is the zone of a file system in one zone. It is empty for others.
 	Zone, ZoneID string
 	// Owner is the account. If it is empty, it is that of the service.
 	Owner string
@@ -52,7 +52,7 @@ type FileSystem struct {
 // MountTarget makes a file system reachable in a zone.
 type MountTarget struct {
 	ID, FileSystemID, Zone, ZoneID, IP string
-	// State is that of its life cycle, if it is to be another one.
+	// State is the state of its life cycle, if it is to be another one.
 	State string
 
 	vpc, subnet string

@@ -62,7 +62,7 @@ type Role struct {
 type IdentityProvider struct {
 	// Issuer is the URL in the tokens.
 	Issuer string
-	// Audiences are those that a token may be for.
+	// Audiences are the audiences that a token may be for.
 	Audiences []string
 	// KeySet returns the issuer's JSON Web Key Set, which a Kubernetes API server serves at /openid/v1/jwks.
 	KeySet func() ([]byte, error)

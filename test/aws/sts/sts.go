@@ -27,7 +27,7 @@ const (
 	minDuration, defaultDuration, maxDuration = 900, 3600, 12 * 3600
 )
 
-// algorithms are those that IAM accepts in tokens.
+// algorithms are the algorithms that IAM accepts in tokens.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
 
 var sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
@@ -185,7 +185,7 @@ func (s *Service) assumeRole(r *gateway.Request) (any, *gateway.Error) {
 	return s.start(r, role, name, duration), nil
 }
 
-// claims are those of a token that matter.
+// claims are the claims of a token that matter.
 type claims struct {
 	Issuer   string           `json:"iss"`
 	Subject  string           `json:"sub"`

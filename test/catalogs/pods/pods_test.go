@@ -271,16 +271,18 @@ type figures struct {
 	listed          time.Duration
 	perSecond       map[int]int64
 	restarts        int32
-	fault           string
+	// failed is the number of probes that failed, of which kubelet writes events.
+	failed int32
+	fault  string
 }
 
-const header = "pod | first answer | Ready | idle anonymous+kernel | most with 50 clients | restarts | 50 lists of all bundles | answers a second with 1, 10, 50 clients"
+const header = "pod | first answer | Ready | probes failed | idle anonymous+kernel | most with 50 clients | restarts | 50 lists of all bundles | answers a second with 1, 10, 50 clients"
 
 func (f figures) String() string {
 	if f.fault != "" {
 		return fmt.Sprintf("%s | %s | restarts %d", f.name, f.fault, f.restarts)
 	}
-	return fmt.Sprintf("%s | %.2f s | %.0f s | %s | %s | %d | %d in %.1f s | %d, %d, %d", f.name, f.answered.Seconds(), f.ready.Seconds(), f.idle, f.peak, f.restarts,
+	return fmt.Sprintf("%s | %.2f s | %.0f s | %d | %s | %s | %d | %d in %.1f s | %d, %d, %d", f.name, f.answered.Seconds(), f.ready.Seconds(), f.failed, f.idle, f.peak, f.restarts,
 		f.bundles, f.listed.Seconds(), f.perSecond[1], f.perSecond[10], f.perSecond[manyClients])
 }
 
@@ -296,6 +298,8 @@ func (f figures) check(t *testing.T, catalog string) {
 		t.Errorf("%s: %s, %d restarts", f.name, f.fault, f.restarts)
 	case f.peak.mebibytes() > most:
 		t.Errorf("%s: %s MiB, want at most %.0f", f.name, f.peak, most)
+	case f.failed > 0:
+		t.Errorf("%s: it was Ready after %s, when %d probes had failed; want it at the first", f.name, f.ready, f.failed)
 	case f.answered > toAnswer:
 		t.Errorf("%s: the first answer takes %s, want at most %s", f.name, f.answered, toAnswer)
 	}
@@ -340,6 +344,7 @@ func (b bed) measure(t *testing.T, name, repository string, extract *v1alpha1.Ex
 	}
 	f.peak = stop()
 	f.ready = b.becameReady(t)
+	f.failed = b.failedProbes(t)
 	if f.restarts = b.restarts(t); err != nil {
 		f.fault = err.Error()
 	}
@@ -402,6 +407,25 @@ func (b bed) restarts(t *testing.T) (count int32) {
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		count += s.RestartCount
+	}
+	return count
+}
+
+// failedProbes returns how often kubelet says that a probe of the pod failed.
+func (b bed) failedProbes(t *testing.T) (count int32) {
+	t.Helper()
+	pod, err := b.pod(t.Context())
+	if err != nil || pod == nil {
+		t.Fatalf("there is no pod: %v", err)
+	}
+	events := &corev1.EventList{}
+	if err := b.Client().List(t.Context(), events, client.InNamespace(pod.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if e.InvolvedObject.UID == pod.UID && e.Reason == "Unhealthy" {
+			count += e.Count
+		}
 	}
 	return count
 }

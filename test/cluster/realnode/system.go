@@ -299,7 +299,7 @@ func mountDevices(root string) error {
 	)
 }
 
-// kernelSettings are those of the machine that a kubelet sets or checks when it starts. The node's kubelet finds them
+// kernelSettings are the settings of the machine that a kubelet sets or checks when it starts. The node's kubelet finds them
 // as it wants them, and the machine's stay as they are.
 var kernelSettings = map[string]string{
 	"vm/overcommit_memory":      "1",

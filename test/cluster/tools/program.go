@@ -27,7 +27,7 @@ type Program struct {
 	Replaced map[string]string
 	// Tests says that the program is that of the package's tests, whose name ends with ".test".
 	Tests bool
-	// Flags are those of go build.
+	// Flags are the flags of go build.
 	Flags []string
 }
 

@@ -18,7 +18,7 @@ import (
 
 // simulatedCloud is a cloud with a cluster in it. Its process also keeps the cluster.
 type simulatedCloud struct {
-	// name is that of the platform, as users give it.
+	// name is the name of the platform, as users give it.
 	name string
 	// olm and snapshots are whether the cluster has OLM, and the API of snapshots.
 	olm, snapshots bool

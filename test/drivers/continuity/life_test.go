@@ -508,7 +508,7 @@ func (l *life) applyOften(t *testing.T) {
 	}
 }
 
-// generations are those of the driver's Deployments and DaemonSets.
+// generations are the generations of the driver's Deployments and DaemonSets.
 func (l *life) generations(t *testing.T) (all []string) {
 	t.Helper()
 	for _, object := range l.objects(t) {

@@ -173,7 +173,7 @@ func (c *churn) accounts(t *testing.T) []string {
 	return slices.Compact(accounts)
 }
 
-// pods are those of the operator and of the driver's controller.
+// pods are the pods of the operator and of the driver's controller.
 func (c *churn) pods(t *testing.T) []corev1.Pod {
 	all := &corev1.PodList{}
 	if err := c.Client().List(t.Context(), all); err != nil {

@@ -17,7 +17,7 @@ type Node struct {
 	// Info says what the node is. It fails where there is none.
 	Info  func(context.Context) (*csi.NodeGetInfoResponse, error)
 	Store Store
-	// Features are those of the controller.
+	// Features are the features of the controller.
 	Features
 }
 

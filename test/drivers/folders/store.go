@@ -47,7 +47,7 @@ type Record struct {
 	// Source is the ID of what a volume is a copy of, or of the volume that a snapshot is of.
 	Source  string    `json:"source,omitempty"`
 	Created time.Time `json:"created"`
-	// Parameters are those of the request that created it.
+	// Parameters are the parameters of the request that created it.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Node is the ID of the node that a volume is attached to.
 	Node string `json:"node,omitempty"`

@@ -102,7 +102,7 @@ var helpers = map[string]string{
 	"blockdev --version": "blockdev from util-linux",
 }
 
-// efsHelpers are those of efs-utils.
+// efsHelpers are the helpers of efs-utils.
 var efsHelpers = map[string]string{
 	"/sbin/mount.efs --version":           "/sbin/mount.efs Version: 3.2.0",
 	"amazon-efs-mount-watchdog --version": "/usr/bin/amazon-efs-mount-watchdog Version: 3.2.0",

@@ -26,7 +26,7 @@ type azureBed struct {
 	namespace string
 }
 
-// azureTags are those that the Infrastructure wants. A value may have a comma.
+// azureTags are the tags that the Infrastructure wants. A value may have a comma.
 var azureTags = []configv1.AzureResourceTag{{Key: "team", Value: "harbour,pier"}}
 
 func startAzure(t *testing.T, driver drivers.Driver, class string, mode corev1.PersistentVolumeAccessMode, options testbed.AzureOptions) azureBed {

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-// shareTypes are those of the cloud, with the names of their StorageClasses.
+// shareTypes are the share types of the cloud, with the names of their StorageClasses.
 var shareTypes = map[string]string{"default": "csi-manila-default", "Gold_NFS": "csi-manila-gold-nfs"}
 
 // IDs of users in pods.

@@ -83,7 +83,7 @@ func (r Row) programs(in which) (text string, real bool, err error) {
 	return text, driver.Real, nil
 }
 
-// sidecars are those that run beside drivers, by the repositories of their images.
+// sidecars are the sidecars that run beside drivers, by the repositories of their images.
 var sidecars = []struct{ name, image string }{
 	{"external-provisioner", "quay.io/openshift/origin-csi-external-provisioner"},
 	{"external-attacher", "quay.io/openshift/origin-csi-external-attacher"},

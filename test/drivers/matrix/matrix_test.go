@@ -20,7 +20,7 @@ var (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// tests are those of each driver, by its name in the names of tests. They use one testbed after the other.
+// tests are the tests of each driver, by its name in the names of tests. They use one testbed after the other.
 var tests = map[string]func(*testing.T){
 	"azuredisk": testAzureDisk,
 	"azurefile": testAzureFile,

@@ -29,9 +29,9 @@ const Socket = wire.Socket
 
 // Request is a request for an export.
 type Request struct {
-	// Path is that of the export.
+	// Path is the path of the export.
 	Path string
-	// Version is that of the protocol, such as "4.1".
+	// Version is the version of the protocol, such as "4.1".
 	Version string
 	// Host is the name or the address of the server to which a tunnel leads. It is empty without a tunnel.
 	Host string

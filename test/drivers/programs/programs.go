@@ -38,7 +38,7 @@ type origin struct {
 	version string
 	// release is the version of the real program in whose place one of ours is. A pinned module's is in go.mod.
 	release string
-	// tags are those of go build.
+	// tags are the tags of go build.
 	tags string
 }
 

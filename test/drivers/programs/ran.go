@@ -18,7 +18,7 @@ type Ran struct {
 	Real bool
 	// Given says that the user has given it.
 	Given bool
-	// Version is that of a real one. It may be empty.
+	// Version is the version of a real one. It may be empty.
 	Version string
 }
 

@@ -21,9 +21,9 @@ import (
 type Options struct {
 	// Socket is the path of the driver's socket, and Controller that of the controller, if that is another one.
 	Socket, Controller string
-	// Parameters are those of volumes.
+	// Parameters are the parameters of volumes.
 	Parameters map[string]string
-	// Secrets are those of each request.
+	// Secrets are the secrets of each request.
 	Secrets map[string]string
 	// Skip are regular expressions of checks that cannot run, with the reasons.
 	Skip map[string]string

@@ -25,7 +25,7 @@ import (
 
 // driver is a process of a CSI driver.
 type driver struct {
-	// name is that of the CSIDriver.
+	// name is the name of the CSIDriver.
 	name     string
 	endpoint string
 	metrics  string // the address at which metrics are served, "" for none
@@ -34,7 +34,7 @@ type driver struct {
 	alsoOnNode, alsoOnNodes bool
 	// topology is the key of the topology that decides where a volume is; "" for none.
 	topology string
-	// parameters are those that a StorageClass may have, in small letters, mutable those that can be changed, and
+	// parameters are the parameters that a StorageClass may have, in small letters, mutable those that can be changed, and
 	// snapshotParameters those that a VolumeSnapshotClass may have. refused is how a wrong one is refused.
 	parameters, mutable, snapshotParameters []string
 	refused                                 func(parameter string) error

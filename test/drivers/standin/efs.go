@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/standin/efs"
 )
 
-// efsFlags are those of the EFS driver, version 2.1.11.
+// efsFlags are the flags of the EFS driver, version 2.1.11.
 var efsFlags = map[string]any{
 	"adaptive-retry-mode":              true,
 	"delete-access-point-root-dir":     false,
@@ -30,7 +30,7 @@ var efsFlags = map[string]any{
 	"vol-metrics-refresh-period":       240.0,
 }
 
-// laterEFSFlags are those of version 3.4.1.
+// laterEFSFlags are the flags of version 3.4.1.
 var laterEFSFlags = with(efsFlags, map[string]any{
 	"debug-logs":                         false,
 	"efs-cloudwatch-log-enabled":         false,

@@ -52,7 +52,7 @@ func valueOf[T any](flags *flag.FlagSet, name string) T {
 	return flags.Lookup(name).Value.(flag.Getter).Get().(T)
 }
 
-// registrarFlags are those of node-driver-registrar 2.17.
+// registrarFlags are the flags of node-driver-registrar 2.17.
 var registrarFlags = map[string]any{
 	"connection-timeout":        time.Duration(0),
 	"csi-address":               "/run/csi/socket",
@@ -66,7 +66,7 @@ var registrarFlags = map[string]any{
 	"version":                   false,
 }
 
-// livenessProbeFlags are those of livenessprobe 2.19.
+// livenessProbeFlags are the flags of livenessprobe 2.19.
 var livenessProbeFlags = map[string]any{
 	"csi-address":     "/run/csi/socket",
 	"health-port":     defaultHealthPort,
@@ -76,7 +76,7 @@ var livenessProbeFlags = map[string]any{
 	"probe-timeout":   3 * time.Second,
 }
 
-// azureDiskFlags are those of the Azure Disk driver in OpenShift 4.21, release 1.34.
+// azureDiskFlags are the flags of the Azure Disk driver in OpenShift 4.21, release 1.34.
 var azureDiskFlags = map[string]any{
 	"allow-empty-cloud-config":              true,
 	"attach-detach-initial-delay-ms":        1000,
@@ -131,7 +131,7 @@ var azureDiskFlags = map[string]any{
 	"wait-for-snapshot-ready":               false,
 }
 
-// azureFileFlags are those of the Azure File driver in OpenShift 4.21, release 1.34.
+// azureFileFlags are the flags of the Azure File driver in OpenShift 4.21, release 1.34.
 var azureFileFlags = map[string]any{
 	"allow-empty-cloud-config":                     true,
 	"allow-inline-volume-key-access-with-identity": false,
@@ -170,7 +170,7 @@ var azureFileFlags = map[string]any{
 	"wait-for-azcopy-timeout-minutes":              19,
 }
 
-// injectorFlags are those of the program with which OpenShift puts credentials into the configuration of an Azure cloud.
+// injectorFlags are the flags of the program with which OpenShift puts credentials into the configuration of an Azure cloud.
 var injectorFlags = map[string]any{
 	"cloud-config-file-path":          "/tmp/cloud-config/cloud.conf",
 	"creds-path":                      "/etc/azure/credentials",
@@ -179,7 +179,7 @@ var injectorFlags = map[string]any{
 	"output-file-path":                "/tmp/merged-cloud-config/cloud.conf",
 }
 
-// vSphereFlags are those of the vSphere driver.
+// vSphereFlags are the flags of the vSphere driver.
 var vSphereFlags = map[string]any{
 	"enable-profile-server":    false,
 	"fss-name":                 "",
@@ -189,7 +189,7 @@ var vSphereFlags = map[string]any{
 	"version":                  false,
 }
 
-// vSphereSyncerFlags are those of the vSphere driver's syncer.
+// vSphereSyncerFlags are the flags of the vSphere driver's syncer.
 var vSphereSyncerFlags = map[string]any{
 	"enable-profile-server":            false,
 	"fss-name":                         "",

@@ -23,7 +23,7 @@ import (
 
 // program is a real program.
 type program struct {
-	// flags are those of its command line, with their defaults. Those of klog are in addition if klog says so, and those of
+	// flags are the flags of its command line, with their defaults. Those of klog are in addition if klog says so, and those of
 	// Kubernetes' logging if logging does.
 	flags         map[string]any
 	klog, logging bool

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/nfs/client"
 )
 
-// nfsFlags are those of csi-driver-nfs 4.13.
+// nfsFlags are the flags of csi-driver-nfs 4.13.
 var nfsFlags = map[string]any{
 	"default-ondelete-policy":           "",
 	"drivername":                        "nfs.csi.k8s.io",
@@ -58,7 +58,7 @@ func nfsPlugin(ctx context.Context, flags *flag.FlagSet) error {
 type nfsNode struct {
 	csi.UnimplementedNodeServer
 	id string
-	// permissions are those that a mounted folder gets, 0 for those that it has.
+	// permissions are the permissions that a mounted folder gets, 0 for those that it has.
 	permissions uint64
 	mount       func(ctx context.Context, source, target string, options []string) error
 }

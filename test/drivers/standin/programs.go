@@ -2,7 +2,7 @@ package main
 
 import "github.com/berth-csi/berth/test/drivers/standin/efs"
 
-// programs are those that this stands in for, by the names of their files.
+// programs are the programs that this stands in for, by the names of their files.
 var programs = map[string]program{
 	"aws-efs-csi-driver-" + efs.V2.Number: {flags: efsFlags, klog: true, saysVersion: true, run: efsDriver(efs.V2)},
 	"aws-efs-csi-driver-" + efs.V3.Number: {flags: laterEFSFlags, klog: true, saysVersion: true, run: efsDriver(efs.V3)},

@@ -33,9 +33,9 @@ import (
 // AWS is a private region of AWS, with endpoints and a CA of its own, and an instance for each node.
 type AWS struct {
 	*aws.Cloud
-	// Instances are those of the nodes, in the order of Nodes. All are in one zone.
+	// Instances are the instances of the nodes, in the order of Nodes. All are in one zone.
 	Instances []ec2.Instance
-	// Tags are those that the Infrastructure wants on all resources.
+	// Tags are the tags that the Infrastructure wants on all resources.
 	Tags []configv1.AWSResourceTag
 	// Metadata are the metadata services of the nodes, in the order of Nodes.
 	Metadata []aws.Metadata
@@ -149,7 +149,7 @@ func (b *Testbed) credentialsRequests(t testing.TB) []*unstructured.Unstructured
 	return found
 }
 
-// actions are those that a CredentialsRequest asks for.
+// actions are the actions that a CredentialsRequest asks for.
 func actions(t testing.TB, request *unstructured.Unstructured) []string {
 	t.Helper()
 	var all []string

@@ -26,7 +26,7 @@ import (
 
 // AzureOptions say what an Azure cloud has.
 type AzureOptions struct {
-	// Tags are those that the Infrastructure wants on all resources.
+	// Tags are the tags that the Infrastructure wants on all resources.
 	Tags []configv1.AzureResourceTag
 	// Tokens says that an administrator has made the driver's Secret, without a client secret: the driver logs in with its
 	// service account's token.

@@ -21,7 +21,7 @@ type EBS struct {
 type EBSOptions struct {
 	// Region is the options of the region.
 	Region aws.Options
-	// Tags are those that the Infrastructure wants on all resources.
+	// Tags are the tags that the Infrastructure wants on all resources.
 	Tags []configv1.AWSResourceTag
 	// Tokens says that the driver has no key pair, but a role, which it assumes with its service account's token.
 	Tokens bool

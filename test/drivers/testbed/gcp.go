@@ -28,7 +28,7 @@ const gcpAddress = "203.0.113.10"
 // GCP is Google Cloud, with an instance for each node. Its disks are devices of the nodes.
 type GCP struct {
 	*gcp.Cloud
-	// Instances are those of the nodes, in the order of Nodes. All are in one zone, which is not the first.
+	// Instances are the instances of the nodes, in the order of Nodes. All are in one zone, which is not the first.
 	Instances []*gcp.Instance
 
 	t       testing.TB

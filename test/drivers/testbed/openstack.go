@@ -43,7 +43,7 @@ type OpenStack struct {
 	*openstack.Cloud
 	// Files is the folder of all shares.
 	Files string
-	// Instances are those of Nodes.
+	// Instances are the instances of Nodes.
 	Instances []openstack.Instance
 	// CA may be set before Options.
 	CA CASource

@@ -49,7 +49,7 @@ func Missing() error {
 	return errors.New("real nodes cannot run here; missing: " + strings.Join(missing, "; "))
 }
 
-// capabilities are those that root needs to make namespaces with mounts, networks and devices. Root has them all, except in a
+// capabilities are the capabilities that root needs to make namespaces with mounts, networks and devices. Root has them all, except in a
 // container.
 var capabilities = []struct {
 	name string

@@ -20,7 +20,7 @@ import (
 
 // Mount is a mount of an export.
 type Mount struct {
-	// Address is that of the server, without its port.
+	// Address is the address of the server, without its port.
 	Address, Path string
 	// Tunnel is what the server of a file system of EFS is told of it. It is nil where the connection already leads through a
 	// tunnel, or where there is none.

@@ -15,7 +15,7 @@ type Options struct {
 	Version string
 	// Retry is how long a mount that fails is tried again.
 	Retry time.Duration
-	// Attributes are those of the mount, such as unix.MOUNT_ATTR_RDONLY.
+	// Attributes are the attributes of the mount, such as unix.MOUNT_ATTR_RDONLY.
 	Attributes uint64
 }
 
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// versions are those of the NFS protocol that the kernel has.
+// versions are the versions of the NFS protocol that the kernel has.
 var versions = []string{"3", "4", "4.0", "4.1", "4.2"}
 
 // Apply applies an option, such as "nfsvers=4.1", and reports whether the kernel knows it.

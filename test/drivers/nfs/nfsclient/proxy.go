@@ -20,7 +20,7 @@ import (
 // tunnelConfig is the configuration that mount.efs writes for efs-proxy, in the format of stunnel.
 type tunnelConfig map[string]string
 
-// proxyFlags are those of efs-proxy 3.2.
+// proxyFlags are the flags of efs-proxy 3.2.
 var proxyFlags = []string{"--tls", "--no-direct-s3-read"}
 
 // proxy is efs-proxy. It listens where the configuration says until it fails or is killed, and connects each connection

@@ -26,7 +26,7 @@ type Tunnel struct {
 // Mount asks for an export.
 type Mount struct {
 	Path string `json:"path"`
-	// Version is that of the protocol, such as "4.1".
+	// Version is the version of the protocol, such as "4.1".
 	Version string `json:"version"`
 }
 

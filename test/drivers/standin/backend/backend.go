@@ -35,7 +35,7 @@ type Login map[string]string
 
 // Call is a call that a driver has sent.
 type Call struct {
-	// Method is that of the CSI, such as "CreateVolume".
+	// Method is the method of the CSI, such as "CreateVolume".
 	Method string
 	Login  Login
 	// Error is what the answer was, nil for success.

@@ -38,7 +38,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/folders"
 )
 
-// Name is that of the CSIDriver.
+// Name is the name of the CSIDriver.
 const Name = "efs.csi.aws.com"
 
 // Version is what a version of the driver does.
