@@ -29,12 +29,15 @@ const (
 )
 
 // style is the style of the drawing, for light and dark.
-const style = `.s{--paper:#fff;--ink:#1f2937;--soft:#5b6472;--line:#cbd5e1;--today:#b91c1c;--p0:#0f766e;--p1:#2563eb;--p2:#7c3aed;--p3:#b45309;--bar:#fff}` +
-	`@media(prefers-color-scheme:dark){.s{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#334155;--today:#f87171;--p0:#2dd4bf;--p1:#60a5fa;--p2:#a78bfa;--p3:#fbbf24;--bar:#111827}}` +
+const style = `.s{--paper:#fff;--ink:#1f2937;--soft:#5b6472;--line:#cbd5e1;--today:#b91c1c;--p0:#0f766e;--p1:#2563eb;--p2:#7c3aed;--p3:#b45309;--p4:#be185d;--bar:#fff}` +
+	`@media(prefers-color-scheme:dark){.s{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#334155;--today:#f87171;--p0:#2dd4bf;--p1:#60a5fa;--p2:#a78bfa;--p3:#fbbf24;--p4:#f472b6;--bar:#111827}}` +
 	`.s{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;background:var(--paper)}` +
 	`.s text{fill:var(--ink);font-size:13px}.s .package{font-size:15px;font-weight:600}.s .axis{fill:var(--soft);font-size:11px;text-anchor:middle}.s .unknown{fill:var(--soft)}` +
 	`.s line{stroke:var(--line)}.s line.today{stroke:var(--today);stroke-width:1.5}.s .bar text{fill:var(--bar);font-size:11px}.s .past{opacity:.45}` +
-	`.s .p0{fill:var(--p0)}.s .p1{fill:var(--p1)}.s .p2{fill:var(--p2)}.s .p3{fill:var(--p3)}`
+	`.s .p0{fill:var(--p0)}.s .p1{fill:var(--p1)}.s .p2{fill:var(--p2)}.s .p3{fill:var(--p3)}.s .p4{fill:var(--p4)}`
+
+// phaseColors is how many colors phases have.
+const phaseColors = 5
 
 // chart maps days to places in a drawing.
 type chart struct {
@@ -103,8 +106,8 @@ func (d *Document) draw(styled string) string {
 		x := c.x(year)
 		fmt.Fprintf(&axis, `<line x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"/><text class="axis" x="%[1]d" y="%[4]d">%[5]d</text>`+"\n", x, margin+axisHeight-8, height-margin, margin+axisHeight-14, year.Year())
 	}
-	if today, err := c.day.Time(); err == nil {
-		fmt.Fprintf(&axis, `<line class="today" x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"><title>%[4]s</title></line>`+"\n", c.x(today), margin+axisHeight-8, height-margin, c.day)
+	if today, err := c.day.Time(); err == nil { // in front of bars
+		fmt.Fprintf(&body, `<line class="today" x1="%[1]d" y1="%[2]d" x2="%[1]d" y2="%[3]d"><title>%[4]s</title></line>`+"\n", c.x(today), margin+axisHeight-8, height-margin, c.day)
 	}
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" class="s" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img">
 <title>What is supported when, on %s</title>
@@ -130,7 +133,7 @@ func (c chart) row(body *strings.Builder, v Version, y int) {
 		}
 		x, end := c.x(from), c.x(to.AddDate(0, 0, 1))
 		fmt.Fprintf(body, `<g class="bar"><title>%s</title><rect class="p%d" x="%d" y="%d" width="%d" height="%d" rx="3"/>`,
-			tip(fmt.Sprintf("%s %s: %s to %s", v.Name, p.Name, p.Start, p.End)), i%4, x, y+(rowHeight-barHeight)/2, max(1, end-x-1), barHeight)
+			tip(fmt.Sprintf("%s %s: %s to %s", v.Name, p.Name, p.Start, p.End)), i%phaseColors, x, y+(rowHeight-barHeight)/2, max(1, end-x-1), barHeight)
 		if room := (end - x - 10) / letterWidth; room > 3 {
 			fmt.Fprintf(body, `<text x="%d" y="%d">%s</text>`, x+5, y+rowHeight/2+4, label(p.Name, room))
 		}
