@@ -23,9 +23,11 @@ import (
 	"github.com/berth-csi/berth/registryv1/access"
 )
 
-// The limits of a summary: parts of each kind, and the length of a drawing, above which GitHub does not draw it.
+// The limits of a summary: parts of each kind, files of a package before the change, and the length of a drawing, above which GitHub does not
+// draw it.
 const (
 	partsLimit   = 5
+	filesLimit   = 100
 	drawingLimit = 50_000
 )
 
@@ -165,38 +167,41 @@ func (r *Repository) version(p Place) (access.Version, error) {
 }
 
 // compare says what changes for clusters from a package in a catalog of the commit to the one that is there now.
-func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (string, error) {
-	before, err := c.catalog(ctx, p)
+func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (text string, err error) {
+	dir, err := os.MkdirTemp("", "berth-check-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }() // what is compared is read from there
+	before, err := c.catalog(ctx, p, dir)
 	if err != nil || before == nil {
 		return "", err
 	}
-	now.Dir = p.String()
+	before.Dir, now.Dir = "the commit before", p.String()
 	d, err := diff.Compare(before, now)
 	if err != nil {
-		return "", nil // a rule reports it
-	}
-	var text strings.Builder
-	if err := d.Write(&text, "markdown"); err != nil {
 		return "", err
 	}
-	return "\n" + strings.Replace(text.String(), "What changes for clusters", "### What changes for clusters", 1), nil
+	var report strings.Builder
+	if err := d.Write(&report, "markdown"); err != nil {
+		return "", err
+	}
+	return "\n" + strings.Replace(report.String(), "What changes for clusters", "### What changes for clusters", 1), nil
 }
 
-// catalog reads a package in a catalog of the commit. It is empty if the commit does not have it, and nil if it cannot be read.
-func (c *Commit) catalog(ctx context.Context, p Place) (before *fbc.Catalog, err error) {
-	const title = "the commit before"
+// catalog reads a package in a catalog of the commit, by way of a folder. It is empty if the commit does not have it, and nil if it cannot be
+// read.
+func (c *Commit) catalog(ctx context.Context, p Place, dir string) (*fbc.Catalog, error) {
 	files, err := c.Files(CatalogsDir + "/" + p.String())
 	if err != nil {
 		return nil, err
 	}
-	if len(files) == 0 {
-		return &fbc.Catalog{Dir: title}, nil
+	switch {
+	case len(files) == 0:
+		return &fbc.Catalog{}, nil
+	case len(files) > filesLimit:
+		return nil, nil
 	}
-	dir, err := os.MkdirTemp("", "berth-check-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -218,7 +223,6 @@ func (c *Commit) catalog(ctx context.Context, p Place) (before *fbc.Catalog, err
 	if err != nil || len(faults) > 0 {
 		return nil, ctx.Err()
 	}
-	before.Dir = title
 	return before, nil
 }
 
