@@ -109,6 +109,10 @@ test-race: browser gcc ## Run the tests that need no cluster, and three journeys
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
+.PHONY: bench-check
+bench-check: ## Measure berth check in a repository of 7,000 bundles and, with OPERATORS=DIR:DIR, all profiles on their catalogs for 4.20
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/gates
+
 .PHONY: bench-catalog
 bench-catalog: ## Compare validate, render, serve and templates with real opm, on catalogs of the size of public ones
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/catalogs

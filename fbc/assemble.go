@@ -10,6 +10,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -22,6 +23,11 @@ func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.packages)) {
 		a.Packages = append(a.Packages, a.packages[name])
+	}
+	for _, o := range a.Others {
+		if p := a.packages[o.Package]; p != nil && o.Schema == lifecycle.Schema {
+			p.Lifecycles = append(p.Lifecycles, o)
+		}
 	}
 	a.markIncomplete()
 	return a.Catalog, a.hinted()

@@ -12,6 +12,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 
 	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/findings/nearest"
@@ -40,6 +41,8 @@ type Package struct {
 	Channels     []*Channel
 	Bundles      []*Bundle
 	Deprecations []*Deprecation
+	// Lifecycles are the documents that say until when versions of the package are supported. A package should have at most one.
+	Lifecycles []*Other
 	// Incomplete says that documents next to those of this package could not be read. They may be what it lacks.
 	Incomplete bool
 
@@ -115,6 +118,20 @@ func (p *Package) Deprecation(schema, name string) string {
 		}
 	}
 	return ""
+}
+
+// Lifecycle returns the lifecycle of the package, or nil if the catalog has none that OpenShift's console shows: none at all, several, or
+// one with fields that cannot be decoded. It fails if the document is no longer there.
+func (p *Package) Lifecycle() (*lifecycle.Lifecycle, error) {
+	if len(p.Lifecycles) != 1 {
+		return nil, nil
+	}
+	d, err := document.Load(p.Lifecycles[0].Span)
+	if err != nil {
+		return nil, err
+	}
+	l, _ := lifecycle.Read(d)
+	return l, nil
 }
 
 // Number returns the version of the bundle, or nil if it has none or an invalid one.

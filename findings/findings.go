@@ -50,6 +50,8 @@ type Finding struct {
 	Rule string `json:"rule"`
 	// Message says what was found and what was expected.
 	Message string `json:"message"`
+	// Fix corrects it mechanically, in the file. It is empty for what people have to decide.
+	Fix []Edit `json:"fix,omitempty"`
 }
 
 // Finding returns a finding about a whole file.

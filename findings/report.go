@@ -26,14 +26,18 @@ type Report struct {
 	Known int
 }
 
-// Text is the format for users: a line for each finding.
-const Text = "text"
+// Text is the format for users: a line for each finding. Markdown is for the summary of a pull request.
+const (
+	Text     = "text"
+	Markdown = "markdown"
+)
 
 var writers = map[string]func(Report, io.Writer) error{
-	Text:    Report.writeText,
-	"json":  Report.writeJSON,
-	"sarif": Report.writeSARIF,
-	"junit": Report.writeJUnit,
+	Text:     Report.writeText,
+	Markdown: Report.writeMarkdown,
+	"json":   Report.writeJSON,
+	"sarif":  Report.writeSARIF,
+	"junit":  Report.writeJUnit,
 }
 
 // Formats are the names of all formats.
@@ -55,6 +59,33 @@ func (r Report) writeText(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// shownLimit is how many findings a summary has.
+const shownLimit = 50
+
+func (r Report) writeMarkdown(w io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "### %s: %s, %s, %d known\n", r.Tool, counted(r.Findings, Error), counted(r.Findings, Warning), r.Known)
+	for i, f := range r.Findings[:min(len(r.Findings), shownLimit)] {
+		if i == 0 {
+			text.WriteString("\n")
+		}
+		fmt.Fprintf(&text, "- %s: %s: %s (%s)\n", f.Severity, escape.Markdown(f.Place()), escape.Markdown(f.Message), escape.Markdown(f.Rule))
+	}
+	if more := len(r.Findings) - shownLimit; more > 0 {
+		fmt.Fprintf(&text, "- and %d more\n", more)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// counted returns the number of findings with a severity, and its name.
+func counted(all []*Finding, severity Severity) string {
+	if n := Count(all, severity); n != 1 {
+		return fmt.Sprintf("%d %ss", n, severity)
+	}
+	return "1 " + string(severity)
 }
 
 // Document is a Report in JSON.

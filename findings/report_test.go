@@ -62,7 +62,7 @@ func TestReport(t *testing.T) {
 
 func TestReportOfUnknownFormat(t *testing.T) {
 	err := sample.Write(&bytes.Buffer{}, "pdf")
-	if err == nil || !strings.Contains(err.Error(), `"pdf"; expected one of json, junit, sarif, text`) {
+	if err == nil || !strings.Contains(err.Error(), `"pdf"; expected one of json, junit, markdown, sarif, text`) {
 		t.Errorf("got error %v", err)
 	}
 }

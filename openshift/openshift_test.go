@@ -3,6 +3,7 @@ package openshift
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestRange(t *testing.T) {
@@ -64,6 +65,16 @@ func TestReleases(t *testing.T) {
 	for _, r := range Releases {
 		if r.Minor >= 3 && r.Major == 4 && r.Kubernetes != r.Minor+13 {
 			t.Errorf("%s runs Kubernetes 1.%d", r.Version, r.Kubernetes)
+		}
+	}
+	for i, r := range Releases {
+		for _, day := range []string{r.Maintained, r.Extended} {
+			if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
+				t.Errorf("%s is supported until %q", r.Version, day)
+			}
+		}
+		if r.Extended != "" && r.Extended <= r.Maintained || i > 0 && r.Maintained != "" && r.Maintained <= Releases[i-1].Maintained {
+			t.Errorf("%s is maintained until %s, and further until %s", r.Version, r.Maintained, r.Extended)
 		}
 	}
 	old, ok := Find(Version{4, 23})

@@ -7,36 +7,42 @@ type Release struct {
 	Version
 	// Kubernetes is the minor version of Kubernetes 1 that it runs: 33 for 1.33.
 	Kubernetes int
+	// Maintained is the last day of maintenance support, and Extended that of the last term of extended update support, as YYYY-MM-DD. They
+	// are empty if there is none, or if it is not known yet.
+	Maintained, Extended string
 }
 
 // Releases are all versions from 4.1 to those that are prepared, in order. OpenShift 5.0 is the step after 4.22 as well as 4.23 is: OLM takes
 // the two for the same release.
-// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, and normalizeOCPVersion of OLM for 4.23.
+// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, normalizeOCPVersion of OLM for 4.23, and for support Red Hat's product life
+// cycle data of 13 May 2026 (https://access.redhat.com/product-life-cycles, as pkg/fbc/testdata/plcc.json of
+// https://github.com/release-engineering/fbc-update-planner has it). https://endoflife.date/red-hat-openshift says the same of maintenance up to
+// 4.18, but counts the extended support of 4.6 as such.
 var Releases = []Release{
-	{Version{4, 1}, 13},
-	{Version{4, 2}, 14},
-	{Version{4, 3}, 16},
-	{Version{4, 4}, 17},
-	{Version{4, 5}, 18},
-	{Version{4, 6}, 19},
-	{Version{4, 7}, 20},
-	{Version{4, 8}, 21},
-	{Version{4, 9}, 22},
-	{Version{4, 10}, 23},
-	{Version{4, 11}, 24},
-	{Version{4, 12}, 25},
-	{Version{4, 13}, 26},
-	{Version{4, 14}, 27},
-	{Version{4, 15}, 28},
-	{Version{4, 16}, 29},
-	{Version{4, 17}, 30},
-	{Version{4, 18}, 31},
-	{Version{4, 19}, 32},
-	{Version{4, 20}, 33},
-	{Version{4, 21}, 34},
-	{Version{4, 22}, 35},
-	{Version{4, 23}, 36},
-	{Version{5, 0}, 36},
+	{Version{4, 1}, 13, "2020-05-05", ""},
+	{Version{4, 2}, 14, "2020-07-13", ""},
+	{Version{4, 3}, 16, "2020-10-27", ""},
+	{Version{4, 4}, 17, "2021-02-24", ""},
+	{Version{4, 5}, 18, "2021-07-27", ""},
+	{Version{4, 6}, 19, "2021-10-18", "2022-10-27"},
+	{Version{4, 7}, 20, "2022-08-24", ""},
+	{Version{4, 8}, 21, "2023-01-27", ""},
+	{Version{4, 9}, 22, "2023-04-18", ""},
+	{Version{4, 10}, 23, "2023-09-10", ""},
+	{Version{4, 11}, 24, "2024-02-10", ""},
+	{Version{4, 12}, 25, "2024-07-17", "2027-01-17"},
+	{Version{4, 13}, 26, "2024-11-17", ""},
+	{Version{4, 14}, 27, "2025-05-01", "2026-10-31"},
+	{Version{4, 15}, 28, "2025-08-27", ""},
+	{Version{4, 16}, 29, "2025-12-27", "2027-06-27"},
+	{Version{4, 17}, 30, "2026-04-01", ""},
+	{Version{4, 18}, 31, "2026-08-25", "2028-02-25"},
+	{Version{4, 19}, 32, "2026-12-17", ""},
+	{Version{4, 20}, 33, "2027-04-21", "2028-10-21"},
+	{Version{4, 21}, 34, "2027-08-03", ""},
+	{Version{4, 22}, 35, "", ""},
+	{Version{4, 23}, 36, "", ""},
+	{Version{5, 0}, 36, "", ""},
 }
 
 // oldestCatalog is the oldest version whose catalogs are still built.

@@ -47,6 +47,13 @@ var removals = []removal{
 	{"flowcontrol.apiserver.k8s.io/v1beta3", []string{"FlowSchema", "PriorityLevelConfiguration"}, 32, "flowcontrol.apiserver.k8s.io/v1"},
 }
 
+// unchanged are the API versions whose kinds have the same fields in the one to use instead, with the same meaning.
+// Source: "No notable changes" in the guide that removals are from.
+var unchanged = []string{"batch/v1beta1", "coordination.k8s.io/v1beta1", "rbac.authorization.k8s.io/v1beta1", "scheduling.k8s.io/v1beta1", "storage.k8s.io/v1beta1"}
+
+// Unchanged reports whether the kinds of a removed API version have the same fields in the one to use instead, with the same meaning.
+func Unchanged(apiVersion string) bool { return slices.Contains(unchanged, apiVersion) }
+
 // Removed returns the minor version of Kubernetes 1 that is the first without a kind of an API version, and the API version to use
 // instead, or "" if there is none. It returns false for what no version has removed.
 func Removed(apiVersion, kind string) (kubernetes int, instead string, removed bool) {

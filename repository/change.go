@@ -121,10 +121,11 @@ func (r *Repository) checkShape(c Change) (found []*findings.Finding) {
 	return found
 }
 
-func texts(places []Place) string {
-	var all []string
+func texts(places []Place) string { return strings.Join(names(places), ", ") }
+
+func names(places []Place) (all []string) {
 	for _, p := range places {
 		all = append(all, p.String())
 	}
-	return strings.Join(all, ", ")
+	return all
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -75,12 +77,17 @@ func (c *Commit) run(read func(io.Reader) error, args ...string) error {
 
 // Changed returns the paths of the files in the folder that differ from the commit, with those that git does not know yet, sorted.
 func (c *Commit) Changed() ([]string, error) {
-	changed, err := c.git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", c.revision, "--", ".")
-	if err != nil {
-		return nil, err
-	}
-	unknown, err := c.git("ls-files", "-z", "--others", "--exclude-standard", "--", ".")
-	if err != nil {
+	var changed, unknown []byte
+	var group errgroup.Group // each looks at all files, which takes most of the time if little has changed
+	group.Go(func() (err error) {
+		changed, err = c.git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", c.revision, "--", ".")
+		return err
+	})
+	group.Go(func() (err error) {
+		unknown, err = c.git("ls-files", "-z", "--others", "--exclude-standard", "--", ".")
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	files := append(split0(changed), split0(unknown)...)
@@ -113,6 +120,12 @@ func (c *Commit) Has(folders []string) (map[string]bool, error) {
 		}
 	}
 	return had, nil
+}
+
+// Files returns the paths of the files below a folder that the commit has.
+func (c *Commit) Files(folder string) ([]string, error) {
+	out, err := c.git("ls-tree", "-r", "-z", "--name-only", c.revision, "--", folder+"/")
+	return split0(out), err
 }
 
 // Read returns a file of the commit, within the limit of files. Its error is fs.ErrNotExist if there is none.

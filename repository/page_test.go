@@ -49,9 +49,9 @@ func TestPage(t *testing.T) {
 	table(func(r findings.Rule) bool { return r.ByGates }, bundlerules.Rules())
 	page.WriteString("\n## Rules for repositories of operators\n\nThese rules apply to what `berth check` finds in a repository, and only for one of their gates.\n\n")
 	table(func(r findings.Rule) bool { return !ofBundles(r) && !ofCatalogs(r) }, repository.Rules())
-	page.WriteString("\n## Versions of OpenShift\n\nRules know these versions. OpenShift 4.23 and 5.0 are the same release.\n\n| OpenShift | Kubernetes |\n| --- | --- |\n")
+	page.WriteString("\n## Versions of OpenShift\n\nRules know these versions. OpenShift 4.23 and 5.0 are the same release.\n\n| OpenShift | Kubernetes | maintained until | extended update support until |\n| --- | --- | --- | --- |\n")
 	for _, r := range openshift.Releases {
-		fmt.Fprintf(&page, "| %s | 1.%d |\n", r.Version, r.Kubernetes)
+		fmt.Fprintf(&page, "| %s | 1.%d | %s | %s |\n", r.Version, r.Kubernetes, r.Maintained, r.Extended)
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil {

@@ -12,6 +12,7 @@ import (
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	catalogrules "github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/nearest"
 	"github.com/berth-csi/berth/openshift"
 )
 
@@ -286,7 +287,11 @@ func checkUpdateMode(s *subject, _ *bundle) []*findings.Finding {
 		return one(s.inCI(nil, "ci.yaml has no updateGraph, so bundles are updated in %s; say so, or want %s", replacesMode, semverMode))
 	}
 	if mode, _ := s.ci.UpdateGraph.(string); !slices.Contains(updateModes, mode) {
-		return one(s.inCI([]any{"updateGraph"}, "updateGraph is %v, want %s", s.ci.UpdateGraph, strings.Join(updateModes, " or ")))
+		f := s.inCI([]any{"updateGraph"}, "updateGraph is %v, want %s", s.ci.UpdateGraph, strings.Join(updateModes, " or "))
+		if near := nearest.Of(mode, updateModes); len(near) == 1 {
+			f.Fixed(s.ciFile.Replaced([]any{"updateGraph"}, near[0]))
+		}
+		return one(f)
 	}
 	return nil
 }

@@ -69,33 +69,45 @@ func (s shape) faults(rule findings.Rule, d document.Document) (found []*finding
 	if err := json.Unmarshal(d.Content, &value); err != nil {
 		return []*findings.Finding{d.Fault(rule, "%v", err)}
 	}
-	s.check(value, nil, func(path []any, format string, args ...any) {
-		found = append(found, d.FaultAt(rule, path, format, args...))
+	s.check(value, nil, func(path []any, fix func(document.Document) []findings.Edit, format string, args ...any) {
+		f := d.FaultAt(rule, path, format, args...)
+		if fix != nil && len(found) < document.MaxFaults {
+			f.Fixed(fix(d))
+		}
+		found = append(found, f)
 	})
 	return found
 }
 
-// check passes each difference of a value at a path to fault.
-func (s shape) check(value any, at []any, fault func(path []any, format string, args ...any)) {
+// check passes each difference of a value at a path to fault, with what corrects it, or nil.
+func (s shape) check(value any, at []any, fault func(path []any, fix func(document.Document) []findings.Edit, format string, args ...any)) {
 	name := pathText(at)
 	if got := kindOf(value); got != s.kind {
-		fault(at, "%s is %s, want %s", name, withArticle(got), withArticle(s.kind))
+		var fix func(document.Document) []findings.Edit
+		if s.kind == "string" && (got == "number" || got == "boolean") {
+			fix = func(d document.Document) []findings.Edit { return d.Quoted(at) }
+		}
+		fault(at, fix, "%s is %s, want %s", name, withArticle(got), withArticle(s.kind))
 		return
 	}
 	switch value := value.(type) {
 	case string:
 		if len(s.oneOf) > 0 && !slices.Contains(s.oneOf, value) {
-			fault(at, "%s is %q, want one of %s%s", name, value, strings.Join(s.oneOf, ", "), nearest.Hint(value, s.oneOf))
+			var fix func(document.Document) []findings.Edit
+			if near := nearest.Of(value, s.oneOf); len(near) == 1 {
+				fix = func(d document.Document) []findings.Edit { return d.Replaced(at, near[0]) }
+			}
+			fault(at, fix, "%s is %q, want one of %s%s", name, value, strings.Join(s.oneOf, ", "), nearest.Hint(value, s.oneOf))
 		}
 	case []any:
 		if len(value) < s.least {
-			fault(at, "%s is empty, want at least %d", name, s.least)
+			fault(at, nil, "%s is empty, want at least %d", name, s.least)
 		}
 		seen := map[string]bool{}
 		for i, item := range value {
 			encoded, _ := json.Marshal(item)
 			if s.unique && seen[string(encoded)] {
-				fault(append(slices.Clone(at), i), "%s has %s twice", name, encoded)
+				fault(append(slices.Clone(at), i), nil, "%s has %s twice", name, encoded)
 			}
 			seen[string(encoded)] = true
 			s.items.check(item, append(slices.Clone(at), i), fault)
@@ -103,7 +115,7 @@ func (s shape) check(value any, at []any, fault func(path []any, format string, 
 	case map[string]any:
 		for _, key := range s.required {
 			if _, given := value[key]; !given {
-				fault(at, "%s has no field %s", name, key)
+				fault(at, nil, "%s has no field %s", name, key)
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
@@ -112,7 +124,7 @@ func (s shape) check(value any, at []any, fault func(path []any, format string, 
 			case known:
 				below.check(value[key], append(slices.Clone(at), key), fault)
 			case s.closed:
-				fault(append(slices.Clone(at), key), "%s has an unknown field %s; want one of %s%s", name, key, strings.Join(slices.Sorted(maps.Keys(s.fields)), ", "), nearest.Hint(key, slices.Collect(maps.Keys(s.fields))))
+				fault(append(slices.Clone(at), key), nil, "%s has an unknown field %s; want one of %s%s", name, key, strings.Join(slices.Sorted(maps.Keys(s.fields)), ", "), nearest.Hint(key, slices.Collect(maps.Keys(s.fields))))
 			}
 		}
 	}

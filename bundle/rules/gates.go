@@ -227,7 +227,12 @@ func checkVersions(c *checked, rule findings.Rule) {
 	value, given := c.bundle.Metadata.Annotations[openshift.VersionsAnnotation]
 	if _, err := openshift.ParseRange(value); given && err != nil {
 		rule.Severity = c.options.Profile.Severity(rule, findings.Warning)
-		c.find(rule, c.inMetadata(c.bundle.Metadata.Document), []any{"annotations", openshift.VersionsAnnotation}, "%s %v", openshift.VersionsAnnotation, err)
+		at := []any{"annotations", openshift.VersionsAnnotation}
+		f := c.find(rule, c.inMetadata(c.bundle.Metadata.Document), at, "%s %v", openshift.VersionsAnnotation, err)
+		meant := strings.TrimPrefix(strings.ReplaceAll(value, " ", ""), ">=") // what is for later versions, too, has no sign
+		if _, err := openshift.ParseRange(meant); err == nil && meant != "" {
+			f.Fixed(c.bundle.Metadata.Replaced(at, meant))
+		}
 	}
 }
 
@@ -289,8 +294,11 @@ func checkRemovedAPIs(c *checked, rule findings.Rule) {
 			do = "use " + instead
 		}
 		if len(on) > 0 {
-			c.find(rule, o.File, []any{"apiVersion"}, "%s of %s is gone since Kubernetes 1.%d, and the bundle is for OpenShift %s; %s, or say in %s that it is for earlier ones alone",
+			f := c.find(rule, o.File, []any{"apiVersion"}, "%s of %s is gone since Kubernetes 1.%d, and the bundle is for OpenShift %s; %s, or say in %s that it is for earlier ones alone",
 				o.GetKind(), o.GetAPIVersion(), without, strings.Join(on, ", "), do, openshift.VersionsAnnotation)
+			if openshift.Unchanged(o.GetAPIVersion()) {
+				f.Fixed(o.Document.Replaced([]any{"apiVersion"}, instead))
+			}
 		}
 	}
 }
@@ -318,7 +326,11 @@ func checkFeatureAnnotations(c *checked, rule findings.Rule) {
 		case !given && slices.Contains(statedFeatures, feature):
 			missing = append(missing, bundle.FeaturePrefix+feature)
 		case given && value != "true" && value != "false":
-			c.find(rule, c.csvFile, []any{"metadata", "annotations", bundle.FeaturePrefix + feature}, `the annotation %s is %q, want "true" or "false"`, bundle.FeaturePrefix+feature, value)
+			at := []any{"metadata", "annotations", bundle.FeaturePrefix + feature}
+			f := c.find(rule, c.csvFile, at, `the annotation %s is %q, want "true" or "false"`, bundle.FeaturePrefix+feature, value)
+			if meant := strings.ToLower(value); meant == "true" || meant == "false" {
+				f.Fixed(c.bundle.CSV.Replaced(at, meant))
+			}
 		}
 	}
 	if len(missing) > 0 {

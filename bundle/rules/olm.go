@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -92,20 +93,25 @@ func checkDuplicates(c *checked, rule findings.Rule) {
 
 func checkAnnotations(c *checked, rule findings.Rule) {
 	annotations := c.bundle.Metadata.Annotations
-	complain := func(severity findings.Severity, key, format string, args ...any) {
+	complain := func(severity findings.Severity, key, format string, args ...any) *findings.Finding {
 		rule := rule
 		if c.options.Profile.Has(ownHubs...) {
 			severity = findings.Error // they run the check of the format that opm had
 		}
 		rule.Severity = severity
-		c.find(rule, c.inMetadata(c.bundle.Metadata.Document), []any{"annotations", key}, format, args...)
+		return c.find(rule, c.inMetadata(c.bundle.Metadata.Document), []any{"annotations", key}, format, args...)
 	}
 	for key, want := range map[string]string{
 		registryv1.MediaTypeAnnotation: registryv1.MediaType, registryv1.ManifestsAnnotation: registryv1.ManifestsDir + "/",
 		registryv1.MetadataAnnotation: registryv1.MetadataDir + "/",
 	} {
 		if got := annotations[key]; got != want { // OLM's tools do not look at it
-			complain(findings.Warning, key, "%s is %q, want %q", key, got, want)
+			f := complain(findings.Warning, key, "%s is %q, want %q", key, got, want)
+			if _, given := annotations[key]; given {
+				f.Fixed(c.bundle.Metadata.Replaced([]any{"annotations", key}, want))
+			} else {
+				f.Fixed(c.bundle.Metadata.Added([]any{"annotations"}, key, want))
+			}
 		}
 	}
 	const packageKey, channelsKey, defaultKey = registryv1.PackageAnnotation, registryv1.ChannelsAnnotation, registryv1.DefaultChannelAnnotation
@@ -152,7 +158,13 @@ func checkFeatures(c *checked, rule findings.Rule) {
 				value = "null"
 			}
 			if !isText || strings.HasPrefix(key, bundle.FeaturePrefix) && value != "true" && value != "false" {
-				c.find(rule, c.csvFile, []any{"metadata", "annotations", key}, "the annotation %s is %v, want a string in quotes%s", key, value, orBoolean(key))
+				at := []any{"metadata", "annotations", key}
+				f := c.find(rule, c.csvFile, at, "the annotation %s is %v, want a string in quotes%s", key, value, orBoolean(key))
+				if feature := strings.ToLower(fmt.Sprint(value)); strings.HasPrefix(key, bundle.FeaturePrefix) && (feature == "true" || feature == "false") {
+					f.Fixed(c.bundle.CSV.Replaced(at, feature))
+				} else if !isText {
+					f.Fixed(c.bundle.CSV.Quoted(at))
+				}
 			}
 		}
 	}

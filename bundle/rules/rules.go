@@ -183,9 +183,10 @@ func (c *checked) placesIn(file string) *places {
 }
 
 // find adds a finding about the value at a path of keys and indices in a file.
-func (c *checked) find(rule findings.Rule, file string, path []any, format string, args ...any) {
+func (c *checked) find(rule findings.Rule, file string, path []any, format string, args ...any) *findings.Finding {
 	f := rule.Finding(filepath.Join(c.name, filepath.FromSlash(file)), format, args...)
 	c.found = append(c.found, f.At(c.placesIn(file).at(path)))
+	return f
 }
 
 // inMetadata returns the path in the bundle of one of the metadata's documents.

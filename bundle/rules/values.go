@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -155,7 +156,10 @@ func checkMaxOpenShift(c *checked, rule findings.Rule) {
 			rule.Severity = findings.Warning
 		}
 		if err != nil {
-			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "%v", err)
+			f := c.find(rule, p.file, append(slices.Clone(p.path), "value"), "%v", err)
+			if meant, err := openshift.Parse(strings.TrimSuffix(strings.Trim(cmp.Or(c.written(p), string(p.Value)), `"`), ".0")); err == nil {
+				f.Fixed(c.documentOf(p.file).Replaced(append(slices.Clone(p.path), "value"), meant.String()))
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-csi/berth/fbc/rawjson"
 	"github.com/berth-csi/berth/findings/nearest"
 	"github.com/berth-csi/berth/olm/upgrade"
+	"github.com/berth-csi/berth/registryv1/access"
 )
 
 // Schema is the name and version of the JSON of a Diff. It changes when a field does.
@@ -72,18 +73,7 @@ const (
 )
 
 // Change is a value that changes. An empty value means none.
-type Change struct {
-	Before string `json:"before"`
-	After  string `json:"after"`
-}
-
-// changed returns a change, or nil if there is none.
-func changed(before, after string) *Change {
-	if before == after {
-		return nil
-	}
-	return &Change{before, after}
-}
+type Change = access.Change
 
 // Package is the difference of a package.
 type Package struct {
@@ -97,6 +87,8 @@ type Package struct {
 	Rewritten []string `json:"rewritten,omitempty"`
 	// Deprecations are deprecations of bundles, by name.
 	Deprecations map[string]*Change `json:"deprecations,omitempty"`
+	// Lifecycles are the phases of support and the platforms of minor versions, by version.
+	Lifecycles map[string]*Change `json:"lifecycles,omitempty"`
 }
 
 // Channel is the difference of a channel.
@@ -115,7 +107,7 @@ type Channel struct {
 	// stored objects in them.
 	RemovedAPIs []string `json:"removedAPIs,omitempty"`
 	// Content is how the new head differs from the old one.
-	Content *Content `json:"content,omitempty"`
+	Content *access.Content `json:"content,omitempty"`
 }
 
 // Compare returns the difference between two valid catalogs: that of the named packages, or of all if none is named.
@@ -169,7 +161,7 @@ func comparePackage(before, after *fbc.Package) (*Package, error) {
 		return d, err
 	}
 	d, err := compareContents(before, after)
-	if err != nil || d.DefaultChannel == nil && d.Deprecation == nil && len(d.Channels)+len(d.Rewritten)+len(d.Deprecations) == 0 {
+	if err != nil || d.DefaultChannel == nil && d.Deprecation == nil && len(d.Channels)+len(d.Rewritten)+len(d.Deprecations)+len(d.Lifecycles) == 0 {
 		return nil, err
 	}
 	return d, nil
@@ -177,8 +169,8 @@ func comparePackage(before, after *fbc.Package) (*Package, error) {
 
 func compareContents(before, after *fbc.Package) (*Package, error) {
 	d := &Package{
-		Name: after.Name, Kind: Changed, DefaultChannel: changed(before.DefaultChannel, after.DefaultChannel),
-		Deprecation: changed(before.Deprecation(declcfg.SchemaPackage, ""), after.Deprecation(declcfg.SchemaPackage, "")),
+		Name: after.Name, Kind: Changed, DefaultChannel: access.Changed(before.DefaultChannel, after.DefaultChannel),
+		Deprecation: access.Changed(before.Deprecation(declcfg.SchemaPackage, ""), after.Deprecation(declcfg.SchemaPackage, "")),
 	}
 	for _, name := range union(channelNames(before), channelNames(after)) {
 		c, err := compareChannel(before, after, name)
@@ -201,7 +193,7 @@ func compareContents(before, after *fbc.Package) (*Package, error) {
 		if !equal {
 			d.Rewritten = append(d.Rewritten, b.Name)
 		}
-		if c := changed(before.Deprecation(declcfg.SchemaBundle, b.Name), after.Deprecation(declcfg.SchemaBundle, b.Name)); c != nil {
+		if c := access.Changed(before.Deprecation(declcfg.SchemaBundle, b.Name), after.Deprecation(declcfg.SchemaBundle, b.Name)); c != nil {
 			if d.Deprecations == nil {
 				d.Deprecations = map[string]*Change{}
 			}
@@ -209,7 +201,33 @@ func compareContents(before, after *fbc.Package) (*Package, error) {
 		}
 	}
 	slices.Sort(d.Rewritten)
-	return d, nil
+	was, err := lifecycles(before)
+	if err != nil {
+		return d, err
+	}
+	is, err := lifecycles(after)
+	d.Lifecycles = access.Changes(was, is)
+	return d, err
+}
+
+// lifecycles returns the phases and the platforms of the versions of a package, by version.
+func lifecycles(p *fbc.Package) (map[string]string, error) {
+	all := map[string]string{}
+	of, err := p.Lifecycle()
+	if err != nil || of == nil {
+		return all, err
+	}
+	for _, v := range of.Versions {
+		var parts []string
+		for _, phase := range v.Phases {
+			parts = append(parts, fmt.Sprintf("%s %s to %s", phase.Name, phase.Start, phase.End))
+		}
+		for _, on := range v.Platforms {
+			parts = append(parts, "on "+on.Name+" "+strings.Join(on.Versions, ", "))
+		}
+		all[v.Name] = strings.Join(parts, "; ")
+	}
+	return all, nil
 }
 
 func channelNames(p *fbc.Package) (names []string) {
@@ -252,9 +270,9 @@ func equal(a, b document.Span) (bool, error) {
 func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	was, is := before.FindChannel(name), after.FindChannel(name)
 	d := &Channel{Name: name, Kind: Changed,
-		Deprecation: changed(before.Deprecation(declcfg.SchemaChannel, name), after.Deprecation(declcfg.SchemaChannel, name))}
+		Deprecation: access.Changed(before.Deprecation(declcfg.SchemaChannel, name), after.Deprecation(declcfg.SchemaChannel, name))}
 	old, now := graph(before, was), graph(after, is)
-	d.Head = changed(headOf(old), headOf(now))
+	d.Head = access.Changed(headOf(old), headOf(now))
 	d.Added, d.Removed = without(entryNames(now), entryNames(old)), without(entryNames(old), entryNames(now))
 	d.Lost = lost(old, now)
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 )
 
 // version is what the page shows of a version: what OperatorHub would, from the ClusterServiceVersion. The page uses the
@@ -64,6 +65,10 @@ func (t *texts) describeAll(p *Package) ([]*version, error) {
 	if of := p.source.Icon; of != nil && len(of.Data) > 0 {
 		icon = dataURL(of.MediaType, base64.StdEncoding.EncodeToString(of.Data))
 	}
+	supported, err := p.source.Lifecycle()
+	if err != nil {
+		return nil, err
+	}
 	common := version{Display: printable(p.Name), Icon: t.add(prose(icon)), Description: t.add(prose(p.source.Description))}
 	all := []*version{} // not null
 	for _, b := range slices.SortedStableFunc(slices.Values(p.source.Bundles), func(a, b *fbc.Bundle) int { return laterFirst(a.Number(), b.Number()) }) {
@@ -73,6 +78,10 @@ func (t *texts) describeAll(p *Package) ([]*version, error) {
 		v.Version = printable(number)
 		if err := t.describe(&v, b); err != nil {
 			return nil, err
+		}
+		if of := supported.Find(b.Number()); of != nil {
+			v.Lists = append([]list{phases(of), platforms(of)}, v.Lists...)
+			v.Lists = slices.DeleteFunc(v.Lists, func(l list) bool { return len(l.Items) == 0 })
 		}
 		all = append(all, &v)
 	}
@@ -104,6 +113,24 @@ func (t *texts) describe(v *version, b *fbc.Bundle) error {
 	v.Lists = append(v.Lists, images(b))
 	v.Lists = slices.DeleteFunc(v.Lists, func(l list) bool { return len(l.Items) == 0 })
 	return nil
+}
+
+// phases lists the phases of support of a version.
+func phases(v *lifecycle.Version) list {
+	l := list{Title: "Support"}
+	for _, p := range v.Phases {
+		l.Items = append(l.Items, printable(fmt.Sprintf("%s: %s to %s", p.Name, p.Start, p.End)))
+	}
+	return l
+}
+
+// platforms lists the platforms that a version runs on.
+func platforms(v *lifecycle.Version) list {
+	l := list{Title: "Runs on"}
+	for _, p := range v.Platforms {
+		l.Items = append(l.Items, printable(p.Name+" "+strings.Join(p.Versions, ", ")))
+	}
+	return l
 }
 
 var imageType = regexp.MustCompile(`^image/[a-z0-9.+-]+$`)

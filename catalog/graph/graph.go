@@ -70,6 +70,8 @@ type Node struct {
 	Range      string
 	Deprecated string
 	Head       bool
+	// New says that MarkNew was called for it.
+	New bool
 	// Stranded says that no update leads from here to the head.
 	Stranded bool
 	// Outside says that the channel only refers to it.
@@ -79,6 +81,15 @@ type Node struct {
 	Passed bool
 	// SkippedBy is the version that skips this one by name, if one does.
 	SkippedBy string
+}
+
+// MarkNew marks a version in all channels. Mermaid and DOT say that it is new.
+func (p *Package) MarkNew(name string) {
+	for _, c := range p.Channels {
+		for _, n := range c.Nodes {
+			n.New = n.New || n.Name == name
+		}
+	}
 }
 
 // Edge leads from a version to one that may take its place. OLM never takes it if To is passed.

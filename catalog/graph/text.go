@@ -47,6 +47,9 @@ func (p *Package) Mermaid() string {
 		}
 		text.WriteString("  end\n")
 	}
+	if strings.Contains(text.String(), ":::new") {
+		text.WriteString("  classDef new stroke:#0f766e,color:#0f766e\n")
+	}
 	text.WriteString("  classDef head stroke-width:3px\n  classDef deprecated stroke:#b45309,color:#b45309\n  classDef stranded stroke:#b91c1c,color:#b91c1c\n  classDef outside stroke-dasharray:4 3\n")
 	if len(m.grey) > 0 {
 		fmt.Fprintf(&text, "  linkStyle %s stroke:%s,color:%s,stroke-dasharray:6 5\n", strings.Join(m.grey, ","), neverColor, neverColor)
@@ -159,7 +162,7 @@ func (n *Node) states() (all []string) {
 	for _, state := range []struct {
 		name string
 		is   bool
-	}{{"head", n.Head}, {"outside", n.Outside}, {"deprecated", n.Deprecated != ""}, {"stranded", n.Stranded}} {
+	}{{"head", n.Head}, {"new", n.New}, {"outside", n.Outside}, {"deprecated", n.Deprecated != ""}, {"stranded", n.Stranded}} {
 		if state.is {
 			all = append(all, state.name)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -32,6 +33,8 @@ type Package struct {
 	Channels   int    `json:"channels"`
 	Bundles    int    `json:"bundles"`
 	Deprecated string `json:"deprecated,omitempty"`
+	// Support is how that version is supported today, if the catalog has a lifecycle of it.
+	Support *lifecycle.Support `json:"support,omitempty"`
 
 	head *semver.Version
 }
@@ -60,6 +63,8 @@ type Bundle struct {
 	SkipRange  string   `json:"skipRange,omitempty"`
 	Image      string   `json:"image,omitempty"`
 	Deprecated string   `json:"deprecated,omitempty"`
+	// Support is how the version is supported today, if the catalog has a lifecycle of it.
+	Support *lifecycle.Support `json:"support,omitempty"`
 
 	number *semver.Version
 }
@@ -74,7 +79,7 @@ type Document struct {
 }
 
 // lists are the functions that make the lists, by kind.
-var lists = map[string]func([]*fbc.Package, func(*fbc.Channel) bool) ([]row, error){
+var lists = map[string]func([]*fbc.Package, Options) ([]row, error){
 	"packages": packages,
 	"channels": channels,
 	"bundles":  bundles,
@@ -96,6 +101,8 @@ type Options struct {
 	Channel string
 	// Sort is one of Orders, or "" for the order of the catalog's packages and channels.
 	Sort string
+	// Today is the day for which support is shown.
+	Today lifecycle.Date
 	// Columns is how wide the table in format text may be, or 0 if it may be as wide as it is.
 	Columns int
 }
@@ -115,7 +122,7 @@ func Write(w io.Writer, c *fbc.Catalog, o Options) error {
 	if err != nil {
 		return err
 	}
-	rows, err := lists[o.Kind](of, o.inChannel)
+	rows, err := lists[o.Kind](of, o)
 	if err != nil {
 		return err
 	}
@@ -184,11 +191,17 @@ func matches(pattern, name string) bool {
 
 // tableOf returns the lines of a table, beginning with its header.
 func tableOf(rows []row, wide bool) (table [][]string) {
+	filled := map[string]bool{}
+	for _, r := range rows {
+		for _, c := range r.cells() {
+			filled[c.title] = filled[c.title] || c.text != "-"
+		}
+	}
 	for _, r := range rows {
 		var header, line []string
 		for _, c := range r.cells() {
 			switch {
-			case c.wide && !wide:
+			case c.wide && !wide, c.rare && !filled[c.title]:
 				continue
 			case c.whole != "" && wide:
 				c.text = c.whole
@@ -222,11 +235,13 @@ type cell struct {
 	whole string
 	// wide says that only a wide table has the column.
 	wide bool
+	// rare says that the column is left out if it says nothing in every line.
+	rare bool
 }
 
 func (p Package) cells() []cell {
 	return []cell{{title: "PACKAGE", text: p.Name}, {title: "NAME", text: dash(p.DisplayName)}, {title: "DEFAULT CHANNEL", text: dash(p.DefaultChannel)},
-		{title: "VERSION", text: dash(p.Version)}, {title: "CHANNELS", text: strconv.Itoa(p.Channels)}, {title: "BUNDLES", text: strconv.Itoa(p.Bundles)}, deprecated(p.Deprecated)}
+		{title: "VERSION", text: dash(p.Version)}, {title: "CHANNELS", text: strconv.Itoa(p.Channels)}, {title: "BUNDLES", text: strconv.Itoa(p.Bundles)}, supported(p.Support), deprecated(p.Deprecated)}
 }
 
 func (p Package) key() key { return key{p.Name, p.head} }
@@ -241,12 +256,17 @@ func (c Channel) cells() []cell {
 func (b Bundle) cells() []cell {
 	return []cell{{title: "PACKAGE", text: b.Package}, {title: "CHANNEL", text: b.Channel}, {title: "BUNDLE", text: b.Name}, {title: "VERSION", text: dash(b.Version)},
 		{title: "REPLACES", text: dash(b.Replaces)}, {title: "SKIPS", text: dash(strings.Join(b.Skips, ","))}, {title: "SKIP RANGE", text: dash(b.SkipRange)},
-		{title: "IMAGE", text: dash(b.Image), wide: true}, deprecated(b.Deprecated)}
+		{title: "IMAGE", text: dash(b.Image), wide: true}, supported(b.Support), deprecated(b.Deprecated)}
 }
 
 // deprecated returns the cell of what may be deprecated. A wide table has the message.
 func deprecated(message string) cell {
 	return cell{title: "DEPRECATED", text: yes(message != ""), whole: message}
+}
+
+// supported returns the cell of what may have a lifecycle.
+func supported(s *lifecycle.Support) cell {
+	return cell{title: "SUPPORT", text: dash(s.String()), rare: true}
 }
 
 // dash returns a dash for an empty cell of a table.
@@ -264,13 +284,18 @@ func yes(it bool) string {
 	return "-"
 }
 
-func packages(of []*fbc.Package, _ func(*fbc.Channel) bool) ([]row, error) {
+func packages(of []*fbc.Package, o Options) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
+		all, err := p.Lifecycle()
+		if err != nil {
+			return nil, err
+		}
 		line := Package{Name: p.Name, DefaultChannel: p.DefaultChannel, Channels: len(p.Channels), Bundles: len(p.Bundles), Deprecated: p.Deprecation(declcfg.SchemaPackage, "")}
 		var versions []string
 		for _, head := range heads(p, p.FindChannel(p.DefaultChannel)) {
 			versions, line.head = append(versions, versionOf(head)), head.Number
+			line.Support = all.Find(head.Number).At(o.Today)
 			b := p.FindBundle(head.Name)
 			if b == nil {
 				continue
@@ -305,10 +330,10 @@ func versionOf(e *upgrade.Entry) string {
 	return e.Number.String()
 }
 
-func channels(of []*fbc.Package, in func(*fbc.Channel) bool) ([]row, error) {
+func channels(of []*fbc.Package, o Options) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
-		for _, c := range sorted(p, in) {
+		for _, c := range sorted(p, o.inChannel) {
 			var names []string
 			var version *semver.Version
 			for _, head := range heads(p, c) {
@@ -328,13 +353,17 @@ func sorted(p *fbc.Package, in func(*fbc.Channel) bool) []*fbc.Channel {
 }
 
 // bundles lists the entries of channels, from the latest version to the first.
-func bundles(of []*fbc.Package, in func(*fbc.Channel) bool) ([]row, error) {
+func bundles(of []*fbc.Package, o Options) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
-		for _, c := range sorted(p, in) {
+		all, err := p.Lifecycle()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range sorted(p, o.inChannel) {
 			for _, e := range slices.SortedStableFunc(slices.Values(upgrade.Of(p, c).Entries), func(a, b *upgrade.Entry) int { return latest(a.Number, b.Number) }) {
 				row := Bundle{number: e.Number, Package: p.Name, Channel: c.Name, Name: e.Name, Version: versionOf(e), Replaces: e.Replaces, Skips: e.Skips,
-					SkipRange: e.SkipRange, Deprecated: p.Deprecation(declcfg.SchemaBundle, e.Name)}
+					SkipRange: e.SkipRange, Deprecated: p.Deprecation(declcfg.SchemaBundle, e.Name), Support: all.Find(e.Number).At(o.Today)}
 				if b := p.FindBundle(e.Name); b != nil {
 					row.Image = b.Image
 				}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
 )
 
 // alike are faults of the channels or of the bundles of a package. What is wrong with several of them in the same way is one finding,
@@ -20,20 +21,44 @@ type sharedFault struct {
 	path          []any
 	before, after string
 	names         []string
+	// replaced are values that correct the fault, of those with the same file.
+	replaced []replacement
+}
+
+// replacement is a scalar that gets another text.
+type replacement struct {
+	span document.Span
+	path []any
+	text string
+}
+
+// asWritten is the text of a replacement that makes a text of a value, just as it is written.
+const asWritten = ""
+
+// replacementLimit is how many values of a finding are corrected at once. Each means parsing a document.
+const replacementLimit = 20
+
+// addFixed is like add, and corrects the value: it gets a text.
+func (a *alike) addFixed(name string, span document.Span, path []any, before, after, text string) {
+	f := a.add(name, span, path, before, after)
+	if span.File == f.span.File && len(f.replaced) < replacementLimit {
+		f.replaced = append(f.replaced, replacement{span, path, text})
+	}
 }
 
 // add adds a fault of the value at a path. Its message has two parts, with what is at fault in between.
-func (a *alike) add(name string, span document.Span, path []any, before, after string) {
+func (a *alike) add(name string, span document.Span, path []any, before, after string) *sharedFault {
 	key, name := before+"\x00"+after, strconv.Quote(name)
 	if f := a.last[key]; f != nil && f.names[len(f.names)-1] != name {
 		f.names = append(f.names, name)
-		return
+		return f
 	}
-	f := &sharedFault{span, path, before, after, []string{name}}
+	f := &sharedFault{span: span, path: path, before: before, after: after, names: []string{name}}
 	if a.last == nil {
 		a.last = map[string]*sharedFault{}
 	}
 	a.faults, a.last[key] = append(a.faults, f), f
+	return f
 }
 
 func (a *alike) report(report report) {
@@ -42,6 +67,14 @@ func (a *alike) report(report report) {
 		if len(f.names) > 1 {
 			noun += "s"
 		}
-		report(f.span, f.path, "%s of %s %s%s", f.before, noun, strings.Join(f.names, ", "), f.after)
+		found := report(f.span, f.path, "%s of %s %s%s", f.before, noun, strings.Join(f.names, ", "), f.after)
+		for _, r := range f.replaced {
+			correct(found, r.span, func(d document.Document) []findings.Edit {
+				if r.text == asWritten {
+					return d.Quoted(r.path)
+				}
+				return d.Replaced(r.path, r.text)
+			})
+		}
 	}
 }

@@ -237,7 +237,7 @@ func checkReferenced(s *subject, report report) {
 	for i, c := range s.Channels {
 		if g := s.graphs[i]; len(g.Heads) == 1 {
 			for _, r := range misspelt(s, g) {
-				faults.add(c.Name, c.Span, entryPath(r.by.Index, r.field...), "entry "+r.by.Name, strings.TrimPrefix(r.String(), r.by.Name))
+				faults.addFixed(c.Name, c.Span, entryPath(r.by.Index, r.field...), "entry "+r.by.Name, strings.TrimPrefix(r.String(), r.by.Name), r.meant)
 			}
 		}
 	}
@@ -266,9 +266,9 @@ func checkPaths(s *subject, report report) {
 	faults.report(report)
 }
 
-// plural returns the word for one entry, or for several.
-func plural(entries []*upgrade.Entry, one, several string) string {
-	if len(entries) == 1 {
+// plural returns the word for one, or for several.
+func plural[T any](all []T, one, several string) string {
+	if len(all) == 1 {
 		return one
 	}
 	return several

@@ -131,15 +131,23 @@ var inVersion = regexp.MustCompile(`^v\d+\.\d+$`)
 // versionsOf returns the versions of OpenShift that a package of the catalog is for: the one that names a folder above it, or else those
 // of the profile.
 func (a *asked) versionsOf(p *fbc.Package) []openshift.Version {
-	folders := strings.Split(filepath.ToSlash(p.File), "/")
+	if v, named := folderVersion(p.File); named {
+		return []openshift.Version{v}
+	}
+	return a.Profile.Versions
+}
+
+// folderVersion returns the version of OpenShift that the nearest folder above a file names.
+func folderVersion(file string) (openshift.Version, bool) {
+	folders := strings.Split(filepath.ToSlash(file), "/")
 	for _, folder := range slices.Backward(folders[:len(folders)-1]) {
 		if inVersion.MatchString(folder) {
 			if v, err := openshift.Parse(folder); err == nil {
-				return []openshift.Version{v}
+				return v, true
 			}
 		}
 	}
-	return a.Profile.Versions
+	return openshift.Version{}, false
 }
 
 // checkFormats: the pipelines of repositories look only at the first bundle of a package.
@@ -234,9 +242,20 @@ func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
 			if stated.Type != openshift.MaxProperty {
 				continue
 			}
-			if _, err := openshift.CheckMax(string(stated.Value), ""); err != nil {
-				faults.add(b.Name, b.Span, append(propertyPath(i), "value"), "property", fmt.Sprintf(": %v", err))
+			_, err := openshift.CheckMax(string(stated.Value), "")
+			if err == nil {
+				continue
 			}
+			meant := asWritten // 4.20 is a number that is read as 4.2
+			if text, isText := strings.CutPrefix(string(stated.Value), `"`); isText {
+				v, unread := openshift.Parse(strings.TrimSuffix(strings.TrimSuffix(text, `"`), ".0"))
+				if unread != nil {
+					faults.add(b.Name, b.Span, append(propertyPath(i), "value"), "property", fmt.Sprintf(": %v", err))
+					continue
+				}
+				meant = v.String()
+			}
+			faults.addFixed(b.Name, b.Span, append(propertyPath(i), "value"), "property", fmt.Sprintf(": %v", err), meant)
 		}
 	}
 	seen := map[string]bool{}

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -50,10 +51,17 @@ func checkDefaultChannel(s *subject, report report) {
 	switch {
 	case !s.Declared || len(s.Channels) == 0:
 	case s.DefaultChannel == "":
-		report(s.Span, nil, "package %q has no field defaultChannel; expected one of its channels %s", s.Name, s.channelNames())
+		f := report(s.Span, nil, "package %q has no field defaultChannel; expected one of its channels %s", s.Name, s.channelNames())
+		if len(s.Channels) == 1 {
+			correct(f, s.Span, func(d document.Document) []findings.Edit { return d.Added(nil, "defaultChannel", s.Channels[0].Name) })
+		}
 	case s.FindChannel(s.DefaultChannel) == nil:
-		report(s.Span, []any{"defaultChannel"}, "defaultChannel is %q, which is not a channel of package %q; expected one of %s",
+		at := []any{"defaultChannel"}
+		f := report(s.Span, at, "defaultChannel is %q, which is not a channel of package %q; expected one of %s",
 			s.DefaultChannel, s.Name, s.channelNames())
+		if len(s.Channels) == 1 {
+			correct(f, s.Span, func(d document.Document) []findings.Edit { return d.Replaced(at, s.Channels[0].Name) })
+		}
 	}
 }
 

@@ -28,8 +28,8 @@ type rule struct {
 	check    func(*subject, report)
 }
 
-// report receives a fault of the value at a path of keys and indices, in the document at a span.
-type report func(span document.Span, path []any, format string, args ...any)
+// report receives a fault of the value at a path of keys and indices, in the document at a span, and returns the finding.
+type report func(span document.Span, path []any, format string, args ...any) *findings.Finding
 
 // subject is a package that is being checked.
 type subject struct {
@@ -49,7 +49,7 @@ func newSubject(p *fbc.Package) *subject {
 var tables = [][]rule{packageRules, channelRules, bundleRules, deprecationRules}
 
 // Rules are the rules of Check and of fbc.Read.
-var Rules = ofGates(slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...))))
+var Rules = ofGates(slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...)), lifecycleRules))
 
 func rulesOf(rows []rule) []findings.Rule {
 	var all []findings.Rule
@@ -60,7 +60,11 @@ func rulesOf(rows []rule) []findings.Rule {
 }
 
 // Check checks the packages of a catalog. The findings are in the order of files and lines.
-func Check(c *fbc.Catalog) []*findings.Finding { return CheckAt(c, fbc.Fault) }
+func Check(c *fbc.Catalog) []*findings.Finding {
+	found := append(CheckAt(c, fbc.Fault), checkLifecycles(c)...)
+	findings.Sort(found)
+	return found
+}
 
 // Place makes a finding from a fault of the value at a path of keys and indices, in the document at a span. It must be safe
 // for concurrent use.
@@ -103,8 +107,20 @@ func checkPackage(p *fbc.Package, place Place) (found []*findings.Finding) {
 
 // reportOf returns a report that adds what is at fault with a package to what was found.
 func reportOf(rule findings.Rule, pkg string, place Place, found *[]*findings.Finding) report {
-	return func(span document.Span, path []any, format string, args ...any) {
-		*found = append(*found, place(rule, span, path, format, args...).In(pkg))
+	return func(span document.Span, path []any, format string, args ...any) *findings.Finding {
+		f := place(rule, span, path, format, args...).In(pkg)
+		*found = append(*found, f)
+		return f
+	}
+}
+
+// correct sets what corrects a finding: an edit of the document at a span, if the finding is in its file.
+func correct(f *findings.Finding, span document.Span, edit func(document.Document) []findings.Edit) {
+	if f.File != span.File {
+		return // the catalog was made of other files
+	}
+	if d, err := document.Load(span); err == nil {
+		f.Fixed(slices.Concat(f.Fix, edit(d)))
 	}
 }
 

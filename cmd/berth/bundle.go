@@ -25,7 +25,7 @@ it owns, metadata/ for catalogs, and bundle.Dockerfile to make an image of it.`,
 		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBundleGenerateCommand(), newBundleBumpCommand(), newBundleValidateCommand(), newBundleImageCommand())
+	cmd.AddCommand(newBundleGenerateCommand(), newBundleBumpCommand(), newBundleValidateCommand(), newBundlePermissionsCommand(), newBundleImageCommand())
 	return cmd
 }
 

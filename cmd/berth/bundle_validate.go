@@ -19,6 +19,7 @@ import (
 type bundleValidate struct {
 	profiles []string
 	choice   choiceFlags
+	fix      fixFlag
 	rules    bool
 	output   string
 	v1       v1Check
@@ -47,7 +48,9 @@ and junit. Files of an image are named by the reference and their paths in it.
 
 With --for olm-v1, it also finds why OLM v1 refuses the bundle.
 
-With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.`,
+With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.
+
+` + aboutFix + ` Bundles must be folders.`,
 		Example: `  # One bundle
   berth bundle validate bundle/aws-efs-operator/1.0.0
 
@@ -80,6 +83,9 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 			if err := o.v1.check(); err != nil {
 				return err
 			}
+			if err := o.fix.check(o.output); err != nil {
+				return err
+			}
 			return takes("BUNDLE...")(cmd, bundles)
 		},
 		ValidArgsFunction: folders,
@@ -92,6 +98,7 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 	}
 	addProfileFlag(cmd, &o.profiles)
 	o.choice.addFlags(cmd, bundleRules())
+	o.fix.add(cmd)
 	o.v1.addTarget(cmd)
 	o.v1.addGates(cmd)
 	addRulesFlag(cmd, &o.rules)
@@ -115,6 +122,9 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	chosen := map[string]int{}
 	var checked []string
 	for _, text := range bundles {
+		if err := o.fix.checkFolder(text); err != nil {
+			return err
+		}
 		stop := startProgress(cmd.ErrOrStderr(), "checking "+text)
 		found, err := o.check(cmd.Context(), text, rules.Options{Profile: profile})
 		stop()
@@ -135,8 +145,18 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	if baseline != nil {
 		report, gone = baseline.Of(report)
 	}
-	if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+	unknown := map[string]int{}
+	for _, f := range report.Findings {
+		unknown[of[f]]++
+	}
+	report, shown, err := o.fix.apply(cmd, report, checked)
+	if err != nil {
 		return err
+	}
+	if !shown {
+		if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+			return err
+		}
 	}
 	left := map[string][]*findings.Finding{}
 	for _, f := range report.Findings {
@@ -144,7 +164,7 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	}
 	for _, text := range checked {
 		faults := findings.Count(left[text], findings.Error)
-		cmd.PrintErrf("%s: %s, %s%s\n", text, count(faults, "error"), count(len(left[text])-faults, "warning"), o.choice.knownFrom(chosen[text]-len(left[text])))
+		cmd.PrintErrf("%s: %s, %s%s\n", text, count(faults, "error"), count(len(left[text])-faults, "warning"), o.choice.knownFrom(chosen[text]-unknown[text]))
 		if faults > 0 {
 			said = append(said, fmt.Errorf("bundle %s is not valid", text))
 		}

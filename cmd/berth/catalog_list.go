@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 	"github.com/berth-csi/berth/findings/nearest"
 )
 
@@ -24,7 +26,7 @@ and --channel may be patterns, such as 'aws-*'. Bundles are listed once for each
 first.
 
 The table is for people and may change. On a terminal, it is as wide as that: long values are cut, and empty
-columns are left out. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
+columns are left out. If the catalog has lifecycles, SUPPORT says how a version is supported today. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
 
 ` + aboutSources,
 		Example: `  berth catalog list packages catalog
@@ -50,7 +52,7 @@ columns are left out. -o wide cuts none, and has more columns. Programs should u
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[1])
 			defer stop()
-			o.Kind, o.Packages, o.Columns = args[0], args[2:], columnsOf(cmd.OutOrStdout())
+			o.Kind, o.Packages, o.Columns, o.Today = args[0], args[2:], columnsOf(cmd.OutOrStdout()), lifecycle.DateOf(time.Now())
 			return withCatalog(cmd, args[1], named(o.Packages), func(c *rules.Part) error {
 				stop()
 				return list.Write(cmd.OutOrStdout(), c.Catalog, o)

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/faults"
+	"github.com/berth-csi/berth/cmd/internal/memory"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/gates"
@@ -27,6 +28,7 @@ type catalogValidate struct {
 	severities []string
 	ignored    []string
 	baseline   string
+	fix        fixFlag
 	rules      bool
 	output     string
 	v1         v1Check
@@ -56,6 +58,8 @@ With --for olm-v1, it also finds which bundles OLM v1 refuses, at which updates 
 CustomResourceDefinitions and, with --against, for which installed versions it does less than before.
 
 With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.
+
+` + aboutFix + ` Catalogs must be folders.
 
 ` + aboutSources + `
 Files of an image are named by their paths in it.`,
@@ -93,6 +97,9 @@ Files of an image are named by their paths in it.`,
 			if err := o.v1.check(); err != nil {
 				return err
 			}
+			if err := o.fix.check(o.output); err != nil {
+				return err
+			}
 			return takes("CATALOG...")(cmd, args)
 		},
 		ValidArgsFunction: completing(folders),
@@ -109,6 +116,7 @@ Files of an image are named by their paths in it.`,
 	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
 	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
 	flags.StringVar(&o.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
+	o.fix.add(cmd)
 	completeFlag(cmd, "against", folders)
 	completeFlag(cmd, "severity", severitiesOf(catalogRules()))
 	completeFlag(cmd, "ignore", scopesOf(catalogRules()))
@@ -136,7 +144,12 @@ func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 	return takesNothing(cmd, args)
 }
 
+// checkGarbage is how much garbage there is before it is collected, in percent of what is used, while catalogs are checked: they are read
+// once, so more of it would only take memory.
+const checkGarbage = 60
+
 func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
+	memory.Tune(checkGarbage, 0)
 	profile, err := parseProfiles(cmd, o.profiles)
 	if err != nil {
 		return err
@@ -156,6 +169,9 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 	whole := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(catalogs, " ")}
 	var checked []checkedCatalog
 	for _, catalog := range catalogs {
+		if err := o.fix.checkFolder(catalog); err != nil {
+			return err
+		}
 		report, contents, err := o.check(cmd, catalog, profile)
 		if err != nil {
 			return err
@@ -168,20 +184,25 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 	if baseline != nil {
 		whole, gone = baseline.Of(whole)
 	}
-	if err := o.write(cmd, whole); err != nil {
+	unknown := setOf(whole.Findings)
+	whole, shown, err := o.fix.apply(cmd, whole, catalogs)
+	if err != nil {
 		return err
 	}
-	unknown := map[*findings.Finding]bool{}
-	for _, f := range whole.Findings {
-		unknown[f] = true
+	if !shown {
+		if err := o.write(cmd, whole); err != nil {
+			return err
+		}
 	}
+	remaining := setOf(whole.Findings)
 	var failed []error
 	for _, c := range checked {
-		left := slices.DeleteFunc(slices.Clone(c.found), func(f *findings.Finding) bool { return !unknown[f] })
+		left := slices.DeleteFunc(slices.Clone(c.found), func(f *findings.Finding) bool { return !remaining[f] })
+		known := slices.DeleteFunc(slices.Clone(c.found), func(f *findings.Finding) bool { return unknown[f] })
 		faults := findings.Count(left, findings.Error)
 		summary := fmt.Sprintf("%s: %s; %s, %s", c.name, c.contents, count(faults, "error"), count(len(left)-faults, "warning"))
 		if baseline != nil {
-			summary += fmt.Sprintf(", and %d known from %s", len(c.found)-len(left), o.baseline)
+			summary += fmt.Sprintf(", and %d known from %s", len(known), o.baseline)
 		}
 		cmd.PrintErrln(summary)
 		if faults > 0 {
@@ -201,6 +222,14 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 type checkedCatalog struct {
 	name, contents string
 	found          []*findings.Finding
+}
+
+func setOf(found []*findings.Finding) map[*findings.Finding]bool {
+	set := map[*findings.Finding]bool{}
+	for _, f := range found {
+		set[f] = true
+	}
+	return set
 }
 
 // expanded returns the names of catalogs, with what patterns mean in their place. A pattern that means nothing stays.

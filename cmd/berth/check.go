@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/cmd/internal/memory"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/gates"
@@ -25,6 +27,7 @@ type check struct {
 	profiles   []string
 	choice     choiceFlags
 	showConfig bool
+	fix        fixFlag
 	rules      bool
 	output     string
 }
@@ -50,6 +53,8 @@ of the repository) and packages. --show-config shows what counts. In CI, where t
 config.yaml are those of the commit at which the branch began, if --since is given: no change decides how it is
 checked.
 
+` + aboutFix + `
+
 What was found in bundles is kept in berth/checks of the user's cache, and bundles that have not changed are not
 checked again.`,
 		Example: `  # What your branch changes, before the pull request
@@ -58,12 +63,19 @@ checked again.`,
   # For a CI system that shows findings next to the lines of a pull request
   berth check --since origin/main -o sarif > findings.sarif
 
+  # What can be corrected mechanically: look at it, and write it
+  berth check --since main --fix
+  berth check --since main --fix=write
+
   # Everything, also by what Konflux and OpenShift 4.22 want
   berth check ~/community-operators --profile community --profile konflux --profile openshift-4.22`,
 		Annotations: found("it found an error that is not known; warnings alone do not count"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)
+			}
+			if err := o.fix.check(o.output); err != nil {
+				return err
 			}
 			return takes("[REPOSITORY]")(cmd, args)
 		},
@@ -78,6 +90,7 @@ checked again.`,
 	cmd.Flags().StringVar(&o.since, "since", "", "check what has changed since the branch left `REF`, a branch or a commit")
 	addProfileFlag(cmd, &o.profiles)
 	o.choice.addFlags(cmd, repository.Rules())
+	o.fix.add(cmd)
 	cmd.Flags().BoolVar(&o.showConfig, "show-config", false, "show the settings that count, and check nothing")
 	addRulesFlag(cmd, &o.rules)
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
@@ -116,7 +129,12 @@ type checkPlan struct {
 	baseline   *findings.Baseline
 }
 
+// bundlesGarbage is how much garbage there is before it is collected, in percent of what is used, while bundles are checked: at 100, a fifth of
+// the time goes into that.
+const bundlesGarbage = 200
+
 func (o *check) run(cmd *cobra.Command, dir string) error {
+	memory.Tune(bundlesGarbage, 0)
 	p, err := o.plan(cmd, dir)
 	if err != nil {
 		return err
@@ -124,7 +142,7 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 	if o.showConfig {
 		return p.show(cmd)
 	}
-	report, summary, err := o.report(cmd, p)
+	report, change, summary, err := o.report(cmd, p)
 	if err != nil {
 		return err
 	}
@@ -133,14 +151,23 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 	if p.baseline != nil {
 		report, gone = p.baseline.Of(report)
 	}
-	if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
-		return err
-	}
-	faults := findings.Count(report.Findings, findings.Error)
 	known := ""
 	if p.baseline != nil {
 		known = fmt.Sprintf(", and %d known", all-len(report.Findings))
 	}
+	report, shown, err := o.fix.apply(cmd, report, []string{dir})
+	if err != nil {
+		return err
+	}
+	if !shown {
+		if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(cmd.OutOrStdout(), change); err != nil {
+			return err
+		}
+	}
+	faults := findings.Count(report.Findings, findings.Error)
 	cmd.PrintErrf("%s: %s; %s, %s%s\n", dir, summary, count(faults, "error"), count(len(report.Findings)-faults, "warning"), known)
 	o.choice.printGone(cmd, gone)
 	if faults > 0 {
@@ -233,19 +260,19 @@ func (p checkPlan) show(cmd *cobra.Command) error {
 	return err
 }
 
-// report checks what is selected.
-func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report, summary string, err error) {
+// report checks what is selected. It also returns what the report in Markdown says of a change, and what was checked.
+func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report, changed, summary string, err error) {
 	report = findings.Report{Tool: cmd.CommandPath(), Subject: p.repository.Dir, Rules: p.profile.Applied(repository.Rules())}
 	selection := p.repository.All()
 	var shape []*findings.Finding
+	var change repository.Change
 	if p.base != nil {
 		files, err := p.base.Changed()
 		if err != nil {
-			return report, "", err
+			return report, "", "", err
 		}
-		change, err := p.repository.ChangeOf(files, p.base)
-		if err != nil {
-			return report, "", err
+		if change, err = p.repository.ChangeOf(files, p.base); err != nil {
+			return report, "", "", err
 		}
 		selection, shape = p.repository.Selection(change), p.repository.CheckChange(change, p.profile)
 	}
@@ -255,18 +282,21 @@ func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report,
 	defer startProgress(cmd.ErrOrStderr(), "checking "+summary)()
 	kept, closeStore, err := keptChecks()
 	if err != nil {
-		return report, "", err
+		return report, "", "", err
 	}
 	found, err := p.repository.Check(cmd.Context(), selection, repository.Options{Profile: p.profile, Kept: kept})
+	if err == nil && p.base != nil && o.output == findings.Markdown {
+		changed, err = p.repository.Summary(cmd.Context(), change, p.base, kept)
+	}
 	if err := closeStore(); err != nil {
 		cmd.PrintErrf("warning: %v\n", err)
 	}
 	if err != nil {
-		return report, "", err
+		return report, "", "", err
 	}
 	report.Findings = append(found, shape...)
 	findings.Sort(report.Findings)
-	return p.choice.Of(report), summary, nil
+	return p.choice.Of(report), changed, summary, nil
 }
 
 // The sizes of what is kept, in bytes: all of it, and one result.

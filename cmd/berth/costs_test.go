@@ -53,6 +53,7 @@ var costs = map[string]struct {
 }{
 	"bundle validate":          {"IN", bundleInputs},
 	"check":                    {"IN --profile community --profile certified", inRepository(bundleInputs)},
+	"bundle permissions":       {"IN", bundleInputs},
 	"bundle image":             {"IN --layout OUT", bundleInputs},
 	"bundle bump":              {"IN --output OUT --version 9.9.9", bundleInputs},
 	"catalog build":            {"IN --output OUT", slices.Concat(bundleInputs, templateInputs)},
@@ -61,6 +62,7 @@ var costs = map[string]struct {
 	"catalog render":           {"IN", withImages(catalogInputs)},
 	"catalog convert-template": {"basic IN", withImages(catalogInputs)},
 	"catalog list":             {"bundles IN", withImages(catalogInputs)},
+	"catalog lifecycle":        {"IN", append(withImages(catalogInputs), input{"lifecycle", lifecycles, 20_000})},
 	"catalog diff":             {"IN IN", withImages(catalogInputs)},
 	"catalog graph":            {"IN -o html", append(withImages(catalogInputs), input{"packages", packages, 1000})},
 	"catalog image":            {"IN --layout OUT", catalogInputs},
@@ -125,6 +127,16 @@ var catalogInputs = []input{
 	{"aliases", func(t *testing.T, dir string, _ int) string {
 		return file(t, dir, "catalog.yaml", tide+"---\nschema: bomb\n"+bomb)
 	}, 1},
+}
+
+// lifecycles is a package whose lifecycle has many versions, each with a fault.
+func lifecycles(t *testing.T, dir string, n int) string {
+	var text strings.Builder
+	text.WriteString(tide + "---\nschema: io.openshift.operators.lifecycles.v1alpha1\npackage: tide\nversions:\n")
+	for i := range n {
+		fmt.Fprintf(&text, "- {name: \"1.%d\", phases: [{name: Full support, startDate: \"2024-06-30\", endDate: \"2024-01-01\"}]}\n", i)
+	}
+	return file(t, dir, "catalog.yaml", text.String())
 }
 
 // templateInputs are templates of opm, with images that cannot be had.

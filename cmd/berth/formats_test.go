@@ -40,8 +40,10 @@ var arguments = map[string]func(fixture) [][]string{
 	"berth catalog list": func(f fixture) [][]string {
 		return [][]string{{"packages", f.dir}, {"channels", f.dir}, {"bundles", f.dir}}
 	},
-	"berth catalog diff":  func(f fixture) [][]string { return [][]string{{f.dir, validCatalog}, {validCatalog, f.dir}} },
-	"berth catalog graph": func(f fixture) [][]string { return [][]string{{f.dir}} },
+	"berth bundle permissions": func(f fixture) [][]string { return [][]string{{f.dir}, {f.dir, "--against", f.dir}} },
+	"berth catalog lifecycle":  func(f fixture) [][]string { return [][]string{{f.dir}} },
+	"berth catalog diff":       func(f fixture) [][]string { return [][]string{{f.dir, validCatalog}, {validCatalog, f.dir}} },
+	"berth catalog graph":      func(f fixture) [][]string { return [][]string{{f.dir}} },
 	"berth catalog plan": func(f fixture) [][]string {
 		return [][]string{{f.dir, f.installed}, {f.dir, f.installed, "--olm", "v1"}}
 	},

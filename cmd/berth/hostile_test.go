@@ -70,6 +70,7 @@ func TestHostileYAML(t *testing.T) {
 	for name, tc := range map[string]struct{ command, want string }{
 		"validate":                              {"catalog validate catalog", "catalog/catalog.yaml:42:3: error: alias *rum stands for 98306 bytes"},
 		"diff":                                  {"catalog diff good catalog", "catalog/catalog.yaml:42:3: alias *rum"},
+		"lifecycle":                             {"catalog lifecycle catalog", "catalog/catalog.yaml:42:3: alias *rum"},
 		"list":                                  {"catalog list packages catalog", "catalog/catalog.yaml:42:3: alias *rum"},
 		"graph":                                 {"catalog graph catalog", "catalog/catalog.yaml:42:3: alias *rum"},
 		"render":                                {"catalog render catalog", "catalog/catalog.yaml:42:3: alias *rum"},
@@ -87,6 +88,7 @@ func TestHostileYAML(t *testing.T) {
 		"validate a bundle with something else": {"bundle validate elsewhere", "elsewhere/manifests/tide.yaml:1:1: error: (tide.v0.1.0) install modes not found"}, // it reads nothing else
 		"make an image of a catalog":            {"catalog image catalog --layout image", "catalog/catalog.yaml:42:3: alias *rum"},
 		"make an image of a bundle":             {"bundle image manifests --layout image", "manifests/manifests/thing.yaml:22:3: alias *rum"},
+		"read what a bundle asks for":           {"bundle permissions manifests", "manifests/manifests/thing.yaml:22:3: alias *rum"},
 		"generate with images":                  {"bundle generate efs --version 1.0.0 --output out --images images.yaml", "line 21, column 3: alias *rum"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/catalog/support"
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/doctor"
 	"github.com/berth-csi/berth/findings"
@@ -45,6 +46,8 @@ var documents = []struct {
 	{findings.RulesSchema, []string{"catalog validate --rules", "bundle validate --rules", "check --rules"}, []part{{"", findings.RulesDocument{}}}},
 	{list.Schema, []string{"catalog list"}, []part{{"", list.Document{}}, {"of packages: items[].", list.Package{}}, {"of channels: items[].", list.Channel{}}, {"of bundles: items[].", list.Bundle{}}}},
 	{diff.Schema, []string{"catalog diff"}, []part{{"", diff.Diff{}}}},
+	{support.Schema, []string{"catalog lifecycle"}, []part{{"", support.Document{}}}},
+	{permissionsSchema, []string{"bundle permissions"}, []part{{"", permissionsDocument{}}}},
 	{mirror.Schema, []string{"catalog mirror"}, []part{{"", mirror.Document{}}}},
 	{prediction.Schema, []string{"catalog plan"}, []part{{"", prediction.Document{}}}},
 	{subscription.Switch.Schema, []string{"switch plan"}, []part{{"", subscription.Plan{}}}},
@@ -74,6 +77,7 @@ var values = []struct {
 	{"What `berth catalog plan` predicts: `verdict`", []constants{{"olm/prediction", "Verdict", ""}}},
 	{"Why, what blocks OLM, and risks: `code` in `why`, `blockers` and `risks`", []constants{{"olm/prediction", "Code", ""}}},
 	{"Upgrade edges: `edge`", []constants{{"olm/upgrade", "Edge", ""}}},
+	{"How a version is supported: `state` in `support`", []constants{{"fbc/lifecycle", "State", ""}}},
 	{"Changes of `berth catalog diff`: `kind`", []constants{{"catalog/diff", "Kind", ""}}},
 	{"Checks of plans: `verdict`", []constants{{"migrate", "Verdict", ""}}},
 	{"Checks of `berth switch`: `code`, besides those of predictions", []constants{{"migrate/subscription", "", "The codes of"}}},

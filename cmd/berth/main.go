@@ -29,8 +29,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// readOnly are the commands that write nothing, and may end at any time. All others end when what they write is whole.
-var readOnly = []string{"bundle validate", "check", "catalog diff", "catalog graph", "catalog list", "catalog plan", "catalog render", "catalog validate",
+// readOnly are the commands that write nothing, unless --fix says so, and may end at any time. All others end when what they write is whole.
+var readOnly = []string{"bundle validate", "check", "bundle permissions", "catalog diff", "catalog graph", "catalog lifecycle", "catalog list", "catalog plan", "catalog render", "catalog validate",
 	"switch plan", "switch status", "adopt plan", "adopt status", "csi-migration plan", "csi-migration status", "doctor", "grant list"}
 
 // grace is how long a command that only reads may take to end after a signal. What it computes may know of no signal.
@@ -39,6 +39,9 @@ const grace = 500 * time.Millisecond
 // endAfter ends the program soon after the context of a command that only reads.
 func endAfter(cmd *cobra.Command) {
 	if !slices.Contains(readOnly, strings.TrimPrefix(cmd.CommandPath(), cmd.Root().CommandPath()+" ")) {
+		return
+	}
+	if fix := cmd.Flags().Lookup("fix"); fix != nil && fix.Value.String() == fixWrite {
 		return
 	}
 	context.AfterFunc(cmd.Context(), func() {

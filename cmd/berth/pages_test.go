@@ -55,14 +55,16 @@ var scenes = map[string]map[string][]scene{
 		"## What changes": {
 			{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output after"}},
 		},
-		"## What OLM will do": {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
+		"## What is supported when": {{files: "catalog_lifecycle.txtar"}},
+		"## What OLM will do":       {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
 	},
 	"ci.md": {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}},
 		"## Repositories of operators": {{files: "check.txtar", setup: []string{
 			"mv repository/* . && git init --quiet --initial-branch=main && git add . && git -c user.name=Moon -c user.email=moon@example.com commit --quiet --message first",
 			"cp -r operators/tide/1.1.0/. operators/tide/1.2.0",
 			"sed -i -e s/tide[.]v1.1.0/tide.v1.2.0/ -e s/tide[.]v1.0.0/tide.v1.1.0/ operators/tide/1.2.0/manifests/*",
-		}}}},
+		}}, {files: "check.txtar", setup: []string{"mv repository/* .", "sed -i s/replaces-mode/replace-mode/ operators/tide/ci.yaml"}}},
+		"## What an update asks for": {{files: "bundle_permissions.txtar"}}},
 	"coming-from-opm.md": {"## With what you have": {templates}},
 	"disconnected.md":    {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
 	"olm-v1.md":          {"## What OLM v1 refuses": {{files: "olm_v1.txtar"}}},

@@ -72,6 +72,8 @@ func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
 		}
 	case t.Kind() == reflect.String && kindOf(node) == jsonTypes["string"]:
 	case t.Kind() == reflect.Bool && kindOf(node) == jsonTypes["bool"]:
+	case t.Kind() == reflect.String && node.Kind == yaml.ScalarNode: // a number or a boolean
+		s.mismatch(place, "%s is %s; expected %s", what, kindOf(node), wanted(t)).Fixed(s.document.edit(node, node.Value))
 	default:
 		s.mismatch(place, "%s is %s; expected %s", what, kindOf(node), wanted(t))
 	}
@@ -106,19 +108,20 @@ func (s *strict) fields(object *yaml.Node, t reflect.Type) {
 	}
 }
 
-func (s *strict) mismatch(at *yaml.Node, format string, args ...any) {
+func (s *strict) mismatch(at *yaml.Node, format string, args ...any) *findings.Finding {
 	s.known = false
-	s.report(at, format, args...)
+	return s.report(at, format, args...)
 }
 
-func (s *strict) report(at *yaml.Node, format string, args ...any) {
-	if len(s.found) > MaxFaults {
-		return
-	}
+func (s *strict) report(at *yaml.Node, format string, args ...any) *findings.Finding {
 	if len(s.found) == MaxFaults {
 		format, args = "there are more faults from here on; fix those before first", nil
 	}
-	s.found = append(s.found, Field.Finding(s.document.File, format, args...).At(s.document.inFile(at.Line, at.Column)))
+	f := Field.Finding(s.document.File, format, args...)
+	if len(s.found) <= MaxFaults {
+		s.found = append(s.found, f.At(s.document.inFile(at.Line, at.Column)))
+	}
+	return f
 }
 
 // kindOf names the type of a value.

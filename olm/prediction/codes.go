@@ -85,6 +85,10 @@ const (
 	Deprecated Code = "deprecated"
 	// VersionRemoved: an update removes a version of an API, in which clusters may have stored objects.
 	VersionRemoved Code = "version-removed"
+	// SupportEnded: support of the version that updates end at, or of the installed one if there is no update, has ended.
+	SupportEnded Code = "support-ended"
+	// OpenShiftUnsupported: the lifecycle of the next version does not name the cluster's OpenShift.
+	OpenShiftUnsupported Code = "openshift-unsupported"
 	// RangeIgnored: a skipRange of the channel is no range of versions, and OLM ignores it.
 	RangeIgnored Code = "skip-range-ignored"
 	// BundleUnread: the catalog lacks the manifests of a bundle, so what OLM v1 refuses in them is not known.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/refusal"
@@ -46,6 +47,8 @@ type Extension struct {
 	Release   *string
 	// Was is the installed bundle, if the catalog does not have it; it may be nil.
 	Was *fbc.Bundle
+	// Today is the day for which support is predicted, or "" for that of the clock.
+	Today lifecycle.Date
 	// Says is what the ClusterExtension says now: the reason and the message of its condition Progressing.
 	Says string
 	// Cluster is what OLM compares a bundle with. It is nil if no cluster is read.
@@ -193,6 +196,9 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 			fmt.Sprintf("%s is later, and no edge leads to it from %s: it neither replaces nor skips that, and has no skipRange that includes it", later.Name, e.Installed.Name),
 			"add an upgrade edge to a channel; or set spec.source.catalog.upgradeConstraintPolicy to SelfCertified, which ignores edges, if the author of the operator supports that update"})
 		found.warnAboutDeprecatedSuccessors(p)
+	}
+	if err := p.findSupport(found.pkg, e.Today, nil); err != nil {
+		return nil, err
 	}
 	for _, risk := range p.Risks {
 		p.Warnings = append(p.Warnings, risk.What)

@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -55,8 +56,10 @@ type Prediction struct {
 	// Installed is the ClusterServiceVersion, or the bundle, that is installed, if any.
 	Installed string `json:"installed,omitempty"`
 	// Assumed says that the catalog does not have the version that is assumed to be installed.
-	Assumed bool    `json:"assumed,omitempty"`
-	Verdict Verdict `json:"verdict"`
+	Assumed bool `json:"assumed,omitempty"`
+	// Support is how the installed version is supported today, if the catalog has a lifecycle of it.
+	Support *lifecycle.Support `json:"support,omitempty"`
+	Verdict Verdict            `json:"verdict"`
 	// Next is what OLM installs next.
 	Next *Update `json:"next,omitempty"`
 	// Dependencies are the bundles that OLM installs together with Next.
@@ -99,6 +102,8 @@ type Update struct {
 	// Edge is the kind of upgrade edge from the version before. Range is the range of a skipRange edge.
 	Edge  upgrade.Edge `json:"edge,omitempty"`
 	Range string       `json:"skipRange,omitempty"`
+	// Support is how the version is supported today, if the catalog has a lifecycle of it.
+	Support *lifecycle.Support `json:"support,omitempty"`
 }
 
 // Reason explains a verdict, a blocker or a risk. Do says what people can do about it.
@@ -252,6 +257,9 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 	}
 	f.findRisks(chosen)
 	f.warnAboutRemovedAPIs(f.pkg, f.state.api != nil)
+	if err := f.findSupport(f.pkg, f.state.Today, f.state.OpenShift); err != nil {
+		return err
+	}
 	for _, risk := range f.Risks {
 		f.Warnings = append(f.Warnings, risk.What)
 	}

@@ -61,6 +61,9 @@ func (p *Prediction) format() string {
 	for i, update := range p.Then {
 		line("then", "%s, %s%s", update.Name, update.reason("that"), p.head(i == len(p.Then)-1))
 	}
+	if name, support := p.last(); support != nil {
+		line("support", "%s: %s", name, support)
+	}
 	for _, risk := range p.Risks {
 		line("warning", "%s", risk.What)
 		if risk.Do != "" {

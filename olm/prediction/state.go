@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/lifecycle"
 	"github.com/berth-csi/berth/olm/installplan"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -34,6 +35,8 @@ type State struct {
 	// Kubernetes is the version of the API server, nil without a cluster. OpenShift is the version of OpenShift, nil if
 	// the cluster does not run it.
 	Kubernetes, OpenShift *semver.Version
+	// Today is the day for which support is predicted, or "" for that of the clock.
+	Today lifecycle.Date
 	// CatalogSources are the CatalogSources of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
 	// Elsewhere are the other namespaces of the cluster that have an OperatorGroup or a Subscription.

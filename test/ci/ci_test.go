@@ -105,8 +105,9 @@ func with(input, value string) string {
 
 // TestInputsAreDeclared: an undeclared input is empty without a word, and a declared one that is not used does nothing.
 func TestInputsAreDeclared(t *testing.T) {
-	var action struct{ Inputs map[string]any }
+	var action, check struct{ Inputs map[string]any }
 	decode(t, "../../ci/action.yml", &action)
+	decode(t, "../../ci/check/action.yml", &check)
 	var task struct {
 		Spec struct{ Params []struct{ Name string } }
 	}
@@ -116,7 +117,7 @@ func TestInputsAreDeclared(t *testing.T) {
 		params = append(params, p.Name)
 	}
 	slices.Sort(params)
-	for file, declared := range map[string][]string{"action.yml": slices.Sorted(maps.Keys(action.Inputs)), "task.yaml": params} {
+	for file, declared := range map[string][]string{"action.yml": slices.Sorted(maps.Keys(action.Inputs)), "check/action.yml": slices.Sorted(maps.Keys(check.Inputs)), "task.yaml": params} {
 		text, err := os.ReadFile("../../ci/" + file)
 		if err != nil {
 			t.Fatal(err)

@@ -45,11 +45,12 @@ var followers = map[string]map[string][]follower{
 		"## Templates of opm":        {transcripts},
 		"## Check a catalog":         {transcripts, transcripts},
 		"## What changes":            {transcripts},
+		"## What is supported when":  {transcripts},
 		"## What OLM will do":        {transcripts, transcripts},
 		"## The upgrade graph":       {commands.printingNothing()},
 	},
 	"certification.md": {"## In a cloud": {nobody("needs a cluster in a cloud")}},
-	"ci.md":            {"# Check catalogs in CI": {transcripts}, "## Repositories of operators": {transcripts}},
+	"ci.md":            {"# Check catalogs in CI": {transcripts}, "## Repositories of operators": {transcripts, transcripts}, "## What an update asks for": {transcripts}},
 	"cinder.md":        {"## The default class": {defaultClass}},
 	"coming-from-opm.md": {
 		"## In opm's place":     {nobody("a link of the reader's, and a target of the reader's Makefile; TestMakefileOfOthers calls opm so")},

@@ -112,6 +112,10 @@ func (w *input) catalog(t *testing.T, dir string, versions int) {
 			object{"reference": object{"schema": "olm.channel", "name": "stable" + x}, "message": "Channel: " + x},
 			object{"reference": object{"schema": "olm.bundle", "name": "tide" + x + ".v1.0.0"}, "message": x},
 		}})
+		phases := list{object{"name": "Full support" + x, "startDate": "2024-01-01", "endDate": "2999-12-31"}}
+		documents = append(documents, object{"schema": "io.openshift.operators.lifecycles.v1alpha1", "package": "tide", "versions": list{
+			object{"name": "2.0", "phases": phases, "platformCompatibility": list{object{"name": "openshift" + x, "versions": list{"4.20" + x}}}},
+			object{"name": x, "phases": list{object{"name": x, "startDate": x, "endDate": x}}}}})
 	}
 	documents = append(documents, object{"schema": "sea.example.com", "package": "tide", "name": x, "text": x})
 	w.write(t, filepath.Join(dir, w.fileName()+"catalog.json"), documents...)
@@ -202,6 +206,9 @@ func (w *input) bundles(t *testing.T) {
 	w.write(t, "bundles/1.0.0/manifests/"+w.fileName()+"csv.yaml", csv)
 	w.write(t, "bundles/1.0.0/manifests/"+w.fileName()+"crd.yaml", object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": object{"name": "tides.sea.example.com" + x}, "spec": object{"group": "sea" + x, "names": object{"kind": "Tide" + x, "plural": x}, "scope": x}})
+	w.write(t, "bundles/2.0.0/metadata/annotations.yaml", object{"annotations": object{
+		"operators.operatorframework.io.bundle.package.v1": "tide", "operators.operatorframework.io.bundle.channels.v1": "stable"}})
+	w.write(t, "bundles/2.0.0/manifests/"+w.fileName()+"csv.yaml", w.csvObject("tide"+x+".v2.0.0", "2.0.0"))
 	w.writeText(t, "bundles/torn/"+w.fileName()+"x", "")
 	w.write(t, "bundles/none/manifests/"+w.fileName()+"csv.yaml", object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": object{"name": x}, "spec": object{"version": x}})
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/fix"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// fixFlag is the flag --fix of commands that check files.
+type fixFlag struct{ mode string }
+
+// The values of --fix.
+const (
+	fixDiff  = "diff"
+	fixWrite = "write"
+)
+
+// aboutFix is part of the help of commands with the flag --fix.
+const aboutFix = `With --fix, what can be corrected mechanically is printed as a diff, which git apply takes, and nothing is changed.
+--fix=write writes it, and prints what is left. All else of a file stays as it is, with comments and order.`
+
+func (f *fixFlag) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.mode, "fix", "", "print what can be corrected mechanically as a `diff`, or with --fix=write write it")
+	cmd.Flags().Lookup("fix").NoOptDefVal = fixDiff
+	completeFlag(cmd, "fix", oneOf(fixDiff, fixWrite))
+}
+
+// check fails unless the flag is as it can be, with a format of the report.
+func (f *fixFlag) check(format string) error {
+	switch {
+	case f.mode != "" && f.mode != fixDiff && f.mode != fixWrite:
+		return fmt.Errorf("--fix is %q, want %s or %s", f.mode, fixDiff, fixWrite)
+	case f.mode == fixDiff && format != findings.Text:
+		return fmt.Errorf("--fix prints a diff instead of findings; omit -o %s, or add --fix=%s", format, fixWrite)
+	}
+	return nil
+}
+
+// checkFolder fails for what is no folder or file of this machine.
+func (f *fixFlag) checkFolder(name string) error {
+	if _, err := os.Stat(name); f.mode != "" && err != nil {
+		return fmt.Errorf("--fix corrects files, and %s is none: %w", name, err)
+	}
+	return nil
+}
+
+// apply corrects what was found in files below some folders, or shows how. It returns what is left, and whether a diff was shown instead
+// of the report.
+func (f *fixFlag) apply(cmd *cobra.Command, report findings.Report, dirs []string) (left findings.Report, shown bool, err error) {
+	if f.mode == "" {
+		return report, false, nil
+	}
+	files, err := fix.Of(report.Findings, yaml.ReadFile)
+	if err != nil {
+		return report, false, fmt.Errorf("--fix: %w", err)
+	}
+	fixed := map[*findings.Finding]bool{}
+	for _, file := range files {
+		if f.mode == fixDiff {
+			if _, err := io.WriteString(cmd.OutOrStdout(), file.Diff()); err != nil {
+				return report, true, err
+			}
+		} else if err := file.Write(folderOf(file.Name, dirs)); err != nil {
+			return report, false, fmt.Errorf("--fix: %w", err)
+		}
+		for _, found := range file.Fixed {
+			fixed[found] = true
+		}
+	}
+	total := len(report.Findings)
+	if f.mode == fixDiff {
+		cmd.PrintErrf("%d of %s can be corrected in %s; --fix=%s writes that\n", len(fixed), count(total, "finding"), count(len(files), "file"), fixWrite)
+		return report, true, nil
+	}
+	cmd.PrintErrf("corrected %d of %s in %s\n", len(fixed), count(total, "finding"), count(len(files), "file"))
+	left = report
+	left.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(found *findings.Finding) bool { return fixed[found] })
+	return left, false, nil
+}
+
+// folderOf returns the folder that a file was checked in.
+func folderOf(file string, dirs []string) string {
+	for _, dir := range dirs {
+		if below, err := filepath.Rel(dir, file); err == nil && below != "." && filepath.IsLocal(below) && !strings.HasPrefix(below, "..") {
+			return dir
+		}
+	}
+	return filepath.Dir(file)
+}

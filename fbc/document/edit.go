@@ -1,0 +1,82 @@
+package document
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Replaced returns the edit that gives the scalar at a path of keys (string) and indices (int) another text. Its quotes stay, and so does
+// all else of the file. There is none if the scalar is not there, or is written over several lines.
+func (d Document) Replaced(path []any, text string) []findings.Edit {
+	return d.edited(path, func(node *yaml.Node) string { return text })
+}
+
+// Quoted returns the edit that makes a text of the scalar at a path, just as it is written.
+func (d Document) Quoted(path []any) []findings.Edit {
+	return d.edited(path, func(node *yaml.Node) string { return node.Value })
+}
+
+func (d Document) edited(path []any, text func(*yaml.Node) string) []findings.Edit {
+	root, err := yaml.Parse(d.Source)
+	if err != nil || root.Line == 0 {
+		return nil
+	}
+	node := &root
+	for _, step := range path {
+		if node, _ = child(node, step); node == nil {
+			return nil
+		}
+	}
+	return d.edit(node, text(node))
+}
+
+// edit returns the edit that gives a scalar another text. JSON has only one kind of quotes.
+func (d Document) edit(node *yaml.Node, text string) []findings.Edit {
+	offset, old, ok := yaml.Written(d.Source, node)
+	if !ok {
+		return nil
+	}
+	like := old
+	if d.JSON || !strings.HasPrefix(old, "'") && node.ShortTag() != "!!str" {
+		like = `"` // so that it is a text
+	}
+	if edited := yaml.Scalar(text, like); edited != old {
+		return []findings.Edit{{Offset: d.Offset + int64(offset), Old: old, New: edited}}
+	}
+	return nil
+}
+
+// Added returns the edit that adds a field with a text to the object at a path. There is none if the object is not there, or has no
+// field on a line of its own.
+func (d Document) Added(path []any, key, text string) []findings.Edit {
+	root, err := yaml.Parse(d.Source)
+	if err != nil || root.Line == 0 || d.JSON {
+		return nil
+	}
+	node := &root
+	for _, step := range path {
+		if node, _ = child(node, step); node == nil {
+			return nil
+		}
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i < len(node.Content); i += 2 {
+		first := node.Content[i]
+		offset := yaml.Offset(d.Source, first.Line, first.Column)
+		begin := bytes.LastIndexByte(d.Source[:offset], '\n') + 1
+		if first.HeadComment != "" || len(bytes.TrimLeft(d.Source[begin:offset], " ")) > 0 {
+			continue // a comment would be about the new field; and after "- " or a brace, other fields are elsewhere
+		}
+		end := "\n"
+		if bytes.Contains(d.Source, []byte("\r\n")) {
+			end = "\r\n"
+		}
+		return []findings.Edit{{Offset: d.Offset + int64(offset), New: yaml.Scalar(key, "") + ": " + yaml.Scalar(text, "") + end + strings.Repeat(" ", offset-begin)}}
+	}
+	return nil
+}

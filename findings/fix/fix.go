@@ -1,0 +1,213 @@
+// Package fix corrects in files what findings can be corrected of mechanically, and shows it as a diff. All else of a file stays as it is.
+package fix
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// File is a file that is corrected.
+type File struct {
+	// Name is that of findings.
+	Name          string
+	Before, After []byte
+	// Fixed are the findings that the corrections are of.
+	Fixed []*findings.Finding
+}
+
+// Of returns the files that findings can be corrected in, by name. Of edits that overlap, those of the first finding count. It fails if a
+// file cannot be read, or is not as it was when it was checked.
+func Of(found []*findings.Finding, read func(name string) ([]byte, error)) (files []File, err error) {
+	byFile := map[string][]*findings.Finding{}
+	for _, f := range found {
+		if len(f.Fix) > 0 {
+			byFile[f.File] = append(byFile[f.File], f)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byFile)) {
+		file := File{Name: name}
+		if file.Before, err = read(name); err != nil {
+			return nil, err
+		}
+		var edits []findings.Edit
+		for _, f := range byFile[name] {
+			if all, fit := together(edits, f.Fix); fit {
+				edits, file.Fixed = all, append(file.Fixed, f)
+			}
+		}
+		if file.After, err = edited(file.Before, edits); err != nil {
+			return nil, fmt.Errorf("%s %w", name, err)
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// together returns edits with others, in their order, or false if some overlap. The same edit counts once.
+func together(edits, more []findings.Edit) ([]findings.Edit, bool) {
+	all := slices.Concat(edits, more)
+	slices.SortStableFunc(all, func(a, b findings.Edit) int { return cmp.Compare(a.Offset, b.Offset) })
+	all = slices.Compact(all)
+	for i := 1; i < len(all); i++ {
+		if before := all[i-1]; before.Offset+int64(len(before.Old)) > all[i].Offset {
+			return edits, false
+		}
+	}
+	return all, true
+}
+
+// edited returns a text after edits, which are in order.
+func edited(text []byte, edits []findings.Edit) ([]byte, error) {
+	var after bytes.Buffer
+	at := int64(0)
+	for _, e := range edits {
+		if e.Offset < at || e.Offset > int64(len(text)) || !bytes.HasPrefix(text[e.Offset:], []byte(e.Old)) {
+			return nil, fmt.Errorf("changed while it was being checked; try again when nothing writes to it")
+		}
+		after.Write(text[at:e.Offset])
+		after.WriteString(e.New)
+		at = e.Offset + int64(len(e.Old))
+	}
+	after.Write(text[at:])
+	return after.Bytes(), nil
+}
+
+// Write writes the file in a folder that its name begins with. It fails if the name leads out of the folder, or if the file is not a
+// regular one.
+func (f File) Write(dir string) error {
+	name, err := filepath.Rel(dir, f.Name)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	info, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file (%s), so it is not written", f.Name, info.Mode())
+	}
+	// A file is there as a whole, before and after.
+	beside := name + ".berth-fix"
+	if err := root.WriteFile(beside, f.After, info.Mode().Perm()); err != nil {
+		return err
+	}
+	if err := root.Rename(beside, name); err != nil {
+		_ = root.Remove(beside)
+		return err
+	}
+	return nil
+}
+
+// context is the number of lines around a change in a diff.
+const context = 3
+
+// Diff returns the change as a unified diff, which git apply and patch -p1 take.
+func (f File) Diff() string {
+	before, after := lines(f.Before), lines(f.After)
+	name := escape.Line(strings.TrimPrefix(filepath.ToSlash(f.Name), "/"))
+	var text strings.Builder
+	fmt.Fprintf(&text, "--- a/%s\n+++ b/%s\n", name, name)
+	for _, h := range hunks(before, after) {
+		h.write(&text, before, after)
+	}
+	return text.String()
+}
+
+// lines splits a text into its lines, with their ends.
+func lines(text []byte) []string { return slices.Collect(strings.Lines(string(text))) }
+
+// span is lines that differ: those from begin to end before, and after.
+type span struct{ begin, end, newBegin, newEnd int }
+
+// hunk is spans that share context.
+type hunk []span
+
+// differing returns where two texts differ. Edits change single lines or add some, so the next line that is the same in both, and followed
+// by the same one, ends a difference.
+func differing(before, after []string) (all []span) {
+	i, j := 0, 0
+	for i < len(before) || j < len(after) {
+		if i < len(before) && j < len(after) && before[i] == after[j] {
+			i, j = i+1, j+1
+			continue
+		}
+		s := span{begin: i, newBegin: j}
+		i, j = resume(before, after, i, j)
+		s.end, s.newEnd = i, j
+		all = append(all, s)
+	}
+	return all
+}
+
+// resume returns where two texts are the same again, the nearest place first.
+func resume(before, after []string, i, j int) (int, int) {
+	for distance := 1; i+distance <= len(before) || j+distance <= len(after); distance++ {
+		for skipped := 0; skipped <= distance; skipped++ {
+			for _, at := range [][2]int{{i + skipped, j + distance}, {i + distance, j + skipped}} {
+				if at[0] < len(before) && at[1] < len(after) && before[at[0]] == after[at[1]] {
+					return at[0], at[1]
+				}
+			}
+		}
+	}
+	return len(before), len(after)
+}
+
+// hunks returns the spans of two texts, those together whose context touches.
+func hunks(before, after []string) (all []hunk) {
+	for _, s := range differing(before, after) {
+		if last := len(all) - 1; last >= 0 && s.begin-all[last][len(all[last])-1].end <= 2*context {
+			all[last] = append(all[last], s)
+			continue
+		}
+		all = append(all, hunk{s})
+	}
+	return all
+}
+
+func (h hunk) write(text *strings.Builder, before, after []string) {
+	first, last := h[0], h[len(h)-1]
+	begin, end := max(0, first.begin-context), min(len(before), last.end+context)
+	newBegin, newEnd := first.newBegin-(first.begin-begin), last.newEnd+(end-last.end)
+	fmt.Fprintf(text, "@@ -%s +%s @@\n", numbers(begin, end), numbers(newBegin, newEnd))
+	at := begin
+	for _, s := range h {
+		write(text, " ", before[at:s.begin])
+		write(text, "-", before[s.begin:s.end])
+		write(text, "+", after[s.newBegin:s.newEnd])
+		at = s.end
+	}
+	write(text, " ", before[at:end])
+}
+
+// numbers are the first line and the number of lines in the head of a hunk.
+func numbers(begin, end int) string {
+	if begin == end {
+		return fmt.Sprintf("%d,0", begin)
+	}
+	return fmt.Sprintf("%d,%d", begin+1, end-begin)
+}
+
+func write(text *strings.Builder, mark string, lines []string) {
+	for _, line := range lines {
+		whole, ended := strings.CutSuffix(line, "\n")
+		text.WriteString(mark + whole + "\n")
+		if !ended {
+			text.WriteString("\\ No newline at end of file\n")
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/catalog/diff"
+	"github.com/berth-csi/berth/catalog/graph"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings/outline"
+	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/registryv1/access"
+)
+
+// The limits of a summary: parts of each kind, and the length of a drawing, above which GitHub does not draw it.
+const (
+	partsLimit   = 5
+	drawingLimit = 50_000
+)
+
+// Summary says in Markdown what a change since a commit is about: what is added, modified and deleted; what new bundles ask for; what changes
+// for clusters in catalogs; and the updates of each package that changes, as a drawing. It leaves out what cannot be read; the rules report
+// that. It fails if git does, or the context ends.
+func (r *Repository) Summary(ctx context.Context, c Change, since *Commit, kept *Kept) (string, error) {
+	var text strings.Builder
+	text.WriteString("\n### What changes\n\n" + outline.Markdown.Render(c.lines(), 0))
+	all := map[string]*operator{}
+	for _, name := range c.Operators {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		all[name] = r.operator(name, kept.facts)
+	}
+	for _, p := range c.Added[:min(len(c.Added), partsLimit)] {
+		text.WriteString(r.asks(all[p.Above], p))
+	}
+	var drawn []drawing
+	for _, name := range c.Operators {
+		p := graph.Of(all[name].drawn())[0]
+		if !r.hasOperator(name) || len(p.Channels) == 0 {
+			continue
+		}
+		for _, added := range c.Added {
+			if b := all[name].find(added.Name); added.Above == name && b != nil {
+				p.MarkNew(b.Name)
+			}
+		}
+		drawn = append(drawn, drawing{name, p})
+	}
+	for i, p := range c.Packages {
+		catalog, faults, err := fbc.Read(ctx, r.path(CatalogsDir, p.Above, p.Name))
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if err != nil {
+			continue
+		}
+		if i < partsLimit && len(faults) == 0 {
+			changes, err := since.compare(ctx, p, catalog)
+			if err != nil {
+				return "", err
+			}
+			text.WriteString(changes)
+		}
+		for _, of := range graph.Of(catalog.Packages...) {
+			drawn = append(drawn, drawing{of.Name + " in " + p.Above, of})
+		}
+	}
+	for _, d := range drawn[:min(len(drawn), partsLimit)] {
+		text.WriteString(d.markdown())
+	}
+	if more := len(drawn) - partsLimit; more > 0 {
+		fmt.Fprintf(&text, "\n%d more packages change.\n", more)
+	}
+	return text.String(), nil
+}
+
+// lines say what is added, modified and deleted.
+func (c Change) lines() (lines []outline.Line) {
+	for _, part := range []struct {
+		title string
+		names []string
+	}{
+		{"bundles added", names(c.Added)}, {"bundles modified", names(c.Modified)}, {"bundles deleted", names(c.Deleted)},
+		{"packages in catalogs", names(c.Packages)}, {"packages deleted from catalogs", names(c.PackagesDeleted)}, {"other files", c.Others},
+	} {
+		if len(part.names) > 0 {
+			lines = append(lines, outline.Say(part.title).With(part.names))
+		}
+	}
+	if len(lines) == 0 && len(c.Operators) > 0 {
+		return []outline.Line{outline.Say("settings of operators").With(c.Operators)}
+	}
+	if len(lines) == 0 {
+		return []outline.Line{{Text: outline.Say("nothing")}}
+	}
+	return lines
+}
+
+// asks says what a new bundle asks for, and which of that the one before did not: the one that it replaces, or else the last one below it.
+func (r *Repository) asks(o *operator, p Place) string {
+	b := o.find(p.Name)
+	if b == nil || b.err != nil {
+		return ""
+	}
+	after, err := r.version(p)
+	if err != nil {
+		return ""
+	}
+	title, before := outline.Say("What %s asks for", p.String()), access.Version{}
+	was := o.before(b)
+	if was != nil {
+		from := Place{p.Above, was.folder}
+		if before, err = r.version(from); err != nil {
+			return ""
+		}
+		title = outline.Say("What %s asks for, against %s", p.String(), from.String())
+	}
+	content, err := access.Compare(before, after)
+	if err != nil {
+		return ""
+	}
+	lines := content.Asked()
+	if was != nil {
+		lines = content.Lines()
+	}
+	if len(lines) == 0 {
+		lines = []outline.Line{{Text: outline.Say("the same")}}
+	}
+	return "\n### " + title.In(outline.Markdown) + "\n\n" + outline.Markdown.Render(lines, 0)
+}
+
+// before returns the bundle before another one: the one that it replaces, or else the last one of an earlier version, or nil.
+func (o *operator) before(b *bundle) (before *bundle) {
+	for _, other := range o.bundles {
+		switch {
+		case other == b || other.err != nil:
+		case other.Name == b.Replaces:
+			return other
+		case other.number() != nil && b.number() != nil && other.compare(b) < 0 && (before == nil || before.compare(other) < 0):
+			before = other
+		}
+	}
+	return before
+}
+
+// version reads the bundle at a place.
+func (r *Repository) version(p Place) (access.Version, error) {
+	contents, err := registryv1.Load(r.path(OperatorsDir, p.Above, p.Name))
+	if err != nil {
+		return access.Version{}, err
+	}
+	return access.Of(contents)
+}
+
+// compare says what changes for clusters from a package in a catalog of the commit to the one that is there now.
+func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (string, error) {
+	before, err := c.catalog(ctx, p)
+	if err != nil || before == nil {
+		return "", err
+	}
+	now.Dir = p.String()
+	d, err := diff.Compare(before, now)
+	if err != nil {
+		return "", nil // a rule reports it
+	}
+	var text strings.Builder
+	if err := d.Write(&text, "markdown"); err != nil {
+		return "", err
+	}
+	return "\n" + strings.Replace(text.String(), "What changes for clusters", "### What changes for clusters", 1), nil
+}
+
+// catalog reads a package in a catalog of the commit. It is empty if the commit does not have it, and nil if it cannot be read.
+func (c *Commit) catalog(ctx context.Context, p Place) (before *fbc.Catalog, err error) {
+	const title = "the commit before"
+	files, err := c.Files(CatalogsDir + "/" + p.String())
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return &fbc.Catalog{Dir: title}, nil
+	}
+	dir, err := os.MkdirTemp("", "berth-check-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for _, file := range files {
+		content, err := c.Read(file)
+		if err == nil {
+			err = root.MkdirAll(path.Dir(file), 0o755)
+		}
+		if err == nil {
+			err = root.WriteFile(file, content, 0o644)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	before, faults, err := fbc.Read(ctx, filepath.Join(dir, CatalogsDir, p.Above, p.Name))
+	if err != nil || len(faults) > 0 {
+		return nil, ctx.Err()
+	}
+	before.Dir = title
+	return before, nil
+}
+
+// drawing is a package and what it is called.
+type drawing struct {
+	title string
+	*graph.Package
+}
+
+func (d drawing) markdown() string {
+	title := "\n### " + outline.Say("Updates of %s", d.title).In(outline.Markdown) + "\n\n"
+	text := d.Mermaid()
+	if len(text) > drawingLimit {
+		return title + "There are too many to draw; `berth catalog graph` draws a catalog as a page.\n"
+	}
+	return title + "```mermaid\n" + text + "```\n"
+}
+
+// drawn returns the package that the bundles of an operator make, as they say it themselves.
+func (o *operator) drawn() *fbc.Package {
+	config := &declcfg.DeclarativeConfig{}
+	entries := map[string][]declcfg.ChannelEntry{}
+	defaultChannel := ""
+	var last *bundle
+	for _, b := range o.bundles {
+		if b.err != nil {
+			continue
+		}
+		if last == nil || last.compare(b) < 0 {
+			last, defaultChannel = b, b.DefaultChannel
+		}
+		config.Bundles = append(config.Bundles, declcfg.Bundle{Schema: declcfg.SchemaBundle, Package: o.name, Name: b.Name,
+			Properties: []property.Property{property.MustBuildPackage(o.name, b.Version)}})
+	}
+	for _, name := range o.channels() {
+		in := channel(o.bundles, name)
+		for i, b := range in {
+			e := declcfg.ChannelEntry{Name: b.Name, Replaces: b.Replaces, Skips: b.Skips, SkipRange: b.SkipRange}
+			if o.mode() == semverMode {
+				e = declcfg.ChannelEntry{Name: b.Name}
+				if i > 0 {
+					e.Replaces = in[i-1].Name
+				}
+			}
+			entries[name] = append(entries[name], e)
+		}
+		defaultChannel = cmp.Or(defaultChannel, name)
+		config.Channels = append(config.Channels, declcfg.Channel{Schema: declcfg.SchemaChannel, Package: o.name, Name: name, Entries: entries[name]})
+	}
+	config.Packages = []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: o.name, DefaultChannel: defaultChannel}}
+	made, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
+	return made.Find(o.name)
+}
+
+// channels are the names of the channels of an operator's bundles, sorted.
+func (o *operator) channels() (all []string) {
+	for _, b := range o.bundles {
+		if b.err == nil {
+			all = append(all, b.Channels...)
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(name string) bool { return name == "" })
+}
