@@ -97,7 +97,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response.Request = request
-	response.Body = &paced{ReadCloser: response.Body, cancel: cancel, left: patience}
+	response.Body = &paced{ReadCloser: response.Body, cancel: cancel, left: stallLimit}
 	if !(response.StatusCode == http.StatusOK && g.isForLayer(request)) {
 		response.Body = &answer{response.Body, maxAnswer}
 	}
@@ -213,10 +213,10 @@ func (g *guard) isForLayer(request *http.Request) bool {
 	return is && request.Method == http.MethodGet && request.URL.Host == g.registry && request.URL.Path == path && request.URL.RawQuery == ""
 }
 
-// A registry has patience to send something: what it sends at minRate, in bytes a second, does not use it up.
+// A registry that sends less than minRate, in bytes a second, for stallLimit is given up.
 const (
-	patience = 30 * time.Second
-	minRate  = 1 << 10
+	stallLimit = 30 * time.Second
+	minRate    = 1 << 10
 )
 
 // paced is a response body that ends if it comes too slowly. Only the time counts in which somebody waits for it.
@@ -235,7 +235,7 @@ func (p *paced) Read(buffer []byte) (int, error) {
 	begin := time.Now()
 	n, err := p.ReadCloser.Read(buffer)
 	timer.Stop()
-	p.left = min(patience, p.left-time.Since(begin)+time.Duration(n)*time.Second/minRate)
+	p.left = min(stallLimit, p.left-time.Since(begin)+time.Duration(n)*time.Second/minRate)
 	if slow.Load() || p.left <= 0 {
 		return 0, contentErrorf("its registry sends less than %d bytes a second; expected more", minRate)
 	}

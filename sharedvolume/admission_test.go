@@ -31,14 +31,14 @@ func TestAdmissionPolicies(t *testing.T) {
 	specless.Spec = v1alpha1.SharedVolumeSpec{}
 	env.do("create", env.client.Create(t.Context(), specless))
 	for _, kind := range []string{"sharedvolumes", "sharedvolumegrants"} { // Kubernetes checks the policies' types once, when they come.
-		cluster.Eventually(t, patience, "the definition of "+kind+" to be published", func(ctx context.Context) error {
+		cluster.Eventually(t, waitLimit, "the definition of "+kind+" to be published", func(ctx context.Context) error {
 			return env.Kubectl(ctx, "explain", kind).Run()
 		})
 	}
 	env.kubectl("apply", "--filename="+policyFolder)
 	other := volumeOf(who.namespace, "other", "fs-01", "fsap-02")
 	fill := patch(`{"spec":{"fileSystemID":"fs-01","accessPointID":"fsap-01"}}`)
-	cluster.Eventually(t, patience, "the policies to be in force", func(ctx context.Context) error {
+	cluster.Eventually(t, waitLimit, "the policies to be in force", func(ctx context.Context) error {
 		for policy, err := range map[string]error{
 			"sharedvolume-needs-grant": who.api.Create(ctx, other.DeepCopy(), client.DryRunAll),
 			"sharedvolume-keeps-spec":  env.client.Patch(ctx, specless.DeepCopy(), fill, client.DryRunAll),

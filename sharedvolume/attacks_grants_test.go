@@ -116,7 +116,7 @@ func awaitedNamespace(a arena) {
 		return nil
 	})
 	// Creation times are in whole seconds: within one second, the order of two creations is unknown.
-	cluster.Eventually(a.t, patience, "a second to pass", func(context.Context) error {
+	cluster.Eventually(a.t, waitLimit, "a second to pass", func(context.Context) error {
 		if time.Since(grant.CreationTimestamp.Time) < 2*time.Second {
 			return errors.New("it has not")
 		}

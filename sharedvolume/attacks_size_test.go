@@ -48,7 +48,7 @@ func (env testEnv) attacker(t *testing.T) (*tenants.Tenant, string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: metadata.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: who.Name}},
 	}))
-	cluster.Eventually(t, patience, "the tenant's rights", func(ctx context.Context) error {
+	cluster.Eventually(t, waitLimit, "the tenant's rights", func(ctx context.Context) error {
 		return who.Client.List(ctx, &v1alpha1.SharedVolumeList{}, client.InNamespace(project))
 	})
 	return who, project
@@ -100,7 +100,7 @@ func TestTenantFillsCaches(t *testing.T) {
 	for _, object := range []client.Object{&v1alpha1.SharedVolume{}, &corev1.PersistentVolumeClaim{}} {
 		_, err := cached.GetInformer(t.Context(), object)
 		env.do("fill the cache", err)
-		cluster.Eventually(t, patience, "the cache", func(ctx context.Context) error {
+		cluster.Eventually(t, waitLimit, "the cache", func(ctx context.Context) error {
 			return cached.Get(ctx, client.ObjectKey{Namespace: project, Name: "large"}, object)
 		})
 		stored := object.DeepCopyObject().(client.Object)
@@ -234,7 +234,7 @@ func TestTenantHasPodsListed(t *testing.T) {
 	}
 	// Each is reconciled every ten seconds. The pods are listed in two pages.
 	lists := 0
-	cluster.Eventually(t, patience, "the pods to be listed again", func(context.Context) error {
+	cluster.Eventually(t, waitLimit, "the pods to be listed again", func(context.Context) error {
 		lists = 0
 		for _, event := range env.AuditOf(t, cluster.Requests{User: controllerUser}) {
 			if event.Namespace != project || event.Resource != "pods" || event.Received.Before(began) {

@@ -117,7 +117,7 @@ func otherVolume(a arena) {
 	// Whether the attacker's claim or the operator's new one comes first: the operator uses nothing foreign.
 	rival := a.claim("pvc-logs", spare.Name)
 	rival.Spec.Selector = p.claim.Spec.Selector
-	cluster.Eventually(a.t, patience, "a claim", func(ctx context.Context) error {
+	cluster.Eventually(a.t, waitLimit, "a claim", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(a.attacker.api.Create(ctx, rival.DeepCopy()))
 	})
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), sv))

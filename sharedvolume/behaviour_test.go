@@ -166,7 +166,7 @@ func TestForgedStatusIsReplaced(t *testing.T) {
 // events waits for the events about an object: type, reason and count of each, in order.
 func (env testEnv) events(object client.Object, want ...string) {
 	env.t.Helper()
-	cluster.Eventually(env.t, patience, "the events", func(ctx context.Context) error {
+	cluster.Eventually(env.t, waitLimit, "the events", func(ctx context.Context) error {
 		var events corev1.EventList
 		if err := env.client.List(ctx, &events, client.InNamespace(object.GetNamespace())); err != nil {
 			return err

@@ -95,6 +95,6 @@ func (env testEnv) pod(namespace, name, claim string) *corev1.Pod {
 		},
 	}
 	// A namespace's default service account takes a moment.
-	cluster.Eventually(env.t, patience, "a pod", func(ctx context.Context) error { return env.client.Create(ctx, pod) })
+	cluster.Eventually(env.t, waitLimit, "a pod", func(ctx context.Context) error { return env.client.Create(ctx, pod) })
 	return pod
 }

@@ -63,7 +63,7 @@ func TestControllerDowntime(t *testing.T) {
 // awaitGarbageCollection waits for Kubernetes' garbage collector, which discovers new kinds of objects every 30 seconds.
 func (env testEnv) awaitGarbageCollection(object client.Object) {
 	env.t.Helper()
-	cluster.Eventually(env.t, 2*patience, object.GetName()+" to be collected", env.Gone(object))
+	cluster.Eventually(env.t, 2*waitLimit, object.GetName()+" to be collected", env.Gone(object))
 }
 
 func TestNamespaceDeletedDuringDowntime(t *testing.T) {
@@ -133,7 +133,7 @@ func TestDeletedBeforeFinalizer(t *testing.T) {
 		env.do("delete", env.client.Delete(t.Context(), sv))
 		env.gone(sv)
 	}
-	cluster.Eventually(t, 2*patience, "all to be gone", func(context.Context) error {
+	cluster.Eventually(t, 2*waitLimit, "all to be gone", func(context.Context) error {
 		if left := env.actual(namespace); len(left) > 0 {
 			return fmt.Errorf("%v still exists", left)
 		}

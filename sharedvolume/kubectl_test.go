@@ -15,7 +15,7 @@ import (
 func TestKubectlExplain(t *testing.T) {
 	env := served(t)
 	for _, kind := range []string{"sharedvolume", "sharedvolumegrant", "sharedvolumepolicy"} {
-		cluster.Eventually(t, patience, "the definition to be published", func(ctx context.Context) error {
+		cluster.Eventually(t, waitLimit, "the definition to be published", func(ctx context.Context) error {
 			return env.Kubectl(ctx, "explain", kind).Run()
 		})
 	}
@@ -49,7 +49,7 @@ func TestKubectlExplain(t *testing.T) {
 func TestKubectlWaitAndGet(t *testing.T) {
 	env := served(t)
 	sv := env.create(env.Namespace(t), "logs")
-	env.kubectl("wait", "--namespace="+sv.Namespace, "--for=condition=Ready", "--timeout="+patience.String(), "sharedvolume/logs")
+	env.kubectl("wait", "--namespace="+sv.Namespace, "--for=condition=Ready", "--timeout="+waitLimit.String(), "sharedvolume/logs")
 	lines := strings.Split(env.kubectl("get", "--namespace="+sv.Namespace, "sv"), "\n")
 	if want := "NAME FILE SYSTEM ACCESS POINT STATUS CLAIM AGE"; strings.Join(strings.Fields(lines[0]), " ") != want {
 		t.Errorf("kubectl get shows the columns %q, want %q", lines[0], want)

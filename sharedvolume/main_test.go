@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience is how long a cluster on a busy machine may take to react.
-	patience = 5 * time.Minute
+	// waitLimit is how long a cluster on a busy machine may take to react.
+	waitLimit = 5 * time.Minute
 	// definitionFile is the CustomResourceDefinition of SharedVolumes that is generated from the API types.
 	definitionFile = definitions + "/aws-efs.managed.openshift.io_sharedvolumes.yaml"
 	definitions    = "../drivers/efs/assets/crd"
@@ -215,7 +215,7 @@ func (env testEnv) do(what string, err error) {
 // eventually waits until an object exists and is as check wants it.
 func (env testEnv) eventually(what string, object client.Object, check func() error) {
 	env.t.Helper()
-	cluster.Eventually(env.t, patience, what, func(ctx context.Context) error {
+	cluster.Eventually(env.t, waitLimit, what, func(ctx context.Context) error {
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (env testEnv) get(object client.Object, namespace, name string) {
 func (env testEnv) gone(object client.Object) {
 	env.t.Helper()
 	uid := object.GetUID()
-	cluster.Eventually(env.t, patience, object.GetName()+" to be gone", func(ctx context.Context) error {
+	cluster.Eventually(env.t, waitLimit, object.GetName()+" to be gone", func(ctx context.Context) error {
 		found := object.DeepCopyObject().(client.Object)
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(object), found); client.IgnoreNotFound(err) != nil {
 			return err

@@ -50,7 +50,7 @@ func TestMissingDefinitions(t *testing.T) {
 			t.Errorf("the controller failed: %v", err)
 		}
 	})
-	cluster.Eventually(t, patience, "a report of what is missing", func(context.Context) error {
+	cluster.Eventually(t, waitLimit, "a report of what is missing", func(context.Context) error {
 		text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 		for _, want := range []string{"CustomResourceDefinitions", "sharedvolumegrants.aws-efs.managed.openshift.io", "sharedvolumepolicies.aws-efs.managed.openshift.io"} {
 			if !strings.Contains(text, want) {

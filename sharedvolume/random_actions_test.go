@@ -224,5 +224,5 @@ func (s *sequence) createInPlace(object client.Object) {
 	}
 	s.startController("")
 	s.stopPods("")
-	cluster.Eventually(s.t, 2*patience, object.GetName()+" to be gone", func(ctx context.Context) error { return s.client.Create(ctx, object) })
+	cluster.Eventually(s.t, 2*waitLimit, object.GetName()+" to be gone", func(ctx context.Context) error { return s.client.Create(ctx, object) })
 }

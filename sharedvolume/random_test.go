@@ -100,7 +100,7 @@ func (env testEnv) runRandom(seed uint64) {
 // awaitModel waits until the state matches the model.
 func (s *sequence) awaitModel() {
 	s.t.Helper()
-	cluster.Eventually(s.t, 2*patience, "the expected state", func(context.Context) error {
+	cluster.Eventually(s.t, 2*waitLimit, "the expected state", func(context.Context) error {
 		if s.injector.Idle() < quiet {
 			return errors.New("the controller is busy")
 		}

@@ -61,7 +61,7 @@ func TestRepair(t *testing.T) {
 			sv := env.create(env.Namespace(t), "logs")
 			before := env.ready(sv)
 			harm(env, before)
-			cluster.Eventually(t, patience, "all to be as before", func(ctx context.Context) error { return env.isRestored(ctx, sv, before) })
+			cluster.Eventually(t, waitLimit, "all to be as before", func(ctx context.Context) error { return env.isRestored(ctx, sv, before) })
 
 			after := env.ready(sv)
 			if got, want := after.volume.Spec.CSI.VolumeHandle, before.volume.Spec.CSI.VolumeHandle; got != want {

@@ -137,7 +137,7 @@ func (env testEnv) keepUnbound(namespace, prefix string) {
 	}
 	probe := foreignClaim(namespace, prefix+"probe")
 	env.do("create", env.client.Create(env.t.Context(), probe))
-	cluster.Eventually(env.t, patience, "the policy to be in force", func(ctx context.Context) error {
+	cluster.Eventually(env.t, waitLimit, "the policy to be in force", func(ctx context.Context) error {
 		bind := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"volumeName":"none"}}`))
 		if err := env.client.Patch(ctx, probe.DeepCopy(), bind, client.DryRunAll); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("binding a claim results in %v", err)

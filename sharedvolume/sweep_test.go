@@ -150,7 +150,7 @@ func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want m
 		e.act(env, sv, p)
 	}
 	got := outcome{}
-	cluster.Eventually(env.t, patience, "the end", func(context.Context) error {
+	cluster.Eventually(env.t, waitLimit, "the end", func(context.Context) error {
 		if idle := injector.Idle(); idle < quietPeriod(f) {
 			return errors.New("the controller is busy")
 		}
@@ -182,7 +182,7 @@ func quietPeriod(f fault.Fault) time.Duration {
 func (env testEnv) runWithFaults(injector *fault.Injector, namespace string) (stop func()) {
 	began := time.Now()
 	stop = env.runInjected(injector, namespace)
-	cluster.Eventually(env.t, patience, "the controller to start", func(context.Context) error {
+	cluster.Eventually(env.t, waitLimit, "the controller to start", func(context.Context) error {
 		if idle := injector.Idle(); idle < quiet || idle >= time.Since(began) {
 			return errors.New("it is busy, or has not started")
 		}

@@ -116,7 +116,7 @@ func (env testEnv) tenantCalled(name, namespace, role string) tenant {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
 	}))
 	// The API server takes in bindings, and what is aggregated to a role, with a small delay.
-	cluster.Eventually(env.t, patience, "the tenant's rights", func(ctx context.Context) error {
+	cluster.Eventually(env.t, waitLimit, "the tenant's rights", func(ctx context.Context) error {
 		return api.List(ctx, &v1alpha1.SharedVolumeList{}, client.InNamespace(namespace))
 	})
 	return tenant{api, config, namespace}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
@@ -69,10 +70,21 @@ func (c *content) lean(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
 	if _, in := c.payload.(inPlace); in {
 		return api.ConvertModelBundleToAPIBundle(modelOf(p, b, b.Properties))
 	}
-	text, err := c.Load(nil, leanSpan(b))
+	return c.stored(leanSpan(b))
+}
+
+// buffers are for the text of messages, which is needed only until it is decoded.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// stored returns a message that was made before.
+func (c *content) stored(span document.Span) (*api.Bundle, error) {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	text, err := c.Load((*buffer)[:0], span)
 	if err != nil {
 		return nil, err
 	}
+	*buffer = text
 	made := &api.Bundle{}
 	return made, proto.Unmarshal(text, made)
 }
@@ -108,9 +120,8 @@ func payloadSpan(b *fbc.Bundle) document.Span {
 // madePayload returns a message with only the payload of a bundle. It is made once, because to decode a document takes far longer than
 // to read the message again.
 func (c *content) madePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
-	if text, err := c.Load(nil, payloadSpan(b)); err == nil {
-		made := &api.Bundle{}
-		return made, proto.Unmarshal(text, made)
+	if made, err := c.stored(payloadSpan(b)); err == nil {
+		return made, nil
 	}
 	made, err := c.makePayload(p, b)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ServeQuickly is Serve with little patience.
+// ServeQuickly is Serve with short time limits.
 func ServeQuickly(ctx context.Context, dir string, options Options) error {
 	quick := defaults
 	quick.request, quick.age = time.Second, 2*time.Second

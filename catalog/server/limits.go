@@ -67,7 +67,7 @@ const (
 // default how often clients may ping.
 func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ConnectionTimeout(patience),
+		grpc.ConnectionTimeout(shutdownTimeout),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.MaxConcurrentStreams(l.streams),
 		grpc.MaxRecvMsgSize(l.requestBytes),

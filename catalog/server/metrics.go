@@ -69,7 +69,7 @@ func (m *metrics) serve(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	web := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	web := &http.Server{Handler: mux, ReadTimeout: shutdownTimeout, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = web.Close() })
 	defer stop()
 	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

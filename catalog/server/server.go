@@ -24,9 +24,9 @@ import (
 // encryption nor authentication.
 const DefaultAddress = "127.0.0.1:50051"
 
-// patience is how long Serve waits when it is stopped: for in-flight requests, and for clients that connected but have not
+// shutdownTimeout is how long Serve waits when it is stopped: for in-flight requests, and for clients that connected but have not
 // sent anything yet.
-const patience = 3 * time.Second
+const shutdownTimeout = 3 * time.Second
 
 // Options are the options of Serve.
 type Options struct {
@@ -129,9 +129,9 @@ func newServer(content *current, counts *metrics, options ...grpc.ServerOption) 
 	return s
 }
 
-// drain stops a server gracefully, and closes what is left when patience ends.
+// drain stops a server gracefully, and closes what is left after shutdownTimeout.
 func drain(s *grpc.Server) {
-	cut := time.AfterFunc(patience, s.Stop)
+	cut := time.AfterFunc(shutdownTimeout, s.Stop)
 	defer cut.Stop()
 	s.GracefulStop()
 }

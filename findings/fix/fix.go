@@ -4,7 +4,9 @@ package fix
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -102,7 +104,7 @@ func (f File) Write(dir string) error {
 	}
 	// A file is there as a whole, before and after.
 	beside := name + ".berth-fix"
-	if err := root.WriteFile(beside, f.After, info.Mode().Perm()); err != nil {
+	if err := create(root, beside, f.After, info.Mode().Perm()); err != nil {
 		return err
 	}
 	if err := root.Rename(beside, name); err != nil {
@@ -110,6 +112,22 @@ func (f File) Write(dir string) error {
 		return err
 	}
 	return nil
+}
+
+// create creates a file with a text. It fails if anything has its name, such as a link that a pull request brings.
+func create(root *os.Root, name string, text []byte, mode os.FileMode) error {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w; it is in the way of the corrected file: remove it if nobody needs it", err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		_ = root.Remove(name)
+	}
+	return err
 }
 
 // context is the number of lines around a change in a diff.

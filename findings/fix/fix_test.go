@@ -140,6 +140,16 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s was written", name)
 		}
 	}
+	if err := errors.Join(os.WriteFile("in/other", nil, 0o600), os.Symlink("other", "in/file.berth-fix")); err != nil {
+		t.Fatal(err)
+	}
+	f.Name = "in/file"
+	if err := f.Write("in"); err == nil || !strings.Contains(err.Error(), "in the way") {
+		t.Errorf("through a link to another file of the folder, it wrote: %v", err)
+	}
+	if text, err := os.ReadFile("in/other"); err != nil || len(text) > 0 {
+		t.Errorf("the other file has %q, %v", text, err)
+	}
 	if text, err := os.ReadFile("out/file"); err != nil || string(text) != "a: 1\n" {
 		t.Errorf("out of the folder: %q, %v", text, err)
 	}

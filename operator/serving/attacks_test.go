@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-const patience = 30 * time.Second
+const waitLimit = 30 * time.Second
 
 // TestAttacks: a client that reaches the operator over the network without any permission tries to exhaust it or to lock
 // out other clients.
@@ -76,7 +76,7 @@ func TestAttacks(t *testing.T) {
 		conn := tls.Client(s.dial(t, "127.0.0.2"), &tls.Config{InsecureSkipVerify: true})
 		// Requests until nothing more fits between the two, and then none.
 		requests := strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1000)
-		if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetWriteDeadline(time.Now().Add(waitLimit)); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -141,7 +141,7 @@ func TestAttacks(t *testing.T) {
 		t.Parallel()
 		s := serveWith(t, c, serving.RunWithShortTimeouts, serving.Options{})
 		// The client was accepted before the attack begins.
-		cluster.Eventually(t, patience, "the reader to be known", func(context.Context) error {
+		cluster.Eventually(t, waitLimit, "the reader to be known", func(context.Context) error {
 			code, _, err := s.get("/metrics", reader)
 			if err == nil && code != http.StatusOK {
 				err = fmt.Errorf("status %d", code)
@@ -288,24 +288,24 @@ func (s server) dial(t *testing.T, from string) net.Conn {
 }
 
 func dialerFrom(address string) *net.Dialer {
-	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: waitLimit}
 }
 
 // client returns a client with keep-alive connections from a loopback address.
 func (s server) client(from string) *http.Client {
-	return &http.Client{Timeout: patience, Transport: &http.Transport{
+	return &http.Client{Timeout: waitLimit, Transport: &http.Transport{
 		DialContext: dialerFrom(from).DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 }
 
 // awaitClosed waits until the server has closed a connection.
 func awaitClosed(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
 		t.Fatal(err)
 	}
 	var timeout net.Error
 	if _, err := io.Copy(io.Discard, conn); errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("the server keeps the connection for more than %v", patience)
+		t.Errorf("the server keeps the connection for more than %v", waitLimit)
 	}
 }
 

@@ -27,8 +27,8 @@ import (
 func TestMain(m *testing.M) { cluster.Main(m) }
 
 const (
-	// patience is the time limit for everything that is not measured, on a slow machine.
-	patience      = 20 * time.Minute
+	// waitLimit is the time limit for everything that is not measured, on a slow machine.
+	waitLimit     = 20 * time.Minute
 	operatorImage = "quay.io/berth-csi/berth-operator"
 	namespace     = cluster.OperatorNamespace // the operator's
 )
@@ -101,7 +101,7 @@ func (a *arena) create(object client.Object) {
 // await waits for something that is not measured.
 func (a *arena) await(what string, check func(context.Context) error) {
 	a.Helper()
-	cluster.Eventually(a, patience, what, check)
+	cluster.Eventually(a, waitLimit, what, check)
 }
 
 // say prints the progress of a benchmark.

@@ -23,8 +23,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// patience is the time limit for everything that only the cluster itself does.
-const patience = time.Minute
+// waitLimit is the time limit for everything that only the cluster itself does.
+const waitLimit = time.Minute
 
 // reserved are prefixes and names that OpenShift rejects in a project request.
 var reserved = regexp.MustCompile(`^(openshift|kube)(-|$)|^(default|kubernetes)$`)
@@ -90,7 +90,7 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	// The API server picks up bindings and aggregated rules with a small delay.
-	cluster.Eventually(t, patience, "the tenant's permissions in project "+name, func(ctx context.Context) error {
+	cluster.Eventually(t, waitLimit, "the tenant's permissions in project "+name, func(ctx context.Context) error {
 		for _, right := range tn.rights(name) {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
 			if err := tn.Client.Create(ctx, review); err != nil {

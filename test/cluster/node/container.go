@@ -155,9 +155,9 @@ func (c *container) runOnce() (*corev1.ContainerStateTerminated, error) {
 }
 
 func (c *container) killAfter(program *process, grace time.Duration) {
-	patience, cancel := context.WithTimeout(c.pod.killing, grace)
+	ctx, cancel := context.WithTimeout(c.pod.killing, grace)
 	defer cancel()
-	program.stop(patience)
+	program.stop(ctx)
 }
 
 // configError says that the container cannot be started because of an object that its pod refers to.

@@ -145,13 +145,13 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// stop asks the program to end, kills it if it still runs when patience is done, and returns when it has ended.
-func (p *process) stop(patience context.Context) {
+// stop asks the program to end, kills it if it still runs when the context ends, and returns when it has ended.
+func (p *process) stop(ctx context.Context) {
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
 		return
-	case <-patience.Done():
+	case <-ctx.Done():
 	}
 	p.signal(syscall.SIGKILL)
 	<-p.ended
