@@ -24,7 +24,7 @@ const (
 )
 
 // besides is what a container's memory holds besides what Go allocates, in bytes: data of the program, and what the kernel keeps for it.
-const besides = 8 << 20
+const besides = 9 << 20
 
 // serve holds the flags of opm serve.
 type serve struct {
