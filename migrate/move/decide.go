@@ -1,0 +1,490 @@
+package move
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/clusterextension"
+)
+
+// holdFinalizer keeps an owner from going before nothing that has to stay is owned by it.
+const holdFinalizer = "berth.dev/move"
+
+// delay is the time that an OLM gets to finish what it was doing or what it remembers, after something was deleted. Nothing shows
+// whether it does anything.
+const delay = 15 * time.Second
+
+func execute(step migrate.StepName) (migrate.Decision, error) {
+	return migrate.Decision{Step: step}, nil
+}
+
+func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
+	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
+}
+
+// none is the decision of a stage that is complete.
+func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
+
+// stages returns the decision of the first stage that is not complete.
+func stages(all ...func() (migrate.Decision, error)) (migrate.Decision, error) {
+	for _, stage := range all {
+		if next, err := stage(); err != nil || next.Step != "" {
+			return next, err
+		}
+	}
+	return none()
+}
+
+// Next decides on the next step.
+func (s *state) Next() (migrate.Decision, error) {
+	if s.plan.To == ToV0 {
+		return s.goBack()
+	}
+	return stages(s.leaveV0, s.takeOver, s.tidy, s.loosen)
+}
+
+// goBack is complete when OLM v0 has the operator again.
+func (s *state) goBack() (migrate.Decision, error) {
+	return stages(s.leaveV1, s.unmarkAll, s.forget, s.endVersion, s.subscribe, s.dropMade)
+}
+
+// leaveV0 is complete when OLM v0 has nothing of the operator any more, and nothing that has to stay has gone.
+func (s *state) leaveV0() (migrate.Decision, error) {
+	if s.before() != nil {
+		return execute(DeleteSubscription)
+	}
+	return s.endVersion()
+}
+
+// endVersion is complete when the version is gone that no Subscription has any more, as OLM v0 takes none back.
+func (s *state) endVersion() (migrate.Decision, error) {
+	if s.again() != nil { // it has a version of its own
+		return none()
+	}
+	for _, p := range s.plansOf(s.plan.Subscription.UID) {
+		switch {
+		case p.DeletionTimestamp != nil:
+			return wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
+		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
+			return wait(DeleteInstallPlans, "OLM v0 to carry out InstallPlan %s", p.Name)
+		}
+		return execute(DeleteInstallPlans)
+	}
+	v := s.version
+	if v == nil {
+		return none()
+	}
+	if next, err := s.await(AwaitV0, "OLM v0 to do what it remembers", DeleteSubscription, DeleteInstallPlans); next.Step != "" {
+		return next, err
+	}
+	if s.labelled() != nil {
+		return execute(KeepPermissions)
+	}
+	held := controllerutil.ContainsFinalizer(v, holdFinalizer)
+	switch {
+	case v.DeletionTimestamp == nil && !held:
+		return execute(HoldVersion)
+	case v.DeletionTimestamp == nil:
+		return execute(DeleteVersion)
+	case isOrphaning(v):
+		return wait(DeleteVersion, "the garbage collector to orphan what ClusterServiceVersion %s owns", v.Name)
+	case len(othersOf(v)) > 0:
+		return wait(DeleteVersion, "OLM v0 to notice that ClusterServiceVersion %s is deleted, and to remove its finalizers %s", v.Name, strings.Join(othersOf(v), ", "))
+	case s.ownedBy(v.UID) != nil:
+		return execute(KeepObjects)
+	case held:
+		return execute(ReleaseVersion)
+	}
+	return wait(ReleaseVersion, "ClusterServiceVersion %s to be gone", v.Name)
+}
+
+// await is complete when an OLM has had its time since one of the steps was started.
+func (s *state) await(step migrate.StepName, what string, since ...migrate.StepName) (migrate.Decision, error) {
+	if !s.journal.IsOpen() { // somebody else has deleted it: nothing was recorded
+		return none()
+	}
+	for _, e := range slices.Backward(s.journal.Entries) {
+		switch {
+		case e.Step == step && e.At.After(s.now): // the clock of an interrupted run was ahead
+			return execute(step)
+		case e.Step == step && s.now.Sub(e.At) < delay:
+			return wait(step, "%s, for which it gets %d seconds", what, int(delay.Seconds()))
+		case e.Step == step:
+			return none()
+		case slices.Contains(since, e.Step) || e.Step == migrate.RecordPlan:
+			return execute(step)
+		}
+	}
+	return execute(step)
+}
+
+// labelled returns a cluster-scoped permission that OLM v0 would delete with the version, or nil.
+func (s *state) labelled() *metav1.PartialObjectMetadata {
+	selector := labels.SelectorFromSet(labelsOfVersion(s.plan.Namespace, s.plan.Version.Name))
+	at := slices.IndexFunc(s.replaced, func(o metav1.PartialObjectMetadata) bool {
+		return isOfCluster(o.Kind) && selector.Matches(labels.Set(o.Labels))
+	})
+	if at < 0 {
+		return nil
+	}
+	return &s.replaced[at]
+}
+
+func isOrphaning(object client.Object) bool {
+	return slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
+}
+
+// othersOf returns the finalizers of an OLM.
+func othersOf(object client.Object) []string {
+	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(finalizer string) bool {
+		return finalizer == holdFinalizer || finalizer == metav1.FinalizerOrphanDependents
+	})
+}
+
+// ownedBy returns an object that has to stay and that an owner has, or nil.
+func (s *state) ownedBy(uid types.UID) *metav1.PartialObjectMetadata {
+	for _, t := range s.taken {
+		if t.live != nil && isOwnedBy(t.live, uid) {
+			return t.live
+		}
+	}
+	for i := range s.replaced {
+		if isOwnedBy(&s.replaced[i], uid) {
+			return &s.replaced[i]
+		}
+	}
+	return nil
+}
+
+// takeOver is complete when OLM v1 has the operator, and its pods run.
+func (s *state) takeOver() (migrate.Decision, error) {
+	p := s.plan
+	if s.unmarked() != nil && (!p.Extension.Boxcutter || s.set() != nil) {
+		return execute(MarkObjects)
+	}
+	e := s.extension
+	switch {
+	case e == nil:
+		return execute(CreateExtension)
+	case e.GetDeletionTimestamp() != nil:
+		return migrate.Decision{}, fmt.Errorf("somebody has deleted ClusterExtension %s: find out who has, and undo the move with `%s`", e.GetName(), s.journal.Command(p, "rollback"))
+	case s.isLoosened():
+		return none() // OLM v1 may have updated it
+	}
+	if is, why := isInstalled(e, p.Version); !is {
+		return wait(AwaitExtension, "OLM v1 to install %s: %s", p.Version.Name, why)
+	}
+	if waits := s.rollingOut(); waits != "" {
+		return wait(AwaitExtension, "%s", waits)
+	}
+	return none()
+}
+
+// set returns the latest ClusterObjectSet, or nil.
+func (s *state) set() *metav1.PartialObjectMetadata {
+	if n := len(s.objectSets); n > 0 && s.objectSets[n-1].DeletionTimestamp == nil {
+		return &s.objectSets[n-1]
+	}
+	return nil
+}
+
+// unmarked returns an object that OLM v1 would not take over, or nil.
+func (s *state) unmarked() *metav1.PartialObjectMetadata {
+	p := s.plan
+	for _, t := range s.taken {
+		if t.live != nil && !isMarked(t.live, p.Subject.Name, p.Namespace, p.Extension.Boxcutter) {
+			return t.live
+		}
+	}
+	return nil
+}
+
+// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest, or says what it does.
+func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
+	if name := text(e, "status", "install", "bundle", "name"); name != "" && name != v.Name {
+		return false, "it has installed " + name
+	}
+	for _, of := range []string{"Progressing", "Installed"} {
+		switch status, reason, message := clusterextension.Condition(e, of); {
+		case status == "":
+			return false, "it has not begun"
+		case status != "True" || of == "Progressing" && reason != "Succeeded":
+			return false, fmt.Sprintf("condition %s is %s, %s: %s", of, status, reason, message)
+		}
+	}
+	return text(e, "status", "install", "bundle", "name") == v.Name, "it has not begun"
+}
+
+// rollingOut says for which Deployment to wait; "" if all are up to date.
+func (s *state) rollingOut() string {
+	for _, d := range s.deployments {
+		wanted := int32(1)
+		if d.Spec.Replicas != nil {
+			wanted = *d.Spec.Replicas
+		}
+		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < wanted || d.Status.AvailableReplicas < wanted {
+			return fmt.Sprintf("Deployment %s/%s: %d of %d pods are up to date, %d are available", d.Namespace, d.Name, d.Status.UpdatedReplicas, wanted, d.Status.AvailableReplicas)
+		}
+	}
+	return ""
+}
+
+// tidy is complete when nothing is left of OLM v0 that OLM v1 has made anew.
+func (s *state) tidy() (migrate.Decision, error) {
+	if len(s.replaced) == 0 {
+		return none()
+	}
+	if o := s.replaced[0]; o.DeletionTimestamp != nil {
+		return wait(DeleteReplaced, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+	}
+	return execute(DeleteReplaced)
+}
+
+// loosen is complete when OLM v1 may update the operator, as OLM v0 did.
+func (s *state) loosen() (migrate.Decision, error) {
+	if s.isLoosened() {
+		return none()
+	}
+	return execute(Loosen)
+}
+
+// isLoosened reports whether the ClusterExtension is no longer only for the version that was installed.
+func (s *state) isLoosened() bool {
+	now := catalogOf(s.extension)
+	return equality.Semantic.DeepEqual(now, s.plan.loosened(catalogOf(s.plan.extension())))
+}
+
+func catalogOf(e *unstructured.Unstructured) map[string]any {
+	found, _, _ := unstructured.NestedMap(e.Object, "spec", "source", "catalog")
+	return found
+}
+
+// leaveV1 is complete when OLM v1 has nothing of the operator any more, and nothing that has to stay has gone.
+func (s *state) leaveV1() (migrate.Decision, error) {
+	e := s.extension
+	switch {
+	case e == nil:
+	case e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, holdFinalizer):
+		return execute(HoldExtension)
+	case e.GetDeletionTimestamp() == nil:
+		return execute(DeleteExtension)
+	case isOrphaning(e):
+		return wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s owns", e.GetName())
+	case len(othersOf(e)) > 0:
+		return wait(DeleteExtension, "OLM v1 to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", e.GetName(), strings.Join(othersOf(e), ", "))
+	}
+	if len(s.objectSets) > 0 {
+		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
+			return wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
+		}
+		return execute(DeleteObjectSets)
+	}
+	if e == nil {
+		return none()
+	}
+	if next, err := s.await(AwaitV1, "OLM v1 to finish what it was applying", DeleteExtension, DeleteObjectSets); next.Step != "" {
+		return next, err
+	}
+	switch {
+	case s.withMarks() != nil:
+		return execute(UnmarkObjects)
+	case s.ownedMade() != nil:
+		return execute(KeepObjects)
+	case controllerutil.ContainsFinalizer(e, holdFinalizer):
+		return execute(ReleaseExtension)
+	}
+	return wait(ReleaseExtension, "ClusterExtension %s to be gone", e.GetName())
+}
+
+// unmarkAll is complete when no object has anything of OLM v1. The marks come before the ClusterExtension.
+func (s *state) unmarkAll() (migrate.Decision, error) {
+	if s.withMarks() != nil {
+		return execute(UnmarkObjects)
+	}
+	return none()
+}
+
+// withMarks returns an object that has something of OLM v1, or nil.
+func (s *state) withMarks() *metav1.PartialObjectMetadata {
+	for _, t := range s.taken {
+		if t.live != nil && hasMarks(t.live) {
+			return t.live
+		}
+	}
+	return nil
+}
+
+// ownedMade returns something that OLM v1 has made and that would go with the ClusterExtension, or nil. It stays until OLM v0 has made
+// its own.
+func (s *state) ownedMade() *metav1.PartialObjectMetadata {
+	at := slices.IndexFunc(s.made, func(o metav1.PartialObjectMetadata) bool { return slices.ContainsFunc(o.OwnerReferences, isOfV1) })
+	if at < 0 {
+		return nil
+	}
+	return &s.made[at]
+}
+
+// forget is complete when OLM v1 remembers nothing, and none of its webhooks is called: OLM v0 gives the operator another certificate.
+func (s *state) forget() (migrate.Decision, error) {
+	switch {
+	case len(s.releases) > 0:
+		return execute(DeleteReleases)
+	case len(s.made) > 0 && isWebhook(s.made[0]):
+		return execute(DeleteMade)
+	}
+	return none()
+}
+
+func isWebhook(o metav1.PartialObjectMetadata) bool {
+	return strings.HasSuffix(o.Kind, "WebhookConfiguration")
+}
+
+// subscribe is complete when OLM v0 has the version, for the Subscription as it was.
+func (s *state) subscribe() (migrate.Decision, error) {
+	p, own := s.plan, s.again()
+	if own == nil {
+		return execute(CreateSubscription)
+	}
+	v := s.version
+	if v == nil || v.Status.Phase != v1alpha1.CSVPhaseSucceeded || own.Status.InstalledCSV != p.Version.Name {
+		if v == nil && !s.isAsBefore(own) { // the Subscription is new
+			return s.approve(own)
+		}
+		if v == nil {
+			return none() // OLM v0 has updated it since
+		}
+		if v.Status.Phase == v1alpha1.CSVPhaseFailed {
+			return wait(AwaitVersion, "ClusterServiceVersion %s to succeed: %s", v.Name, v.Status.Message)
+		}
+		return wait(AwaitVersion, "OLM v0 to install %s: the phase of the ClusterServiceVersion is %q", p.Version.Name, v.Status.Phase)
+	}
+	if waits := s.rollingOut(); waits != "" {
+		return wait(AwaitVersion, "%s", waits)
+	}
+	if !s.isAsBefore(own) {
+		return execute(RestoreApproval)
+	}
+	if pending := s.leftPending(own); pending != nil {
+		return execute(Approve)
+	}
+	return none()
+}
+
+// isAsBefore reports whether the Subscription is as it was before the move to OLM v1.
+func (s *state) isAsBefore(own *v1alpha1.Subscription) bool {
+	return equality.Semantic.DeepEqual(*own.Spec, s.plan.Subscription.Spec)
+}
+
+// approve is about the InstallPlan of exactly the version.
+func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
+	p := s.plan
+	plan := s.current(own)
+	if plan == nil {
+		why := ""
+		for _, c := range own.Status.Conditions {
+			if c.Status == "True" && c.Message != "" {
+				why = ": " + c.Message
+			}
+		}
+		return wait(Approve, "OLM v0 to make an InstallPlan for %s%s", p.Version.Name, why)
+	}
+	if names := plan.Spec.ClusterServiceVersionNames; !slices.Equal(names, []string{p.Version.Name}) {
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s would install %s, want exactly %s; approve it yourself if that is all right",
+			plan.Namespace, plan.Name, strings.Join(names, ", "), p.Version.Name)
+	}
+	if !plan.Spec.Approved {
+		return execute(Approve)
+	}
+	return wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", plan.Name)
+}
+
+// current returns the InstallPlan that a Subscription refers to, or nil.
+func (s *state) current(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
+	ref := own.Status.InstallPlanRef
+	if ref == nil {
+		return nil
+	}
+	at := slices.IndexFunc(s.installPlans, func(p v1alpha1.InstallPlan) bool { return p.UID == ref.UID })
+	if at < 0 {
+		return nil
+	}
+	return &s.installPlans[at]
+}
+
+// leftPending returns an InstallPlan of a later version that waits for approval only because the Subscription asked for that for a
+// moment, or nil. OLM v0 would have approved it itself, and looks at nothing else until somebody has.
+func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
+	plan := s.current(own)
+	asks := slices.ContainsFunc(s.subscriptions, func(n v1alpha1.Subscription) bool { return n.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
+	if asks || plan == nil || plan.Spec.Approved || plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+		return nil
+	}
+	return plan
+}
+
+// dropMade is complete when nothing is left that OLM v1 has made and OLM v0 has made anew.
+func (s *state) dropMade() (migrate.Decision, error) {
+	if len(s.made) == 0 {
+		return none()
+	}
+	if o := s.made[0]; o.DeletionTimestamp != nil {
+		return wait(DeleteMade, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+	}
+	return execute(DeleteMade)
+}
+
+// Holds reports whether the operator is still where it was moved to.
+func (s *state) Holds() (bool, error) {
+	if s.plan.To == ToV0 {
+		return s.again() != nil && s.extension == nil, nil
+	}
+	return s.isOurs() && s.extension.GetDeletionTimestamp() == nil && len(s.foreign()) == 0 && s.before() == nil, nil
+}
+
+// isOurs reports whether the ClusterExtension is the one that a move has created.
+func (s *state) isOurs() bool {
+	return s.extension != nil && s.extension.GetAnnotations()[movedAnnotation] == string(s.plan.Subscription.UID)
+}
+
+// Back decides on the next step of a rollback.
+func (s *state) Back() (migrate.Decision, error) {
+	p := s.plan
+	resume := s.journal.Command(p, "resume")
+	if p.To == ToV0 {
+		switch e := s.extension; {
+		case e == nil || e.GetDeletionTimestamp() != nil:
+			return migrate.Decision{}, fmt.Errorf("OLM v1 does not have the operator any more: this is beyond the point of no return; continue with `%s`, and then move it to OLM v1 again", resume)
+		case controllerutil.ContainsFinalizer(e, holdFinalizer):
+			return execute(ReleaseExtension)
+		}
+		return none()
+	}
+	if slices.ContainsFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == Loosen }) {
+		return migrate.Decision{}, fmt.Errorf("OLM v1 may have updated the operator: this is beyond the point of no return; continue with `%s`, and then move it back with --to %s", resume, ToV0)
+	}
+	if s.before() != nil { // nothing was changed yet
+		return none()
+	}
+	return s.goBack()
+}
+
+// IsRestored reports whether the operator is where it was before.
+func (s *state) IsRestored() bool {
+	if s.plan.To == ToV0 {
+		e := s.extension
+		return e != nil && e.GetUID() == s.plan.Subject.UID && e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, holdFinalizer)
+	}
+	return s.extension == nil && (s.before() != nil || s.again() != nil && s.isAsBefore(s.again()))
+}
