@@ -121,6 +121,12 @@ func (in *input) steps() (found []Object) {
 				continue
 			}
 			o := Object{Group: step.Resource.Group, Version: step.Resource.Version, Kind: step.Resource.Kind, Name: step.Resource.Name}
+			if o.Group == "core" {
+				o.Group = ""
+			}
+			if o.Kind == "BundleSecret" {
+				o = Object{Version: "v1", Kind: secretKind.Kind, Name: o.Name}
+			}
 			if !slices.Contains(ofOLM, o.Kind) && !slices.Contains(found, o) {
 				found = append(found, o)
 			}
@@ -130,7 +136,7 @@ func (in *input) steps() (found []Object) {
 }
 
 // ofOLM are the kinds of steps that are no objects of a bundle, or that the ClusterServiceVersion says itself.
-var ofOLM = []string{v1alpha1.ClusterServiceVersionKind, v1alpha1.SubscriptionKind, "CustomResourceDefinition", "ServiceAccount", "BundleSecret"}
+var ofOLM = []string{v1alpha1.ClusterServiceVersionKind, v1alpha1.SubscriptionKind, "CustomResourceDefinition", "ServiceAccount"}
 
 // isGenerated reports whether OLM v0 has made permissions itself, and has not found them in the bundle.
 func (in *input) isGenerated(ctx context.Context, c client.Client, o Object) (bool, error) {

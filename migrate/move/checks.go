@@ -236,7 +236,7 @@ func (in *input) checkDependents() (found migrate.Checks) {
 		if other.Name == v.Name {
 			continue
 		}
-		needs := requiredOf(other, in.request.Package)
+		needs := requiredOf(other, in.request.Package, v)
 		for _, r := range other.Spec.CustomResourceDefinitions.Required {
 			if owned[r.Name] {
 				needs = append(needs, "API "+r.Name)
@@ -257,8 +257,8 @@ func (in *input) checkDependents() (found migrate.Checks) {
 // propertiesAnnotation has the properties of the bundle.
 const propertiesAnnotation = "operatorframework.io/properties"
 
-// requiredOf returns what a version needs of a package.
-func requiredOf(v v1alpha1.ClusterServiceVersion, pkg string) (found []string) {
+// requiredOf returns what a version needs of a package, or of the APIs that another one owns, as the properties of its bundle say.
+func requiredOf(v v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.ClusterServiceVersion) (found []string) {
 	var said struct {
 		Properties []property.Property `json:"properties"`
 	}
@@ -266,11 +266,21 @@ func requiredOf(v v1alpha1.ClusterServiceVersion, pkg string) (found []string) {
 		return nil
 	}
 	for _, p := range said.Properties {
-		var required struct {
-			PackageName string `json:"packageName"`
+		var required struct{ PackageName, Group, Kind, Version string }
+		if json.Unmarshal(p.Value, &required) != nil {
+			continue
 		}
-		if p.Type == property.TypePackageRequired && json.Unmarshal(p.Value, &required) == nil && required.PackageName == pkg {
-			found = append(found, "package "+pkg)
+		switch p.Type {
+		case property.TypePackageRequired:
+			if required.PackageName == pkg {
+				found = append(found, "package "+pkg)
+			}
+		case property.TypeGVKRequired:
+			for _, o := range of.Spec.CustomResourceDefinitions.Owned {
+				if _, group, _ := strings.Cut(o.Name, "."); o.Kind == required.Kind && o.Version == required.Version && group == required.Group {
+					found = append(found, "API "+o.Name)
+				}
+			}
 		}
 	}
 	return found

@@ -180,7 +180,7 @@ func (s *state) takeOver() (migrate.Decision, error) {
 		return execute(CreateExtension)
 	case e.GetDeletionTimestamp() != nil:
 		return migrate.Decision{}, fmt.Errorf("somebody has deleted ClusterExtension %s: find out who has, and undo the move with `%s`", e.GetName(), s.journal.Command(p, "rollback"))
-	case s.isLoosened():
+	case s.hasStarted(Loosen):
 		return none() // OLM v1 may have updated it
 	}
 	if is, why := isInstalled(e, p.Version); !is {
@@ -221,7 +221,7 @@ func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
 		case status == "":
 			return false, "it has not begun"
 		case status != "True" || of == "Progressing" && reason != "Succeeded":
-			return false, fmt.Sprintf("condition %s is %s, %s: %s", of, status, reason, message)
+			return false, fmt.Sprintf("condition %s is %s, %s: %s", of, status, reason, oneLine(message))
 		}
 	}
 	return text(e, "status", "install", "bundle", "name") == v.Name, "it has not begun"
@@ -260,10 +260,16 @@ func (s *state) loosen() (migrate.Decision, error) {
 	return execute(Loosen)
 }
 
-// isLoosened reports whether the ClusterExtension is no longer only for the version that was installed.
+// isLoosened reports whether the ClusterExtension is for the versions that the Subscription was for.
 func (s *state) isLoosened() bool {
 	now := catalogOf(s.extension)
-	return equality.Semantic.DeepEqual(now, s.plan.loosened(catalogOf(s.plan.extension())))
+	wanted := s.plan.loosened(now)
+	return equality.Semantic.DeepEqual(now, wanted)
+}
+
+// hasStarted reports whether a step was started.
+func (s *state) hasStarted(step migrate.StepName) bool {
+	return slices.ContainsFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == step })
 }
 
 func catalogOf(e *unstructured.Unstructured) map[string]any {
@@ -353,33 +359,46 @@ func isWebhook(o metav1.PartialObjectMetadata) bool {
 
 // subscribe is complete when OLM v0 has the version, for the Subscription as it was.
 func (s *state) subscribe() (migrate.Decision, error) {
-	p, own := s.plan, s.again()
+	own := s.again()
 	if own == nil {
 		return execute(CreateSubscription)
 	}
-	v := s.version
-	if v == nil || v.Status.Phase != v1alpha1.CSVPhaseSucceeded || own.Status.InstalledCSV != p.Version.Name {
-		if v == nil && !s.isAsBefore(own) { // the Subscription is new
-			return s.approve(own)
-		}
-		if v == nil {
-			return none() // OLM v0 has updated it since
-		}
-		if v.Status.Phase == v1alpha1.CSVPhaseFailed {
-			return wait(AwaitVersion, "ClusterServiceVersion %s to succeed: %s", v.Name, v.Status.Message)
-		}
-		return wait(AwaitVersion, "OLM v0 to install %s: the phase of the ClusterServiceVersion is %q", p.Version.Name, v.Status.Phase)
+	if next, err := s.install(own); err != nil || next.Step != "" {
+		return next, err
+	}
+	switch {
+	case !s.isAsBefore(own):
+		return execute(RestoreApproval)
+	case s.leftPending(own) != nil:
+		return execute(Approve)
+	}
+	return none()
+}
+
+// install is complete when OLM v0 has installed the version for a Subscription, or has updated it since.
+func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
+	v, name := s.version, s.plan.Version.Name
+	switch installed := own.Status.InstalledCSV; {
+	case installed != "" && installed != name:
+		return none()
+	case v == nil && installed == "":
+		return s.approve(own)
+	case v == nil:
+		return wait(AwaitVersion, "OLM v0 to install %s", name)
+	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
+		return wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
+	case installed == "":
+		return wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
 	}
 	if waits := s.rollingOut(); waits != "" {
 		return wait(AwaitVersion, "%s", waits)
 	}
-	if !s.isAsBefore(own) {
-		return execute(RestoreApproval)
-	}
-	if pending := s.leftPending(own); pending != nil {
-		return execute(Approve)
-	}
 	return none()
+}
+
+// oneLine returns a message without line breaks.
+func oneLine(message string) string {
+	return strings.Join(strings.FieldsFunc(message, func(r rune) bool { return r == '\n' }), "; ")
 }
 
 // isAsBefore reports whether the Subscription is as it was before the move to OLM v1.
@@ -395,7 +414,7 @@ func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
 		why := ""
 		for _, c := range own.Status.Conditions {
 			if c.Status == "True" && c.Message != "" {
-				why = ": " + c.Message
+				why = ": " + oneLine(c.Message)
 			}
 		}
 		return wait(Approve, "OLM v0 to make an InstallPlan for %s%s", p.Version.Name, why)
@@ -471,7 +490,7 @@ func (s *state) Back() (migrate.Decision, error) {
 		}
 		return none()
 	}
-	if slices.ContainsFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == Loosen }) {
+	if s.hasStarted(Loosen) {
 		return migrate.Decision{}, fmt.Errorf("OLM v1 may have updated the operator: this is beyond the point of no return; continue with `%s`, and then move it back with --to %s", resume, ToV0)
 	}
 	if s.before() != nil { // nothing was changed yet

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-csi/berth/migrate"
 )
@@ -83,7 +84,12 @@ func (e Extension) validate() error {
 }
 
 func (o Object) validate(field, namespace string, replaced bool) error {
-	errs := []error{migrate.ValidateName(field+".name", o.Name), migrate.ValidateWord(field+".version", o.Version), migrate.ValidateUID(field+".uid", o.UID)}
+	errs := []error{migrate.ValidateWord(field+".version", o.Version), migrate.ValidateUID(field+".uid", o.UID)}
+	if isPermission(o.Group, o.Kind) { // whose names may be such as system:reader
+		errs = append(errs, migrate.ValidateUID(field+".name", types.UID(o.Name)))
+	} else {
+		errs = append(errs, migrate.ValidateName(field+".name", o.Name))
+	}
 	taken, ofCluster := isTakenOver(o.Group, o.Kind)
 	if replaced {
 		taken = isPermission(o.Group, o.Kind) || o.Group == "" && o.Kind == secretKind.Kind
