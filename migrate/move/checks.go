@@ -20,7 +20,6 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/prediction"
-	"github.com/berth-csi/berth/olm/refusal"
 )
 
 // The codes of checks that are not about what OLM v1 does with the version.
@@ -75,7 +74,7 @@ func (in *input) checks() (found migrate.Checks) {
 	if in.version() != nil {
 		all = append(all, in.checkDependents, in.checkConfig, in.checkCondition, in.checkAPIs, in.checkWebhooks)
 	}
-	if in.now != nil {
+	if in.now != nil && in.version() != nil {
 		all = append(all, in.checkObjects, in.checkContent, in.checkNow, in.checkThen, in.checkAccepted)
 	}
 	for _, check := range all {
@@ -345,7 +344,7 @@ func (in *input) checkCondition() migrate.Checks {
 	if in.condition == nil {
 		return passed(conditions, "the operator has told OLM v0 nothing")
 	}
-	all := slices.Concat(in.condition.Spec.Overrides, in.condition.Spec.Conditions, in.condition.Status.Conditions)
+	all := slices.Concat(in.condition.Spec.Overrides, in.condition.Status.Conditions)
 	switch c := meta.FindStatusCondition(all, operatorsv1.Upgradeable); {
 	case c != nil && c.Status == metav1.ConditionFalse:
 		return refused(conditions, "wait until the operator allows updates", "OperatorCondition %s/%s says that the operator must not be updated now, and OLM v1 does not wait for that: %s", in.condition.Namespace, in.condition.Name, c.Message)
