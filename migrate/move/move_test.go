@@ -1,0 +1,119 @@
+package move_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/move"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// TestThereAndBack: with the real OLM v0, and with a stand-in for each applier of OLM v1, an operator moves there and back. Its API with
+// its objects, its Deployment and its pods, and what its bundle has brought are the same ones all the while. However often the tool is
+// killed, the end is the same, and a run after that writes nothing.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for name, boxcutter := range map[string]bool{"Helm": false, "Boxcutter": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := s.newPlace(t, boxcutter)
+			p.startV1()
+			for _, to := range []move.Target{move.ToV1, move.ToV0} {
+				apply := p.apply(to, migrate.Options{})
+				p.run(func(ctx context.Context, config *rest.Config) error {
+					return fault.KillAtEach().Run(ctx, config, apply)
+				})
+				p.mustBe("the operator to be with "+string(to), p.isWith(to))
+				p.mustWriteNothing(apply)
+			}
+		})
+	}
+}
+
+func (p *place) isWith(to move.Target) func(context.Context) error {
+	if to == move.ToV0 {
+		return p.isWithV0
+	}
+	return p.isWithV1
+}
+
+// mustWriteNothing runs a tool again, which has to write nothing.
+func (p *place) mustWriteNothing(t tool) {
+	p.t.Helper()
+	recorder := fault.Record()
+	p.run(func(ctx context.Context, config *rest.Config) error { return recorder.Run(ctx, config, t) })
+	if writes := recorder.Writes(); len(writes) > 0 {
+		p.t.Errorf("a second run wrote %+v", writes)
+	}
+}
+
+// TestRollback: a move can be undone from wherever it is before the point of no return, however often the tool is killed. Then it can be
+// moved again.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, step := range []migrate.StepName{move.DeleteVersion, move.ReleaseVersion, move.CreateExtension, move.Loosen} {
+		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
+			p := s.newPlace(t, false)
+			p.startV1()
+			p.applyUntil(step, move.ToV1)
+			p.run(func(ctx context.Context, config *rest.Config) error {
+				return fault.KillAtEach().Run(ctx, config, p.rollback)
+			})
+			p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
+			p.mustWriteNothing(p.rollback)
+			if step == move.Loosen {
+				p.run(p.apply(move.ToV1, migrate.Options{}))
+				p.mustBe("the operator to be with OLM v1", p.isWithV1)
+				if err := p.rollback(t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "point of no return") {
+					t.Errorf("got %v, want that it is beyond the point of no return", err)
+				}
+			}
+		})
+	}
+}
+
+// TestCrashSweep injects each kind of fault into single writes of a move there and back. Whatever the fault, the end is the same.
+func TestCrashSweep(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var plans []fault.Scenario
+	for name, boxcutter := range map[string]bool{"helm": false, "boxcutter": true} {
+		for _, to := range []move.Target{move.ToV1, move.ToV0} {
+			play := func(t *testing.T, injector *fault.Injector) []fault.Write {
+				t.Helper()
+				p := s.newPlace(t, boxcutter)
+				p.startV1()
+				if to == move.ToV0 {
+					p.run(p.apply(move.ToV1, migrate.Options{}))
+				}
+				apply := p.apply(to, migrate.Options{})
+				p.run(func(ctx context.Context, config *rest.Config) error { return injector.Run(ctx, config, apply) })
+				p.mustBe("the operator to be with "+string(to), p.isWith(to))
+				p.mustWriteNothing(apply)
+				return injector.Writes()
+			}
+			var points []fault.Point
+			for _, w := range play(t, fault.Record()) {
+				points = append(points, w.Point)
+			}
+			plans = append(plans, fault.Scenario{Name: name + "-" + string(to), Points: points, Sample: 6, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+				injector := fault.InjectNth(slices.Index(points, at)+1, f)
+				play(t, injector)
+				return injector.Came()
+			}})
+		}
+	}
+	for i, tally := range fault.Sweep(t, 8, plans...) {
+		if len(tally.Missed) > 0 {
+			t.Errorf("%s: %s", plans[i].Name, tally)
+		}
+	}
+}
