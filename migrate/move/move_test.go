@@ -26,9 +26,7 @@ func TestThereAndBack(t *testing.T) {
 			p.startV1()
 			for _, to := range []move.Target{move.ToV1, move.ToV0} {
 				apply := p.apply(to, migrate.Options{})
-				p.run(func(ctx context.Context, config *rest.Config) error {
-					return fault.KillAtEach().Run(ctx, config, apply)
-				})
+				p.runKilled(apply)
 				p.mustBe("the operator to be with "+string(to), p.isWith(to))
 				p.mustWriteNothing(apply)
 			}
@@ -41,6 +39,14 @@ func (p *place) isWith(to move.Target) func(context.Context) error {
 		return p.isWithV0
 	}
 	return p.isWithV1
+}
+
+// runKilled runs a tool that is killed before and after each of its writes, and started again.
+func (p *place) runKilled(t tool) {
+	p.t.Helper()
+	injector := fault.KillAtEach()
+	p.run(func(ctx context.Context, config *rest.Config) error { return injector.Run(ctx, config, t) })
+	p.t.Logf("the tool was killed at %d writes", len(injector.Writes()))
 }
 
 // mustWriteNothing runs a tool again, which has to write nothing.
@@ -64,9 +70,7 @@ func TestRollback(t *testing.T) {
 			p := s.newPlace(t, false)
 			p.startV1()
 			p.applyUntil(step, move.ToV1)
-			p.run(func(ctx context.Context, config *rest.Config) error {
-				return fault.KillAtEach().Run(ctx, config, p.rollback)
-			})
+			p.runKilled(p.rollback)
 			p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
 			p.mustWriteNothing(p.rollback)
 			if step == move.Loosen {

@@ -233,6 +233,15 @@ func (p *place) isWithV0(ctx context.Context) error {
 	case own.Spec.InstallPlanApproval != "" || own.Spec.StartingCSV != "":
 		return fmt.Errorf("the Subscription is %+v, want it as it was", own.Spec)
 	}
+	plans := &v1alpha1.InstallPlanList{}
+	if err := p.Client().List(ctx, plans, client.InNamespace(p.namespace)); err != nil {
+		return err
+	}
+	for _, plan := range plans.Items {
+		if plan.Status.Phase != v1alpha1.InstallPlanPhaseComplete {
+			return fmt.Errorf("InstallPlan %s is in phase %q", plan.Name, plan.Status.Phase)
+		}
+	}
 	return p.has(ctx, 0, 0)
 }
 
@@ -325,8 +334,9 @@ func (p *place) apply(to move.Target, o migrate.Options) tool {
 		if !made.Safe {
 			return fmt.Errorf("it is not safe: %+v", made.Checks)
 		}
-		o.Report = p.report(o.Report)
-		return move.Move.Apply(ctx, seen, made, o)
+		reporting := o
+		reporting.Report = p.report(o.Report)
+		return move.Move.Apply(ctx, seen, made, reporting)
 	}
 }
 
