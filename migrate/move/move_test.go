@@ -10,7 +10,9 @@ import (
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
+	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/test/page"
 )
 
 // TestThereAndBack: with the real OLM v0, and with a stand-in for each applier of OLM v1, an operator moves there and back. Its API with
@@ -120,4 +122,37 @@ func TestCrashSweep(t *testing.T) {
 			t.Errorf("%s: %s", plans[i].Name, tally)
 		}
 	}
+}
+
+const movePage = "move-to-olm-v1.md"
+
+// TestFollowPage: an administrator does what docs/move-to-olm-v1.md says, with its commands: looks at the plan, changes their mind, moves
+// the operator to OLM v1, and moves it back.
+func TestFollowPage(t *testing.T) {
+	t.Parallel()
+	p := newSite(t).newPlace(t, false)
+	p.startV1()
+	authority := p.startCatalogd()
+	built, err := tools.Programs(t.Context(), "./cmd/berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &page.Reader{
+		Docs: "../../docs", Kubectl: p.Tools().Path("kubectl"), Kubeconfig: p.Kubeconfig(), Berth: built.Path("berth"), Limit: limit, Dir: t.TempDir(),
+		Names: strings.NewReplacer("plan aws-efs-operator", "plan "+p.pkg+" --catalogd-ca "+authority, "apply aws-efs-operator", "apply "+p.pkg+" --catalogd-ca "+authority, "aws-efs-operator", p.pkg),
+	}
+	if plan := r.Follow(t, movePage, "## Plan"); !strings.Contains(plan, "The plan is safe to apply.") || !strings.Contains(plan, "OLM v1 takes exactly the installed version, "+p.versionName()) {
+		t.Errorf("the plan is\n%s", plan)
+	}
+	p.applyUntil(move.CreateExtension, move.ToV1)
+	const apply, status, rollback = 0, 1, 2 // the blocks
+	r.Follow(t, movePage, "## Apply", rollback)
+	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
+	r.Follow(t, movePage, "## Apply", apply)
+	p.mustBe("the operator to be with OLM v1", p.isWithV1)
+	if printed := r.Follow(t, movePage, "## Apply", status); !strings.Contains(printed, "The plan was applied.") {
+		t.Errorf("the status is\n%s", printed)
+	}
+	r.Follow(t, movePage, "## Back")
+	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
 }

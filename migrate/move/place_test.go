@@ -1,11 +1,16 @@
 package move_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +40,7 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/olm/refusal"
+	"github.com/berth-csi/berth/test/authority"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
@@ -537,4 +543,38 @@ func (p *place) say(ctx context.Context, e *unstructured.Unstructured, reason, m
 	changed := e.DeepCopy()
 	changed.Object["status"] = status
 	return p.Client().Status().Patch(ctx, changed, client.MergeFrom(e))
+}
+
+// startCatalogd starts a stand-in for catalogd, which serves the catalog of the package, and returns a file with the authority of its
+// certificate.
+func (p *place) startCatalogd() string {
+	p.t.Helper()
+	var catalog bytes.Buffer
+	if err := declcfg.WriteJSON(p.config(false), &catalog); err != nil {
+		p.t.Fatal(err)
+	}
+	made, err := authority.New("catalogd")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(catalog.Bytes()) }))
+	if server.TLS, err = made.Config([]string{"127.0.0.1"}); err != nil {
+		p.t.Fatal(err)
+	}
+	server.StartTLS()
+	p.t.Cleanup(server.Close)
+	served := object("olm.operatorframework.io/v1", "ClusterCatalog", "", p.pkg)
+	served.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": "registry.example.com/catalog:latest"}}}
+	p.create(served)
+	changed := served.DeepCopy()
+	changed.Object["status"] = map[string]any{"urls": map[string]any{"base": server.URL + "/catalogs/" + p.pkg},
+		"conditions": []any{map[string]any{"type": "Serving", "status": "True", "reason": "Available", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
+	if err := p.Client().Status().Patch(p.t.Context(), changed, client.MergeFrom(served)); err != nil {
+		p.t.Fatal(err)
+	}
+	file := filepath.Join(p.t.TempDir(), "authority.crt")
+	if err := os.WriteFile(file, made.PEM(), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+	return file
 }

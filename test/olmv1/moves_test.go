@@ -45,6 +45,10 @@ type shape struct {
 	change func(*v1alpha1.SubscriptionSpec)
 	// refused is the code of the check that refuses to move it; "" if it is moved there and back.
 	refused string
+	// provider says that nobody subscribes to it: OLM v0 installs it for another one.
+	provider bool
+	// asks is the package to move, if it is another one of the namespace.
+	asks string
 	// restarts says that the operator's own pods may restart: it gets another certificate.
 	restarts bool
 }
@@ -57,11 +61,15 @@ func shapes(gates featuregates.Set) []*shape {
 		s.refused = code
 		return s
 	}
-	required := func(name, kind string, properties ...property.Property) *shape {
+	required := func(name string, properties ...property.Property) *shape {
 		s := moved(name, nil)
 		s.bundles[0].properties = properties
-		return refusedAs(kind, s)
+		return refusedAs(string(refusal.Dependency), s)
 	}
+	oar := moved("move-oar", nil)
+	oar.provider = true
+	provided := required("move-needs-oar", property.MustBuildPackageRequired("move-oar", ">0.0.0"))
+	provided.asks, provided.refused = "move-oar", "dependents"
 	webhooks := moved("move-validating", func(p *parts) { p.webhook(validating, "boats.movevalidating.example.com", nil) })
 	webhooks.restarts = true
 	mutators := moved("move-mutating", func(p *parts) { p.webhook(mutating, "boats.movemutating.example.com", nil) })
@@ -148,8 +156,10 @@ func shapes(gates featuregates.Set) []*shape {
 			p.csv.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: p.pkg,
 				Rules: []rbacv1.PolicyRule{{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"subscriptions"}, Verbs: []string{"get"}}}}}
 		})),
-		required("move-needs-package", string(refusal.Dependency), property.MustBuildPackageRequired("move-plain", ">0.0.0")),
-		required("move-needs-api", string(refusal.Dependency), property.MustBuildGVKRequired("move-plain.example.com", "v1", "Boat")),
+		oar, provided,
+		required("move-needs-package", property.MustBuildPackageRequired("move-sail", ">0.0.0")),
+		required("move-needs-api", property.MustBuildGVKRequired("move-mast.example.com", "v1", "Boat")),
+		{trap: *one("move-sail", nil), provider: true}, {trap: *one("move-mast", nil), provider: true},
 	}
 }
 
@@ -197,6 +207,9 @@ func (s *setup) move(t *testing.T, images map[string]string) {
 	}
 	t.Run("shapes", func(t *testing.T) {
 		for _, shape := range all {
+			if shape.provider {
+				continue
+			}
 			t.Run(shape.name, func(t *testing.T) {
 				t.Parallel()
 				m := &mover{Cluster: c, shape: shape, gates: s.on(t)}
@@ -304,7 +317,7 @@ func (m *mover) isWithV0(ctx context.Context) error {
 
 // request asks for a move.
 func (m *mover) request(t *testing.T, to move.Target) move.Request {
-	return move.Request{Package: m.shape.name, Namespace: m.shape.name, To: to, Gates: m.gates,
+	return move.Request{Package: cmp.Or(m.shape.asks, m.shape.name), Namespace: m.shape.name, To: to, Gates: m.gates,
 		Catalogs: func(context.Context) ([]*prediction.ClusterCatalog, func() error, error) {
 			return []*prediction.ClusterCatalog{{Name: "shapes", Content: m.shape.read(t)}}, func() error { return nil }, nil
 		},
