@@ -274,21 +274,31 @@ func newMoveStatusCommand() *cobra.Command {
 	f := &journalFlags{}
 	var output string
 	cmd := &cobra.Command{
-		Use:   "status PACKAGE",
-		Short: "Show how far a move is",
+		Use:   "status [PACKAGE]",
+		Short: "Show how far a move is, or all moves",
 		Long: `Show how far a move is: which steps were started when, according to its journal, and which step is next, according to
-the cluster.
+the cluster. Without PACKAGE, show a line for each operator that was moved or is being moved.
 
 The command fails if no move of the package has been started.`,
-		Example:           `  berth move status aws-efs-operator`,
-		Args:              takes("PACKAGE"),
+		Example: `  berth move status aws-efs-operator
+
+  # All moves
+  berth move status`,
+		Args:              takes("[PACKAGE]"),
 		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, err := f.connect(cmd)
 			if err != nil {
 				return err
 			}
-			return showStatus(cmd, move.Move, cluster, f.existingMove(args[0]), output)
+			if len(args) == 1 {
+				return showStatus(cmd, move.Move, cluster, f.existingMove(args[0]), output)
+			}
+			all, err := move.Observe(cmd.Context(), cluster)
+			if err != nil {
+				return err
+			}
+			return migrate.Write(cmd.OutOrStdout(), output, all, palette(cmd.OutOrStdout()))
 		},
 	}
 	f.add(cmd)

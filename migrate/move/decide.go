@@ -423,7 +423,10 @@ func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
 		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s would install %s, want exactly %s; approve it yourself if that is all right",
 			plan.Namespace, plan.Name, strings.Join(names, ", "), p.Version.Name)
 	}
-	if !plan.Spec.Approved {
+	switch {
+	case !plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval: // it has not finished writing it
+		return wait(Approve, "OLM v0 to ask for approval of InstallPlan %s", plan.Name)
+	case !plan.Spec.Approved:
 		return execute(Approve)
 	}
 	return wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", plan.Name)

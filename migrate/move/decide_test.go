@@ -297,6 +297,7 @@ func TestNextBack(t *testing.T) {
 		{"a webhook of OLM v1", free, func(s *state) { s.made[0].Kind = "ValidatingWebhookConfiguration" }, DeleteMade, ""},
 		{"nothing is left of OLM v1", free, nil, CreateSubscription, ""},
 		{"OLM v0 has made no InstallPlan", subscribed, func(s *state) { s.installPlans = nil }, Approve, "OLM v0 to make an InstallPlan"},
+		{"OLM v0 makes one", subscribed, func(s *state) { s.installPlans[0].Status.Phase = "" }, Approve, "to ask for approval"},
 		{"OLM v0 has made one", subscribed, nil, Approve, ""},
 		{"OLM v0 carries it out", subscribed, func(s *state) { s.installPlans[0].Spec.Approved = true }, AwaitVersion, "install-9"},
 		{"the version is not ready", returned, func(s *state) { s.version.Status.Phase = v1alpha1.CSVPhaseInstalling }, AwaitVersion, "Installing"},

@@ -298,7 +298,7 @@ func (m *mover) isWithV0(ctx context.Context) error {
 		if plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseComplete {
 			return fmt.Errorf("InstallPlan %s is in phase %q", plan.Name, plan.Status.Phase)
 		}
-		if !plan.Spec.Approved {
+		if !plan.Spec.Approved && plan.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval {
 			approved := plan.DeepCopy()
 			approved.Spec.Approved = true
 			if err := m.Client().Patch(ctx, approved, client.MergeFrom(&plan)); err != nil {
