@@ -1,7 +1,6 @@
 package move
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/migrate"
@@ -34,7 +34,7 @@ const (
 	operatorGroup     = "operator-group"      // OLM v1 can have the operator watch the same namespaces
 	scopedAccount     = "service-account"     // OLM v0 does not install with fewer permissions than OLM v1; can be accepted
 	subscriptionConf  = "subscription-config" // what the Subscription sets for the operator's Deployment stays; can be accepted
-	conditions        = "operator-condition"  // the operator does not ask OLM v0 to wait with updates
+	conditions        = "operator-condition"  // the operator does not ask OLM v0 to wait with updates; can be accepted
 	olmV0APIs         = "olm-v0-apis"         // the operator works without OLM v0's APIs; can be accepted
 	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 takes away with the version
 	webhooks          = "webhooks"            // the bundle has no webhooks
@@ -304,33 +304,31 @@ func (in *input) inline() json.RawMessage {
 	return text
 }
 
-// deploymentConfig is what the Subscription sets for the Deployment, if OLM v1 takes that. OLM v0 never used its selector.
-func (in *input) deploymentConfig() json.RawMessage {
-	if !in.hasConfig() || !in.request.Gates[featuregates.DeploymentConfig] {
+// deploymentConfig is what the Subscription sets for the Deployment, if OLM v1 takes that.
+func (in *input) deploymentConfig() map[string]any {
+	if !in.request.Gates[featuregates.DeploymentConfig] {
 		return nil
 	}
-	config := in.own.Spec.Config.DeepCopy()
-	config.Selector = nil
-	text, err := json.Marshal(config)
-	if err != nil {
-		return nil
-	}
-	return text
+	return in.config()
 }
 
-func (in *input) hasConfig() bool {
+// config is what the Subscription sets for the Deployment; nil if that is nothing. OLM v0 never used its selector.
+func (in *input) config() map[string]any {
 	if in.own.Spec.Config == nil {
-		return false
+		return nil
 	}
 	config := in.own.Spec.Config.DeepCopy()
 	config.Selector = nil
-	text, err := json.Marshal(config)
-	return err == nil && !bytes.Equal(text, []byte("{}"))
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
+	if err != nil || len(fields) == 0 { // it was read from JSON
+		return nil
+	}
+	return fields
 }
 
 func (in *input) checkConfig() migrate.Checks {
 	switch {
-	case !in.hasConfig():
+	case in.config() == nil:
 		return passed(subscriptionConf, "the Subscription sets nothing for the operator's Deployment")
 	case in.request.Gates[featuregates.DeploymentConfig]:
 		return passed(subscriptionConf, "the ClusterExtension gets what the Subscription sets for the operator's Deployment")

@@ -279,17 +279,16 @@ func TestValidate(t *testing.T) {
 		change func(*Plan)
 		want   string
 	}{
-		"another target":                {func(p *Plan) { p.To = "olm-v2" }, "want olm-v1 or olm-v0"},
-		"another subject":               {func(p *Plan) { p.Subject.Name = "ship" }, "that of the package"},
-		"a Namespace":                   {func(p *Plan) { p.TakenOver[0].Group, p.TakenOver[0].Kind = "", "Namespace" }, "changes no such objects"},
-		"an object elsewhere":           {func(p *Plan) { p.TakenOver[1].Namespace = "kube-system" }, "want it in namespace harbour"},
-		"a replaced Deployment":         {func(p *Plan) { p.Replaced = p.TakenOver[2:] }, "changes no such objects"},
-		"a replaced role elsewhere":     {func(p *Plan) { p.Replaced[0].Kind, p.Replaced[0].Namespace = "Role", "kube-system" }, "want it in namespace harbour"},
-		"an object without a UID":       {func(p *Plan) { p.TakenOver[0].UID = "" }, "uid is missing"},
-		"a check that cannot be":        {func(p *Plan) { p.Accepted = []string{foreignObjects} }, "accepted has"},
-		"a Subscription of another":     {func(p *Plan) { p.Subscription.Spec.Package = "ship" }, "the package"},
-		"a version that is no number":   {func(p *Plan) { p.Version.Number = "one" }, "semantic version"},
-		"a deploymentConfig that is no": {func(p *Plan) { p.Extension.DeploymentConfig = json.RawMessage("[") }, "deploymentConfig"},
+		"another target":              {func(p *Plan) { p.To = "olm-v2" }, "want olm-v1 or olm-v0"},
+		"another subject":             {func(p *Plan) { p.Subject.Name = "ship" }, "that of the package"},
+		"a Namespace":                 {func(p *Plan) { p.TakenOver[0].Group, p.TakenOver[0].Kind = "", "Namespace" }, "changes no such objects"},
+		"an object elsewhere":         {func(p *Plan) { p.TakenOver[1].Namespace = "kube-system" }, "want it in namespace harbour"},
+		"a replaced Deployment":       {func(p *Plan) { p.Replaced = p.TakenOver[2:] }, "changes no such objects"},
+		"a replaced role elsewhere":   {func(p *Plan) { p.Replaced[0].Kind, p.Replaced[0].Namespace = "Role", "kube-system" }, "want it in namespace harbour"},
+		"an object without a UID":     {func(p *Plan) { p.TakenOver[0].UID = "" }, "uid is missing"},
+		"a check that cannot be":      {func(p *Plan) { p.Accepted = []string{foreignObjects} }, "accepted has"},
+		"a Subscription of another":   {func(p *Plan) { p.Subscription.Spec.Package = "ship" }, "the package"},
+		"a version that is no number": {func(p *Plan) { p.Version.Number = "one" }, "semantic version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := healthy().plan()

@@ -1,10 +1,9 @@
 package move
 
 import (
-	"encoding/json"
-
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/featuregates"
@@ -84,11 +83,8 @@ func (p *Plan) extension() *unstructured.Unstructured {
 	if p.Extension.WatchNamespace != "" {
 		inline["watchNamespace"] = p.Extension.WatchNamespace
 	}
-	if len(p.Extension.DeploymentConfig) > 0 {
-		var config map[string]any
-		if json.Unmarshal(p.Extension.DeploymentConfig, &config) == nil { // Validate has read it before
-			inline["deploymentConfig"] = config
-		}
+	if config := p.Extension.DeploymentConfig; len(config) > 0 {
+		inline["deploymentConfig"] = runtime.DeepCopyJSON(config)
 	}
 	if len(inline) > 0 {
 		spec["config"] = map[string]any{"configType": "Inline", "inline": inline}

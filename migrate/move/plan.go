@@ -96,7 +96,7 @@ type Extension struct {
 	// WatchNamespace is the only namespace that the operator watches; "" is all.
 	WatchNamespace string `json:"watchNamespace,omitempty"`
 	// DeploymentConfig is what the Subscription set for the operator's Deployment, if OLM v1 takes that.
-	DeploymentConfig json.RawMessage `json:"deploymentConfig,omitempty"`
+	DeploymentConfig map[string]any `json:"deploymentConfig,omitempty"`
 	// ServiceAccount is in the operator's namespace; OLM v1 needs none from operator-controller 1.11 on.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Boxcutter says that OLM v1 applies bundles by Boxcutter, and not by Helm.
@@ -152,7 +152,7 @@ func changes(was, now *Plan) (found []string) {
 }
 
 func (e Extension) describe() string {
-	return fmt.Sprintf("catalog %q, channels %q, pinned %t, watchNamespace %q, deploymentConfig %q, serviceAccount %q, Boxcutter %t",
+	return fmt.Sprintf("catalog %q, channels %q, pinned %t, watchNamespace %q, deploymentConfig %v, serviceAccount %q, Boxcutter %t",
 		e.Catalog, e.Channels, e.Pinned, e.WatchNamespace, e.DeploymentConfig, e.ServiceAccount, e.Boxcutter)
 }
 

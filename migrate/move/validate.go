@@ -1,7 +1,6 @@
 package move
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,12 +72,6 @@ func (e Extension) validate() error {
 	}
 	for _, channel := range e.Channels {
 		errs = append(errs, migrate.ValidateWord("extension.channels", channel))
-	}
-	if len(e.DeploymentConfig) > 0 {
-		var config map[string]any
-		if err := json.Unmarshal(e.DeploymentConfig, &config); err != nil {
-			errs = append(errs, fmt.Errorf("extension.deploymentConfig: %w", err))
-		}
 	}
 	return errors.Join(errs...)
 }
