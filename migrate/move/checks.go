@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-csi/berth/findings/escape"
 	"github.com/berth-csi/berth/migrate"
@@ -291,7 +290,7 @@ func (in *input) inline() json.RawMessage {
 	if namespace := in.watched(); namespace != "" {
 		fields["watchNamespace"] = namespace
 	}
-	if config := in.deploymentConfig(); config != nil {
+	if config := fieldsOf(in.deploymentConfig()); config != nil {
 		fields["deploymentConfig"] = config
 	}
 	if len(fields) == 0 {
@@ -305,7 +304,7 @@ func (in *input) inline() json.RawMessage {
 }
 
 // deploymentConfig is what the Subscription sets for the Deployment, if OLM v1 takes that.
-func (in *input) deploymentConfig() map[string]any {
+func (in *input) deploymentConfig() *v1alpha1.SubscriptionConfig {
 	if !in.request.Gates[featuregates.DeploymentConfig] {
 		return nil
 	}
@@ -313,17 +312,16 @@ func (in *input) deploymentConfig() map[string]any {
 }
 
 // config is what the Subscription sets for the Deployment; nil if that is nothing. OLM v0 never used its selector.
-func (in *input) config() map[string]any {
-	if in.own.Spec.Config == nil {
-		return nil
-	}
+func (in *input) config() *v1alpha1.SubscriptionConfig {
 	config := in.own.Spec.Config.DeepCopy()
-	config.Selector = nil
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
-	if err != nil || len(fields) == 0 { // it was read from JSON
+	if config == nil {
 		return nil
 	}
-	return fields
+	config.Selector = nil
+	if len(fieldsOf(config)) == 0 {
+		return nil
+	}
+	return config
 }
 
 func (in *input) checkConfig() migrate.Checks {

@@ -3,7 +3,6 @@ package move
 import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/featuregates"
@@ -83,8 +82,8 @@ func (p *Plan) extension() *unstructured.Unstructured {
 	if p.Extension.WatchNamespace != "" {
 		inline["watchNamespace"] = p.Extension.WatchNamespace
 	}
-	if config := p.Extension.DeploymentConfig; len(config) > 0 {
-		inline["deploymentConfig"] = runtime.DeepCopyJSON(config)
+	if config := fieldsOf(p.Extension.DeploymentConfig); len(config) > 0 {
+		inline["deploymentConfig"] = config
 	}
 	if len(inline) > 0 {
 		spec["config"] = map[string]any{"configType": "Inline", "inline": inline}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -96,7 +97,7 @@ type Extension struct {
 	// WatchNamespace is the only namespace that the operator watches; "" is all.
 	WatchNamespace string `json:"watchNamespace,omitempty"`
 	// DeploymentConfig is what the Subscription set for the operator's Deployment, if OLM v1 takes that.
-	DeploymentConfig map[string]any `json:"deploymentConfig,omitempty"`
+	DeploymentConfig *v1alpha1.SubscriptionConfig `json:"deploymentConfig,omitempty"`
 	// ServiceAccount is in the operator's namespace; OLM v1 needs none from operator-controller 1.11 on.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Boxcutter says that OLM v1 applies bundles by Boxcutter, and not by Helm.
@@ -153,7 +154,19 @@ func changes(was, now *Plan) (found []string) {
 
 func (e Extension) describe() string {
 	return fmt.Sprintf("catalog %q, channels %q, pinned %t, watchNamespace %q, deploymentConfig %v, serviceAccount %q, Boxcutter %t",
-		e.Catalog, e.Channels, e.Pinned, e.WatchNamespace, e.DeploymentConfig, e.ServiceAccount, e.Boxcutter)
+		e.Catalog, e.Channels, e.Pinned, e.WatchNamespace, fieldsOf(e.DeploymentConfig), e.ServiceAccount, e.Boxcutter)
+}
+
+// fieldsOf returns the fields that settings of a Deployment set.
+func fieldsOf(config *v1alpha1.SubscriptionConfig) map[string]any {
+	if config == nil {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
+	if err != nil { // it was read from JSON
+		return nil
+	}
+	return fields
 }
 
 // Arguments are the command line arguments that select this move.
