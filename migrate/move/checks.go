@@ -389,7 +389,7 @@ func (in *input) checkWebhooks() migrate.Checks {
 	if n == 0 {
 		return passed(webhooks, "the bundle has no webhooks")
 	}
-	return warned(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them anew, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
+	return warned(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
 }
 
 // checkObjects refuses what is unknown or of others.
@@ -420,8 +420,8 @@ func (in *input) strange(p present) string {
 			return fmt.Sprintf("%s %s owns it", owner.Kind, owner.Name)
 		}
 	}
-	if release := p.Annotations[releaseNameAnnotation]; release != "" && release != in.request.Package {
-		return fmt.Sprintf("Helm release %s/%s has installed it", p.Annotations[releaseNamespaceAnnotation], release)
+	if by := p.Annotations[helmNameAnnotation]; by != "" && by != in.request.Package {
+		return fmt.Sprintf("Helm release %s/%s has installed it", p.Annotations[helmNamespaceAnnotation], by)
 	}
 	strategy := v.Spec.InstallStrategy.StrategySpec
 	switch {

@@ -181,7 +181,7 @@ func TestChecks(t *testing.T) {
 		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, migrate.Refused, "ship.v1"},
 		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: ptr.To(true)}), foreignObjects, migrate.Refused, "Fleet north"},
 		{"OLM v1 owns an object", owned(metav1.OwnerReference{APIVersion: "olm.operatorframework.io/v1", Kind: "ClusterExtension", Name: "ship", UID: "e-1"}), foreignObjects, migrate.Refused, "ClusterExtension ship"},
-		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{releaseNameAnnotation: "fleet"} }, foreignObjects, migrate.Refused, "fleet"},
+		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, migrate.Refused, "fleet"},
 		{"an object that OLM v0 has not brought", func(in *input) {
 			in.present = append(in.present, exists("", "ConfigMap", "harbour", "chart"))
 		}, foreignObjects, migrate.Refused, "OLM v0 has not brought it"},

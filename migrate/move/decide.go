@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// holdFinalizer keeps an owner from going before nothing that has to stay is owned by it.
-const holdFinalizer = "berth.dev/move"
+// moveFinalizer keeps an owner from going before nothing that has to stay is owned by it.
+const moveFinalizer = "berth.dev/move"
 
 // delay is the time that an OLM gets to finish what it was doing or what it remembers, after something was deleted. Nothing shows
 // whether it does anything.
@@ -92,10 +92,10 @@ func (s *state) endVersion() (migrate.Decision, error) {
 	if s.labelled() != nil {
 		return execute(KeepPermissions)
 	}
-	held := controllerutil.ContainsFinalizer(v, holdFinalizer)
+	held := controllerutil.ContainsFinalizer(v, moveFinalizer)
 	switch {
 	case v.DeletionTimestamp == nil && !held:
-		return execute(HoldVersion)
+		return execute(AddVersionFinalizer)
 	case v.DeletionTimestamp == nil:
 		return execute(DeleteVersion)
 	case isOrphaning(v):
@@ -105,9 +105,9 @@ func (s *state) endVersion() (migrate.Decision, error) {
 	case s.ownedBy(v.UID) != nil:
 		return execute(KeepObjects)
 	case held:
-		return execute(ReleaseVersion)
+		return execute(RemoveVersionFinalizer)
 	}
-	return wait(ReleaseVersion, "ClusterServiceVersion %s to be gone", v.Name)
+	return wait(RemoveVersionFinalizer, "ClusterServiceVersion %s to be gone", v.Name)
 }
 
 // await is complete when an OLM has had its time since one of the steps was started.
@@ -149,7 +149,7 @@ func isOrphaning(object client.Object) bool {
 // othersOf returns the finalizers of an OLM.
 func othersOf(object client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(finalizer string) bool {
-		return finalizer == holdFinalizer || finalizer == metav1.FinalizerOrphanDependents
+		return finalizer == moveFinalizer || finalizer == metav1.FinalizerOrphanDependents
 	})
 }
 
@@ -241,7 +241,7 @@ func (s *state) rollingOut() string {
 	return ""
 }
 
-// tidy is complete when nothing is left of OLM v0 that OLM v1 has made anew.
+// tidy is complete when nothing is left of OLM v0 that OLM v1 has made again.
 func (s *state) tidy() (migrate.Decision, error) {
 	if len(s.replaced) == 0 {
 		return none()
@@ -282,8 +282,8 @@ func (s *state) leaveV1() (migrate.Decision, error) {
 	e := s.extension
 	switch {
 	case e == nil:
-	case e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, holdFinalizer):
-		return execute(HoldExtension)
+	case e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer):
+		return execute(AddExtensionFinalizer)
 	case e.GetDeletionTimestamp() == nil:
 		return execute(DeleteExtension)
 	case isOrphaning(e):
@@ -308,10 +308,10 @@ func (s *state) leaveV1() (migrate.Decision, error) {
 		return execute(UnmarkObjects)
 	case s.ownedMade() != nil:
 		return execute(KeepObjects)
-	case controllerutil.ContainsFinalizer(e, holdFinalizer):
-		return execute(ReleaseExtension)
+	case controllerutil.ContainsFinalizer(e, moveFinalizer):
+		return execute(RemoveExtensionFinalizer)
 	}
-	return wait(ReleaseExtension, "ClusterExtension %s to be gone", e.GetName())
+	return wait(RemoveExtensionFinalizer, "ClusterExtension %s to be gone", e.GetName())
 }
 
 // unmarkAll is complete when no object has anything of OLM v1. The marks come before the ClusterExtension.
@@ -345,8 +345,8 @@ func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 // forget is complete when OLM v1 remembers nothing, and none of its webhooks is called: OLM v0 gives the operator another certificate.
 func (s *state) forget() (migrate.Decision, error) {
 	switch {
-	case len(s.releases) > 0:
-		return execute(DeleteReleases)
+	case len(s.remembered) > 0:
+		return execute(DeleteRemembered)
 	case len(s.made) > 0 && isWebhook(s.made[0]):
 		return execute(DeleteMade)
 	}
@@ -456,7 +456,7 @@ func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 	return plan
 }
 
-// dropMade is complete when nothing is left that OLM v1 has made and OLM v0 has made anew.
+// dropMade is complete when nothing is left that OLM v1 has made and OLM v0 has made again.
 func (s *state) dropMade() (migrate.Decision, error) {
 	if len(s.made) == 0 {
 		return none()
@@ -488,8 +488,8 @@ func (s *state) Back() (migrate.Decision, error) {
 		switch e := s.extension; {
 		case e == nil || e.GetDeletionTimestamp() != nil:
 			return migrate.Decision{}, fmt.Errorf("OLM v1 does not have the operator any more: this is beyond the point of no return; continue with `%s`, and then move it to OLM v1 again", resume)
-		case controllerutil.ContainsFinalizer(e, holdFinalizer):
-			return execute(ReleaseExtension)
+		case controllerutil.ContainsFinalizer(e, moveFinalizer):
+			return execute(RemoveExtensionFinalizer)
 		}
 		return none()
 	}
@@ -506,7 +506,7 @@ func (s *state) Back() (migrate.Decision, error) {
 func (s *state) IsRestored() bool {
 	if s.plan.To == ToV0 {
 		e := s.extension
-		return e != nil && e.GetUID() == s.plan.Subject.UID && e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, holdFinalizer)
+		return e != nil && e.GetUID() == s.plan.Subject.UID && e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer)
 	}
 	return s.extension == nil && (s.before() != nil || s.again() != nil && s.isAsBefore(s.again()))
 }

@@ -136,20 +136,20 @@ func TestNext(t *testing.T) {
 		}, AwaitV0, ""},
 		{"something was deleted since", unsubscribed, func(s *state) { s.log(DeleteInstallPlans, time.Second) }, AwaitV0, ""},
 		{"OLM v0 would delete cluster roles", unsubscribed, nil, KeepPermissions, ""},
-		{"labels of another version", unsubscribed, func(s *state) { s.replaced[0].Labels[ownerLabel] = "ship.v1" }, HoldVersion, ""},
-		{"the version is not held", released, nil, HoldVersion, ""},
-		{"the version is held", released, func(s *state) { s.version.Finalizers = append(s.version.Finalizers, holdFinalizer) }, DeleteVersion, ""},
-		{"the garbage collector orphans", func() *state { return ending(holdFinalizer, "orphan") }, nil, DeleteVersion, "garbage collector"},
-		{"OLM v0 has not noticed", func() *state { return ending(holdFinalizer, "operators.coreos.com/csv-cleanup") }, nil, DeleteVersion, "csv-cleanup"},
-		{"OLM v0 owns an object again", func() *state { return ending(holdFinalizer) }, func(s *state) {
+		{"labels of another version", unsubscribed, func(s *state) { s.replaced[0].Labels[ownerLabel] = "ship.v1" }, AddVersionFinalizer, ""},
+		{"the version is not held", released, nil, AddVersionFinalizer, ""},
+		{"the version is held", released, func(s *state) { s.version.Finalizers = append(s.version.Finalizers, moveFinalizer) }, DeleteVersion, ""},
+		{"the garbage collector orphans", func() *state { return ending(moveFinalizer, "orphan") }, nil, DeleteVersion, "garbage collector"},
+		{"OLM v0 has not noticed", func() *state { return ending(moveFinalizer, "operators.coreos.com/csv-cleanup") }, nil, DeleteVersion, "csv-cleanup"},
+		{"OLM v0 owns an object again", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.taken[2].live.OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", UID: "v-1"}}
 		}, KeepObjects, ""},
-		{"nothing is owned any more", func() *state { return ending(holdFinalizer) }, nil, ReleaseVersion, ""},
-		{"the version goes", func() *state { return ending() }, nil, ReleaseVersion, "to be gone"},
+		{"nothing is owned any more", func() *state { return ending(moveFinalizer) }, nil, RemoveVersionFinalizer, ""},
+		{"the version goes", func() *state { return ending() }, nil, RemoveVersionFinalizer, "to be gone"},
 		{"OLM v0 installs the version again", arrived, func(s *state) {
 			s.version = healthy().versions[0].DeepCopy()
 			s.replaced = nil
-		}, HoldVersion, ""},
+		}, AddVersionFinalizer, ""},
 		{"OLM v0 has nothing", left, nil, MarkObjects, ""},
 		{"everything is marked", arrived, func(s *state) { s.extension = nil }, CreateExtension, ""},
 		{"with Boxcutter, the ClusterExtension comes first", left, func(s *state) { s.plan.Extension.Boxcutter = true }, CreateExtension, ""},
@@ -213,7 +213,7 @@ func returning() *state {
 	role := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "made", Labels: labelsOf("boat"), OwnerReferences: []metav1.OwnerReference{{APIVersion: "olm.operatorframework.io/v1", UID: "e-1"}}}}
 	role.SetGroupVersionKind(permissionKinds[3])
 	s.made = []metav1.PartialObjectMetadata{role}
-	s.releases = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "olmv1", Name: "release"}}}
+	s.remembered = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "olmv1", Name: "release"}}}
 	return s
 }
 
@@ -230,7 +230,7 @@ func leaving(finalizers ...string) *state {
 // free is a move back of which OLM v1 has nothing any more.
 func free() *state {
 	s := leaving()
-	s.extension, s.releases, s.made[0].OwnerReferences = nil, nil, nil
+	s.extension, s.remembered, s.made[0].OwnerReferences = nil, nil, nil
 	for _, t := range s.taken {
 		unmark(t.live)
 	}
@@ -269,31 +269,31 @@ func TestNextBack(t *testing.T) {
 		step   migrate.StepName
 		waits  string // a fragment; "" if the step is executed
 	}{
-		{"at first", returning, nil, HoldExtension, ""},
-		{"it is held", returning, func(s *state) { s.extension.SetFinalizers([]string{holdFinalizer}) }, DeleteExtension, ""},
-		{"the garbage collector orphans", func() *state { return leaving(holdFinalizer, "orphan") }, nil, DeleteExtension, "garbage collector"},
-		{"OLM v1 has not noticed", func() *state { return leaving(holdFinalizer, "olm.operatorframework.io/cleanup-unpack-cache") }, nil, DeleteExtension, "cleanup-unpack-cache"},
-		{"ClusterObjectSets are left", func() *state { return leaving(holdFinalizer) }, byBoxcutter, DeleteObjectSets, ""},
-		{"OLM v1 may be applying it", func() *state { return leaving(holdFinalizer) }, func(s *state) { s.log(DeleteObjectSets, time.Second) }, AwaitV1, ""},
-		{"objects are marked", func() *state { return leaving(holdFinalizer) }, nil, UnmarkObjects, ""},
-		{"OLM v1 owns its permissions", func() *state { return leaving(holdFinalizer) }, func(s *state) {
+		{"at first", returning, nil, AddExtensionFinalizer, ""},
+		{"it is held", returning, func(s *state) { s.extension.SetFinalizers([]string{moveFinalizer}) }, DeleteExtension, ""},
+		{"the garbage collector orphans", func() *state { return leaving(moveFinalizer, "orphan") }, nil, DeleteExtension, "garbage collector"},
+		{"OLM v1 has not noticed", func() *state { return leaving(moveFinalizer, "olm.operatorframework.io/cleanup-unpack-cache") }, nil, DeleteExtension, "cleanup-unpack-cache"},
+		{"ClusterObjectSets are left", func() *state { return leaving(moveFinalizer) }, byBoxcutter, DeleteObjectSets, ""},
+		{"OLM v1 may be applying it", func() *state { return leaving(moveFinalizer) }, func(s *state) { s.log(DeleteObjectSets, time.Second) }, AwaitV1, ""},
+		{"objects are marked", func() *state { return leaving(moveFinalizer) }, nil, UnmarkObjects, ""},
+		{"OLM v1 owns its permissions", func() *state { return leaving(moveFinalizer) }, func(s *state) {
 			for _, t := range s.taken {
 				unmark(t.live)
 			}
 		}, KeepObjects, ""},
-		{"nothing is owned any more", func() *state { return leaving(holdFinalizer) }, func(s *state) {
+		{"nothing is owned any more", func() *state { return leaving(moveFinalizer) }, func(s *state) {
 			s.made[0].OwnerReferences = nil
 			for _, t := range s.taken {
 				unmark(t.live)
 			}
-		}, ReleaseExtension, ""},
+		}, RemoveExtensionFinalizer, ""},
 		{"the ClusterExtension goes", func() *state { return leaving() }, func(s *state) {
 			s.made[0].OwnerReferences = nil
 			for _, t := range s.taken {
 				unmark(t.live)
 			}
-		}, ReleaseExtension, "to be gone"},
-		{"OLM v1 remembers", free, func(s *state) { s.releases = []metav1.PartialObjectMetadata{{}} }, DeleteReleases, ""},
+		}, RemoveExtensionFinalizer, "to be gone"},
+		{"OLM v1 remembers", free, func(s *state) { s.remembered = []metav1.PartialObjectMetadata{{}} }, DeleteRemembered, ""},
 		{"a webhook of OLM v1", free, func(s *state) { s.made[0].Kind = "ValidatingWebhookConfiguration" }, DeleteMade, ""},
 		{"nothing is left of OLM v1", free, nil, CreateSubscription, ""},
 		{"OLM v0 has made no InstallPlan", subscribed, func(s *state) { s.installPlans = nil }, Approve, "OLM v0 to make an InstallPlan"},
@@ -351,14 +351,14 @@ func TestBack(t *testing.T) {
 	}{
 		{"nothing was changed", begun, nil, "", "", ""},
 		{"the Subscription is gone", begun, func(s *state) { s.subscriptions = nil }, DeleteInstallPlans, "", ""},
-		{"OLM v0 takes no version back", released, nil, HoldVersion, "", ""},
+		{"OLM v0 takes no version back", released, nil, AddVersionFinalizer, "", ""},
 		{"OLM v0 has nothing", left, nil, CreateSubscription, "", ""},
 		{"objects are marked", arrived, func(s *state) { s.extension = nil }, UnmarkObjects, "", ""},
-		{"there is a ClusterExtension", arrived, nil, HoldExtension, "", ""},
+		{"there is a ClusterExtension", arrived, nil, AddExtensionFinalizer, "", ""},
 		{"OLM v1 may have updated it", arrived, func(s *state) { s.log(Loosen, time.Second) }, "", "", "point of no return"},
 		{"the way back has not begun", returning, nil, "", "", ""},
-		{"the way back has begun", returning, func(s *state) { s.extension.SetFinalizers([]string{holdFinalizer}) }, ReleaseExtension, "", ""},
-		{"OLM v1 leaves it", func() *state { return leaving(holdFinalizer) }, nil, "", "", "point of no return"},
+		{"the way back has begun", returning, func(s *state) { s.extension.SetFinalizers([]string{moveFinalizer}) }, RemoveExtensionFinalizer, "", ""},
+		{"OLM v1 leaves it", func() *state { return leaving(moveFinalizer) }, nil, "", "", "point of no return"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := tc.from()

@@ -24,14 +24,14 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 		return deleteUnchanged(ctx, c, &s.plansOf(s.plan.Subscription.UID)[0])
 	case KeepPermissions:
 		return change(ctx, c, s.labelled(), func(o client.Object) { without(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil) })
-	case HoldVersion:
-		return change(ctx, c, s.version, hold)
+	case AddVersionFinalizer:
+		return change(ctx, c, s.version, addFinalizer)
 	case DeleteVersion:
 		return deleteUnchanged(ctx, c, s.version, orphan)
 	case KeepObjects:
 		return s.keep(ctx, c)
-	case ReleaseVersion:
-		return change(ctx, c, s.version, release)
+	case RemoveVersionFinalizer:
+		return change(ctx, c, s.version, removeFinalizer)
 	case MarkObjects:
 		return s.mark(ctx, c)
 	case CreateExtension:
@@ -44,18 +44,18 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 			return err
 		}
 		return c.Patch(ctx, changed, client.MergeFromWithOptions(s.extension, client.MergeFromWithOptimisticLock{}))
-	case HoldExtension:
-		return change(ctx, c, s.extension, hold)
+	case AddExtensionFinalizer:
+		return change(ctx, c, s.extension, addFinalizer)
 	case DeleteExtension:
 		return deleteUnchanged(ctx, c, s.extension, orphan)
 	case DeleteObjectSets:
 		return deleteUnchanged(ctx, c, &s.objectSets[0], orphan)
 	case UnmarkObjects:
 		return change(ctx, c, s.withMarks(), unmark)
-	case ReleaseExtension:
-		return change(ctx, c, s.extension, release)
-	case DeleteReleases:
-		return deleteUnchanged(ctx, c, &s.releases[0])
+	case RemoveExtensionFinalizer:
+		return change(ctx, c, s.extension, removeFinalizer)
+	case DeleteRemembered:
+		return deleteUnchanged(ctx, c, &s.remembered[0])
 	case CreateSubscription:
 		return c.Create(ctx, s.plan.subscription())
 	case Approve:
@@ -83,8 +83,8 @@ func change(ctx context.Context, c client.Client, object client.Object, do func(
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 }
 
-func hold(object client.Object)    { controllerutil.AddFinalizer(object, holdFinalizer) }
-func release(object client.Object) { controllerutil.RemoveFinalizer(object, holdFinalizer) }
+func addFinalizer(object client.Object)    { controllerutil.AddFinalizer(object, moveFinalizer) }
+func removeFinalizer(object client.Object) { controllerutil.RemoveFinalizer(object, moveFinalizer) }
 
 // keep removes an owner that is about to go.
 func (s *state) keep(ctx context.Context, c client.Client) error {

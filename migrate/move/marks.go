@@ -21,11 +21,11 @@ import (
 
 // The label and the annotations of what Helm has installed.
 const (
-	managedByLabel             = "app.kubernetes.io/managed-by"
-	releaseNameAnnotation      = "meta.helm.sh/release-name"
-	releaseNamespaceAnnotation = "meta.helm.sh/release-namespace"
-	helm                       = "Helm"
-	boxcutter                  = "olm.operatorframework.io"
+	managedByLabel          = "app.kubernetes.io/managed-by"
+	helmNameAnnotation      = "meta.helm.sh/release-name"
+	helmNamespaceAnnotation = "meta.helm.sh/release-namespace"
+	helm                    = "Helm"
+	boxcutter               = "olm.operatorframework.io"
 	// revisionAnnotation is Boxcutter's; it takes over no object without a controller that has it.
 	revisionAnnotation = "olm.operatorframework.io/revision"
 )
@@ -55,7 +55,7 @@ func mark(object client.Object, extension, namespace string, set *Owner) {
 		annotations = map[string]string{}
 	}
 	labels[managedByLabel] = helm
-	annotations[releaseNameAnnotation], annotations[releaseNamespaceAnnotation] = extension, namespace
+	annotations[helmNameAnnotation], annotations[helmNamespaceAnnotation] = extension, namespace
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
 }
@@ -67,7 +67,7 @@ func isMarked(object client.Object, extension, namespace string, boxcutter bool)
 		return owner != nil && owner.Kind == objectSetKind.Kind
 	}
 	annotations := object.GetAnnotations()
-	return object.GetLabels()[managedByLabel] == helm && annotations[releaseNameAnnotation] == extension && annotations[releaseNamespaceAnnotation] == namespace
+	return object.GetLabels()[managedByLabel] == helm && annotations[helmNameAnnotation] == extension && annotations[helmNamespaceAnnotation] == namespace
 }
 
 // v0Labels are OLM v0's.
@@ -91,10 +91,10 @@ func without(object client.Object, labels, annotations []string) {
 // unmark changes an object so that nothing in it is of OLM v1, whose ClusterExtension and ClusterObjectSets are gone or held.
 func unmark(object client.Object) {
 	labels := slices.Collect(maps.Keys(predecessor.LabelsOf("")))
-	if by := object.GetLabels()[managedByLabel]; by == helm && object.GetAnnotations()[releaseNameAnnotation] != "" || by == boxcutter {
+	if by := object.GetLabels()[managedByLabel]; by == helm && object.GetAnnotations()[helmNameAnnotation] != "" || by == boxcutter {
 		labels = append(labels, managedByLabel)
 	}
-	without(object, labels, []string{releaseNameAnnotation, releaseNamespaceAnnotation, revisionAnnotation})
+	without(object, labels, []string{helmNameAnnotation, helmNamespaceAnnotation, revisionAnnotation})
 	object.SetOwnerReferences(slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), isOfV1))
 }
 

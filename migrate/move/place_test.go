@@ -33,7 +33,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
@@ -88,10 +87,8 @@ func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	namespace := s.Namespace(t)
 	p := &place{site: s, t: t, namespace: namespace, pkg: "boat-" + namespace, boxcutter: boxcutter}
 	inline, offered := p.config(true), p.config(false)
-	dir := t.TempDir()
-	catalogs.WriteConfig(t, dir, offered)
 	var err error
-	if p.catalog, err = rules.Load(t.Context(), dir); err != nil {
+	if p.catalog, _, err = fbc.Parse("quay", &offered); err != nil {
 		t.Fatal(err)
 	}
 	served := t.TempDir()
@@ -476,9 +473,9 @@ func (p *place) reconcile(ctx context.Context) error {
 	if err := c.Create(ctx, role); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	release := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "release-" + p.pkg, Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "release-" + p.pkg, Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
 		OwnerReferences: []metav1.OwnerReference{reference(e)}}, Type: "operatorframework.io/index.v1"}
-	if err := c.Create(ctx, release); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := c.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return p.say(ctx, e, "Succeeded", "desired state reached")

@@ -6,7 +6,7 @@
 // APIs with all their objects, the Deployments with their pods, and what the bundle has brought besides.
 //
 // Both OLMs delete what they have installed when its owner is deleted, APIs included. So every owner is deleted with the request to
-// orphan what it owns, and a finalizer keeps it until its OLM has let go of it and nothing is owned by it any more: OLM may be in the
+// orphan what it owns, and a finalizer keeps it until its OLM has removed its own finalizers and nothing is owned by it any more: OLM may be in the
 // middle of applying something at the time, and then own it again.
 package move
 
@@ -63,7 +63,7 @@ type Plan struct {
 	Extension Extension `json:"extension"`
 	// TakenOver are the objects that belong to the other OLM after the move.
 	TakenOver []Object `json:"takenOver,omitempty"`
-	// Replaced are permissions and the like that the other OLM makes anew, under other names. They are deleted in the end.
+	// Replaced are permissions and the like that the other OLM makes again, under other names. They are deleted in the end.
 	Replaced []Object `json:"replaced,omitempty"`
 	// Accepted are the codes of checks that the administrator has accepted.
 	Accepted []string `json:"accepted,omitempty"`

@@ -33,7 +33,7 @@ type state struct {
 	extension  *unstructured.Unstructured
 	objectSets []metav1.PartialObjectMetadata
 	made       []metav1.PartialObjectMetadata
-	releases   []metav1.PartialObjectMetadata
+	remembered []metav1.PartialObjectMetadata
 	// taken are the objects that are taken over, in the plan's order, and replaced those that are left of the replaced ones.
 	taken       []taken
 	replaced    []metav1.PartialObjectMetadata
@@ -81,14 +81,14 @@ func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// releaseLabels select the Secrets in which OLM v1 remembers an installation by Helm, of a type that it alone has.
-func releaseLabels(extension string) client.MatchingLabels {
+// rememberedLabels select the Secrets in which OLM v1 remembers an installation by Helm, of a type that it alone has.
+func rememberedLabels(extension string) client.MatchingLabels {
 	return client.MatchingLabels{"owner": "operator-controller", "name": extension}
 }
 
 const (
-	releaseType   = "operatorframework.io/index.v1"
-	objectSetType = "olm.operatorframework.io/object-data"
+	rememberedType = "operatorframework.io/index.v1"
+	objectSetType  = "olm.operatorframework.io/object-data"
 )
 
 func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
@@ -103,12 +103,12 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 	for _, of := range []struct {
 		labels client.MatchingLabels
 		kind   string
-	}{{releaseLabels(name), releaseType}, {labelsOf(name), objectSetType}} {
+	}{{rememberedLabels(name), rememberedType}, {labelsOf(name), objectSetType}} {
 		found, err := list(ctx, c, secretKind, of.labels, client.MatchingFields{"type": of.kind})
 		if err != nil {
 			return err
 		}
-		s.releases = append(s.releases, found...)
+		s.remembered = append(s.remembered, found...)
 	}
 	for _, kind := range madeKinds {
 		options := []client.ListOption{labelsOf(name)}

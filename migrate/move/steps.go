@@ -8,31 +8,31 @@ import (
 
 // The steps of a move.
 const (
-	DeleteSubscription migrate.StepName = "delete-subscription" // OLM v0 resolves nothing for it any more
-	DeleteInstallPlans migrate.StepName = "delete-installplans" // delete those of the Subscription alone
-	AwaitV0            migrate.StepName = "await-olm-v0"        // give OLM v0 the time to do what it remembers
-	KeepPermissions    migrate.StepName = "keep-permissions"    // remove OLM v0's labels, by which it would delete them
-	HoldVersion        migrate.StepName = "hold-version"        // add the finalizer that keeps the ClusterServiceVersion until all is safe
-	DeleteVersion      migrate.StepName = "delete-version"      // delete the ClusterServiceVersion, and orphan what it owns
-	KeepObjects        migrate.StepName = "keep-objects"        // remove an owner that is about to go
-	ReleaseVersion     migrate.StepName = "release-version"     // remove the finalizer
-	MarkObjects        migrate.StepName = "mark-objects"        // make an object one that OLM v1 takes over
-	CreateExtension    migrate.StepName = "create-extension"    // create the ClusterExtension
-	AwaitExtension     migrate.StepName = "await-extension"     // OLM v1 has installed the version
-	DeleteReplaced     migrate.StepName = "delete-replaced"     // delete what the other OLM has made its own of
-	Loosen             migrate.StepName = "loosen"              // let OLM v1 update the operator
-	HoldExtension      migrate.StepName = "hold-extension"      // add the finalizer that keeps the ClusterExtension until all is safe
-	DeleteExtension    migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan what it owns
-	DeleteObjectSets   migrate.StepName = "delete-objectsets"   // delete what OLM v1 keeps its objects in
-	AwaitV1            migrate.StepName = "await-olm-v1"        // give OLM v1 the time to finish applying
-	UnmarkObjects      migrate.StepName = "unmark-objects"      // remove all of OLM v1 from an object
-	ReleaseExtension   migrate.StepName = "release-extension"   // remove the finalizer
-	DeleteReleases     migrate.StepName = "delete-releases"     // delete what OLM v1 remembers of the installation
-	CreateSubscription migrate.StepName = "create-subscription" // create the Subscription, with manual approval
-	Approve            migrate.StepName = "approve"             // approve the InstallPlan if it is for exactly the version
-	AwaitVersion       migrate.StepName = "await-version"       // OLM v0 has installed the version
-	RestoreApproval    migrate.StepName = "restore-approval"    // the Subscription is as it was before
-	DeleteMade         migrate.StepName = "delete-made"         // delete what OLM v1 has made of permissions
+	DeleteSubscription       migrate.StepName = "delete-subscription"        // OLM v0 resolves nothing for it any more
+	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete those of the Subscription alone
+	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to do what it remembers
+	KeepPermissions          migrate.StepName = "keep-permissions"           // remove OLM v0's labels, by which it would delete them
+	AddVersionFinalizer      migrate.StepName = "add-version-finalizer"      // add the finalizer that keeps the ClusterServiceVersion until all is safe
+	DeleteVersion            migrate.StepName = "delete-version"             // delete the ClusterServiceVersion, and orphan what it owns
+	KeepObjects              migrate.StepName = "keep-objects"               // remove an owner that is about to go
+	RemoveVersionFinalizer   migrate.StepName = "remove-version-finalizer"   // remove the finalizer
+	MarkObjects              migrate.StepName = "mark-objects"               // make an object one that OLM v1 takes over
+	CreateExtension          migrate.StepName = "create-extension"           // create the ClusterExtension
+	AwaitExtension           migrate.StepName = "await-extension"            // OLM v1 has installed the version
+	DeleteReplaced           migrate.StepName = "delete-replaced"            // delete what the other OLM has made its own of
+	Loosen                   migrate.StepName = "loosen"                     // let OLM v1 update the operator
+	AddExtensionFinalizer    migrate.StepName = "add-extension-finalizer"    // add the finalizer that keeps the ClusterExtension until all is safe
+	DeleteExtension          migrate.StepName = "delete-extension"           // delete the ClusterExtension, and orphan what it owns
+	DeleteObjectSets         migrate.StepName = "delete-objectsets"          // delete what OLM v1 keeps its objects in
+	AwaitV1                  migrate.StepName = "await-olm-v1"               // give OLM v1 the time to finish applying
+	UnmarkObjects            migrate.StepName = "unmark-objects"             // remove all of OLM v1 from an object
+	RemoveExtensionFinalizer migrate.StepName = "remove-extension-finalizer" // remove the finalizer
+	DeleteRemembered         migrate.StepName = "delete-remembered"          // delete what OLM v1 remembers of the installation
+	CreateSubscription       migrate.StepName = "create-subscription"        // create the Subscription, with manual approval
+	Approve                  migrate.StepName = "approve"                    // approve the InstallPlan if it is for exactly the version
+	AwaitVersion             migrate.StepName = "await-version"              // OLM v0 has installed the version
+	RestoreApproval          migrate.StepName = "restore-approval"           // the Subscription is as it was before
+	DeleteMade               migrate.StepName = "delete-made"                // delete what OLM v1 has made of permissions
 )
 
 func toV1(p *Plan) bool { return p.To == ToV1 }
@@ -58,8 +58,8 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: KeepPermissions, Lists: hasPermissions, Does: func(*Plan) string {
 		return "remove the labels by which OLM v0 would delete the operator's cluster roles"
 	}},
-	{Name: HoldVersion, Lists: toV1, Does: func(p *Plan) string {
-		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it goes when nothing is owned by it any more", holdFinalizer, p.Version.Name)
+	{Name: AddVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Version.Name)
 	}},
 	{Name: DeleteVersion, Lists: toV1, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterServiceVersion %s, and have the garbage collector orphan what it owns", p.Version.Name)
@@ -67,8 +67,8 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: KeepObjects, Lists: never, Does: func(*Plan) string {
 		return "remove an owner that is about to go from an object that OLM has made its own again"
 	}},
-	{Name: ReleaseVersion, Lists: toV1, Does: func(p *Plan) string {
-		return fmt.Sprintf("remove finalizer %s from ClusterServiceVersion %s", holdFinalizer, p.Version.Name)
+	{Name: RemoveVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("remove finalizer %s from ClusterServiceVersion %s", moveFinalizer, p.Version.Name)
 	}},
 	{Name: MarkObjects, Lists: func(p *Plan) bool { return toV1(p) && !p.Extension.Boxcutter }, Does: doesMark},
 	{Name: CreateExtension, Lists: toV1, Does: func(p *Plan) string {
@@ -86,8 +86,8 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: Loosen, Lists: toV1, NoReturn: toV1, Does: func(p *Plan) string {
 		return fmt.Sprintf("let the ClusterExtension be as the Subscription was: it %s", p.Extension.follows(p.Version))
 	}},
-	{Name: HoldExtension, Lists: toV0, Does: func(p *Plan) string {
-		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it goes when nothing is owned by it any more", holdFinalizer, p.Subject.Name)
+	{Name: AddExtensionFinalizer, Lists: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Subject.Name)
 	}},
 	{Name: DeleteExtension, Lists: toV0, NoReturn: toV0, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterExtension %s, and have the garbage collector orphan what it owns; the operator runs on", p.Subject.Name)
@@ -101,10 +101,10 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: UnmarkObjects, Lists: toV0, Does: func(*Plan) string {
 		return "remove the labels, the annotations and the owners of OLM v1 from each object"
 	}},
-	{Name: ReleaseExtension, Lists: toV0, Does: func(p *Plan) string {
-		return fmt.Sprintf("remove finalizer %s from ClusterExtension %s", holdFinalizer, p.Subject.Name)
+	{Name: RemoveExtensionFinalizer, Lists: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("remove finalizer %s from ClusterExtension %s", moveFinalizer, p.Subject.Name)
 	}},
-	{Name: DeleteReleases, Lists: toV0, Does: func(*Plan) string {
+	{Name: DeleteRemembered, Lists: toV0, Does: func(*Plan) string {
 		return "delete the Secrets in which OLM v1 remembers the installation"
 	}},
 	{Name: CreateSubscription, Lists: toV0, Does: func(p *Plan) string {

@@ -71,11 +71,12 @@ func shapes(gates featuregates.Set) []*shape {
 	provided := required("move-needs-oar", property.MustBuildPackageRequired("move-oar", ">0.0.0"))
 	provided.asks, provided.refused = "move-oar", "dependents"
 	webhooks := moved("move-validating", func(p *parts) { p.webhook(validating, "boats.movevalidating.example.com", nil) })
-	webhooks.restarts = true
 	mutators := moved("move-mutating", func(p *parts) { p.webhook(mutating, "boats.movemutating.example.com", nil) })
-	mutators.restarts = true
 	for _, s := range []*shape{webhooks, mutators} {
-		s.refused = string(refusal.API) // the cluster does not serve cert-manager's APIs
+		s.restarts = true
+		if gates[featuregates.CertManager] {
+			s.refused = string(refusal.API) // the cluster does not serve cert-manager's APIs
+		}
 	}
 	own := moved("move-own", func(p *parts) { p.modes(allNamespaces, ownNamespace) })
 	own.own = true
@@ -167,7 +168,7 @@ func shapes(gates featuregates.Set) []*shape {
 var moveSetups = []setup{
 	{name: "helm"},
 	{name: "boxcutter", gates: "BoxcutterRuntime=true"},
-	{name: "helm-more-gates", gates: "SingleOwnNamespaceInstallSupport=true,DeploymentConfig=true"},
+	{name: "helm-more-gates", gates: "SingleOwnNamespaceInstallSupport=true,DeploymentConfig=true,WebhookProviderCertManager=false"},
 }
 
 // TestMoves: the real OLM v0 and the real OLM v1 run, and operators of many shapes are moved there and back, or refused with the reason.
