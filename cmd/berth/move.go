@@ -177,10 +177,11 @@ type moveApply struct {
 func newMoveApplyCommand() *cobra.Command {
 	o := &moveApply{}
 	cmd := &cobra.Command{
-		Use:   "apply (PACKAGE | -f PLAN)",
-		Short: "Move an operator to OLM v1, or back",
+		Use:   "apply (PACKAGE... | -f PLAN)",
+		Short: "Move operators to OLM v1, or back",
 		Long: `Move an operator to OLM v1, or back, as "berth move plan" shows. Nothing is changed if the plan is not safe, or if
-the cluster has changed since the plan in a file was made.
+the cluster has changed since the plan in a file was made. Several operators are moved one after the other, each by a
+move of its own, and none if the plan of one is not safe.
 
 Each write fails if the object has changed since it was observed. A journal in the cluster, a ConfigMap in a namespace
 that only administrators can write to, holds the plan. After an interruption, the same command continues, and shows on
@@ -189,6 +190,9 @@ complete, it changes nothing.
 
 With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
 		Example: `  berth move apply aws-efs-operator
+
+  # One after the other
+  berth move apply aws-efs-operator aws-ebs-csi-driver-operator
 
   # Apply exactly the plan that was reviewed
   berth move apply -f plan.json`,
@@ -204,7 +208,10 @@ With --wait=false, the command ends, and has not failed, where there is nothing 
 
 func (o *moveApply) checkArgs(cmd *cobra.Command, args []string) error {
 	if o.how.file == "" {
-		return o.moveFlags.checkArgs(cmd, args)
+		if err := takes("PACKAGE...")(nil, args); err != nil {
+			return fmt.Errorf("%w, as the Subscription has it in spec.name", err)
+		}
+		return o.checkFlags()
 	}
 	if len(args) > 0 || o.namespace != "" || cmd.Flags().Changed("to") || o.request.Catalog != "" || o.request.ServiceAccount != "" || len(o.request.Accepted) > 0 {
 		return errors.New("--filename names a complete plan: omit PACKAGE, --to, --catalog, --service-account, --accept and --namespace")
@@ -213,6 +220,57 @@ func (o *moveApply) checkArgs(cmd *cobra.Command, args []string) error {
 }
 
 func (o *moveApply) apply(cmd *cobra.Command, args []string) error {
+	if o.how.file != "" {
+		return o.applyOne(cmd, "")
+	}
+	if len(args) > 1 {
+		if err := o.checkAll(cmd, args); err != nil {
+			return err
+		}
+	}
+	for _, pkg := range args {
+		if err := o.applyOne(cmd, pkg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAll fails, and shows the plans that are not safe, unless all are.
+func (o *moveApply) checkAll(cmd *cobra.Command, pkgs []string) error {
+	ctx, cancel := o.how.run.limit(cmd.Context())
+	defer cancel()
+	cluster, err := o.connect(cmd)
+	if err != nil {
+		return err
+	}
+	safe := true
+	for _, pkg := range pkgs {
+		r, done, err := o.complete(cmd, o.requested(pkg))
+		if err != nil {
+			return err
+		}
+		p, _, err := move.Move.Ensure(ctx, cluster, r)
+		done()
+		if err != nil {
+			return finish(ctx, cmd, err, "", "")
+		}
+		if p.Safe {
+			continue
+		}
+		safe = false
+		if err := migrate.Write(cmd.OutOrStdout(), "text", p, palette(cmd.OutOrStdout())); err != nil {
+			return err
+		}
+	}
+	if !safe {
+		return &exitError{code: exitFound}
+	}
+	return nil
+}
+
+// applyOne applies the plan in the file, or that of a package.
+func (o *moveApply) applyOne(cmd *cobra.Command, pkg string) error {
 	end := func() {}
 	defer func() { end() }()
 	complete := func(r move.Request) (migrate.Request[*move.Plan], error) {
@@ -222,7 +280,7 @@ func (o *moveApply) apply(cmd *cobra.Command, args []string) error {
 		}
 		return r, err
 	}
-	requested := func() (migrate.Request[*move.Plan], error) { return complete(o.requested(args[0])) }
+	requested := func() (migrate.Request[*move.Plan], error) { return complete(o.requested(pkg)) }
 	of := func(p *move.Plan) (migrate.Request[*move.Plan], error) { return complete(p.Request()) }
 	return applyPlan(cmd, move.Move, o.journalFlags, o.how, requested, of, moved)
 }

@@ -202,7 +202,8 @@ func (in *back) checkProgress() migrate.Checks {
 
 // checkV0 refuses what is in the way of the Subscription.
 func (in *back) checkV0() migrate.Checks {
-	for _, s := range in.subscribed {
+	if len(in.subscribed) > 0 {
+		s := in.subscribed[0]
 		return refused(namespaceTaken, "find out who has created it, and delete it", "there is a Subscription %s/%s, to package %s", s.Namespace, s.Name, s.Spec.Package)
 	}
 	for _, v := range in.versions {

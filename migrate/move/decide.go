@@ -73,8 +73,8 @@ func (s *state) endVersion() (migrate.Decision, error) {
 	if s.again() != nil { // it has a version of its own
 		return none()
 	}
-	for _, p := range s.plansOf(s.plan.Subscription.UID) {
-		switch {
+	if left := s.plansOf(s.plan.Subscription.UID); len(left) > 0 {
+		switch p := left[0]; {
 		case p.DeletionTimestamp != nil:
 			return wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
 		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:

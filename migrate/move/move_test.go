@@ -2,6 +2,9 @@ package move_test
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -127,12 +130,17 @@ func TestCrashSweep(t *testing.T) {
 const movePage = "move-to-olm-v1.md"
 
 // TestFollowPage: an administrator does what docs/move-to-olm-v1.md says, with its commands: looks at the plan, changes their mind, moves
-// the operator to OLM v1, and moves it back.
+// the operator to OLM v1, and moves it back. Then they move two operators with one command, which moves none if one cannot be moved.
 func TestFollowPage(t *testing.T) {
 	t.Parallel()
-	p := newSite(t).newPlace(t, false)
+	s := newSite(t)
+	p, second := s.newPlace(t, false), s.newPlace(t, false)
 	p.startV1()
-	authority := p.startCatalogd()
+	second.startV1()
+	authority := filepath.Join(t.TempDir(), "authority.crt")
+	if err := os.WriteFile(authority, slices.Concat(p.startCatalogd(), second.startCatalogd()), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	built, err := tools.Programs(t.Context(), "./cmd/berth")
 	if err != nil {
 		t.Fatal(err)
@@ -155,4 +163,20 @@ func TestFollowPage(t *testing.T) {
 	}
 	r.Follow(t, movePage, "## Back")
 	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
+
+	move := func(pkgs ...string) (string, error) {
+		args := append([]string{"move", "apply", "--kubeconfig", p.Kubeconfig(), "--catalogd-ca", authority}, pkgs...)
+		output, err := exec.CommandContext(t.Context(), built.Path("berth"), args...).CombinedOutput()
+		t.Logf("%q: %v\n%s", args, err, output)
+		return string(output), err
+	}
+	if printed, err := move(p.pkg, "none"); err == nil || !strings.Contains(printed, "there is no Subscription to package none") {
+		t.Errorf("got %v, want that there is no Subscription to the second package", err)
+	}
+	p.mustBe("the operator to be with OLM v0 still", p.isWithV0)
+	if _, err := move(p.pkg, second.pkg); err != nil {
+		t.Error(err)
+	}
+	p.mustBe("the operator to be with OLM v1", p.isWithV1)
+	second.mustBe("the second operator to be with OLM v1", second.isWithV1)
 }

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -542,9 +540,8 @@ func (p *place) say(ctx context.Context, e *unstructured.Unstructured, reason, m
 	return p.Client().Status().Patch(ctx, changed, client.MergeFrom(e))
 }
 
-// startCatalogd starts a stand-in for catalogd, which serves the catalog of the package, and returns a file with the authority of its
-// certificate.
-func (p *place) startCatalogd() string {
+// startCatalogd starts a stand-in for catalogd, which serves the catalog of the package, and returns the authority of its certificate.
+func (p *place) startCatalogd() []byte {
 	p.t.Helper()
 	var catalog bytes.Buffer
 	if err := declcfg.WriteJSON(p.config(false), &catalog); err != nil {
@@ -569,9 +566,5 @@ func (p *place) startCatalogd() string {
 	if err := p.Client().Status().Patch(p.t.Context(), changed, client.MergeFrom(served)); err != nil {
 		p.t.Fatal(err)
 	}
-	file := filepath.Join(p.t.TempDir(), "authority.crt")
-	if err := os.WriteFile(file, made.PEM(), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
-	return file
+	return made.PEM()
 }

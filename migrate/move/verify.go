@@ -14,7 +14,8 @@ func (s *state) Verify() error {
 	if s.namespaceUID != p.NamespaceUID {
 		return fmt.Errorf("namespace %s has UID %q, want %q: it was deleted, or recreated under the same name; %s", p.Namespace, s.namespaceUID, p.NamespaceUID, s.journal.Abandon())
 	}
-	for _, other := range s.foreign() {
+	if all := s.foreign(); len(all) > 0 {
+		other := all[0]
 		return fmt.Errorf("somebody has created Subscription %s/%s, to package %s: find out who has, such as a GitOps tool, delete it, and continue with `%s`",
 			other.Namespace, other.Name, p.Package, s.journal.Command(p, "resume"))
 	}
