@@ -52,7 +52,7 @@ func (s *state) Next() (migrate.Decision, error) {
 	if s.plan.To == ToV0 {
 		return s.goBack()
 	}
-	return stages(s.leaveV0, s.takeOver, s.tidy, s.loosen)
+	return stages(s.endVersion, s.takeOver, s.tidy, s.loosen)
 }
 
 // goBack is complete when OLM v0 has the operator again.
@@ -60,18 +60,53 @@ func (s *state) goBack() (migrate.Decision, error) {
 	return stages(s.leaveV1, s.unmarkAll, s.forget, s.endVersion, s.subscribe, s.dropMade)
 }
 
-// leaveV0 is complete when OLM v0 has nothing of the operator any more, and nothing that has to stay has gone.
-func (s *state) leaveV0() (migrate.Decision, error) {
-	if s.before() != nil {
-		return execute(DeleteSubscription)
-	}
-	return s.endVersion()
-}
-
-// endVersion is complete when the version is gone that no Subscription has any more, as OLM v0 takes none back.
+// endVersion is complete when OLM v0 has nothing of the operator any more, and nothing that has to stay has gone.
+//
+// The version comes first. OLM v0 does nothing with one that is being deleted, and as long as the finalizer of the move keeps it, it
+// cannot install it again either. Without the Subscription, it would set back what that sets for the Deployment, and restart the operator.
 func (s *state) endVersion() (migrate.Decision, error) {
 	if s.again() != nil { // it has a version of its own
 		return none()
+	}
+	if next, err := s.deleteVersion(); next.Step != "" {
+		return next, err
+	}
+	if next, err := s.unsubscribe(); next.Step != "" {
+		return next, err
+	}
+	switch v := s.version; {
+	case v == nil:
+		return none()
+	case s.ownedBy(v.UID) != nil:
+		return execute(KeepObjects)
+	case controllerutil.ContainsFinalizer(v, moveFinalizer):
+		return execute(RemoveVersionFinalizer)
+	}
+	return wait(RemoveVersionFinalizer, "ClusterServiceVersion %s to be gone", s.version.Name)
+}
+
+// deleteVersion is complete when OLM v0 does nothing with the version any more.
+func (s *state) deleteVersion() (migrate.Decision, error) {
+	switch v := s.version; {
+	case v == nil:
+	case v.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(v, moveFinalizer):
+		return execute(AddVersionFinalizer)
+	case s.labelled() != nil:
+		return execute(KeepPermissions)
+	case v.DeletionTimestamp == nil:
+		return execute(DeleteVersion)
+	case isOrphaning(v):
+		return wait(DeleteVersion, "the garbage collector to orphan what ClusterServiceVersion %s owns", v.Name)
+	case len(othersOf(v)) > 0:
+		return wait(DeleteVersion, "OLM v0 to notice that ClusterServiceVersion %s is deleted, and to remove its finalizers %s", v.Name, strings.Join(othersOf(v), ", "))
+	}
+	return none()
+}
+
+// unsubscribe is complete when OLM v0 has no Subscription any more, nor remembers one.
+func (s *state) unsubscribe() (migrate.Decision, error) {
+	if s.before() != nil {
+		return execute(DeleteSubscription)
 	}
 	if left := s.plansOf(s.plan.Subscription.UID); len(left) > 0 {
 		switch p := left[0]; {
@@ -82,32 +117,10 @@ func (s *state) endVersion() (migrate.Decision, error) {
 		}
 		return execute(DeleteInstallPlans)
 	}
-	v := s.version
-	if v == nil {
+	if s.version == nil {
 		return none()
 	}
-	if next, err := s.await(AwaitV0, "OLM v0 to do what it remembers", DeleteSubscription, DeleteInstallPlans); next.Step != "" {
-		return next, err
-	}
-	if s.labelled() != nil {
-		return execute(KeepPermissions)
-	}
-	held := controllerutil.ContainsFinalizer(v, moveFinalizer)
-	switch {
-	case v.DeletionTimestamp == nil && !held:
-		return execute(AddVersionFinalizer)
-	case v.DeletionTimestamp == nil:
-		return execute(DeleteVersion)
-	case isOrphaning(v):
-		return wait(DeleteVersion, "the garbage collector to orphan what ClusterServiceVersion %s owns", v.Name)
-	case len(othersOf(v)) > 0:
-		return wait(DeleteVersion, "OLM v0 to notice that ClusterServiceVersion %s is deleted, and to remove its finalizers %s", v.Name, strings.Join(othersOf(v), ", "))
-	case s.ownedBy(v.UID) != nil:
-		return execute(KeepObjects)
-	case held:
-		return execute(RemoveVersionFinalizer)
-	}
-	return wait(RemoveVersionFinalizer, "ClusterServiceVersion %s to be gone", v.Name)
+	return s.await(AwaitV0, "OLM v0 to do what it remembers", DeleteSubscription, DeleteInstallPlans)
 }
 
 // await is complete when an OLM has had its time since one of the steps was started.
@@ -136,6 +149,15 @@ func (s *state) labelled() *metav1.PartialObjectMetadata {
 	at := slices.IndexFunc(s.replaced, func(o metav1.PartialObjectMetadata) bool {
 		return isOfCluster(o.Kind) && selector.Matches(labels.Set(o.Labels))
 	})
+	if at < 0 {
+		return nil
+	}
+	return &s.replaced[at]
+}
+
+// unlabelled returns a cluster-scoped permission that OLM v0 would not delete with the version any more, or nil.
+func (s *state) unlabelled() *metav1.PartialObjectMetadata {
+	at := slices.IndexFunc(s.replaced, func(o metav1.PartialObjectMetadata) bool { return isOfCluster(o.Kind) && o.Labels[ownerLabel] == "" })
 	if at < 0 {
 		return nil
 	}
@@ -496,10 +518,16 @@ func (s *state) Back() (migrate.Decision, error) {
 	if s.hasStarted(Loosen) {
 		return migrate.Decision{}, fmt.Errorf("OLM v1 may have updated the operator: this is beyond the point of no return; continue with `%s`, and then move it back with --to %s", resume, ToV0)
 	}
-	if s.before() != nil { // nothing was changed yet
-		return none()
+	if v := s.version; s.before() == nil || v == nil || v.DeletionTimestamp != nil {
+		return s.goBack()
 	}
-	return s.goBack()
+	switch { // nothing was deleted yet
+	case s.unlabelled() != nil:
+		return execute(RestorePermissions)
+	case controllerutil.ContainsFinalizer(s.version, moveFinalizer):
+		return execute(RemoveVersionFinalizer)
+	}
+	return none()
 }
 
 // IsRestored reports whether the operator is where it was before.
@@ -508,5 +536,6 @@ func (s *state) IsRestored() bool {
 		e := s.extension
 		return e != nil && e.GetUID() == s.plan.Subject.UID && e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer)
 	}
-	return s.extension == nil && (s.before() != nil || s.again() != nil && s.isAsBefore(s.again()))
+	untouched := s.before() != nil && s.version != nil && s.version.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(s.version, moveFinalizer)
+	return s.extension == nil && (untouched || s.again() != nil && s.isAsBefore(s.again()))
 }

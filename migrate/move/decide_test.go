@@ -42,33 +42,34 @@ func (s *state) log(step migrate.StepName, ago time.Duration) {
 	s.journal.Entries = append(s.journal.Entries, migrate.Entry{Step: step, At: s.now.Add(-ago)})
 }
 
-// unsubscribed is begun without the Subscription, and with OLM v0 at rest.
-func unsubscribed() *state {
+// held is begun with the finalizer, and without labels by which OLM v0 would delete anything.
+func held() *state {
 	s := begun()
+	s.version.Finalizers = append(s.version.Finalizers, moveFinalizer)
+	s.replaced[0].Labels = nil
+	return s
+}
+
+// ending is held with a version that is being deleted.
+func ending(finalizers ...string) *state {
+	s := held()
+	s.version.DeletionTimestamp, s.version.Finalizers = &metav1.Time{}, finalizers
+	s.taken[2].live.OwnerReferences = nil
+	return s
+}
+
+// unsubscribed is ending without the Subscription, and with OLM v0 at rest.
+func unsubscribed(finalizers ...string) *state {
+	s := ending(finalizers...)
 	s.subscriptions, s.installPlans = nil, nil
 	s.log(DeleteSubscription, time.Minute)
 	s.log(AwaitV0, time.Minute)
 	return s
 }
 
-// released is unsubscribed without labels by which OLM v0 would delete anything.
-func released() *state {
-	s := unsubscribed()
-	s.replaced[0].Labels = nil
-	return s
-}
-
-// ending is released with a version that is being deleted.
-func ending(finalizers ...string) *state {
-	s := released()
-	s.version.DeletionTimestamp, s.version.Finalizers = &metav1.Time{}, finalizers
-	s.taken[2].live.OwnerReferences = nil
-	return s
-}
-
 // left is a move of which OLM v0 has nothing any more.
 func left() *state {
-	s := ending()
+	s := unsubscribed()
 	s.version = nil
 	return s
 }
@@ -116,36 +117,36 @@ func TestNext(t *testing.T) {
 		step   migrate.StepName
 		waits  string // a fragment; "" if the step is executed
 	}{
-		{"at first", begun, nil, DeleteSubscription, ""},
-		{"the Subscription is gone", begun, func(s *state) { s.subscriptions = nil }, DeleteInstallPlans, ""},
-		{"an InstallPlan of others", begun, func(s *state) {
+		{"at first", begun, nil, AddVersionFinalizer, ""},
+		{"OLM v0 would delete cluster roles", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "boat.v1.0.0") }, KeepPermissions, ""},
+		{"labels of another version", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "ship.v1.0.0") }, DeleteVersion, ""},
+		{"the version is safe", held, nil, DeleteVersion, ""},
+		{"the garbage collector orphans", func() *state { return ending(moveFinalizer, "orphan") }, nil, DeleteVersion, "garbage collector"},
+		{"OLM v0 has not noticed", func() *state { return ending(moveFinalizer, "operators.coreos.com/csv-cleanup") }, nil, DeleteVersion, "csv-cleanup"},
+		{"OLM v0 does nothing with it", func() *state { return ending(moveFinalizer) }, nil, DeleteSubscription, ""},
+		{"the Subscription is gone", func() *state { return ending(moveFinalizer) }, func(s *state) { s.subscriptions = nil }, DeleteInstallPlans, ""},
+		{"an InstallPlan of others", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.subscriptions = nil
 			s.installPlans[0].OwnerReferences = append(s.installPlans[0].OwnerReferences, metav1.OwnerReference{Kind: "Subscription", UID: "s-2"})
 		}, AwaitV0, ""},
-		{"an InstallPlan that is carried out", begun, func(s *state) {
+		{"an InstallPlan that is carried out", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.subscriptions, s.installPlans[0].Status.Phase = nil, v1alpha1.InstallPlanPhaseInstalling
 		}, DeleteInstallPlans, "install-1"},
-		{"OLM v0 may remember", begun, func(s *state) { s.subscriptions, s.installPlans = nil, nil }, AwaitV0, ""},
-		{"OLM v0 gets its time", begun, func(s *state) {
+		{"OLM v0 may remember", func() *state { return ending(moveFinalizer) }, func(s *state) { s.subscriptions, s.installPlans = nil, nil }, AwaitV0, ""},
+		{"OLM v0 gets its time", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.subscriptions, s.installPlans = nil, nil
 			s.log(AwaitV0, time.Second)
 		}, AwaitV0, "15 seconds"},
-		{"the clock was ahead", begun, func(s *state) {
+		{"the clock was ahead", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.subscriptions, s.installPlans = nil, nil
 			s.log(AwaitV0, -time.Hour)
 		}, AwaitV0, ""},
-		{"something was deleted since", unsubscribed, func(s *state) { s.log(DeleteInstallPlans, time.Second) }, AwaitV0, ""},
-		{"OLM v0 would delete cluster roles", unsubscribed, nil, KeepPermissions, ""},
-		{"labels of another version", unsubscribed, func(s *state) { s.replaced[0].Labels[ownerLabel] = "ship.v1" }, AddVersionFinalizer, ""},
-		{"the version is not held", released, nil, AddVersionFinalizer, ""},
-		{"the version is held", released, func(s *state) { s.version.Finalizers = append(s.version.Finalizers, moveFinalizer) }, DeleteVersion, ""},
-		{"the garbage collector orphans", func() *state { return ending(moveFinalizer, "orphan") }, nil, DeleteVersion, "garbage collector"},
-		{"OLM v0 has not noticed", func() *state { return ending(moveFinalizer, "operators.coreos.com/csv-cleanup") }, nil, DeleteVersion, "csv-cleanup"},
-		{"OLM v0 owns an object again", func() *state { return ending(moveFinalizer) }, func(s *state) {
+		{"something was deleted since", func() *state { return unsubscribed(moveFinalizer) }, func(s *state) { s.log(DeleteInstallPlans, time.Second) }, AwaitV0, ""},
+		{"OLM v0 owns an object again", func() *state { return unsubscribed(moveFinalizer) }, func(s *state) {
 			s.taken[2].live.OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", UID: "v-1"}}
 		}, KeepObjects, ""},
-		{"nothing is owned any more", func() *state { return ending(moveFinalizer) }, nil, RemoveVersionFinalizer, ""},
-		{"the version goes", func() *state { return ending() }, nil, RemoveVersionFinalizer, "to be gone"},
+		{"nothing is owned any more", func() *state { return unsubscribed(moveFinalizer) }, nil, RemoveVersionFinalizer, ""},
+		{"the version goes", func() *state { return unsubscribed() }, nil, RemoveVersionFinalizer, "to be gone"},
 		{"OLM v0 installs the version again", arrived, func(s *state) {
 			s.version = healthy().versions[0].DeepCopy()
 			s.replaced = nil
@@ -350,8 +351,10 @@ func TestBack(t *testing.T) {
 		err    string
 	}{
 		{"nothing was changed", begun, nil, "", "", ""},
-		{"the Subscription is gone", begun, func(s *state) { s.subscriptions = nil }, DeleteInstallPlans, "", ""},
-		{"OLM v0 takes no version back", released, nil, AddVersionFinalizer, "", ""},
+		{"nothing was deleted", held, nil, RestorePermissions, "", ""},
+		{"the finalizer is left", begun, func(s *state) { s.version.Finalizers = append(s.version.Finalizers, moveFinalizer) }, RemoveVersionFinalizer, "", ""},
+		{"OLM v0 takes no version back", func() *state { return ending(moveFinalizer) }, nil, DeleteSubscription, "", ""},
+		{"the Subscription is gone", func() *state { return unsubscribed(moveFinalizer) }, nil, RemoveVersionFinalizer, "", ""},
 		{"OLM v0 has nothing", left, nil, CreateSubscription, "", ""},
 		{"objects are marked", arrived, func(s *state) { s.extension = nil }, UnmarkObjects, "", ""},
 		{"there is a ClusterExtension", arrived, nil, AddExtensionFinalizer, "", ""},

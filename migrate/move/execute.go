@@ -8,6 +8,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -24,6 +25,10 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 		return deleteUnchanged(ctx, c, &s.plansOf(s.plan.Subscription.UID)[0])
 	case KeepPermissions:
 		return change(ctx, c, s.labelled(), func(o client.Object) { without(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil) })
+	case RestorePermissions:
+		return change(ctx, c, s.unlabelled(), func(o client.Object) {
+			o.SetLabels(labels.Merge(o.GetLabels(), labelsOfVersion(s.plan.Namespace, s.plan.Version.Name)))
+		})
 	case AddVersionFinalizer:
 		return change(ctx, c, s.version, addFinalizer)
 	case DeleteVersion:

@@ -69,7 +69,7 @@ func (p *place) mustWriteNothing(t tool) {
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	for _, step := range []migrate.StepName{move.DeleteVersion, move.RemoveVersionFinalizer, move.CreateExtension, move.Loosen} {
+	for _, step := range []migrate.StepName{move.DeleteVersion, move.DeleteSubscription, move.CreateExtension, move.Loosen} {
 		t.Run(string(step), func(t *testing.T) {
 			t.Parallel()
 			p := s.newPlace(t, false)

@@ -12,6 +12,7 @@ const (
 	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete those of the Subscription alone
 	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to do what it remembers
 	KeepPermissions          migrate.StepName = "keep-permissions"           // remove OLM v0's labels, by which it would delete them
+	RestorePermissions       migrate.StepName = "restore-permissions"        // add these labels again
 	AddVersionFinalizer      migrate.StepName = "add-version-finalizer"      // add the finalizer that keeps the ClusterServiceVersion until all is safe
 	DeleteVersion            migrate.StepName = "delete-version"             // delete the ClusterServiceVersion, and orphan what it owns
 	KeepObjects              migrate.StepName = "keep-objects"               // remove an owner that is about to go
@@ -46,8 +47,17 @@ func hasBoxcutter(p *Plan) bool   { return toV0(p) && p.Extension.Boxcutter }
 
 // Steps that only some plans list may be of any, as a rollback goes the way back that the other plan lists.
 var steps = migrate.StepTable[*Plan]{
+	{Name: AddVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Version.Name)
+	}},
+	{Name: KeepPermissions, Lists: hasPermissions, Does: func(*Plan) string {
+		return "remove the labels by which OLM v0 would delete the operator's cluster roles"
+	}},
+	{Name: DeleteVersion, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete ClusterServiceVersion %s, and have the garbage collector orphan what it owns; the operator runs on", p.Version.Name)
+	}},
 	{Name: DeleteSubscription, Lists: toV1, Does: func(p *Plan) string {
-		return fmt.Sprintf("delete Subscription %s/%s; the operator runs on", p.Namespace, p.Subscription.Name)
+		return fmt.Sprintf("delete Subscription %s/%s", p.Namespace, p.Subscription.Name)
 	}},
 	{Name: DeleteInstallPlans, Lists: toV1, Does: func(*Plan) string {
 		return "delete the Subscription's InstallPlans, so that OLM v0 does not carry one out again"
@@ -55,14 +65,8 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: AwaitV0, Lists: toV1, Does: func(*Plan) string {
 		return "give OLM v0 the time to do what it remembers"
 	}},
-	{Name: KeepPermissions, Lists: hasPermissions, Does: func(*Plan) string {
-		return "remove the labels by which OLM v0 would delete the operator's cluster roles"
-	}},
-	{Name: AddVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
-		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Version.Name)
-	}},
-	{Name: DeleteVersion, Lists: toV1, Does: func(p *Plan) string {
-		return fmt.Sprintf("delete ClusterServiceVersion %s, and have the garbage collector orphan what it owns", p.Version.Name)
+	{Name: RestorePermissions, Lists: never, Does: func(*Plan) string {
+		return "add the labels again by which OLM v0 deletes the operator's cluster roles"
 	}},
 	{Name: KeepObjects, Lists: never, Does: func(*Plan) string {
 		return "remove an owner that is about to go from an object that OLM has made its own again"

@@ -62,6 +62,8 @@ func (s *state) verifyBefore() error {
 	switch {
 	case !equality.Semantic.DeepEqual(*own.Spec, p.Subscription.Spec):
 		return fmt.Errorf("somebody has changed the spec of Subscription %s/%s; %s", own.Namespace, own.Name, s.journal.Abandon())
+	case s.version != nil && s.version.DeletionTimestamp != nil:
+		return nil // OLM v0 may have noticed
 	case own.Status.InstalledCSV != p.Version.Name:
 		return fmt.Errorf("OLM v0 has updated the operator: Subscription %s/%s has %q installed, want %q; %s", own.Namespace, own.Name, own.Status.InstalledCSV, p.Version.Name, s.journal.Abandon())
 	case s.version == nil || s.version.UID != p.Version.UID:
