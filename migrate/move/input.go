@@ -161,6 +161,9 @@ func (in *input) readNamespace(ctx context.Context, c client.Client) (err error)
 	}
 	in.versions = slices.DeleteFunc(versions.Items, func(v v1alpha1.ClusterServiceVersion) bool { return v.IsCopied() })
 	in.installPlans, in.groups = installPlans.Items, groups.Items
+	if in.own.Status.InstalledCSV == "" { // a check says so
+		return nil
+	}
 	condition := &operatorsv1.OperatorCondition{}
 	found, err := migrate.Find(ctx, c, condition, namespace, in.own.Status.InstalledCSV)
 	if err != nil {
