@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -313,6 +314,16 @@ func (m *mover) isWithV0(ctx context.Context) error {
 	}
 	if v.Status.Phase != v1alpha1.CSVPhaseSucceeded || s.Status.InstalledCSV != v.Name || s.Status.State != v1alpha1.SubscriptionStateAtLatest {
 		return fmt.Errorf("the phase of %s is %q, %s; the Subscription is in state %q", v.Name, v.Status.Phase, v.Status.Message, s.Status.State)
+	}
+	if s.Spec.Config == nil {
+		return nil
+	}
+	d := &appsv1.Deployment{} // OLM v0 has installed it without what the Subscription sets, at first
+	if err := m.Client().Get(ctx, client.ObjectKey{Namespace: name, Name: name}, d); err != nil {
+		return err
+	}
+	if env := d.Spec.Template.Spec.Containers[0].Env; len(env) == 0 || env[0].Name != s.Spec.Config.Env[0].Name || d.Status.Replicas != 1 || d.Status.UpdatedReplicas != 1 {
+		return fmt.Errorf("the Deployment has env %v, and %d of %d pods are up to date", env, d.Status.UpdatedReplicas, d.Status.Replicas)
 	}
 	return nil
 }
