@@ -83,7 +83,8 @@ type place struct {
 func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	t.Helper()
 	namespace := s.Namespace(t)
-	p := &place{site: s, t: t, namespace: namespace, pkg: "boat-" + namespace, boxcutter: boxcutter}
+	// The name is short: OLM v0 labels objects with that of the version.
+	p := &place{site: s, t: t, namespace: namespace, pkg: "boat-" + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
 	inline, offered := p.config(true), p.config(false)
 	var err error
 	if p.catalog, _, err = fbc.Parse("quay", &offered); err != nil {
