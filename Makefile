@@ -150,7 +150,7 @@ prove: mmdebstrap $(if $(findstring efs-utils,$(SUITE)),buildah) ## Run a suite 
 
 .PHONY: sweep
 sweep: ## Try every fault at every write and watch, and let claims come and go for long: eight of these suites
-	@for suite in sweep-operator-install sweep-operator-adopt sweep-operator-uninstall sweep-sharedvolume sweep-clusterstorage sweep-switch sweep-adopt endurance; do go run ./test/prove $$suite || exit 1; done
+	@for suite in sweep-operator-install sweep-operator-adopt sweep-operator-uninstall sweep-sharedvolume sweep-clusterstorage sweep-switch sweep-adopt sweep-move endurance; do go run ./test/prove $$suite || exit 1; done
 
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Status is how far a migration is.
@@ -33,6 +34,25 @@ func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*
 		err = fmt.Errorf("no journal in namespace %s matches %s: nobody has started %s of it", cluster.journals(), r, e.Noun)
 	}
 	return s, err
+}
+
+// All returns the status of each migration that has a journal, sorted by their subjects.
+func (e Engine[P]) All(ctx context.Context, cluster Cluster) (all []*Status[P], err error) {
+	found, err := e.findJournals(ctx, cluster, func(P) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b *Journal) int {
+		return strings.Compare(a.Plan.GetOutline().Subject.String(), b.Plan.GetOutline().Subject.String())
+	})
+	for _, j := range found {
+		s, err := e.statusOf(ctx, cluster, j)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 // Find is Status, but returns nil if there is none.

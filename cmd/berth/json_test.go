@@ -26,6 +26,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/migrate/csimigration"
+	"github.com/berth-csi/berth/migrate/move"
 	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/olm/prediction"
 )
@@ -54,6 +55,9 @@ var documents = []struct {
 	{subscription.Switch.StatusSchema, []string{"switch status"}, []part{{"", migrate.Status[*subscription.Plan]{}}}},
 	{adoption.Adopt.Schema, []string{"adopt plan"}, []part{{"", adoption.Plan{}}}},
 	{adoption.Adopt.StatusSchema, []string{"adopt status"}, []part{{"", migrate.Status[*adoption.Plan]{}}}},
+	{move.Move.Schema, []string{"move plan"}, []part{{"", move.Plan{}}}},
+	{move.Move.StatusSchema, []string{"move status PACKAGE"}, []part{{"", migrate.Status[*move.Plan]{}}}},
+	{move.OverviewSchema, []string{"move status"}, []part{{"", move.Overview{}}}},
 	{adoption.CleanupSchema, []string{"adopt cleanup"}, []part{{"", adoption.Cleanup{}}}},
 	{csimigration.Switch.Schema, []string{"csi-migration plan"}, []part{{"", csimigration.Plan{}}}},
 	{doctor.Schema, []string{"doctor"}, []part{{"", doctor.Report{}}}},
@@ -82,6 +86,7 @@ var values = []struct {
 	{"Checks of plans: `verdict`", []constants{{"migrate", "Verdict", ""}}},
 	{"Checks of `berth switch`: `code`, besides those of predictions", []constants{{"migrate/subscription", "", "The codes of"}}},
 	{"Checks of `berth adopt`: `code`", []constants{{"migrate/adoption", "", "The codes of"}}},
+	{"Checks of `berth move`: `code`, besides those of predictions", []constants{{"migrate/move", "", "The codes of"}}},
 	{"Results of `berth doctor`: `verdict`", []constants{{"doctor", "Verdict", ""}}},
 	{"Results of `berth doctor`: `code`", []constants{{"doctor", "Code", ""}}},
 	{"Resources of `berth aws`: `kind`", []constants{{"aws/removal", "Kind", ""}}},
@@ -89,6 +94,8 @@ var values = []struct {
 	{"How far a migration is: `phase`", []constants{{"migrate", "Phase", ""}}},
 	{"Steps of `berth switch`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/subscription", "StepName", ""}}},
 	{"Steps of `berth adopt`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/adoption", "StepName", ""}}},
+	{"Where `berth move` moves an operator to: `to`", []constants{{"migrate/move", "Target", ""}}},
+	{"Steps of `berth move`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/move", "StepName", ""}}},
 	{"Ways of `berth csi-migration`: `way`", []constants{{"migrate/csimigration", "Way", ""}}},
 	{"Steps of `berth csi-migration`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/csimigration", "StepName", ""}}},
 }

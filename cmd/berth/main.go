@@ -31,7 +31,7 @@ func main() {
 
 // readOnly are the commands that write nothing, unless --fix says so, and may end at any time. All others end when what they write is whole.
 var readOnly = []string{"bundle validate", "check", "bundle permissions", "catalog diff", "catalog graph", "catalog lifecycle", "catalog list", "catalog plan", "catalog render", "catalog validate",
-	"switch plan", "switch status", "adopt plan", "adopt status", "csi-migration plan", "csi-migration status", "doctor", "grant list"}
+	"switch plan", "switch status", "adopt plan", "adopt status", "move plan", "move status", "csi-migration plan", "csi-migration status", "doctor", "grant list"}
 
 // grace is how long a command that only reads may take to end after a signal. What it computes may know of no signal.
 const grace = 500 * time.Millisecond
@@ -106,8 +106,9 @@ func newCommand() *cobra.Command {
 		Short: "Package, ship and move optional CSI drivers for OpenShift and OKD",
 		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
 a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
-operator that is installed from one catalog to another, or hands its driver over to the cluster storage
-operator. It also switches CSI migration on and off, and says what is wrong with the drivers of a cluster.
+operator that is installed from one catalog to another, moves it from OLM v0 to OLM v1, or hands its driver over
+to the cluster storage operator. It also switches CSI migration on and off, and says what is wrong with the drivers
+of a cluster.
 
 Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Linked as kubectl_complete-berth or
 oc_complete-berth, it completes the plugin's arguments in a shell. Linked as opm, it has the commands of opm, and as
@@ -123,6 +124,9 @@ grpc_health_probe it asks a server for its health.`,
   # From OLM to the cluster storage operator
   berth adopt plan ebs
 
+  # From OLM v0 to OLM v1
+  berth move plan aws-efs-operator
+
   # From volumes with in-tree sources to CSI drivers
   berth csi-migration status
 
@@ -133,7 +137,7 @@ grpc_health_probe it asks a server for its health.`,
 		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newCheckCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand(), newOPMCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newMoveCommand(), newCSIMigrationCommand(), newCheckCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand(), newOPMCommand())
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { endAfter(cmd) }
 	version.AddTo(root)
 	addVerbose(root)

@@ -12,6 +12,7 @@ var (
 	commands      = by("cmd/berth", "TestPageCommands")
 	administrator = by("test/e2e", "TestFollowPages") // make prove SUITE=pages
 	extension     = by("test/drivers/continuity", "TestEFSOfOLMv1", "TestPublishedRelease")
+	moves         = by("migrate/move", "TestFollowPage")
 	published     = by("test/drivers/continuity", "TestPublishedRelease")
 
 	drawing = nobody("a drawing or an output, without commands")
@@ -98,9 +99,14 @@ var followers = map[string]map[string][]follower{
 	"install-ebs-manila.md": {"# Install the EBS or the Manila driver": {administrator}},
 	"olm-v1.md": {
 		"## Install":             {extension},
-		"## From OLM v0":         {extension},
 		"## What OLM v1 refuses": {transcripts},
 		"## Remove the operator": {extension},
+	},
+	"move-to-olm-v1.md": {
+		"## Plan":    {moves.printingNothing()},
+		"## Apply":   {moves.printingNothing(), moves.printingNothing(), moves.printingNothing()},
+		"## Back":    {moves.printingNothing()},
+		"## By hand": {extension},
 	},
 	"platforms.md": {
 		"## Check the storage":        {defaultClass},

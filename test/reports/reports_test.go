@@ -106,6 +106,7 @@ var commands = []command{
 	{"bundle image bundles/torn --layout layout", "text", 2},
 	{"bundle bump bundles/1.0.0", "text", 0},
 	{"switch apply -f new", "text", 2},
+	{"move apply -f new", "text", 2},
 }
 
 // structures return the structure of a report, without its texts. It must be the same as with harmless input.

@@ -39,6 +39,9 @@ var splits = []split{
 		"TestAttacks/subscribe_to_the_package_in_a_project", "TestAttacks/make_a_DaemonSet_with_the_driver's_name",
 	}, third: []string{"TestCrashSweep"}},
 	{pkg: "migrate/adoption", rest: 40, second: []string{"TestExtensionIsOrphaned"}},
+	{pkg: "migrate/move", rest: 120, first: []string{
+		"TestChecks", "TestChecksBack", "TestPlanOfHealthy", "TestValidate", "TestExtension", "TestNext", "TestNextBack", "TestBack", "TestVerify", "TestMarks",
+	}, third: []string{"TestCrashSweep"}},
 	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep/killed_at_each_write", "TestCrashSweep/disable"}},
 	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep/update", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
 	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},

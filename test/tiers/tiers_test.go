@@ -95,6 +95,7 @@ func isInFirstTier(pkg, test string) bool {
 // sweepsOfOtherTiers are the packages whose sweeps are not in the first tier, and what is in it instead.
 var sweepsOfOtherTiers = map[string]string{
 	"migrate/subscription": "a run of real OLM takes half a minute: migrate TestApplyKilledAtEachWrite kills the engine at each write",
+	"migrate/move":         "a move takes half a minute: as above",
 	"test/clusterstorage":  "a hand-over takes minutes: as above",
 }
 

@@ -41,7 +41,7 @@ func TestEFSOfOLMv1(t *testing.T) {
 	first := release.Build(t, efs.Driver)
 	second := first.Update(t)
 	e.run(t, []step{
-		{"the operator moves from OLM v0 to OLM v1", func(t *testing.T) { e.Follow(t, olmPage, "## From OLM v0"); e.install(t, e.push(t, first)) }, e.runs("1.0.0")},
+		{"the operator moves from OLM v0 to OLM v1", func(t *testing.T) { e.Follow(t, movePage, "## By hand"); e.install(t, e.push(t, first)) }, e.runs("1.0.0")},
 		{"the operator is updated to 1.0.1", func(t *testing.T) { e.updateCatalog(t, e.push(t, second)) }, func(t *testing.T) {
 			e.runs("1.0.1")(t)
 			e.mustDiagnose(t, first.Berth)
@@ -63,7 +63,10 @@ type extended struct {
 	shared *sharedvolume.SharedVolume
 }
 
-const olmPage = "../../../docs/olm-v1.md"
+const (
+	olmPage  = "../../../docs/olm-v1.md"
+	movePage = "../../../docs/move-to-olm-v1.md"
+)
 
 // push pushes the bundles of a release and their catalog to OLM's registry, and returns the reference of the catalog's image.
 func (e *extended) push(t testing.TB, r release.Release) string {

@@ -1,0 +1,499 @@
+package move
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/clusterextension"
+	"github.com/berth-csi/berth/olm/featuregates"
+	"github.com/berth-csi/berth/olm/prediction"
+)
+
+// The codes of checks that are not about what OLM v1 does with the version.
+const (
+	olmV1             = "olm-v1"              // the cluster has OLM v1
+	extensionExists   = "cluster-extension"   // no ClusterExtension is for the package
+	subscriptions     = "subscriptions"       // no other Subscription would install the package again
+	dependents        = "dependents"          // no operator of OLM v0 depends on this one
+	generatedBy       = "generated"           // the Subscription is an administrator's, and not OLM's for a dependency
+	installedVersion  = "installed-version"   // the version is installed
+	pendingUpdate     = "pending-update"      // no update is under way
+	operatorGroup     = "operator-group"      // OLM v1 can have the operator watch the same namespaces
+	scopedAccount     = "service-account"     // OLM v0 does not install with fewer permissions than OLM v1; can be accepted
+	subscriptionConf  = "subscription-config" // what the Subscription sets for the operator's Deployment stays; can be accepted
+	conditions        = "operator-condition"  // the operator does not ask OLM v0 to wait with updates; can be accepted
+	olmV0APIs         = "olm-v0-apis"         // the operator works without OLM v0's APIs; can be accepted
+	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 takes away with the version
+	webhooks          = "webhooks"            // the bundle has no webhooks
+	unknownObjects    = "unknown-objects"     // all that the bundle has brought is known
+	foreignObjects    = "foreign-objects"     // all that OLM v1 takes over is of this operator
+	differentContent  = "different-content"   // the catalog of OLM v1 has the same version of the same content
+	exactVersion      = "exact-version"       // OLM v1 takes exactly the installed version
+	laterVersions     = "later-versions"      // what OLM v1 does once the move is complete
+	extensionRefused  = "extension-refused"   // the API server takes the ClusterExtension
+	movedBefore       = "moved-before"        // the operator was moved from OLM v0, so that its Subscription is known; back
+	extensionProgress = "extension-progress"  // OLM v1 has finished with the ClusterExtension; back
+	sourceVersion     = "source-version"      // the CatalogSource has the version; back
+	namespaceTaken    = "subscription-exists" // nothing of the package is installed by OLM v0; back
+)
+
+// acceptable are the checks whose refusal an administrator can accept.
+var acceptable = []string{scopedAccount, subscriptionConf, olmV0APIs, conditions}
+
+// Acceptable returns the codes of the checks whose refusal an administrator can accept.
+func Acceptable() []string { return slices.Clone(acceptable) }
+
+func passed(code, what string, args ...any) migrate.Checks {
+	return migrate.Checks{{Code: code, Verdict: migrate.OK, What: fmt.Sprintf(what, args...)}}
+}
+
+func refused(code, do, what string, args ...any) migrate.Checks {
+	return migrate.Checks{{Code: code, Verdict: migrate.Refused, What: fmt.Sprintf(what, args...), Do: do}}
+}
+
+func warned(code, do, what string, args ...any) migrate.Checks {
+	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
+}
+
+// checks evaluates all checks. Those of what OLM v1 does are left out if that was not predicted.
+func (in *input) checks() (found migrate.Checks) {
+	all := []func() migrate.Checks{in.checkV1, in.checkSubscriptions, in.checkGenerated, in.checkInstalled, in.checkPending, in.checkGroup}
+	if in.version() != nil {
+		all = append(all, in.checkDependents, in.checkConfig, in.checkCondition, in.checkAPIs, in.checkWebhooks)
+	}
+	if in.now != nil && in.version() != nil {
+		all = append(all, in.checkObjects, in.checkContent, in.checkNow, in.checkThen, in.checkAccepted)
+	}
+	for _, check := range all {
+		found = append(found, check()...)
+	}
+	for i, check := range found {
+		if check.Verdict == migrate.Refused && slices.Contains(acceptable, check.Code) {
+			if slices.Contains(in.request.Accepted, check.Code) {
+				found[i].Verdict, found[i].Do = migrate.Warning, "nothing: it is accepted"
+			} else {
+				found[i].Do += "; or accept it with " + escape.Command("--accept %s", check.Code)
+			}
+		}
+	}
+	return found
+}
+
+func (in *input) checkV1() migrate.Checks {
+	if !in.served {
+		return refused(olmV1, "install OLM v1: catalogd and operator-controller", "the cluster has no OLM v1: it does not serve ClusterExtensions")
+	}
+	for _, e := range in.extensions {
+		of, _, _ := unstructured.NestedString(e.Object, "spec", "source", "catalog", "packageName")
+		if e.GetName() == in.request.Package || of == in.request.Package {
+			return refused(extensionExists, "find out who has created it. If it has installed nothing, delete it; otherwise OLM v1 runs the operator already",
+				"ClusterExtension %s is for package %s", e.GetName(), in.request.Package)
+		}
+	}
+	return passed(extensionExists, "the cluster has OLM v1, and no ClusterExtension for the package")
+}
+
+// checkSubscriptions refuses Subscriptions from which OLM v0 installs the package, too. Elsewhere, those that have installed nothing do
+// no harm: any user can write them.
+func (in *input) checkSubscriptions() (found migrate.Checks) {
+	for _, s := range in.twins {
+		name := s.Namespace + "/" + s.Name
+		switch {
+		case s.Namespace == in.own.Namespace:
+			found = append(found, refused(subscriptions, "find out which one is needed, and delete the other", "Subscription %s is to the same package: OLM v0 would install it again", name)...)
+		case s.Status.InstalledCSV != "":
+			found = append(found, refused(subscriptions, "uninstall one of them: both have the same APIs, and OLM v1 lets nobody else change those",
+				"Subscription %s has installed the package in another namespace, too", name)...)
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	return passed(subscriptions, "no other Subscription installs the package")
+}
+
+// generatedAnnotation is on Subscriptions that OLM v0 has created for what another operator needs.
+const generatedAnnotation = "olm.generated-by"
+
+func (in *input) checkGenerated() migrate.Checks {
+	if by := in.own.Annotations[generatedAnnotation]; by != "" {
+		return refused(generatedBy, "move the operator that needs it first, or remove that", "OLM v0 has created Subscription %s/%s itself, for what another operator needs (InstallPlan %s): it would create it again",
+			in.own.Namespace, in.own.Name, by)
+	}
+	return passed(generatedBy, "an administrator has created the Subscription")
+}
+
+func (in *input) checkInstalled() migrate.Checks {
+	s, v := in.own, in.version()
+	switch {
+	case s.Status.InstalledCSV == "":
+		return refused(installedVersion, "wait until OLM v0 has installed it, or find out why it does not", "Subscription %s/%s has installed nothing", s.Namespace, s.Name)
+	case v == nil:
+		return refused(installedVersion, "find out who has deleted it; OLM v0 does not install it again", "ClusterServiceVersion %s/%s, which the Subscription has installed, does not exist", s.Namespace, s.Status.InstalledCSV)
+	case v.DeletionTimestamp != nil:
+		return refused(installedVersion, "find out who has deleted it", "ClusterServiceVersion %s/%s is being deleted", v.Namespace, v.Name)
+	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
+		return refused(installedVersion, "find out why OLM v0 has not installed it completely", "the phase of ClusterServiceVersion %s/%s is %q, want %s", v.Namespace, v.Name, v.Status.Phase, v1alpha1.CSVPhaseSucceeded)
+	}
+	return passed(installedVersion, "ClusterServiceVersion %s is installed", v.Name)
+}
+
+// checkPending refuses an update that OLM v0 carries out. One that nobody has approved is dropped.
+func (in *input) checkPending() migrate.Checks {
+	for _, p := range in.installPlans {
+		if phase := p.Status.Phase; isOf(p, in.own.UID) && phase != v1alpha1.InstallPlanPhaseComplete && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+			return refused(pendingUpdate, "wait until OLM v0 has carried it out", "InstallPlan %s/%s, for %s, is under way: its phase is %q", p.Namespace, p.Name, strings.Join(p.Spec.ClusterServiceVersionNames, ", "), phase)
+		}
+	}
+	for _, v := range in.versions {
+		if current := in.own.Status.CurrentCSV; v.Name != in.own.Status.InstalledCSV && (v.Name == current || v.Spec.Replaces == in.own.Status.InstalledCSV) {
+			return refused(pendingUpdate, "wait until OLM v0 has finished the update, or find out why it does not", "OLM v0 updates the operator to %s", v.Name)
+		}
+	}
+	switch state, current := in.own.Status.State, in.own.Status.CurrentCSV; {
+	case state == v1alpha1.SubscriptionStateUpgradePending && in.own.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
+		return refused(pendingUpdate, "wait until OLM v0 has carried it out", "OLM v0 is about to update the operator to %s", current)
+	case state == v1alpha1.SubscriptionStateUpgradePending:
+		return warned(pendingUpdate, "approve it first if you want it", "the update to %s waits for approval, and is dropped", current)
+	case state != v1alpha1.SubscriptionStateAtLatest && state != v1alpha1.SubscriptionStateUpgradeAvailable:
+		return refused(pendingUpdate, "find out why with `"+escape.Command("oc -n %s describe subscription %s", in.own.Namespace, in.own.Name)+"`",
+			"the state of Subscription %s/%s is %q, want %s", in.own.Namespace, in.own.Name, state, v1alpha1.SubscriptionStateAtLatest)
+	}
+	return passed(pendingUpdate, "no update is under way")
+}
+
+// isOf reports whether an InstallPlan belongs to a Subscription and to no other.
+func isOf(p v1alpha1.InstallPlan, uid any) bool {
+	return len(p.OwnerReferences) == 1 && p.OwnerReferences[0].Kind == v1alpha1.SubscriptionKind && any(p.OwnerReferences[0].UID) == uid
+}
+
+// targets returns the namespaces that the operator watches; "" is all.
+func (in *input) targets() []string {
+	if len(in.groups) != 1 {
+		return nil
+	}
+	return in.groups[0].Status.Namespaces
+}
+
+// watched returns the only namespace that the operator watches; "" if that are all, or several.
+func (in *input) watched() string {
+	if targets := in.targets(); len(targets) == 1 {
+		return targets[0]
+	}
+	return ""
+}
+
+func (in *input) checkGroup() (found migrate.Checks) {
+	if len(in.groups) != 1 {
+		return refused(operatorGroup, "have exactly one, as OLM v0 requires", "namespace %s has %d OperatorGroups", in.own.Namespace, len(in.groups))
+	}
+	g := in.groups[0]
+	switch targets := in.targets(); {
+	case len(targets) == 0:
+		found = refused(operatorGroup, "wait until OLM v0 has written it", "the status of OperatorGroup %s/%s names no namespaces", g.Namespace, g.Name)
+	case len(targets) > 1:
+		found = refused(operatorGroup, "have the operator watch all namespaces, or one", "the operator watches %d namespaces, and OLM v1 has operators watch all or one", len(targets))
+	case targets[0] != metav1.NamespaceAll && !in.request.Gates[featuregates.SingleOwnNamespace]:
+		found = refused(operatorGroup, fmt.Sprintf("enable the feature gate %s of OLM v1; or have the operator watch all namespaces with OLM v0 first, if it supports that", featuregates.SingleOwnNamespace),
+			"the operator watches only namespace %s, and OLM v1 has operators watch all namespaces unless its feature gate %s is enabled", targets[0], featuregates.SingleOwnNamespace)
+	case targets[0] != metav1.NamespaceAll:
+		found = passed(operatorGroup, "the operator goes on to watch namespace %s, by watchNamespace of the ClusterExtension", targets[0])
+	default:
+		found = passed(operatorGroup, "the operator watches all namespaces, with both OLMs")
+	}
+	if account := g.Spec.ServiceAccountName; account != "" {
+		found = append(found, refused(scopedAccount, "remove spec.serviceAccountName of the OperatorGroup if the limits are not needed",
+			"OperatorGroup %s/%s has OLM v0 install with the permissions of service account %s, and OLM v1 installs with its own", g.Namespace, g.Name, account)...)
+	}
+	if strategy := g.Spec.UpgradeStrategy; strategy != "" && strategy != operatorsv1.UpgradeStrategyDefault {
+		found = append(found, warned(operatorGroup, "nothing", "upgradeStrategy %s of the OperatorGroup has no effect any more", strategy)...)
+	}
+	return found
+}
+
+// checkDependents refuses an operator that others of the namespace need from OLM v0, which would install it again for them.
+func (in *input) checkDependents() (found migrate.Checks) {
+	v := in.version()
+	owned := map[string]bool{}
+	for _, o := range v.Spec.CustomResourceDefinitions.Owned {
+		owned[o.Name] = true
+	}
+	for _, other := range in.versions {
+		if other.Name == v.Name {
+			continue
+		}
+		needs := requiredOf(other, in.request.Package, v)
+		for _, r := range other.Spec.CustomResourceDefinitions.Required {
+			if owned[r.Name] {
+				needs = append(needs, "API "+r.Name)
+			}
+		}
+		if len(needs) > 0 {
+			slices.Sort(needs)
+			found = append(found, refused(dependents, "remove that operator first, or leave both with OLM v0",
+				"%s needs %s of this operator, and OLM v0 would install it again for that", other.Name, strings.Join(slices.Compact(needs), ", "))...)
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	return passed(dependents, "no other operator of the namespace needs this one")
+}
+
+// propertiesAnnotation has the properties of the bundle.
+const propertiesAnnotation = "operatorframework.io/properties"
+
+// requiredOf returns what a version needs of a package, or of the APIs that another one owns, as the properties of its bundle say.
+func requiredOf(v v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.ClusterServiceVersion) (found []string) {
+	var said struct {
+		Properties []property.Property `json:"properties"`
+	}
+	if json.Unmarshal([]byte(v.Annotations[propertiesAnnotation]), &said) != nil {
+		return nil
+	}
+	for _, p := range said.Properties {
+		var required struct{ PackageName, Group, Kind, Version string }
+		if json.Unmarshal(p.Value, &required) != nil {
+			continue
+		}
+		switch p.Type {
+		case property.TypePackageRequired:
+			if required.PackageName == pkg {
+				found = append(found, "package "+pkg)
+			}
+		case property.TypeGVKRequired:
+			for _, o := range of.Spec.CustomResourceDefinitions.Owned {
+				if _, group, _ := strings.Cut(o.Name, "."); o.Kind == required.Kind && o.Version == required.Version && group == required.Group {
+					found = append(found, "API "+o.Name)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// inline is spec.config.inline of the ClusterExtension, or nil if it needs none.
+func (in *input) inline() json.RawMessage {
+	fields := map[string]any{}
+	if namespace := in.watched(); namespace != "" {
+		fields["watchNamespace"] = namespace
+	}
+	if config := fieldsOf(in.deploymentConfig()); config != nil {
+		fields["deploymentConfig"] = config
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(fields)
+	if err != nil { // it was read from JSON
+		return nil
+	}
+	return text
+}
+
+// deploymentConfig is what the Subscription sets for the Deployment, if OLM v1 takes that.
+func (in *input) deploymentConfig() *v1alpha1.SubscriptionConfig {
+	if !in.request.Gates[featuregates.DeploymentConfig] {
+		return nil
+	}
+	return in.config()
+}
+
+// config is what the Subscription sets for the Deployment; nil if that is nothing. OLM v0 never used its selector.
+func (in *input) config() *v1alpha1.SubscriptionConfig {
+	config := in.own.Spec.Config.DeepCopy()
+	if config == nil {
+		return nil
+	}
+	config.Selector = nil
+	if len(fieldsOf(config)) == 0 {
+		return nil
+	}
+	return config
+}
+
+func (in *input) checkConfig() migrate.Checks {
+	switch {
+	case in.config() == nil:
+		return passed(subscriptionConf, "the Subscription sets nothing for the operator's Deployment")
+	case in.request.Gates[featuregates.DeploymentConfig]:
+		return passed(subscriptionConf, "the ClusterExtension gets what the Subscription sets for the operator's Deployment")
+	}
+	return refused(subscriptionConf, fmt.Sprintf("enable the feature gate %s of OLM v1, which also needs its experimental API; or remove spec.config of the Subscription", featuregates.DeploymentConfig),
+		"spec.config of Subscription %s/%s sets something for the operator's Deployment, which OLM v1 does not: it sets back what the bundle sets, too, and restarts the operator for that", in.own.Namespace, in.own.Name)
+}
+
+// checkCondition refuses an operator that wants no updates now. OLM v1 has no OperatorCondition and would not wait.
+func (in *input) checkCondition() migrate.Checks {
+	if in.condition == nil {
+		return passed(conditions, "the operator has told OLM v0 nothing")
+	}
+	all := slices.Concat(in.condition.Spec.Overrides, in.condition.Status.Conditions)
+	switch c := meta.FindStatusCondition(all, operatorsv1.Upgradeable); {
+	case c != nil && c.Status == metav1.ConditionFalse:
+		return refused(conditions, "wait until the operator allows updates", "OperatorCondition %s/%s says that the operator must not be updated now, and OLM v1 does not wait for that: %s", in.condition.Namespace, in.condition.Name, c.Message)
+	case len(all) > 0:
+		return warned(conditions, "read in its documentation when not to update it", "the operator uses OperatorCondition %s/%s, which stays and has no effect any more", in.condition.Namespace, in.condition.Name)
+	}
+	return passed(conditions, "the operator has told OLM v0 nothing")
+}
+
+// checkAPIs refuses an operator that works with OLM v0's own objects.
+func (in *input) checkAPIs() migrate.Checks {
+	var resources []string
+	v1 := false
+	strategy := in.version().Spec.InstallStrategy.StrategySpec
+	for _, p := range slices.Concat(strategy.ClusterPermissions, strategy.Permissions) {
+		for _, rule := range p.Rules {
+			v1 = v1 || slices.Contains(rule.APIGroups, clusterextension.Kind.Group)
+			if !slices.Contains(rule.APIGroups, v1alpha1.SchemeGroupVersion.Group) {
+				continue
+			}
+			for _, resource := range rule.Resources {
+				if slices.Contains([]string{"subscriptions", "installplans", "clusterserviceversions", "catalogsources", "*"}, resource) {
+					resources = append(resources, resource)
+				}
+			}
+		}
+	}
+	if len(resources) == 0 || v1 {
+		return passed(olmV0APIs, "the operator does not use OLM v0's objects, or those of OLM v1, too")
+	}
+	slices.Sort(resources)
+	return refused(olmV0APIs, "read in its documentation whether it works with OLM v1", "the operator may use OLM v0's own objects: it has permissions for %s", strings.Join(slices.Compact(resources), ", "))
+}
+
+// checkWebhooks refuses conversion webhooks: OLM v0 removes them from the APIs with the version, and the API server then gives clients
+// objects of one version as if they were of another.
+func (in *input) checkWebhooks() migrate.Checks {
+	n := 0
+	for _, w := range in.version().Spec.WebhookDefinitions {
+		if w.Type == v1alpha1.ConversionWebhook {
+			return refused(conversion, "leave it with OLM v0, until a version of the operator has no conversion webhook",
+				"conversion webhook %s is for %s: OLM v0 removes it when it leaves the operator, and until OLM v1 has set it up again, objects of other versions would be read and written wrongly", w.GenerateName, strings.Join(w.ConversionCRDs, ", "))
+		}
+		n++
+	}
+	if n == 0 {
+		return passed(webhooks, "the bundle has no webhooks")
+	}
+	return warned(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
+}
+
+// checkObjects refuses what is unknown or of others.
+func (in *input) checkObjects() (found migrate.Checks) {
+	if !in.known {
+		found = refused(unknownObjects, "run it with --images, which pulls the bundle",
+			"no InstallPlan shows what the bundle has brought, and the catalog of OLM v1 does not have its manifests: OLM v1 would refuse what exists and is not known")
+	}
+	for _, p := range in.present {
+		if why := in.strange(p); why != "" {
+			found = append(found, refused(foreignObjects, "find out whose it is; if it is of this operator, remove that", "%s exists, OLM v1 would take it over, and %s", p, why)...)
+		}
+	}
+	if len(found) == 0 {
+		return passed(foreignObjects, "OLM v1 takes over %d objects, all of this operator", len(in.present))
+	}
+	return found
+}
+
+// strange says why an object may not be of this operator; "" if it is.
+func (in *input) strange(p present) string {
+	v := in.version()
+	for _, owner := range p.OwnerReferences {
+		if owner.Kind == v1alpha1.ClusterServiceVersionKind && owner.UID != v.UID || owner.Kind != v1alpha1.ClusterServiceVersionKind && owner.Controller != nil && *owner.Controller {
+			return fmt.Sprintf("%s %s owns it", owner.Kind, owner.Name)
+		}
+		if isOfV1(owner) {
+			return fmt.Sprintf("%s %s owns it", owner.Kind, owner.Name)
+		}
+	}
+	if by := p.Annotations[helmNameAnnotation]; by != "" && by != in.request.Package {
+		return fmt.Sprintf("Helm release %s/%s has installed it", p.Annotations[helmNamespaceAnnotation], by)
+	}
+	strategy := v.Spec.InstallStrategy.StrategySpec
+	switch {
+	case isOwnedBy(p.PartialObjectMetadata, v.UID), p.stepped, p.Labels[ownerLabel] == v.Name, p.Labels[managedLabel] == "true":
+		return ""
+	case p.Kind == definitionKind.Kind && slices.ContainsFunc(v.Spec.CustomResourceDefinitions.Owned, func(o v1alpha1.CRDDescription) bool { return o.Name == p.Object.Name }):
+		return ""
+	case p.Kind == "ServiceAccount" && slices.ContainsFunc(slices.Concat(strategy.Permissions, strategy.ClusterPermissions),
+		func(a v1alpha1.StrategyDeploymentPermissions) bool { return a.ServiceAccountName == p.Object.Name }):
+		return ""
+	}
+	return "OLM v0 has not brought it"
+}
+
+// checkContent refuses a version that has another content in the catalog of OLM v1: the operator would be updated in fact.
+func (in *input) checkContent() migrate.Checks {
+	if in.offered == nil || equality.Semantic.DeepEqual(in.offered.CSV.Spec.InstallStrategy, in.version().Spec.InstallStrategy) {
+		return nil
+	}
+	return refused(differentContent, "have OLM v1 use the catalog that the Subscription uses: create a ClusterCatalog of its image, and name it with --catalog",
+		"the catalog of OLM v1 has a %s whose Deployments or permissions differ from those that are installed", in.version().Name)
+}
+
+// checkNow checks that OLM v1 takes exactly the installed version.
+func (in *input) checkNow() (found migrate.Checks) {
+	for _, reason := range in.now.Why {
+		do := reason.Do
+		if reason.Code == prediction.PackageAbsent || reason.Code == prediction.NoBundle {
+			do = fmt.Sprintf("create a ClusterCatalog of the image that CatalogSource %s/%s has, and wait until it is served", in.own.Spec.CatalogSourceNamespace, in.own.Spec.CatalogSource)
+		}
+		if reason.Code == prediction.CatalogsAmbiguous {
+			do = "choose one with --catalog"
+		}
+		found = append(found, refused(string(reason.Code), do, "OLM v1 would refuse it: %s", reason.What)...)
+	}
+	if len(found) > 0 {
+		return found
+	}
+	if next := in.now.Next; next == nil || next.Name != in.version().Name {
+		name := "nothing"
+		if next != nil {
+			name = next.Name
+		}
+		return refused(exactVersion, "have a ClusterCatalog with that version, and name it with --catalog", "OLM v1 would install %s, and %s is installed", name, in.version().Name)
+	}
+	return passed(exactVersion, "OLM v1 takes exactly the installed version, %s", in.version().Name)
+}
+
+// checkThen says what OLM v1 does once the move is complete.
+func (in *input) checkThen() (found migrate.Checks) {
+	then := in.then
+	switch {
+	case in.own.Spec.InstallPlanApproval == v1alpha1.ApprovalManual:
+		return passed(laterVersions, "the ClusterExtension stays at %s, as the Subscription asks for approval: set spec.source.catalog.version to update it", in.number())
+	case then.Verdict == prediction.Latest:
+		return passed(laterVersions, "no later version is there yet")
+	case then.Verdict.Good() && then.Next != nil:
+		return warned(laterVersions, "move it when an update suits, or set installPlanApproval of the Subscription to Manual first", "OLM v1 updates it to %s as soon as the move is complete", then.Next.Name)
+	}
+	for _, reason := range then.Why {
+		found = append(found, warned(laterVersions, reason.Do, "after the move, OLM v1 does not update it: %s", reason.What)...)
+	}
+	return found
+}
+
+func (in *input) checkAccepted() migrate.Checks {
+	if in.refusedBy == nil {
+		return passed(extensionRefused, "the API server takes the ClusterExtension")
+	}
+	do := "see why"
+	if strings.Contains(in.refusedBy.Error(), "serviceAccount") {
+		do = "this version of OLM v1 needs a service account that may do all that the bundle contains: create one, and name it with --service-account"
+	}
+	return refused(extensionRefused, do, "the API server refuses the ClusterExtension: %v", in.refusedBy)
+}

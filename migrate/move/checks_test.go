@@ -1,0 +1,335 @@
+package move
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/lib/version"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/featuregates"
+	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/refusal"
+)
+
+// boats is the API of the operator.
+const boats = "boats.example.com"
+
+// healthy is an operator that can be moved to OLM v1.
+func healthy() *input {
+	v := v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "boat.v1.0.0", UID: "v-1"}}
+	v.Spec.Version = version.OperatorVersion{Version: semver.MustParse("1.0.0")}
+	v.Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: boats, Kind: "Boat", Version: "v1"}}
+	v.Spec.InstallStrategy.StrategySpec.DeploymentSpecs = []v1alpha1.StrategyDeploymentSpec{{Name: "boat"}}
+	v.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: "boat"}}
+	v.Status.Phase = v1alpha1.CSVPhaseSucceeded
+	s := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "boats", UID: "s-1"},
+		Spec: &v1alpha1.SubscriptionSpec{Package: "boat", Channel: "stable", CatalogSource: "quay", CatalogSourceNamespace: "olm"}}
+	s.Status.InstalledCSV, s.Status.CurrentCSV, s.Status.State = v.Name, v.Name, v1alpha1.SubscriptionStateAtLatest
+	p := v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "install-1", UID: "p-1", OwnerReferences: []metav1.OwnerReference{{Kind: "Subscription", UID: "s-1"}}}}
+	p.Spec.ClusterServiceVersionNames, p.Status.Phase = []string{v.Name}, v1alpha1.InstallPlanPhaseComplete
+	group := operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "all"}, Status: operatorsv1.OperatorGroupStatus{Namespaces: []string{""}}}
+	in := &input{
+		request: Request{Package: "boat", Gates: featuregates.Set{}}, served: true, namespaceUID: "n-1", own: s,
+		versions: []v1alpha1.ClusterServiceVersion{v}, installPlans: []v1alpha1.InstallPlan{p}, groups: []operatorsv1.OperatorGroup{group},
+		bundle: &refusal.Bundle{Name: v.Name, CSV: &v}, known: true, channel: "stable",
+		present: []present{
+			exists("apiextensions.k8s.io", "CustomResourceDefinition", "", boats), exists("", "ServiceAccount", "harbour", "boat"), exists("apps", "Deployment", "harbour", "boat"),
+		},
+		generated: []Object{{Group: rbac, Version: "v1", Kind: "ClusterRole", Name: "boat.v1.0.0-abc", UID: "r-1"}},
+		now:       &prediction.Prediction{Verdict: prediction.Installs, Next: &prediction.Update{Name: v.Name}},
+		then:      &prediction.Prediction{Verdict: prediction.Latest},
+	}
+	in.present[2].OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", Name: v.Name, UID: "v-1"}}
+	return in
+}
+
+func exists(group, kind, namespace, name string) present {
+	o := Object{Group: group, Version: "v1", Kind: kind, Namespace: namespace, Name: name, UID: types.UID("u-" + kind)}
+	live := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: o.UID}}
+	live.SetGroupVersionKind(o.kind())
+	return present{Object: o, PartialObjectMetadata: live}
+}
+
+func other(namespace, name, pkg, installed string) v1alpha1.Subscription {
+	s := v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("s-" + namespace + name)}, Spec: &v1alpha1.SubscriptionSpec{Package: pkg}}
+	s.Status.InstalledCSV = installed
+	return s
+}
+
+// TestChecks: what keeps an operator from being moved, and what an administrator has to know.
+func TestChecks(t *testing.T) {
+	dependent := func(change func(*v1alpha1.ClusterServiceVersion)) func(*input) {
+		return func(in *input) {
+			v := v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "port.v1.0.0", UID: "v-2"}}
+			change(&v)
+			in.versions = append(in.versions, v)
+		}
+	}
+	permit := func(groups, resources []string) func(*input) {
+		return func(in *input) {
+			in.versions[0].Spec.InstallStrategy.StrategySpec.ClusterPermissions[0].Rules = []rbacv1.PolicyRule{{APIGroups: groups, Resources: resources}}
+		}
+	}
+	told := func(status metav1.ConditionStatus) func(*input) {
+		return func(in *input) {
+			in.condition = &operatorsv1.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "boat.v1.0.0"}}
+			in.condition.Status.Conditions = []metav1.Condition{{Type: operatorsv1.Upgradeable, Status: status, Message: "at sea"}}
+		}
+	}
+	watches := func(namespaces ...string) func(*input) {
+		return func(in *input) { in.groups[0].Status.Namespaces = namespaces }
+	}
+	owned := func(owner metav1.OwnerReference) func(*input) {
+		return func(in *input) { in.present[2].OwnerReferences = []metav1.OwnerReference{owner} }
+	}
+	resources := func(in *input) {
+		in.own.Spec.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DEPTH", Value: "3"}}}
+	}
+	for _, tc := range []struct {
+		name    string
+		change  func(*input)
+		code    string
+		verdict migrate.Verdict
+		what    string // a fragment of it
+	}{
+		{"no OLM v1", func(in *input) { in.served, in.now, in.then = false, nil, nil }, olmV1, migrate.Refused, "no OLM v1"},
+		{"a ClusterExtension of the name", func(in *input) { in.extensions = []*unstructured.Unstructured{newExtension("boat")} }, extensionExists, migrate.Refused, "ClusterExtension boat"},
+		{"a ClusterExtension of the package", func(in *input) {
+			e := newExtension("ship")
+			e.Object["spec"] = map[string]any{"source": map[string]any{"catalog": map[string]any{"packageName": "boat"}}}
+			in.extensions = []*unstructured.Unstructured{e}
+		}, extensionExists, migrate.Refused, "ClusterExtension ship"},
+		{"two Subscriptions", func(in *input) { in.twins = []v1alpha1.Subscription{other("harbour", "boats-2", "boat", "")} }, subscriptions, migrate.Refused, "harbour/boats-2"},
+		{"an installation in another namespace", func(in *input) {
+			in.twins = []v1alpha1.Subscription{other("quay", "boats", "boat", "boat.v1.0.0")}
+		}, subscriptions, migrate.Refused, "quay/boats"},
+		{"a Subscription of a tenant that installs nothing", func(in *input) { in.twins = []v1alpha1.Subscription{other("quay", "boats", "boat", "")} },
+			subscriptions, migrate.OK, ""},
+		{"a Subscription that OLM v0 made for a dependency", func(in *input) { in.own.Annotations = map[string]string{generatedAnnotation: "install-7"} },
+			generatedBy, migrate.Refused, "install-7"},
+		{"nothing installed", func(in *input) { in.own.Status.InstalledCSV = "" }, installedVersion, migrate.Refused, "installed nothing"},
+		{"a missing version", func(in *input) { in.versions = nil }, installedVersion, migrate.Refused, "does not exist"},
+		{"a version that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, migrate.Refused, "being deleted"},
+		{"a failed version", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, migrate.Refused, "Failed"},
+		{"an InstallPlan that is carried out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling }, pendingUpdate, migrate.Refused, "under way"},
+		{"half an update", func(in *input) {
+			next := in.versions[0]
+			next.Name, next.UID, next.Spec.Replaces = "boat.v1.1.0", "v-3", "boat.v1.0.0"
+			in.versions = append(in.versions, next)
+		}, pendingUpdate, migrate.Refused, "boat.v1.1.0"},
+		{"an update that comes", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateUpgradePending }, pendingUpdate, migrate.Refused, "about to update"},
+		{"an update that nobody has approved", func(in *input) {
+			in.own.Status.State, in.own.Spec.InstallPlanApproval = v1alpha1.SubscriptionStateUpgradePending, v1alpha1.ApprovalManual
+		}, pendingUpdate, migrate.Warning, "is dropped"},
+		{"an unhealthy Subscription", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateFailed }, pendingUpdate, migrate.Refused, "UpgradeFailed"},
+		{"no OperatorGroup", func(in *input) { in.groups = nil }, operatorGroup, migrate.Refused, "0 OperatorGroups"},
+		{"one namespace, without the gate", watches("harbour"), operatorGroup, migrate.Refused, "SingleOwnNamespaceInstallSupport"},
+		{"one namespace, with the gate", func(in *input) {
+			watches("harbour")(in)
+			in.request.Gates = featuregates.Set{featuregates.SingleOwnNamespace: true}
+		}, operatorGroup, migrate.OK, "watchNamespace"},
+		{"two namespaces", watches("harbour", "quay"), operatorGroup, migrate.Refused, "2 namespaces"},
+		{"fewer permissions", func(in *input) { in.groups[0].Spec.ServiceAccountName = "mate" }, scopedAccount, migrate.Refused, "mate"},
+		{"fewer permissions, accepted", func(in *input) {
+			in.groups[0].Spec.ServiceAccountName, in.request.Accepted = "mate", []string{scopedAccount}
+		}, scopedAccount, migrate.Warning, "mate"},
+		{"a strategy of updates", func(in *input) { in.groups[0].Spec.UpgradeStrategy = operatorsv1.UpgradeStrategyUnsafeFailForward }, operatorGroup, migrate.Warning, "upgradeStrategy"},
+		{"another operator needs the API", dependent(func(v *v1alpha1.ClusterServiceVersion) {
+			v.Spec.CustomResourceDefinitions.Required = []v1alpha1.CRDDescription{{Name: boats}}
+		}), dependents, migrate.Refused, "port.v1.0.0 needs API boats.example.com"},
+		{"another operator needs the API by its bundle", dependent(func(v *v1alpha1.ClusterServiceVersion) {
+			v.Annotations = map[string]string{propertiesAnnotation: `{"properties":[{"type":"olm.gvk.required","value":{"group":"example.com","kind":"Boat","version":"v1"}}]}`}
+		}), dependents, migrate.Refused, "port.v1.0.0 needs API boats.example.com"},
+		{"another operator needs the package", dependent(func(v *v1alpha1.ClusterServiceVersion) {
+			v.Annotations = map[string]string{propertiesAnnotation: `{"properties":[{"type":"olm.package.required","value":{"packageName":"boat","versionRange":">0"}}]}`}
+		}), dependents, migrate.Refused, "port.v1.0.0 needs package boat"},
+		{"another operator needs nothing", dependent(func(*v1alpha1.ClusterServiceVersion) {}), dependents, migrate.OK, ""},
+		{"settings of the Deployment", resources, subscriptionConf, migrate.Refused, "spec.config"},
+		{"settings of the Deployment, with the gate", func(in *input) {
+			resources(in)
+			in.request.Gates = featuregates.Set{featuregates.DeploymentConfig: true}
+		}, subscriptionConf, migrate.OK, "gets what"},
+		{"a selector, which never had an effect", func(in *input) {
+			in.own.Spec.Config = &v1alpha1.SubscriptionConfig{Selector: &metav1.LabelSelector{}}
+		}, subscriptionConf, migrate.OK, "sets nothing"},
+		{"the operator wants no update", told(metav1.ConditionFalse), conditions, migrate.Refused, "at sea"},
+		{"the operator allows updates", told(metav1.ConditionTrue), conditions, migrate.Warning, "no effect any more"},
+		{"OLM v0's objects", permit([]string{"operators.coreos.com"}, []string{"subscriptions"}), olmV0APIs, migrate.Refused, "subscriptions"},
+		{"OLM v0's objects and OLM v1's", permit([]string{"operators.coreos.com", "olm.operatorframework.io"}, []string{"subscriptions"}), olmV0APIs, migrate.OK, ""},
+		{"OperatorConditions, as every operator", permit([]string{"operators.coreos.com"}, []string{"operatorconditions"}), olmV0APIs, migrate.OK, ""},
+		{"a conversion webhook", func(in *input) {
+			in.versions[0].Spec.WebhookDefinitions = []v1alpha1.WebhookDescription{{Type: v1alpha1.ConversionWebhook, GenerateName: "convert", ConversionCRDs: []string{boats}}}
+		}, conversion, migrate.Refused, boats},
+		{"a webhook", func(in *input) {
+			in.versions[0].Spec.WebhookDefinitions = []v1alpha1.WebhookDescription{{Type: v1alpha1.ValidatingAdmissionWebhook}}
+		}, webhooks, migrate.Warning, "1 webhooks"},
+		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, migrate.Refused, "no InstallPlan"},
+		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, migrate.Refused, "ship.v1"},
+		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: ptr.To(true)}), foreignObjects, migrate.Refused, "Fleet north"},
+		{"OLM v1 owns an object", owned(metav1.OwnerReference{APIVersion: "olm.operatorframework.io/v1", Kind: "ClusterExtension", Name: "ship", UID: "e-1"}), foreignObjects, migrate.Refused, "ClusterExtension ship"},
+		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, migrate.Refused, "fleet"},
+		{"an object that OLM v0 has not brought", func(in *input) {
+			in.present = append(in.present, exists("", "ConfigMap", "harbour", "chart"))
+		}, foreignObjects, migrate.Refused, "OLM v0 has not brought it"},
+		{"an object that an InstallPlan has created", func(in *input) {
+			chart := exists("", "ConfigMap", "harbour", "chart")
+			chart.stepped = true
+			in.present = append(in.present, chart)
+		}, foreignObjects, migrate.OK, "4 objects"},
+		{"another content of the version", func(in *input) {
+			csv := in.versions[0].DeepCopy()
+			csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec = appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}
+			in.offered = &refusal.Bundle{CSV: csv}
+		}, differentContent, migrate.Refused, "differ"},
+		{"no catalog has the version", func(in *input) {
+			in.now = &prediction.Prediction{Verdict: prediction.Refused, Why: []prediction.Reason{{Code: prediction.NoBundle, What: "no bundle"}}}
+		}, string(prediction.NoBundle), migrate.Refused, "no bundle"},
+		{"a dependency", func(in *input) {
+			in.now = &prediction.Prediction{Verdict: prediction.Refused, Why: []prediction.Reason{{Code: prediction.Code(refusal.Dependency), What: "a dependency", Do: "leave it"}}}
+		}, string(refusal.Dependency), migrate.Refused, "a dependency"},
+		{"another bundle of the version", func(in *input) { in.now.Next.Name = "boat-v1" }, exactVersion, migrate.Refused, "boat-v1"},
+		{"a later version comes", func(in *input) {
+			in.then = &prediction.Prediction{Verdict: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
+		}, laterVersions, migrate.Warning, "boat.v1.1.0"},
+		{"a later version comes, with manual approval", func(in *input) {
+			in.then = &prediction.Prediction{Verdict: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
+			in.own.Spec.InstallPlanApproval = v1alpha1.ApprovalManual
+		}, laterVersions, migrate.OK, "stays at 1.0.0"},
+		{"OLM v1 does not go on", func(in *input) {
+			in.then = &prediction.Prediction{Verdict: prediction.Stranded, Why: []prediction.Reason{{Code: prediction.NoEdge, What: "no edge", Do: "add one"}}}
+		}, laterVersions, migrate.Warning, "no edge"},
+		{"the API server refuses the ClusterExtension", func(in *input) { in.refusedBy = errors.New("spec.serviceAccount: Required value") }, extensionRefused, migrate.Refused, "Required value"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := healthy()
+			tc.change(in)
+			p := in.plan()
+			at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool {
+				return c.Code == tc.code && c.Verdict == tc.verdict && strings.Contains(c.What, tc.what)
+			})
+			if at < 0 {
+				t.Fatalf("got %+v, want %s %s with %q", p.Checks, tc.code, tc.verdict, tc.what)
+			}
+			for i, c := range p.Checks {
+				if i != at && c.Verdict == migrate.Refused && tc.verdict != migrate.Refused {
+					t.Errorf("check %+v refuses it, too", c)
+				}
+				if c.Verdict != migrate.OK && c.Do == "" {
+					t.Errorf("check %+v says nothing to do", c)
+				}
+			}
+			if want := tc.verdict == migrate.Refused; want == (len(p.Objects) > 0) {
+				t.Errorf("the plan has %d objects that change, and the verdict is %s", len(p.Objects), tc.verdict)
+			}
+		})
+	}
+}
+
+// encoded is a plan as a journal holds it.
+func encoded(p *Plan) string {
+	p.Schema, p.Safe = Move.Schema, true
+	p.Steps = []migrate.Step{{Name: migrate.RecordPlan}}
+	for _, s := range p.ListSteps() {
+		p.Steps = append(p.Steps, migrate.Step{Name: s.Name, NoReturn: s.NoReturn})
+	}
+	p.Steps = append(p.Steps, migrate.Step{Name: migrate.Complete})
+	data, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// TestPlanOfHealthy: the plan of an operator that can be moved is valid, and what a journal holds is the same plan.
+func TestPlanOfHealthy(t *testing.T) {
+	in := healthy()
+	p := in.plan()
+	if !p.Checks.Safe() {
+		t.Fatalf("checks %+v, want none that refuses", p.Checks)
+	}
+	read, err := Move.Read(strings.NewReader(encoded(p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := changes(p, read); len(found) > 0 {
+		t.Errorf("it was read with changes: %q", found)
+	}
+	if text := p.Text(migrate.Plain); !strings.Contains(text, "from  OLM v0: Subscription harbour/boats") || !strings.Contains(text, "keeps 1 CustomResourceDefinition, 1 Deployment, 1 ServiceAccount") {
+		t.Errorf("its text is\n%s", text)
+	}
+}
+
+// TestValidate: no journal can name anything that a move does not change.
+func TestValidate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Plan)
+		want   string
+	}{
+		"another target":              {func(p *Plan) { p.To = "olm-v2" }, "want olm-v1 or olm-v0"},
+		"another subject":             {func(p *Plan) { p.Subject.Name = "ship" }, "that of the package"},
+		"a Namespace":                 {func(p *Plan) { p.TakenOver[0].Group, p.TakenOver[0].Kind = "", "Namespace" }, "changes no such objects"},
+		"an object elsewhere":         {func(p *Plan) { p.TakenOver[1].Namespace = "kube-system" }, "want it in namespace harbour"},
+		"a replaced Deployment":       {func(p *Plan) { p.Replaced = p.TakenOver[2:] }, "changes no such objects"},
+		"a replaced role elsewhere":   {func(p *Plan) { p.Replaced[0].Kind, p.Replaced[0].Namespace = "Role", "kube-system" }, "want it in namespace harbour"},
+		"an object without a UID":     {func(p *Plan) { p.TakenOver[0].UID = "" }, "uid is missing"},
+		"a check that cannot be":      {func(p *Plan) { p.Accepted = []string{foreignObjects} }, "accepted has"},
+		"a Subscription of another":   {func(p *Plan) { p.Subscription.Spec.Package = "ship" }, "the package"},
+		"a version that is no number": {func(p *Plan) { p.Version.Number = "one" }, "semantic version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := healthy().plan()
+			if err := p.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(p)
+			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestExtension: what the ClusterExtension has at first and in the end.
+func TestExtension(t *testing.T) {
+	in := healthy()
+	in.request.Catalog, in.request.ServiceAccount = "quay", "installer"
+	in.request.Gates = featuregates.Set{featuregates.SingleOwnNamespace: true, featuregates.DeploymentConfig: true}
+	in.groups[0].Status.Namespaces = []string{"harbour"}
+	in.own.Spec.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DEPTH", Value: "3"}}}
+	p := in.plan()
+	e := p.extension()
+	got, err := json.Marshal(e.Object["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"config":{"configType":"Inline","inline":{"deploymentConfig":{"env":[{"name":"DEPTH","value":"3"}]},"watchNamespace":"harbour"}},"namespace":"harbour",` +
+		`"serviceAccount":{"name":"installer"},"source":{"catalog":{"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}},"version":"1.0.0"},"sourceType":"Catalog"}}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	then, err := json.Marshal(p.loosened(catalogOf(e)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"channels":["stable"],"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}}}`; string(then) != want {
+		t.Errorf("got  %s\nwant %s", then, want)
+	}
+	p.Extension.Pinned = true
+	if loosened := p.loosened(catalogOf(e)); loosened["version"] != "1.0.0" {
+		t.Errorf("with manual approval, it is %v, want it to stay at 1.0.0", loosened)
+	}
+}

@@ -1,0 +1,541 @@
+package move
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/clusterextension"
+)
+
+// moveFinalizer keeps an owner from going before nothing that has to stay is owned by it.
+const moveFinalizer = "berth.dev/move"
+
+// delay is the time that an OLM gets to finish what it was doing or what it remembers, after something was deleted. Nothing shows
+// whether it does anything.
+const delay = 15 * time.Second
+
+func execute(step migrate.StepName) (migrate.Decision, error) {
+	return migrate.Decision{Step: step}, nil
+}
+
+func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
+	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
+}
+
+// none is the decision of a stage that is complete.
+func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
+
+// stages returns the decision of the first stage that is not complete.
+func stages(all ...func() (migrate.Decision, error)) (migrate.Decision, error) {
+	for _, stage := range all {
+		if next, err := stage(); err != nil || next.Step != "" {
+			return next, err
+		}
+	}
+	return none()
+}
+
+// Next decides on the next step.
+func (s *state) Next() (migrate.Decision, error) {
+	if s.plan.To == ToV0 {
+		return s.goBack()
+	}
+	return stages(s.endVersion, s.takeOver, s.tidy, s.loosen)
+}
+
+// goBack is complete when OLM v0 has the operator again.
+func (s *state) goBack() (migrate.Decision, error) {
+	return stages(s.leaveV1, s.unmarkAll, s.forget, s.endVersion, s.subscribe, s.dropMade)
+}
+
+// endVersion is complete when OLM v0 has nothing of the operator any more, and nothing that has to stay has gone.
+//
+// The version comes first. OLM v0 does nothing with one that is being deleted, and as long as the finalizer of the move keeps it, it
+// cannot install it again either. Without the Subscription, it would set back what that sets for the Deployment, and restart the operator.
+func (s *state) endVersion() (migrate.Decision, error) {
+	if s.again() != nil { // it has a version of its own
+		return none()
+	}
+	if next, err := s.deleteVersion(); next.Step != "" {
+		return next, err
+	}
+	if next, err := s.unsubscribe(); next.Step != "" {
+		return next, err
+	}
+	switch v := s.version; {
+	case v == nil:
+		return none()
+	case s.ownedBy(v.UID) != nil:
+		return execute(KeepObjects)
+	case controllerutil.ContainsFinalizer(v, moveFinalizer):
+		return execute(RemoveVersionFinalizer)
+	}
+	return wait(RemoveVersionFinalizer, "ClusterServiceVersion %s to be gone", s.version.Name)
+}
+
+// deleteVersion is complete when OLM v0 does nothing with the version any more.
+func (s *state) deleteVersion() (migrate.Decision, error) {
+	switch v := s.version; {
+	case v == nil:
+	case v.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(v, moveFinalizer):
+		return execute(AddVersionFinalizer)
+	case s.labelled() != nil:
+		return execute(KeepPermissions)
+	case v.DeletionTimestamp == nil:
+		return execute(DeleteVersion)
+	case isOrphaning(v):
+		return wait(DeleteVersion, "the garbage collector to orphan what ClusterServiceVersion %s owns", v.Name)
+	case len(othersOf(v)) > 0:
+		return wait(DeleteVersion, "OLM v0 to notice that ClusterServiceVersion %s is deleted, and to remove its finalizers %s", v.Name, strings.Join(othersOf(v), ", "))
+	}
+	return none()
+}
+
+// unsubscribe is complete when OLM v0 has no Subscription any more, nor remembers one.
+func (s *state) unsubscribe() (migrate.Decision, error) {
+	if s.before() != nil {
+		return execute(DeleteSubscription)
+	}
+	if left := s.plansOf(s.plan.Subscription.UID); len(left) > 0 {
+		switch p := left[0]; {
+		case p.DeletionTimestamp != nil:
+			return wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
+		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
+			return wait(DeleteInstallPlans, "OLM v0 to carry out InstallPlan %s", p.Name)
+		}
+		return execute(DeleteInstallPlans)
+	}
+	if s.version == nil {
+		return none()
+	}
+	return s.await(AwaitV0, "OLM v0 to do what it remembers", DeleteSubscription, DeleteInstallPlans)
+}
+
+// await is complete when an OLM has had its time since one of the steps was started.
+func (s *state) await(step migrate.StepName, what string, since ...migrate.StepName) (migrate.Decision, error) {
+	if !s.journal.IsOpen() { // somebody else has deleted it: nothing was recorded
+		return none()
+	}
+	for _, e := range slices.Backward(s.journal.Entries) {
+		switch {
+		case e.Step == step && e.At.After(s.now): // the clock of an interrupted run was ahead
+			return execute(step)
+		case e.Step == step && s.now.Sub(e.At) < delay:
+			return wait(step, "%s, for which it gets %d seconds", what, int(delay.Seconds()))
+		case e.Step == step:
+			return none()
+		case slices.Contains(since, e.Step) || e.Step == migrate.RecordPlan:
+			return execute(step)
+		}
+	}
+	return execute(step)
+}
+
+// labelled returns a cluster-scoped permission that OLM v0 would delete with the version, or nil.
+func (s *state) labelled() *metav1.PartialObjectMetadata {
+	selector := labels.SelectorFromSet(labelsOfVersion(s.plan.Namespace, s.plan.Version.Name))
+	at := slices.IndexFunc(s.replaced, func(o metav1.PartialObjectMetadata) bool {
+		return isOfCluster(o.Kind) && selector.Matches(labels.Set(o.Labels))
+	})
+	if at < 0 {
+		return nil
+	}
+	return &s.replaced[at]
+}
+
+// unlabelled returns a cluster-scoped permission that OLM v0 would not delete with the version any more, or nil.
+func (s *state) unlabelled() *metav1.PartialObjectMetadata {
+	at := slices.IndexFunc(s.replaced, func(o metav1.PartialObjectMetadata) bool { return isOfCluster(o.Kind) && o.Labels[ownerLabel] == "" })
+	if at < 0 {
+		return nil
+	}
+	return &s.replaced[at]
+}
+
+func isOrphaning(object client.Object) bool {
+	return slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
+}
+
+// othersOf returns the finalizers of an OLM.
+func othersOf(object client.Object) []string {
+	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(finalizer string) bool {
+		return finalizer == moveFinalizer || finalizer == metav1.FinalizerOrphanDependents
+	})
+}
+
+// ownedBy returns an object that has to stay and that an owner has, or nil.
+func (s *state) ownedBy(uid types.UID) *metav1.PartialObjectMetadata {
+	for _, t := range s.taken {
+		if t.live != nil && isOwnedBy(t.live, uid) {
+			return t.live
+		}
+	}
+	for i := range s.replaced {
+		if isOwnedBy(&s.replaced[i], uid) {
+			return &s.replaced[i]
+		}
+	}
+	return nil
+}
+
+// takeOver is complete when OLM v1 has the operator, and its pods run.
+func (s *state) takeOver() (migrate.Decision, error) {
+	p := s.plan
+	if s.unmarked() != nil && (!p.Extension.Boxcutter || s.set() != nil) {
+		return execute(MarkObjects)
+	}
+	e := s.extension
+	switch {
+	case e == nil:
+		return execute(CreateExtension)
+	case e.GetDeletionTimestamp() != nil:
+		return migrate.Decision{}, fmt.Errorf("somebody has deleted ClusterExtension %s: find out who has, and undo the move with `%s`", e.GetName(), s.journal.Command(p, "rollback"))
+	case s.hasStarted(Loosen):
+		return none() // OLM v1 may have updated it
+	}
+	if is, why := isInstalled(e, p.Version); !is {
+		return wait(AwaitExtension, "OLM v1 to install %s: %s", p.Version.Name, why)
+	}
+	if waits := s.rollingOut(); waits != "" {
+		return wait(AwaitExtension, "%s", waits)
+	}
+	return none()
+}
+
+// set returns the latest ClusterObjectSet, or nil.
+func (s *state) set() *metav1.PartialObjectMetadata {
+	if n := len(s.objectSets); n > 0 && s.objectSets[n-1].DeletionTimestamp == nil {
+		return &s.objectSets[n-1]
+	}
+	return nil
+}
+
+// unmarked returns an object that OLM v1 would not take over, or nil.
+func (s *state) unmarked() *metav1.PartialObjectMetadata {
+	p := s.plan
+	for _, t := range s.taken {
+		if t.live != nil && !isMarked(t.live, p.Subject.Name, p.Namespace, p.Extension.Boxcutter) {
+			return t.live
+		}
+	}
+	return nil
+}
+
+// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest, or says what it does.
+func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
+	if name := text(e, "status", "install", "bundle", "name"); name != "" && name != v.Name {
+		return false, "it has installed " + name
+	}
+	for _, of := range []string{"Progressing", "Installed"} {
+		switch status, reason, message := clusterextension.Condition(e, of); {
+		case status == "":
+			return false, "it has not begun"
+		case status != "True" || of == "Progressing" && reason != "Succeeded":
+			return false, fmt.Sprintf("condition %s is %s, %s: %s", of, status, reason, oneLine(message))
+		}
+	}
+	return text(e, "status", "install", "bundle", "name") == v.Name, "it has not begun"
+}
+
+// rollingOut says for which Deployment to wait; "" if all are up to date.
+func (s *state) rollingOut() string {
+	for _, d := range s.deployments {
+		wanted := int32(1)
+		if d.Spec.Replicas != nil {
+			wanted = *d.Spec.Replicas
+		}
+		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < wanted || d.Status.AvailableReplicas < wanted {
+			return fmt.Sprintf("Deployment %s/%s: %d of %d pods are up to date, %d are available", d.Namespace, d.Name, d.Status.UpdatedReplicas, wanted, d.Status.AvailableReplicas)
+		}
+	}
+	return ""
+}
+
+// tidy is complete when nothing is left of OLM v0 that OLM v1 has made again.
+func (s *state) tidy() (migrate.Decision, error) {
+	if len(s.replaced) == 0 {
+		return none()
+	}
+	if o := s.replaced[0]; o.DeletionTimestamp != nil {
+		return wait(DeleteReplaced, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+	}
+	return execute(DeleteReplaced)
+}
+
+// loosen is complete when OLM v1 may update the operator, as OLM v0 did.
+func (s *state) loosen() (migrate.Decision, error) {
+	if s.isLoosened() {
+		return none()
+	}
+	return execute(Loosen)
+}
+
+// isLoosened reports whether the ClusterExtension is for the versions that the Subscription was for.
+func (s *state) isLoosened() bool {
+	now := catalogOf(s.extension)
+	wanted := s.plan.loosened(now)
+	return equality.Semantic.DeepEqual(now, wanted)
+}
+
+// hasStarted reports whether a step was started.
+func (s *state) hasStarted(step migrate.StepName) bool {
+	return slices.ContainsFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == step })
+}
+
+func catalogOf(e *unstructured.Unstructured) map[string]any {
+	found, _, _ := unstructured.NestedMap(e.Object, "spec", "source", "catalog")
+	return found
+}
+
+// leaveV1 is complete when OLM v1 has nothing of the operator any more, and nothing that has to stay has gone.
+func (s *state) leaveV1() (migrate.Decision, error) {
+	e := s.extension
+	switch {
+	case e == nil:
+	case e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer):
+		return execute(AddExtensionFinalizer)
+	case e.GetDeletionTimestamp() == nil:
+		return execute(DeleteExtension)
+	case isOrphaning(e):
+		return wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s owns", e.GetName())
+	case len(othersOf(e)) > 0:
+		return wait(DeleteExtension, "OLM v1 to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", e.GetName(), strings.Join(othersOf(e), ", "))
+	}
+	if len(s.objectSets) > 0 {
+		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
+			return wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
+		}
+		return execute(DeleteObjectSets)
+	}
+	if e == nil {
+		return none()
+	}
+	if next, err := s.await(AwaitV1, "OLM v1 to finish what it was applying", DeleteExtension, DeleteObjectSets); next.Step != "" {
+		return next, err
+	}
+	switch {
+	case s.withMarks() != nil:
+		return execute(UnmarkObjects)
+	case s.ownedMade() != nil:
+		return execute(KeepObjects)
+	case controllerutil.ContainsFinalizer(e, moveFinalizer):
+		return execute(RemoveExtensionFinalizer)
+	}
+	return wait(RemoveExtensionFinalizer, "ClusterExtension %s to be gone", e.GetName())
+}
+
+// unmarkAll is complete when no object has anything of OLM v1. The marks come before the ClusterExtension.
+func (s *state) unmarkAll() (migrate.Decision, error) {
+	if s.withMarks() != nil {
+		return execute(UnmarkObjects)
+	}
+	return none()
+}
+
+// withMarks returns an object that has something of OLM v1, or nil.
+func (s *state) withMarks() *metav1.PartialObjectMetadata {
+	for _, t := range s.taken {
+		if t.live != nil && hasMarks(t.live) {
+			return t.live
+		}
+	}
+	return nil
+}
+
+// ownedMade returns something that OLM v1 has made and that would go with the ClusterExtension, or nil. It stays until OLM v0 has made
+// its own.
+func (s *state) ownedMade() *metav1.PartialObjectMetadata {
+	at := slices.IndexFunc(s.made, func(o metav1.PartialObjectMetadata) bool { return slices.ContainsFunc(o.OwnerReferences, isOfV1) })
+	if at < 0 {
+		return nil
+	}
+	return &s.made[at]
+}
+
+// forget is complete when OLM v1 remembers nothing, and none of its webhooks is called: OLM v0 gives the operator another certificate.
+func (s *state) forget() (migrate.Decision, error) {
+	switch {
+	case len(s.remembered) > 0:
+		return execute(DeleteRemembered)
+	case len(s.made) > 0 && isWebhook(s.made[0]):
+		return execute(DeleteMade)
+	}
+	return none()
+}
+
+func isWebhook(o metav1.PartialObjectMetadata) bool {
+	return strings.HasSuffix(o.Kind, "WebhookConfiguration")
+}
+
+// subscribe is complete when OLM v0 has the version, for the Subscription as it was.
+func (s *state) subscribe() (migrate.Decision, error) {
+	own := s.again()
+	if own == nil {
+		return execute(CreateSubscription)
+	}
+	if next, err := s.install(own); err != nil || next.Step != "" {
+		return next, err
+	}
+	switch {
+	case !s.isAsBefore(own):
+		return execute(RestoreApproval)
+	case s.leftPending(own) != nil:
+		return execute(Approve)
+	}
+	return none()
+}
+
+// install is complete when OLM v0 has installed the version for a Subscription, or has updated it since.
+func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
+	v, name := s.version, s.plan.Version.Name
+	switch installed := own.Status.InstalledCSV; {
+	case installed != "" && installed != name:
+		return none()
+	case v == nil && installed == "":
+		return s.approve(own)
+	case v == nil:
+		return wait(AwaitVersion, "OLM v0 to install %s", name)
+	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
+		return wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
+	case installed == "":
+		return wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
+	}
+	if waits := s.rollingOut(); waits != "" {
+		return wait(AwaitVersion, "%s", waits)
+	}
+	return none()
+}
+
+// oneLine returns a message without line breaks.
+func oneLine(message string) string {
+	return strings.Join(strings.FieldsFunc(message, func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// isAsBefore reports whether the Subscription is as it was before the move to OLM v1.
+func (s *state) isAsBefore(own *v1alpha1.Subscription) bool {
+	return equality.Semantic.DeepEqual(*own.Spec, s.plan.Subscription.Spec)
+}
+
+// approve is about the InstallPlan of exactly the version.
+func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
+	p := s.plan
+	plan := s.current(own)
+	if plan == nil {
+		why := ""
+		for _, c := range own.Status.Conditions {
+			if c.Status == "True" && c.Message != "" {
+				why = ": " + oneLine(c.Message)
+			}
+		}
+		return wait(Approve, "OLM v0 to make an InstallPlan for %s%s", p.Version.Name, why)
+	}
+	if names := plan.Spec.ClusterServiceVersionNames; !slices.Equal(names, []string{p.Version.Name}) {
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s would install %s, want exactly %s; approve it yourself if that is all right",
+			plan.Namespace, plan.Name, strings.Join(names, ", "), p.Version.Name)
+	}
+	switch {
+	case !plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval: // it has not finished writing it
+		return wait(Approve, "OLM v0 to ask for approval of InstallPlan %s", plan.Name)
+	case !plan.Spec.Approved:
+		return execute(Approve)
+	}
+	return wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", plan.Name)
+}
+
+// current returns the InstallPlan that a Subscription refers to, or nil.
+func (s *state) current(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
+	ref := own.Status.InstallPlanRef
+	if ref == nil {
+		return nil
+	}
+	at := slices.IndexFunc(s.installPlans, func(p v1alpha1.InstallPlan) bool { return p.UID == ref.UID })
+	if at < 0 {
+		return nil
+	}
+	return &s.installPlans[at]
+}
+
+// leftPending returns an InstallPlan of a later version that waits for approval only because the Subscription asked for that for a
+// moment, or nil. OLM v0 would have approved it itself, and looks at nothing else until somebody has.
+func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
+	plan := s.current(own)
+	asks := slices.ContainsFunc(s.subscriptions, func(n v1alpha1.Subscription) bool { return n.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
+	if asks || plan == nil || plan.Spec.Approved || plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+		return nil
+	}
+	return plan
+}
+
+// dropMade is complete when nothing is left that OLM v1 has made and OLM v0 has made again.
+func (s *state) dropMade() (migrate.Decision, error) {
+	if len(s.made) == 0 {
+		return none()
+	}
+	if o := s.made[0]; o.DeletionTimestamp != nil {
+		return wait(DeleteMade, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+	}
+	return execute(DeleteMade)
+}
+
+// Holds reports whether the operator is still where it was moved to.
+func (s *state) Holds() (bool, error) {
+	if s.plan.To == ToV0 {
+		return s.again() != nil && s.extension == nil, nil
+	}
+	return s.isOurs() && s.extension.GetDeletionTimestamp() == nil && len(s.foreign()) == 0 && s.before() == nil, nil
+}
+
+// isOurs reports whether the ClusterExtension is the one that a move has created.
+func (s *state) isOurs() bool {
+	return s.extension != nil && s.extension.GetAnnotations()[movedAnnotation] == string(s.plan.Subscription.UID)
+}
+
+// Back decides on the next step of a rollback.
+func (s *state) Back() (migrate.Decision, error) {
+	p := s.plan
+	resume := s.journal.Command(p, "resume")
+	if p.To == ToV0 {
+		switch e := s.extension; {
+		case e == nil || e.GetDeletionTimestamp() != nil:
+			return migrate.Decision{}, fmt.Errorf("OLM v1 does not have the operator any more: this is beyond the point of no return; continue with `%s`, and then move it to OLM v1 again", resume)
+		case controllerutil.ContainsFinalizer(e, moveFinalizer):
+			return execute(RemoveExtensionFinalizer)
+		}
+		return none()
+	}
+	if s.hasStarted(Loosen) {
+		return migrate.Decision{}, fmt.Errorf("OLM v1 may have updated the operator: this is beyond the point of no return; continue with `%s`, and then move it back with --to %s", resume, ToV0)
+	}
+	if v := s.version; s.before() == nil || v == nil || v.DeletionTimestamp != nil {
+		return s.goBack()
+	}
+	switch { // nothing was deleted yet
+	case s.unlabelled() != nil:
+		return execute(RestorePermissions)
+	case controllerutil.ContainsFinalizer(s.version, moveFinalizer):
+		return execute(RemoveVersionFinalizer)
+	}
+	return none()
+}
+
+// IsRestored reports whether the operator is where it was before.
+func (s *state) IsRestored() bool {
+	if s.plan.To == ToV0 {
+		e := s.extension
+		return e != nil && e.GetUID() == s.plan.Subject.UID && e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer)
+	}
+	untouched := s.before() != nil && s.version != nil && s.version.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(s.version, moveFinalizer)
+	return s.extension == nil && (untouched || s.again() != nil && s.isAsBefore(s.again()))
+}

@@ -1,0 +1,132 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/berth-csi/berth/migrate"
+)
+
+// Execute makes the write of a step.
+func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepName) error {
+	orphan := client.PropagationPolicy(metav1.DeletePropagationOrphan)
+	switch step {
+	case DeleteSubscription:
+		return deleteUnchanged(ctx, c, s.before())
+	case DeleteInstallPlans:
+		return deleteUnchanged(ctx, c, &s.plansOf(s.plan.Subscription.UID)[0])
+	case KeepPermissions:
+		return change(ctx, c, s.labelled(), func(o client.Object) { without(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil) })
+	case RestorePermissions:
+		return change(ctx, c, s.unlabelled(), func(o client.Object) {
+			o.SetLabels(labels.Merge(o.GetLabels(), labelsOfVersion(s.plan.Namespace, s.plan.Version.Name)))
+		})
+	case AddVersionFinalizer:
+		return change(ctx, c, s.version, addFinalizer)
+	case DeleteVersion:
+		return deleteUnchanged(ctx, c, s.version, orphan)
+	case KeepObjects:
+		return s.keep(ctx, c)
+	case RemoveVersionFinalizer:
+		return change(ctx, c, s.version, removeFinalizer)
+	case MarkObjects:
+		return s.mark(ctx, c)
+	case CreateExtension:
+		return c.Create(ctx, s.plan.extension())
+	case DeleteReplaced:
+		return deleteUnchanged(ctx, c, &s.replaced[0])
+	case Loosen:
+		changed := s.extension.DeepCopy()
+		if err := unstructured.SetNestedMap(changed.Object, s.plan.loosened(catalogOf(s.extension)), "spec", "source", "catalog"); err != nil {
+			return err
+		}
+		return c.Patch(ctx, changed, client.MergeFromWithOptions(s.extension, client.MergeFromWithOptimisticLock{}))
+	case AddExtensionFinalizer:
+		return change(ctx, c, s.extension, addFinalizer)
+	case DeleteExtension:
+		return deleteUnchanged(ctx, c, s.extension, orphan)
+	case DeleteObjectSets:
+		return deleteUnchanged(ctx, c, &s.objectSets[0], orphan)
+	case UnmarkObjects:
+		return change(ctx, c, s.withMarks(), unmark)
+	case RemoveExtensionFinalizer:
+		return change(ctx, c, s.extension, removeFinalizer)
+	case DeleteRemembered:
+		return deleteUnchanged(ctx, c, &s.remembered[0])
+	case CreateSubscription:
+		return c.Create(ctx, s.plan.subscription())
+	case Approve:
+		return s.approved(ctx, c)
+	case RestoreApproval:
+		return change(ctx, c, s.again(), func(o client.Object) { o.(*v1alpha1.Subscription).Spec = s.plan.Subscription.Spec.DeepCopy() })
+	case DeleteMade:
+		return deleteUnchanged(ctx, c, &s.made[0])
+	case AwaitV0, AwaitV1:
+		return nil // the time of the step in the journal is all that it takes
+	}
+	return fmt.Errorf("step %q writes nothing", step)
+}
+
+// deleteUnchanged deletes an object, unless it has changed since it was observed.
+func deleteUnchanged(ctx context.Context, c client.Client, object client.Object, options ...client.DeleteOption) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	return c.Delete(ctx, object, append(options, client.Preconditions{UID: &uid, ResourceVersion: &version})...)
+}
+
+// change changes an object, unless it has changed since it was observed.
+func change(ctx context.Context, c client.Client, object client.Object, do func(client.Object)) error {
+	changed := object.DeepCopyObject().(client.Object)
+	do(changed)
+	return c.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
+}
+
+func addFinalizer(object client.Object)    { controllerutil.AddFinalizer(object, moveFinalizer) }
+func removeFinalizer(object client.Object) { controllerutil.RemoveFinalizer(object, moveFinalizer) }
+
+// keep removes an owner that is about to go.
+func (s *state) keep(ctx context.Context, c client.Client) error {
+	if v := s.version; v != nil && s.ownedBy(v.UID) != nil {
+		return change(ctx, c, s.ownedBy(v.UID), func(o client.Object) {
+			o.SetOwnerReferences(slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), func(owner metav1.OwnerReference) bool { return owner.UID == v.UID }))
+		})
+	}
+	return change(ctx, c, s.ownedMade(), func(o client.Object) {
+		o.SetOwnerReferences(slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), isOfV1))
+	})
+}
+
+// mark marks an object for OLM v1, and removes what OLM v0 has left of itself.
+func (s *state) mark(ctx context.Context, c client.Client) error {
+	p := s.plan
+	return change(ctx, c, s.unmarked(), func(o client.Object) {
+		without(o, v0Labels(p.Package, p.Namespace), nil)
+		var set *Owner
+		if p.Extension.Boxcutter {
+			set = &Owner{Name: s.set().Name, UID: s.set().UID}
+		}
+		mark(o, p.Subject.Name, p.Namespace, set)
+	})
+}
+
+// subscription is the Subscription of a way back. OLM v0 installs nothing for it that nobody approves.
+func (p *Plan) subscription() *v1alpha1.Subscription {
+	s := &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Subscription.Name, Annotations: map[string]string{movedAnnotation: string(p.Subscription.UID)}},
+		Spec:       p.Subscription.Spec.DeepCopy(),
+	}
+	s.Spec.StartingCSV, s.Spec.InstallPlanApproval = p.Version.Name, v1alpha1.ApprovalManual
+	return s
+}
+
+// approved approves the InstallPlan of the Subscription.
+func (s *state) approved(ctx context.Context, c client.Client) error {
+	return change(ctx, c, s.current(s.again()), func(o client.Object) { o.(*v1alpha1.InstallPlan).Spec.Approved = true })
+}

@@ -1,0 +1,231 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/clusterextension"
+	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/refusal"
+)
+
+// input is the observed state that a plan for a move to OLM v1 is made from. What does not exist is nil.
+type input struct {
+	request Request
+	// served reports whether the cluster has OLM v1.
+	served       bool
+	namespaceUID types.UID
+	// own is the Subscription, twins are others to its package anywhere, and others those of its namespace to other packages.
+	own    *v1alpha1.Subscription
+	twins  []v1alpha1.Subscription
+	others []v1alpha1.Subscription
+	// Of the namespace; the versions are not copies.
+	versions     []v1alpha1.ClusterServiceVersion
+	installPlans []v1alpha1.InstallPlan
+	groups       []operatorsv1.OperatorGroup
+	condition    *operatorsv1.OperatorCondition
+	// extensions are all ClusterExtensions.
+	extensions []*unstructured.Unstructured
+	// bundle is what is installed, as OLM v1 reads it. known reports whether all its objects are.
+	bundle *refusal.Bundle
+	known  bool
+	// offered is the bundle as the catalog of OLM v1 has it, or nil if that is not known.
+	offered *refusal.Bundle
+	// present are the objects that OLM v1 will make and that exist, and generated the permissions that OLM v0 has made.
+	present   []present
+	generated []Object
+	// now says what OLM v1 does with exactly the installed version, and then what it does once the move is complete; nil without OLM v1.
+	now, then *prediction.Prediction
+	// channel is that of the Subscription, or else the default one.
+	channel string
+	// refusedBy is why the API server does not take the ClusterExtension.
+	refusedBy error
+}
+
+// present is an object that OLM v1 will make and that exists.
+type present struct {
+	Object
+	*metav1.PartialObjectMetadata
+	// stepped reports whether an InstallPlan has created it.
+	stepped bool
+}
+
+func (p present) String() string { return p.Object.String() }
+
+// observe reads all that a plan is made from.
+func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, error) {
+	in := &input{request: r}
+	if err := in.readSubscriptions(ctx, cluster.Config); err != nil {
+		return nil, err
+	}
+	for _, read := range []func(context.Context, client.Client) error{in.readNamespace, in.readExtensions, in.readBundle, in.readGenerated} {
+		if err := read(ctx, cluster.Client); err != nil {
+			return nil, err
+		}
+	}
+	if !in.served || in.version() == nil {
+		return in, nil
+	}
+	return in, in.predict(ctx, cluster)
+}
+
+// readSubscriptions reads the Subscriptions to the package, and all of the namespace of the one that is meant. Any user may write
+// Subscriptions, any number of them and as large as the API server takes, so one at a time is in memory.
+func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) error {
+	c, err := subscriptionsClient(config)
+	if err != nil {
+		return err
+	}
+	var found []v1alpha1.Subscription
+	err = listing.Each(ctx, c, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
+		if s.Spec != nil && s.Spec.Package == in.request.Package {
+			found = append(found, s)
+		}
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return errors.New("the cluster has no OLM v0: it does not serve Subscriptions")
+	}
+	if err != nil {
+		return err
+	}
+	if in.own, in.twins, err = in.request.choose(found); err != nil {
+		return err
+	}
+	return listing.Each(ctx, c, listing.List{Resource: "subscriptions", Namespace: in.own.Namespace}, func(s v1alpha1.Subscription) error {
+		if s.Spec != nil && s.Spec.Package != in.request.Package {
+			in.others = append(in.others, s)
+		}
+		return nil
+	})
+}
+
+func subscriptionsClient(config *rest.Config) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &v1alpha1.SchemeGroupVersion, "/apis", clientgoscheme.Codecs.WithoutConversion()
+	return rest.RESTClientFor(config)
+}
+
+// choose returns the Subscription that is meant, and the others to the package.
+func (r Request) choose(all []v1alpha1.Subscription) (own *v1alpha1.Subscription, twins []v1alpha1.Subscription, err error) {
+	var names []string
+	for i, s := range all {
+		if r.Namespace != "" && s.Namespace != r.Namespace {
+			continue
+		}
+		names = append(names, s.Namespace+"/"+s.Name)
+		switch {
+		case own == nil, own.Status.InstalledCSV == "" && s.Status.InstalledCSV != "" && own.Namespace == s.Namespace:
+			own = &all[i]
+		case own.Namespace != s.Namespace:
+			return nil, nil, fmt.Errorf("there are several Subscriptions to package %s: %s; choose one with --namespace", r.Package, strings.Join(names, ", "))
+		}
+	}
+	if own == nil {
+		return nil, nil, fmt.Errorf("there is no Subscription to %s", r)
+	}
+	for _, s := range all {
+		if s.UID != own.UID {
+			twins = append(twins, s)
+		}
+	}
+	return own, twins, nil
+}
+
+func (in *input) readNamespace(ctx context.Context, c client.Client) (err error) {
+	namespace := in.own.Namespace
+	if in.namespaceUID, err = migrate.NamespaceUID(ctx, c, namespace); err != nil {
+		return err
+	}
+	versions, installPlans, groups := &v1alpha1.ClusterServiceVersionList{}, &v1alpha1.InstallPlanList{}, &operatorsv1.OperatorGroupList{}
+	for _, list := range []client.ObjectList{versions, installPlans, groups} {
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("listing the objects of OLM in namespace %s: %w", namespace, err)
+		}
+	}
+	in.versions = slices.DeleteFunc(versions.Items, func(v v1alpha1.ClusterServiceVersion) bool { return v.IsCopied() })
+	in.installPlans, in.groups = installPlans.Items, groups.Items
+	if in.own.Status.InstalledCSV == "" { // a check says so
+		return nil
+	}
+	condition := &operatorsv1.OperatorCondition{}
+	found, err := migrate.Find(ctx, c, condition, namespace, in.own.Status.InstalledCSV)
+	if err != nil {
+		return fmt.Errorf("reading OperatorCondition %s/%s: %w", namespace, in.own.Status.InstalledCSV, err)
+	}
+	if found {
+		in.condition = condition
+	}
+	return nil
+}
+
+// version returns the ClusterServiceVersion of the Subscription, or nil if it does not exist.
+func (in *input) version() *v1alpha1.ClusterServiceVersion {
+	at := slices.IndexFunc(in.versions, func(v v1alpha1.ClusterServiceVersion) bool { return v.Name == in.own.Status.InstalledCSV })
+	if at < 0 {
+		return nil
+	}
+	return &in.versions[at]
+}
+
+func (in *input) readExtensions(ctx context.Context, c client.Client) (err error) {
+	if _, err := c.RESTMapper().RESTMapping(clusterextension.Kind.GroupKind(), clusterextension.Kind.Version); meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	in.served = true
+	in.extensions, err = clusterextension.List(ctx, c)
+	return err
+}
+
+// predict predicts what OLM v1 does with the installed version, and what it does later, and asks the API server whether it takes the
+// ClusterExtension.
+func (in *input) predict(ctx context.Context, cluster migrate.Cluster) (err error) {
+	catalogs, done, err := in.request.Catalogs(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	live, err := prediction.ClusterOf(cluster.Config)
+	if err != nil {
+		return err
+	}
+	if err := in.readOffered(ctx, catalogs); err != nil {
+		return err
+	}
+	if err := in.readPresent(ctx, cluster.Client); err != nil {
+		return err
+	}
+	e := in.extension()
+	e.Cluster = &marked{live, in}
+	e.Content = in.content
+	if in.now, err = e.PredictFrom(ctx, catalogs); err != nil {
+		return err
+	}
+	in.channel = in.channelIn(catalogs)
+	if in.then, err = in.loosened(e).PredictFrom(ctx, catalogs); err != nil {
+		return err
+	}
+	in.refusedBy = client.NewDryRunClient(cluster.Client).Create(ctx, in.plan().extension())
+	if apierrors.IsAlreadyExists(in.refusedBy) { // a check refuses it
+		in.refusedBy = nil
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+// Package move moves an operator from OLM v0, the Operator Lifecycle Manager with Subscriptions, to OLM v1, with ClusterExtensions, and
+// back. It is a migration of package migrate, and the command "berth move". The operator is anybody's.
+//
+// OLM v0 leaves the operator first: its Subscription, its InstallPlans and its ClusterServiceVersion go, and what they own stays. Then
+// a ClusterExtension of exactly the installed version takes that over. The objects are the same all the while, with the same UIDs: the
+// APIs with all their objects, the Deployments with their pods, and what the bundle has brought besides.
+//
+// Both OLMs delete what they have installed when its owner is deleted, APIs included. So every owner is deleted with the request to
+// orphan what it owns, and a finalizer keeps it until its OLM has removed its own finalizers and nothing is owned by it any more: OLM may be in the
+// middle of applying something at the time, and then own it again.
+package move
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/clusterextension"
+)
+
+// Move runs the migrations of this package. The subject is the ClusterExtension, which need not exist yet. Its name is that of the package.
+var Move = migrate.Engine[*Plan]{
+	Name:          "move",
+	Noun:          "a move",
+	Kind:          clusterextension.Kind.Kind,
+	ClusterScoped: true,
+	Schema:        "berth.move-plan.v1",
+	StatusSchema:  "berth.move-status.v1",
+	New:           func() *Plan { return &Plan{} },
+	Changes:       changes,
+}
+
+// Target is an OLM.
+type Target string
+
+// The targets of a move.
+const (
+	ToV0 Target = "olm-v0" // back to a Subscription
+	ToV1 Target = "olm-v1" // to a ClusterExtension
+)
+
+// Plan is how an operator gets from one OLM to the other.
+type Plan struct {
+	migrate.Outline
+	To      Target `json:"to"`
+	Package string `json:"package"`
+	// Namespace is where the operator is, with both OLMs.
+	Namespace    string    `json:"namespace"`
+	NamespaceUID types.UID `json:"namespaceUID"`
+	// Version is what is installed, and stays installed.
+	Version Version `json:"version"`
+	// Subscription is that of OLM v0, before the move or after it.
+	Subscription Subscription `json:"subscription"`
+	// Extension is what the ClusterExtension has, besides its name, before the move or after it.
+	Extension Extension `json:"extension"`
+	// TakenOver are the objects that belong to the other OLM after the move.
+	TakenOver []Object `json:"takenOver,omitempty"`
+	// Replaced are permissions and the like that the other OLM makes again, under other names. They are deleted in the end.
+	Replaced []Object `json:"replaced,omitempty"`
+	// Accepted are the codes of checks that the administrator has accepted.
+	Accepted []string `json:"accepted,omitempty"`
+}
+
+// Version is a version of the operator.
+type Version struct {
+	// Name is that of the ClusterServiceVersion, and of the bundle.
+	Name string `json:"name"`
+	// UID is that of the ClusterServiceVersion; "" if there is none.
+	UID    types.UID `json:"uid,omitempty"`
+	Number string    `json:"number"`
+}
+
+// Subscription is a Subscription of the operator's namespace.
+type Subscription struct {
+	Name string `json:"name"`
+	// UID is that before the move to OLM v1.
+	UID  types.UID                 `json:"uid"`
+	Spec v1alpha1.SubscriptionSpec `json:"spec"`
+}
+
+// Extension is what a ClusterExtension has.
+type Extension struct {
+	// Catalog is the only ClusterCatalog that it takes versions from; "" is any.
+	Catalog string `json:"catalog,omitempty"`
+	// Channels are those that it takes versions from once the move is complete.
+	Channels []string `json:"channels,omitempty"`
+	// Pinned says that it stays at the version, because the Subscription asked for approval of others.
+	Pinned bool `json:"pinned"`
+	// WatchNamespace is the only namespace that the operator watches; "" is all.
+	WatchNamespace string `json:"watchNamespace,omitempty"`
+	// DeploymentConfig is what the Subscription set for the operator's Deployment, if OLM v1 takes that.
+	DeploymentConfig *v1alpha1.SubscriptionConfig `json:"deploymentConfig,omitempty"`
+	// ServiceAccount is in the operator's namespace; OLM v1 needs none from operator-controller 1.11 on.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Boxcutter says that OLM v1 applies bundles by Boxcutter, and not by Helm.
+	Boxcutter bool `json:"boxcutter"`
+}
+
+// Object is an object of the cluster.
+type Object struct {
+	Group     string    `json:"group,omitempty"`
+	Version   string    `json:"version"`
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+func (o Object) kind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: o.Group, Version: o.Version, Kind: o.Kind}
+}
+
+func (o Object) String() string { return named(o.Kind, o.Namespace, o.Name) }
+
+// named returns the name of an object with its kind.
+func named(kind, namespace, name string) string {
+	if namespace == "" {
+		return kind + " " + name
+	}
+	return kind + " " + namespace + "/" + name
+}
+
+// changes returns the differences between two plans.
+func changes(was, now *Plan) (found []string) {
+	compare := func(what string, was, is any) {
+		if was, is := fmt.Sprint(was), fmt.Sprint(is); was != is {
+			found = append(found, fmt.Sprintf("%s was %s and is %s", what, was, is))
+		}
+	}
+	spec := func(p *Plan) string {
+		text, err := json.Marshal(p.Subscription.Spec)
+		return fmt.Sprint(string(text), err)
+	}
+	compare("the target", was.To, now.To)
+	compare("the ClusterExtension", was.Subject, now.Subject)
+	compare("the package", was.Package, now.Package)
+	compare("the namespace", was.Namespace+" with UID "+string(was.NamespaceUID), now.Namespace+" with UID "+string(now.NamespaceUID))
+	compare("the version", fmt.Sprintf("%s with UID %s", was.Version.Name, was.Version.UID), fmt.Sprintf("%s with UID %s", now.Version.Name, now.Version.UID))
+	compare("the Subscription", fmt.Sprintf("%s with UID %s", was.Subscription.Name, was.Subscription.UID), fmt.Sprintf("%s with UID %s", now.Subscription.Name, now.Subscription.UID))
+	compare("spec of the Subscription", spec(was), spec(now))
+	compare("what the ClusterExtension has", was.Extension.describe(), now.Extension.describe())
+	compare("what is taken over", was.TakenOver, now.TakenOver)
+	compare("what is accepted", was.Accepted, now.Accepted)
+	return found
+}
+
+func (e Extension) describe() string {
+	return fmt.Sprintf("catalog %q, channels %q, pinned %t, watchNamespace %q, deploymentConfig %v, serviceAccount %q, Boxcutter %t",
+		e.Catalog, e.Channels, e.Pinned, e.WatchNamespace, fieldsOf(e.DeploymentConfig), e.ServiceAccount, e.Boxcutter)
+}
+
+// fieldsOf returns the fields that settings of a Deployment set.
+func fieldsOf(config *v1alpha1.SubscriptionConfig) map[string]any {
+	if config == nil {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
+	if err != nil { // it was read from JSON
+		return nil
+	}
+	return fields
+}
+
+// Arguments are the command line arguments that select this move.
+func (p *Plan) Arguments(verb string) string {
+	line := escape.Command(" %s", p.Package)
+	if verb == "plan" || verb == "apply" {
+		if p.To == ToV0 {
+			line += escape.Command(" --to %s", string(ToV0))
+		}
+		if p.Extension.Catalog != "" && p.To == ToV1 {
+			line += escape.Command(" --catalog %s", p.Extension.Catalog)
+		}
+		if p.Extension.ServiceAccount != "" && p.To == ToV1 {
+			line += escape.Command(" --service-account %s", p.Extension.ServiceAccount)
+		}
+		for _, code := range p.Accepted {
+			line += escape.Command(" --accept %s", code)
+		}
+	}
+	return line + escape.Command(" -n %s", p.Namespace)
+}
+
+// Text describes the plan for people.
+func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+
+// Describe writes what is moved.
+func (p *Plan) Describe(lines *escape.Lines) {
+	subscription, extension := "OLM v0: Subscription "+p.Namespace+"/"+p.Subscription.Name, "OLM v1: ClusterExtension "+p.Subject.Name
+	from, to := subscription, extension
+	if p.To == ToV0 {
+		from, to = extension, subscription
+	}
+	lines.Add("Operator %s, %s in %s", p.Package, p.Version.Name, p.Namespace)
+	lines.Add("  from  %s", from)
+	lines.Add("  to    %s", to)
+	if kept := p.count(); kept != "" {
+		lines.Add("  keeps %s", kept)
+	}
+	if p.To == ToV1 && p.Subject.Name != "" {
+		lines.Add("  then  %s", p.Extension.follows(p.Version))
+	}
+}
+
+// follows says which versions the ClusterExtension is for in the end.
+func (e Extension) follows(v Version) string {
+	from := ""
+	if len(e.Channels) > 0 {
+		from = " of channel " + strings.Join(e.Channels, ", ")
+	}
+	if e.Pinned {
+		return fmt.Sprintf("stays at %s%s, as the Subscription asks for approval", v.Number, from)
+	}
+	return "updates to later versions" + from
+}
+
+// count says how many objects of each kind are taken over.
+func (p *Plan) count() string {
+	var kinds []string
+	number := map[string]int{}
+	for _, o := range p.TakenOver {
+		if number[o.Kind]++; number[o.Kind] == 1 {
+			kinds = append(kinds, o.Kind)
+		}
+	}
+	slices.Sort(kinds)
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%d %s", number[kind], kind)
+	}
+	return strings.Join(kinds, ", ")
+}

@@ -1,0 +1,202 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate"
+)
+
+// state is the observed state that the next step of a move is decided from. What does not exist is nil.
+type state struct {
+	now     time.Time
+	plan    *Plan
+	journal *migrate.Journal
+	// Of OLM v0, in the operator's namespace, whose UID this is: all Subscriptions and InstallPlans, and the version.
+	namespaceUID  types.UID
+	subscriptions []v1alpha1.Subscription
+	installPlans  []v1alpha1.InstallPlan
+	version       *v1alpha1.ClusterServiceVersion
+	// Of OLM v1: the ClusterExtension, its ClusterObjectSets, what it has made itself, and the Secrets in which it remembers all that.
+	extension  *unstructured.Unstructured
+	objectSets []metav1.PartialObjectMetadata
+	made       []metav1.PartialObjectMetadata
+	remembered []metav1.PartialObjectMetadata
+	// taken are the objects that are taken over, in the plan's order, and replaced those that are left of the replaced ones.
+	taken       []taken
+	replaced    []metav1.PartialObjectMetadata
+	deployments []appsv1.Deployment
+}
+
+// taken is an object that is taken over, as it is now.
+type taken struct {
+	Object
+	live *metav1.PartialObjectMetadata
+}
+
+// Observe reads the state that the next step is decided from.
+func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.Journal) (migrate.State, error) {
+	s := &state{now: time.Now(), plan: p, journal: j}
+	for _, read := range []func(context.Context, client.Client) error{s.readV0, s.readV1, s.readObjects, s.readDeployments} {
+		if err := read(ctx, cluster.Client); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
+	p := s.plan
+	if s.namespaceUID, err = migrate.NamespaceUID(ctx, c, p.Namespace); err != nil {
+		return err
+	}
+	subscriptions, installPlans := &v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}
+	for _, list := range []client.ObjectList{subscriptions, installPlans} {
+		if err := c.List(ctx, list, client.InNamespace(p.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("listing the objects of OLM v0 in namespace %s: %w", p.Namespace, err)
+		}
+	}
+	s.subscriptions = slices.DeleteFunc(subscriptions.Items, func(n v1alpha1.Subscription) bool { return n.Spec == nil })
+	s.installPlans = installPlans.Items
+	version := &v1alpha1.ClusterServiceVersion{}
+	found, err := migrate.Find(ctx, c, version, p.Namespace, p.Version.Name)
+	if err != nil {
+		return fmt.Errorf("reading ClusterServiceVersion %s/%s: %w", p.Namespace, p.Version.Name, err)
+	}
+	if found {
+		s.version = version
+	}
+	return nil
+}
+
+// rememberedLabels select the Secrets in which OLM v1 remembers an installation by Helm, of a type that it alone has.
+func rememberedLabels(extension string) client.MatchingLabels {
+	return client.MatchingLabels{"owner": "operator-controller", "name": extension}
+}
+
+const (
+	rememberedType = "operatorframework.io/index.v1"
+	objectSetType  = "olm.operatorframework.io/object-data"
+)
+
+func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
+	name := s.plan.Subject.Name
+	if s.extension, err = readExtension(ctx, c, name); err != nil {
+		return err
+	}
+	if s.objectSets, err = list(ctx, c, objectSetKind, labelsOf(name)); err != nil {
+		return err
+	}
+	slices.SortFunc(s.objectSets, func(a, b metav1.PartialObjectMetadata) int { return revision(a) - revision(b) })
+	for _, of := range []struct {
+		labels client.MatchingLabels
+		kind   string
+	}{{rememberedLabels(name), rememberedType}, {labelsOf(name), objectSetType}} {
+		found, err := list(ctx, c, secretKind, of.labels, client.MatchingFields{"type": of.kind})
+		if err != nil {
+			return err
+		}
+		s.remembered = append(s.remembered, found...)
+	}
+	for _, kind := range madeKinds {
+		options := []client.ListOption{labelsOf(name)}
+		if hasNamespace(kind) {
+			options = append(options, client.InNamespace(s.plan.Namespace))
+		}
+		found, err := list(ctx, c, kind, options...)
+		if err != nil {
+			return err
+		}
+		s.made = append(s.made, slices.DeleteFunc(found, s.isTaken)...)
+	}
+	return nil
+}
+
+// revision is the number at the end of the name of a ClusterObjectSet.
+func revision(set metav1.PartialObjectMetadata) int {
+	number, _ := strconv.Atoi(set.Name[strings.LastIndex(set.Name, "-")+1:])
+	return number
+}
+
+func (s *state) isTaken(o metav1.PartialObjectMetadata) bool {
+	return slices.ContainsFunc(s.plan.TakenOver, func(t Object) bool { return t.Kind == o.Kind && t.Namespace == o.Namespace && t.Name == o.Name })
+}
+
+func (s *state) readObjects(ctx context.Context, c client.Client) error {
+	for _, o := range s.plan.TakenOver {
+		live, err := find(ctx, c, o.kind(), o.Namespace, o.Name)
+		if err != nil {
+			return err
+		}
+		s.taken = append(s.taken, taken{o, live})
+	}
+	for _, o := range s.plan.Replaced {
+		live, err := find(ctx, c, o.kind(), o.Namespace, o.Name)
+		if err != nil {
+			return err
+		}
+		if live != nil && live.UID == o.UID {
+			s.replaced = append(s.replaced, *live)
+		}
+	}
+	return nil
+}
+
+func (s *state) readDeployments(ctx context.Context, c client.Client) error {
+	for _, o := range s.plan.TakenOver {
+		if o.Kind != deploymentKind.Kind {
+			continue
+		}
+		deployment := appsv1.Deployment{}
+		found, err := migrate.Find(ctx, c, &deployment, o.Namespace, o.Name)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", o, err)
+		}
+		if found {
+			s.deployments = append(s.deployments, deployment)
+		}
+	}
+	return nil
+}
+
+// before returns the Subscription as it was before the move to OLM v1, or nil.
+func (s *state) before() *v1alpha1.Subscription {
+	return s.subscriptionWith(func(n v1alpha1.Subscription) bool { return n.UID == s.plan.Subscription.UID })
+}
+
+// again returns the Subscription that a way back has created, or nil.
+func (s *state) again() *v1alpha1.Subscription {
+	return s.subscriptionWith(func(n v1alpha1.Subscription) bool {
+		return n.Name == s.plan.Subscription.Name && n.Annotations[movedAnnotation] == string(s.plan.Subscription.UID)
+	})
+}
+
+func (s *state) subscriptionWith(is func(v1alpha1.Subscription) bool) *v1alpha1.Subscription {
+	at := slices.IndexFunc(s.subscriptions, is)
+	if at < 0 {
+		return nil
+	}
+	return &s.subscriptions[at]
+}
+
+// plansOf returns the InstallPlans of a Subscription alone.
+func (s *state) plansOf(uid types.UID) (found []v1alpha1.InstallPlan) {
+	for _, p := range s.installPlans {
+		if isOf(p, uid) {
+			found = append(found, p)
+		}
+	}
+	return found
+}

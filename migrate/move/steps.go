@@ -1,0 +1,152 @@
+package move
+
+import (
+	"fmt"
+
+	"github.com/berth-csi/berth/migrate"
+)
+
+// The steps of a move.
+const (
+	DeleteSubscription       migrate.StepName = "delete-subscription"        // OLM v0 resolves nothing for it any more
+	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete those of the Subscription alone
+	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to do what it remembers
+	KeepPermissions          migrate.StepName = "keep-permissions"           // remove OLM v0's labels, by which it would delete them
+	RestorePermissions       migrate.StepName = "restore-permissions"        // add these labels again
+	AddVersionFinalizer      migrate.StepName = "add-version-finalizer"      // add the finalizer that keeps the ClusterServiceVersion until all is safe
+	DeleteVersion            migrate.StepName = "delete-version"             // delete the ClusterServiceVersion, and orphan what it owns
+	KeepObjects              migrate.StepName = "keep-objects"               // remove an owner that is about to go
+	RemoveVersionFinalizer   migrate.StepName = "remove-version-finalizer"   // remove the finalizer
+	MarkObjects              migrate.StepName = "mark-objects"               // make an object one that OLM v1 takes over
+	CreateExtension          migrate.StepName = "create-extension"           // create the ClusterExtension
+	AwaitExtension           migrate.StepName = "await-extension"            // OLM v1 has installed the version
+	DeleteReplaced           migrate.StepName = "delete-replaced"            // delete what the other OLM has made its own of
+	Loosen                   migrate.StepName = "loosen"                     // let OLM v1 update the operator
+	AddExtensionFinalizer    migrate.StepName = "add-extension-finalizer"    // add the finalizer that keeps the ClusterExtension until all is safe
+	DeleteExtension          migrate.StepName = "delete-extension"           // delete the ClusterExtension, and orphan what it owns
+	DeleteObjectSets         migrate.StepName = "delete-objectsets"          // delete what OLM v1 keeps its objects in
+	AwaitV1                  migrate.StepName = "await-olm-v1"               // give OLM v1 the time to finish applying
+	UnmarkObjects            migrate.StepName = "unmark-objects"             // remove all of OLM v1 from an object
+	RemoveExtensionFinalizer migrate.StepName = "remove-extension-finalizer" // remove the finalizer
+	DeleteRemembered         migrate.StepName = "delete-remembered"          // delete what OLM v1 remembers of the installation
+	CreateSubscription       migrate.StepName = "create-subscription"        // create the Subscription, with manual approval
+	Approve                  migrate.StepName = "approve"                    // approve the InstallPlan if it is for exactly the version
+	AwaitVersion             migrate.StepName = "await-version"              // OLM v0 has installed the version
+	RestoreApproval          migrate.StepName = "restore-approval"           // the Subscription is as it was before
+	DeleteMade               migrate.StepName = "delete-made"                // delete what OLM v1 has made of permissions
+)
+
+func toV1(p *Plan) bool { return p.To == ToV1 }
+func toV0(p *Plan) bool { return p.To == ToV0 }
+
+func never(*Plan) bool { return false }
+
+func hasReplaced(p *Plan) bool    { return toV1(p) && len(p.Replaced) > 0 }
+func hasPermissions(p *Plan) bool { return toV1(p) && len(p.clusterPermissions()) > 0 }
+func hasBoxcutter(p *Plan) bool   { return toV0(p) && p.Extension.Boxcutter }
+
+// Steps that only some plans list may be of any, as a rollback goes the way back that the other plan lists.
+var steps = migrate.StepTable[*Plan]{
+	{Name: AddVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Version.Name)
+	}},
+	{Name: KeepPermissions, Lists: hasPermissions, Does: func(*Plan) string {
+		return "remove the labels by which OLM v0 would delete the operator's cluster roles"
+	}},
+	{Name: DeleteVersion, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete ClusterServiceVersion %s, and have the garbage collector orphan what it owns; the operator runs on", p.Version.Name)
+	}},
+	{Name: DeleteSubscription, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete Subscription %s/%s", p.Namespace, p.Subscription.Name)
+	}},
+	{Name: DeleteInstallPlans, Lists: toV1, Does: func(*Plan) string {
+		return "delete the Subscription's InstallPlans, so that OLM v0 does not carry one out again"
+	}},
+	{Name: AwaitV0, Lists: toV1, Does: func(*Plan) string {
+		return "give OLM v0 the time to do what it remembers"
+	}},
+	{Name: RestorePermissions, Lists: never, Does: func(*Plan) string {
+		return "add the labels again by which OLM v0 deletes the operator's cluster roles"
+	}},
+	{Name: KeepObjects, Lists: never, Does: func(*Plan) string {
+		return "remove an owner that is about to go from an object that OLM has made its own again"
+	}},
+	{Name: RemoveVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("remove finalizer %s from ClusterServiceVersion %s", moveFinalizer, p.Version.Name)
+	}},
+	{Name: MarkObjects, Lists: func(p *Plan) bool { return toV1(p) && !p.Extension.Boxcutter }, Does: doesMark},
+	{Name: CreateExtension, Lists: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("create ClusterExtension %s of exactly version %s", p.Subject.Name, p.Version.Number)
+	}},
+	{Name: AwaitExtension, Lists: toV1, Does: func(p *Plan) string {
+		if p.Extension.Boxcutter {
+			return "wait until OLM v1 has taken over the operator; meanwhile " + doesMark(p)
+		}
+		return "wait until OLM v1 has taken over the operator"
+	}},
+	{Name: DeleteReplaced, Lists: hasReplaced, Does: func(*Plan) string {
+		return "delete the permissions that OLM v0 has made, as OLM v1 has made its own"
+	}},
+	{Name: Loosen, Lists: toV1, NoReturn: toV1, Does: func(p *Plan) string {
+		return fmt.Sprintf("let the ClusterExtension be as the Subscription was: it %s", p.Extension.follows(p.Version))
+	}},
+	{Name: AddExtensionFinalizer, Lists: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Subject.Name)
+	}},
+	{Name: DeleteExtension, Lists: toV0, NoReturn: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete ClusterExtension %s, and have the garbage collector orphan what it owns; the operator runs on", p.Subject.Name)
+	}},
+	{Name: DeleteObjectSets, Lists: hasBoxcutter, Does: func(*Plan) string {
+		return "delete the ClusterObjectSets, without what they own"
+	}},
+	{Name: AwaitV1, Lists: toV0, Does: func(*Plan) string {
+		return "give OLM v1 the time to finish what it was applying"
+	}},
+	{Name: UnmarkObjects, Lists: toV0, Does: func(*Plan) string {
+		return "remove the labels, the annotations and the owners of OLM v1 from each object"
+	}},
+	{Name: RemoveExtensionFinalizer, Lists: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("remove finalizer %s from ClusterExtension %s", moveFinalizer, p.Subject.Name)
+	}},
+	{Name: DeleteRemembered, Lists: toV0, Does: func(*Plan) string {
+		return "delete the Secrets in which OLM v1 remembers the installation"
+	}},
+	{Name: CreateSubscription, Lists: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("create Subscription %s/%s, which starts at %s, with manual approval", p.Namespace, p.Subscription.Name, p.Version.Name)
+	}},
+	{Name: Approve, Lists: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("approve the InstallPlan if it installs exactly %s", p.Version.Name)
+	}},
+	{Name: AwaitVersion, Lists: toV0, Does: func(p *Plan) string {
+		return fmt.Sprintf("wait until ClusterServiceVersion %s has succeeded", p.Version.Name)
+	}},
+	{Name: RestoreApproval, Lists: toV0, Does: func(*Plan) string {
+		return "set the Subscription back to what it was before the move to OLM v1"
+	}},
+	{Name: DeleteMade, Lists: toV0, Does: func(*Plan) string {
+		return "delete the permissions and webhooks that OLM v1 has made, as OLM v0 has made its own"
+	}},
+}
+
+func doesMark(p *Plan) string {
+	if p.Extension.Boxcutter {
+		return "make the ClusterObjectSet of OLM v1 the controller of each object that stays"
+	}
+	return "give each object that stays the label and the annotations of what OLM v1 has installed"
+}
+
+// ListSteps returns the steps of the plan.
+func (p *Plan) ListSteps() []migrate.Step { return steps.List(p) }
+
+// Does describes a step of the plan or of its rollback.
+func (p *Plan) Does(step migrate.StepName) string { return steps.Does(p, step) }
+
+// clusterPermissions are the replaced objects that OLM v0 deletes by their labels.
+func (p *Plan) clusterPermissions() (found []Object) {
+	for _, o := range p.Replaced {
+		if isPermission(o.Group, o.Kind) && isOfCluster(o.Kind) {
+			found = append(found, o)
+		}
+	}
+	return found
+}

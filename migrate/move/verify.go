@@ -1,0 +1,89 @@
+package move
+
+import (
+	"fmt"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// Verify fails unless the live objects are those of the plan, changed by nothing but the move: above all, the APIs and the Deployments
+// have to be the same ones all the while.
+func (s *state) Verify() error {
+	p := s.plan
+	if s.namespaceUID != p.NamespaceUID {
+		return fmt.Errorf("namespace %s has UID %q, want %q: it was deleted, or recreated under the same name; %s", p.Namespace, s.namespaceUID, p.NamespaceUID, s.journal.Abandon())
+	}
+	if all := s.foreign(); len(all) > 0 {
+		other := all[0]
+		return fmt.Errorf("somebody has created Subscription %s/%s, to package %s: find out who has, such as a GitOps tool, delete it, and continue with `%s`",
+			other.Namespace, other.Name, p.Package, s.journal.Command(p, "resume"))
+	}
+	if err := s.verifyBefore(); err != nil {
+		return err
+	}
+	if err := s.verifyExtension(); err != nil {
+		return err
+	}
+	for _, t := range s.taken {
+		if t.Kind != definitionKind.Kind && t.Kind != deploymentKind.Kind {
+			continue // the other OLM creates it again
+		}
+		if t.live == nil {
+			return fmt.Errorf("somebody has deleted %s, which had UID %s; %s", t, t.UID, s.journal.Abandon())
+		}
+		if t.live.UID != t.UID {
+			return fmt.Errorf("somebody has deleted %s and created it again: its UID is %s, want %s; %s", t, t.live.UID, t.UID, s.journal.Abandon())
+		}
+		if t.live.DeletionTimestamp != nil {
+			return fmt.Errorf("somebody has deleted %s: it is about to go; %s", t, s.journal.Abandon())
+		}
+	}
+	return nil
+}
+
+// foreign returns the Subscriptions to the package that are not of the plan.
+func (s *state) foreign() (found []v1alpha1.Subscription) {
+	for _, n := range s.subscriptions {
+		again := s.again()
+		if n.Spec.Package == s.plan.Package && n.UID != s.plan.Subscription.UID && (again == nil || n.UID != again.UID) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// verifyBefore fails unless what OLM v0 has is as the plan says, as long as its Subscription is there.
+func (s *state) verifyBefore() error {
+	p, own := s.plan, s.before()
+	if p.To != ToV1 || own == nil {
+		return nil
+	}
+	switch {
+	case !equality.Semantic.DeepEqual(*own.Spec, p.Subscription.Spec):
+		return fmt.Errorf("somebody has changed the spec of Subscription %s/%s; %s", own.Namespace, own.Name, s.journal.Abandon())
+	case s.version != nil && s.version.DeletionTimestamp != nil:
+		return nil // OLM v0 may have noticed
+	case own.Status.InstalledCSV != p.Version.Name:
+		return fmt.Errorf("OLM v0 has updated the operator: Subscription %s/%s has %q installed, want %q; %s", own.Namespace, own.Name, own.Status.InstalledCSV, p.Version.Name, s.journal.Abandon())
+	case s.version == nil || s.version.UID != p.Version.UID:
+		return fmt.Errorf("somebody has deleted ClusterServiceVersion %s/%s; %s", p.Namespace, p.Version.Name, s.journal.Abandon())
+	}
+	return nil
+}
+
+// verifyExtension fails unless the ClusterExtension is the one that the move is about, or has created.
+func (s *state) verifyExtension() error {
+	p, e := s.plan, s.extension
+	if e == nil {
+		return nil
+	}
+	if !s.isOurs() || p.To == ToV0 && e.GetUID() != p.Subject.UID {
+		return fmt.Errorf("somebody has created ClusterExtension %s: its UID is %s, and its annotation %s is %q; find out who has, and delete it if it has installed nothing; %s",
+			e.GetName(), e.GetUID(), movedAnnotation, e.GetAnnotations()[movedAnnotation], s.journal.Abandon())
+	}
+	if installed := text(e, "status", "install", "bundle", "name"); p.To == ToV0 && e.GetDeletionTimestamp() == nil && installed != p.Version.Name {
+		return fmt.Errorf("OLM v1 updates the operator: the status of ClusterExtension %s has %q installed, want %q; wait until that is done; then %s", e.GetName(), installed, p.Version.Name, s.journal.Abandon())
+	}
+	return nil
+}
