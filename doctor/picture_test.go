@@ -55,7 +55,7 @@ func picture(command, prints string) string {
 	}
 	var text strings.Builder
 	w, h := columns*width+2*margin, len(lines)*height+topLine+margin
-	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %[1].0f %[2]d" role="img">`+"\n", w, h)
+	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" role="img">`+"\n", w, h, w, h)
 	fmt.Fprintf(&text, "<title>%s</title>\n", html.EscapeString(command))
 	text.WriteString("<style>.t{fill:#e5e7eb;font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}.ok{fill:#4ade80}.warn{fill:#fbbf24}.bad{fill:#f87171}</style>\n")
 	fmt.Fprintf(&text, `<rect width="%.0f" height="%d" rx="10" fill="#111827"/>`+"\n", w, h)
