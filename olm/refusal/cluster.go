@@ -157,7 +157,7 @@ func existingFor(objects []Object, present []*unstructured.Unstructured, update 
 	}
 	return []Refusal{{Code: Existing, step: stepObjects, Text: dryRun + text,
 		What: fmt.Sprintf("%s exists and does not belong to this ClusterExtension%s: %s", first, more(objects), strings.Join(r.strangeness(present[0]), "; ")),
-		Do: fmt.Sprintf("if it may be taken over, give it the label %s=Helm and the annotations %s=%s and %s=%s; otherwise delete it, or remove what it belongs to",
+		Do: fmt.Sprintf("if OLM v0 has installed the operator, move it with `berth move`; if it may be taken over otherwise, add the label %s=Helm and the annotations %s=%s and %s=%s; else delete it if nobody needs it, or remove what it belongs to",
 			managedByLabel, releaseNameAnnotation, r.Name, releaseNamespaceAnnotation, r.Namespace)}}
 }
 
@@ -173,7 +173,7 @@ func more(objects []Object) string {
 	return fmt.Sprintf(", and %d other objects", len(objects)-1)
 }
 
-// colliding returns the refusal of Boxcutter, which takes over nothing that exists. It applies one phase after the other, and reports the
+// colliding returns the refusal of Boxcutter, which takes over only what its ClusterObjectSet controls. It applies one phase after the other, and reports the
 // collisions of the first that has any.
 func (b *Bundle) colliding(objects []Object, r *Request) []Refusal {
 	if len(objects) == 0 {
@@ -182,8 +182,8 @@ func (b *Bundle) colliding(objects []Object, r *Request) []Refusal {
 	first := slices.MinFunc(objects, func(a, b Object) int { return phaseOf(a.Kind) - phaseOf(b.Kind) })
 	return []Refusal{{Code: Existing, step: stepRollout, Cut: true,
 		Text: fmt.Sprintf("revision object collisions in phase %d", slices.Index(b.phasesOf(r), phaseOf(first.Kind))),
-		What: fmt.Sprintf("%s exists, and OLM v1 with the feature gate %s takes over nothing that exists%s", first, featuregates.Boxcutter, more(objects)),
-		Do:   "delete it, or remove what it belongs to"}}
+		What: fmt.Sprintf("%s exists, and OLM v1 with the feature gate %s takes over nothing that is not marked for it%s", first, featuregates.Boxcutter, more(objects)),
+		Do:   "if OLM v0 has installed the operator, move it with `berth move`; otherwise delete it if nobody needs it, or remove what it belongs to"}}
 }
 
 // unserved returns the refusal because of kinds that the API server does not serve.
