@@ -1,6 +1,7 @@
 package page
 
 import (
+	"os"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,6 +14,24 @@ import (
 )
 
 const root = "../.."
+
+// TestAllPages: the page of all pages leads to each other one.
+func TestAllPages(t *testing.T) {
+	const all = "pages.md"
+	text, err := os.ReadFile(pathOf(root, all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(pathOf(root, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range pages {
+		if name := filepath.Base(path); name != all && !strings.Contains(string(text), "]("+name+")") {
+			t.Errorf("docs/%s does not lead to %s", all, name)
+		}
+	}
+}
 
 // TestEachBlockHasAFollower: for each block of shell commands of each page, the table says which tests run it, or why none does. The
 // table has nothing else.
