@@ -1,11 +1,11 @@
 package page
 
 import (
-	"os"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
