@@ -367,6 +367,8 @@ func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 // forget is complete when OLM v1 remembers nothing, and none of its webhooks is called: OLM v0 gives the operator another certificate.
 func (s *state) forget() (migrate.Decision, error) {
 	switch {
+	case len(s.remembered) > 0 && s.remembered[0].DeletionTimestamp != nil:
+		return wait(DeleteRemembered, "%s to be gone", named(secretKind.Kind, s.remembered[0].Namespace, s.remembered[0].Name))
 	case len(s.remembered) > 0:
 		return execute(DeleteRemembered)
 	case len(s.made) > 0 && isWebhook(s.made[0]):

@@ -295,6 +295,9 @@ func TestNextBack(t *testing.T) {
 			}
 		}, RemoveExtensionFinalizer, "to be gone"},
 		{"OLM v1 remembers", free, func(s *state) { s.remembered = []metav1.PartialObjectMetadata{{}} }, DeleteRemembered, ""},
+		{"what OLM v1 remembers goes", free, func(s *state) {
+			s.remembered = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: s.now}}}}
+		}, DeleteRemembered, "to be gone"},
 		{"a webhook of OLM v1", free, func(s *state) { s.made[0].Kind = "ValidatingWebhookConfiguration" }, DeleteMade, ""},
 		{"nothing is left of OLM v1", free, nil, CreateSubscription, ""},
 		{"OLM v0 has made no InstallPlan", subscribed, func(s *state) { s.installPlans = nil }, Approve, "OLM v0 to make an InstallPlan"},

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
@@ -29,14 +32,33 @@ func TestThereAndBack(t *testing.T) {
 			t.Parallel()
 			p := s.newPlace(t, boxcutter)
 			p.startV1()
+			forged := p.forgeRelease()
 			for _, to := range []move.Target{move.ToV1, move.ToV0} {
 				apply := p.apply(to, migrate.Options{})
 				p.runKilled(apply)
 				p.mustBe("the operator to be with "+string(to), p.isWith(to))
 				p.mustWriteNothing(apply)
 			}
+			if err := s.Client().Get(t.Context(), client.ObjectKeyFromObject(forged), forged); err != nil || forged.DeletionTimestamp != nil {
+				t.Errorf("a tenant's Secret was taken for one in which OLM v1 remembers an installation: it is deleted, or %v", err)
+			}
 		})
 	}
+}
+
+// forgeRelease has a tenant write a Secret like those in which OLM v1 remembers an installation, which nobody can delete.
+func (p *place) forgeRelease() *corev1.Secret {
+	p.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "release", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
+		Finalizers: []string{"example.com/never"}}, Type: "operatorframework.io/index.v1"}
+	p.create(secret)
+	p.t.Cleanup(func() { // so that the namespace can go
+		secret.Finalizers = nil
+		if err := p.Client().Update(context.Background(), secret); err != nil {
+			p.t.Error(err)
+		}
+	})
+	return secret
 }
 
 func (p *place) isWith(to move.Target) func(context.Context) error {

@@ -472,7 +472,11 @@ func (p *place) reconcile(ctx context.Context) error {
 	if err := c.Create(ctx, role); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "release-" + p.pkg, Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
+	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-operator-controller"}}
+	if err := c.Create(ctx, home); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home.Name, Name: "release-" + p.pkg, Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
 		OwnerReferences: []metav1.OwnerReference{reference(e)}}, Type: "operatorframework.io/index.v1"}
 	if err := c.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err

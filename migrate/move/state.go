@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,7 +83,7 @@ func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// rememberedLabels select the Secrets in which OLM v1 remembers an installation by Helm, of a type that it alone has.
+// rememberedLabels select the Secrets in which OLM v1 remembers an installation by Helm, besides their type.
 func rememberedLabels(extension string) client.MatchingLabels {
 	return client.MatchingLabels{"owner": "operator-controller", "name": extension}
 }
@@ -90,6 +92,30 @@ const (
 	rememberedType = "operatorframework.io/index.v1"
 	objectSetType  = "olm.operatorframework.io/object-data"
 )
+
+// homeOnOpenShift is where operator-controller is on OpenShift. Elsewhere it is where catalogd is.
+const homeOnOpenShift = "openshift-operator-controller"
+
+// homes returns the namespaces in which OLM v1 may keep Secrets, by the addresses in the status of ClusterCatalogs, which no tenant can
+// write. Anybody can label a Secret elsewhere, and keep it with a finalizer.
+func homes(ctx context.Context, c client.Client) ([]string, error) {
+	catalogs := &unstructured.UnstructuredList{}
+	catalogs.SetGroupVersionKind(schema.GroupVersionKind{Group: objectSetKind.Group, Version: "v1", Kind: "ClusterCatalogList"})
+	if err := c.List(ctx, catalogs); err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("listing ClusterCatalogs: %w", err)
+	}
+	found := []string{homeOnOpenShift}
+	for i := range catalogs.Items {
+		at, err := url.Parse(text(&catalogs.Items[i], "status", "urls", "base"))
+		if err != nil {
+			continue
+		}
+		if parts := strings.Split(at.Hostname(), "."); len(parts) >= 3 && parts[2] == "svc" && !slices.Contains(found, parts[1]) {
+			found = append(found, parts[1])
+		}
+	}
+	return found, nil
+}
 
 func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 	name := s.plan.Subject.Name
@@ -100,15 +126,21 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 		return err
 	}
 	slices.SortFunc(s.objectSets, func(a, b metav1.PartialObjectMetadata) int { return revision(a) - revision(b) })
-	for _, of := range []struct {
-		labels client.MatchingLabels
-		kind   string
-	}{{rememberedLabels(name), rememberedType}, {labelsOf(name), objectSetType}} {
-		found, err := list(ctx, c, secretKind, of.labels, client.MatchingFields{"type": of.kind})
-		if err != nil {
-			return err
+	namespaces, err := homes(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		for _, of := range []struct {
+			labels client.MatchingLabels
+			kind   string
+		}{{rememberedLabels(name), rememberedType}, {labelsOf(name), objectSetType}} {
+			found, err := list(ctx, c, secretKind, client.InNamespace(namespace), of.labels, client.MatchingFields{"type": of.kind})
+			if err != nil {
+				return err
+			}
+			s.remembered = append(s.remembered, found...)
 		}
-		s.remembered = append(s.remembered, found...)
 	}
 	for _, kind := range madeKinds {
 		options := []client.ListOption{labelsOf(name)}
