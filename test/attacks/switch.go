@@ -34,4 +34,6 @@ var onSwitch = []Attack{
 	{"create a DaemonSet with the driver's name, to keep --create-driver waiting",
 		"cluster-scoped objects determine the driver's namespace",
 		"migrate/subscription TestAttacks/make_a_DaemonSet_with_the_driver's_name"},
+	{"keep a move from OLM v1 from ending, with a Secret like those in which OLM v1 remembers an installation, and a finalizer",
+		"only Secrets in OLM v1's own namespace count, which the status of ClusterCatalogs names", "migrate/move TestThereAndBack"},
 }
