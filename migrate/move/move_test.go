@@ -32,7 +32,7 @@ func TestThereAndBack(t *testing.T) {
 			t.Parallel()
 			p := s.newPlace(t, boxcutter)
 			p.startV1()
-			forged := p.forgeRelease()
+			forged := p.forgeMemory()
 			for _, to := range []move.Target{move.ToV1, move.ToV0} {
 				apply := p.apply(to, migrate.Options{})
 				p.runKilled(apply)
@@ -46,10 +46,10 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// forgeRelease has a tenant write a Secret like those in which OLM v1 remembers an installation, which nobody can delete.
-func (p *place) forgeRelease() *corev1.Secret {
+// forgeMemory has a tenant write a Secret like those in which OLM v1 remembers an installation, which nobody can delete.
+func (p *place) forgeMemory() *corev1.Secret {
 	p.t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "release", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "remembered", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
 		Finalizers: []string{"example.com/never"}}, Type: "operatorframework.io/index.v1"}
 	p.create(secret)
 	p.t.Cleanup(func() { // so that the namespace can go
