@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -126,10 +127,10 @@ func notFound(w http.ResponseWriter) bool {
 }
 
 func TestMayPush(t *testing.T) {
-	refuse := false
+	var refuse atomic.Bool
 	address := registry.Start(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if refuse && r.Method == http.MethodPost {
+			if refuse.Load() && r.Method == http.MethodPost {
 				http.Error(w, `{"errors": [{"code": "DENIED"}]}`, http.StatusForbidden)
 				return
 			}
@@ -139,7 +140,7 @@ func TestMayPush(t *testing.T) {
 	if err := MayPush(address + "/harbour/cargo"); err != nil {
 		t.Error(err)
 	}
-	refuse = true
+	refuse.Store(true)
 	if err := MayPush(address + "/harbour/cargo"); err == nil || !strings.Contains(err.Error(), "docker login "+address) {
 		t.Errorf("where pushing is forbidden: %v", err)
 	}

@@ -18,6 +18,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/management"
@@ -70,10 +71,14 @@ type APIController struct {
 	Volumes *presence.Registry
 }
 
+// notRemovable has library-go remove nothing: package uninstall removes the driver, in an order that library-go does not have. It is called
+// once, as it sets a variable that controllers read, also those of another operator of the process.
+var notRemovable = sync.OnceFunc(management.SetOperatorNotRemovable)
+
 // Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if an API controller
 // fails. version is the operator's version for the status of the ClusterCSIDriver.
 func Run(ctx context.Context, driver drivers.Driver, version string, process *Process, apis ...APIController) error {
-	management.SetOperatorNotRemovable() // package uninstall removes the driver, in an order that library-go does not have
+	notRemovable()
 	cfg := transport.WithDeadline(process.KubeConfig)
 
 	// An operator that waits for the lock can be removed, too.
