@@ -229,7 +229,7 @@ func checkVersions(c *checked, rule findings.Rule) {
 		rule.Severity = c.options.Profile.Severity(rule, findings.Warning)
 		at := []any{"annotations", openshift.VersionsAnnotation}
 		f := c.find(rule, c.inMetadata(c.bundle.Metadata.Document), at, "%s %v", openshift.VersionsAnnotation, err)
-		meant := strings.TrimPrefix(strings.ReplaceAll(value, " ", ""), ">=") // what is for later versions, too, has no sign
+		meant := strings.TrimPrefix(strings.ReplaceAll(value, " ", ""), ">=") // v4.14 alone means 4.14 and later
 		if _, err := openshift.ParseRange(meant); err == nil && meant != "" {
 			f.Fixed(c.bundle.Metadata.Replaced(at, meant))
 		}

@@ -16,7 +16,7 @@ import (
 // The rules for lifecycles and their packages.
 var (
 	lifecyclePackage = findings.Rule{ID: "lifecycle-package", Severity: findings.Warning,
-		What: "A lifecycle is that of a package of the catalog, which has only one.",
+		What: "A lifecycle belongs to a package of the catalog, and each package has at most one.",
 		Why:  "OpenShift's console shows that the support of a package with several is not known, and never shows the lifecycle of another package."}
 	lifecycleBundle = findings.Rule{ID: "lifecycle-bundle", Severity: findings.Warning,
 		What: "The versions of a lifecycle are versions of the package or older ones, and the heads of its channels are among them.",
@@ -72,7 +72,7 @@ func (c *lifecycleCheck) belongs(o *fbc.Other, p *fbc.Package) {
 	switch {
 	case o.Package == "": // a field that is missing is reported as such
 	case p == nil || !p.Declared:
-		c.report(lifecyclePackage, []any{"package"}, "the lifecycle is that of package %q, which the catalog does not have", o.Package)
+		c.report(lifecyclePackage, []any{"package"}, "the lifecycle belongs to package %q, which the catalog does not have", o.Package)
 	case p.Lifecycles[0] != o:
 		first := p.Lifecycles[0]
 		c.report(lifecyclePackage, []any{"package"}, "package %q has another lifecycle, at %s:%d; put them together", o.Package, first.File, first.Line)

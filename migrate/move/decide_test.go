@@ -110,13 +110,7 @@ func byBoxcutter(s *state) {
 
 // TestNext: the next step of a move to OLM v1, from each state.
 func TestNext(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		from   func() *state
-		change func(*state)
-		step   migrate.StepName
-		waits  string // a fragment; "" if the step is executed
-	}{
+	for _, tc := range []situation{
 		{"at first", begun, nil, AddVersionFinalizer, ""},
 		{"OLM v0 would delete cluster roles", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "boat.v1.0.0") }, KeepPermissions, ""},
 		{"labels of another version", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "ship.v1.0.0") }, DeleteVersion, ""},
@@ -181,20 +175,31 @@ func TestNext(t *testing.T) {
 			installed(s.extension, "boat.v1.1.0", "Succeeded", "")
 		}, "", ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := tc.from()
-			if tc.change != nil {
-				tc.change(s)
-			}
-			if err := s.Verify(); err != nil {
-				t.Fatal(err)
-			}
-			next, err := s.Next()
-			mustDecide(t, next, err, tc.step, tc.waits)
-			if next.Step != "" && s.plan.Does(next.Step) == "" {
-				t.Errorf("step %s has no description", next.Step)
-			}
-		})
+		t.Run(tc.name, tc.mustGoOn)
+	}
+}
+
+// situation is a state of a move, and the step that is next in it.
+type situation struct {
+	name   string
+	from   func() *state
+	change func(*state)
+	step   migrate.StepName
+	waits  string // a fragment; "" if the step is executed
+}
+
+func (tc situation) mustGoOn(t *testing.T) {
+	s := tc.from()
+	if tc.change != nil {
+		tc.change(s)
+	}
+	if err := s.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := s.Next()
+	mustDecide(t, next, err, tc.step, tc.waits)
+	if next.Step != "" && s.plan.Does(next.Step) == "" {
+		t.Errorf("step %s has no description", next.Step)
 	}
 }
 
@@ -263,13 +268,7 @@ func returned() *state {
 // TestNextBack: the next step of a move back to OLM v0, from each state.
 func TestNextBack(t *testing.T) {
 	asBefore := func(s *state) { s.subscriptions[0].Spec = s.plan.Subscription.Spec.DeepCopy() }
-	for _, tc := range []struct {
-		name   string
-		from   func() *state
-		change func(*state)
-		step   migrate.StepName
-		waits  string // a fragment; "" if the step is executed
-	}{
+	for _, tc := range []situation{
 		{"at first", returning, nil, AddExtensionFinalizer, ""},
 		{"it is held", returning, func(s *state) { s.extension.SetFinalizers([]string{moveFinalizer}) }, DeleteExtension, ""},
 		{"the garbage collector orphans", func() *state { return leaving(moveFinalizer, "orphan") }, nil, DeleteExtension, "garbage collector"},
@@ -329,17 +328,7 @@ func TestNextBack(t *testing.T) {
 			s.made, s.version, s.subscriptions[0].Status.InstalledCSV = nil, nil, "boat.v1.1.0"
 		}, "", ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := tc.from()
-			if tc.change != nil {
-				tc.change(s)
-			}
-			if err := s.Verify(); err != nil {
-				t.Fatal(err)
-			}
-			next, err := s.Next()
-			mustDecide(t, next, err, tc.step, tc.waits)
-		})
+		t.Run(tc.name, tc.mustGoOn)
 	}
 }
 
