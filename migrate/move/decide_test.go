@@ -110,7 +110,7 @@ func byBoxcutter(s *state) {
 
 // TestNext: the next step of a move to OLM v1, from each state.
 func TestNext(t *testing.T) {
-	for _, tc := range []situation{
+	for _, tc := range []nextStep{
 		{"at first", begun, nil, AddVersionFinalizer, ""},
 		{"OLM v0 would delete cluster roles", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "boat.v1.0.0") }, KeepPermissions, ""},
 		{"labels of another version", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "ship.v1.0.0") }, DeleteVersion, ""},
@@ -179,8 +179,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// situation is a state of a move, and the step that is next in it.
-type situation struct {
+// nextStep is a state of a move, and the step that follows it.
+type nextStep struct {
 	name   string
 	from   func() *state
 	change func(*state)
@@ -188,7 +188,7 @@ type situation struct {
 	waits  string // a fragment; "" if the step is executed
 }
 
-func (tc situation) mustGoOn(t *testing.T) {
+func (tc nextStep) mustGoOn(t *testing.T) {
 	s := tc.from()
 	if tc.change != nil {
 		tc.change(s)
@@ -268,7 +268,7 @@ func returned() *state {
 // TestNextBack: the next step of a move back to OLM v0, from each state.
 func TestNextBack(t *testing.T) {
 	asBefore := func(s *state) { s.subscriptions[0].Spec = s.plan.Subscription.Spec.DeepCopy() }
-	for _, tc := range []situation{
+	for _, tc := range []nextStep{
 		{"at first", returning, nil, AddExtensionFinalizer, ""},
 		{"it is held", returning, func(s *state) { s.extension.SetFinalizers([]string{moveFinalizer}) }, DeleteExtension, ""},
 		{"the garbage collector orphans", func() *state { return leaving(moveFinalizer, "orphan") }, nil, DeleteExtension, "garbage collector"},
