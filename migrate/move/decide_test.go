@@ -383,6 +383,7 @@ func TestVerify(t *testing.T) {
 		{"another namespace", begun, func(s *state) { s.namespaceUID = "n-2" }, "recreated under the same name"},
 		{"another Subscription", left, func(s *state) { s.subscriptions = []v1alpha1.Subscription{other("harbour", "boats", "boat", "")} }, "GitOps"},
 		{"a changed Subscription", begun, func(s *state) { s.subscriptions[0].Spec.Channel = "fast" }, "changed the spec"},
+		{"another catalog on the way back", subscribed, func(s *state) { s.subscriptions[0].Spec.CatalogSource = "evil" }, "is not the one that this move gives it"},
 		{"an update by OLM v0", begun, func(s *state) { s.subscriptions[0].Status.InstalledCSV = "boat.v1.1.0" }, "OLM v0 has updated"},
 		{"another version of the name", begun, func(s *state) { s.version.UID = "v-2" }, "deleted ClusterServiceVersion"},
 		{"another ClusterExtension", left, func(s *state) { s.extension = newExtension("boat") }, "somebody has created ClusterExtension"},

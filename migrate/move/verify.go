@@ -22,6 +22,9 @@ func (s *state) Verify() error {
 	if err := s.verifyBefore(); err != nil {
 		return err
 	}
+	if err := s.verifyAgain(); err != nil {
+		return err
+	}
 	if err := s.verifyExtension(); err != nil {
 		return err
 	}
@@ -70,6 +73,17 @@ func (s *state) verifyBefore() error {
 		return fmt.Errorf("somebody has deleted ClusterServiceVersion %s/%s; %s", p.Namespace, p.Version.Name, s.journal.Abandon())
 	}
 	return nil
+}
+
+// verifyAgain fails unless the Subscription of a way back is as the move creates or leaves it: whoever may write in the namespace can give one
+// the annotation of a move, and another catalog, of which the move would approve what has the version's name.
+func (s *state) verifyAgain() error {
+	own := s.again()
+	if own == nil || s.isAsBefore(own) || equality.Semantic.DeepEqual(*own.Spec, *s.plan.subscription().Spec) {
+		return nil
+	}
+	return fmt.Errorf("the spec of Subscription %s/%s is not the one that this move gives it: find out who has created or changed it, delete it, and continue with `%s`",
+		own.Namespace, own.Name, s.journal.Command(s.plan, "resume"))
 }
 
 // verifyExtension fails unless the ClusterExtension is the one that the move is about, or has created.
