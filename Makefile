@@ -7,7 +7,7 @@ VERSION := $(if $(wildcard .git),$(shell git describe --tags --always --dirty 2>
 LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version/stamp.version=$(VERSION)
 # A program with gRPC's traces keeps every method of every type, and is a third larger.
 TAGS    := grpcnotrace
-TOOL    := go tool -modfile=hack/tools/go.mod
+TOOL    := go tool -modfile=lab/modules/tools/go.mod
 
 # Where a clone may be: docs/develop.md. What the user has set for other modules is not for this one, and without a version the go
 # command cannot find one either.
@@ -162,7 +162,7 @@ generate: ## Regenerate all generated files
 	go generate ./bundle
 	go generate ./catalog/build
 	go generate ./operator/clusterstorage/release
-	go generate ./certification
+	go generate ./deploy/certification
 	go run ./hack/rbac -output docs/permissions.md
 
 .PHONY: lint
@@ -183,6 +183,6 @@ verify: clone ## Generated files fresh, go.mod tidy, imports downward only, one 
 	go run ./hack/drivernames
 	go run ./hack/clone
 	go mod tidy -diff
-	@# One module of hack/olmv1 is in no public proxy.
-	for module in $(filter-out hack/olmv1/,$(dir $(wildcard hack/*/go.mod))); do (cd $$module && go mod tidy -diff) || exit 1; done
+	@# One module of lab/modules/olmv1 is in no public proxy.
+	for module in $(filter-out lab/modules/olmv1/,$(dir $(wildcard hack/*/go.mod lab/modules/*/go.mod))); do (cd $$module && go mod tidy -diff) || exit 1; done
 	hack/verify-generated

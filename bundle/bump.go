@@ -10,9 +10,9 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/rogpeppe/go-internal/diff"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // Bump returns the bundle that follows an earlier one. It has the next z-version, which updates all earlier ones of its
@@ -54,7 +54,7 @@ func next(version semver.Version) semver.Version {
 // optionsOf returns the options that generate a bundle of the driver again.
 func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(b.File(csvPath(b)), csv); err != nil {
+	if err := boundedyaml.Unmarshal(b.File(csvPath(b)), csv); err != nil {
 		return Options{}, err
 	}
 	if b.Package != d.Package.Name || csv.Name == "" {

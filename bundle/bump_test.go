@@ -9,8 +9,8 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/widget"
 )
 

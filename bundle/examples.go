@@ -10,7 +10,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // loadExamples reads example objects, sorted by file name. The first is the initialization resource, which consoles ask the
@@ -26,7 +26,7 @@ func loadExamples(files fs.FS) ([]*unstructured.Unstructured, error) {
 			return err
 		}
 		example := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(raw, &example.Object); err != nil {
+		if err := boundedyaml.UnmarshalStrict(raw, &example.Object); err != nil {
 			return fmt.Errorf("example %s: %w", path, err)
 		}
 		if example.GetKind() == "" || example.GetName() == "" {

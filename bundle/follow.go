@@ -12,9 +12,9 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/findings/nearest"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // Follow returns the bundle that follows one of any operator: with the next z-version, which replaces the earlier one, and other
@@ -184,7 +184,7 @@ func pathOfCSV(b *registryv1.Contents) string {
 
 // nextVersion returns the text of a ClusterServiceVersion as that of the version that follows.
 func nextVersion(text []byte, csv *v1alpha1.ClusterServiceVersion, name string, was, is semver.Version) ([]byte, error) {
-	root, err := yaml.Parse(text)
+	root, err := boundedyaml.Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func nextVersion(text []byte, csv *v1alpha1.ClusterServiceVersion, name string, 
 // edits are changes of a text in YAML.
 type edits struct {
 	text   []byte
-	root   *yaml.Node
+	root   *boundedyaml.Node
 	all    []edit
 	faults []error
 }
@@ -217,12 +217,12 @@ type edit struct {
 }
 
 // find returns the key and the value at a path.
-func (e *edits) find(path []string) (key, value *yaml.Node) {
+func (e *edits) find(path []string) (key, value *boundedyaml.Node) {
 	value = e.root
 	for _, step := range path {
 		mapping := value
 		key, value = nil, nil
-		for i := 0; mapping != nil && mapping.Kind == yaml.MappingNode && i+1 < len(mapping.Content); i += 2 {
+		for i := 0; mapping != nil && mapping.Kind == boundedyaml.MappingNode && i+1 < len(mapping.Content); i += 2 {
 			if mapping.Content[i].Value == step {
 				key, value = mapping.Content[i], mapping.Content[i+1]
 			}
@@ -238,7 +238,7 @@ func (e *edits) set(was, is string, path ...string) {
 		e.faults = append(e.faults, fmt.Errorf("%s is missing", strings.Join(path, ".")))
 		return
 	}
-	offset := yaml.Offset(e.text, value.Line, value.Column)
+	offset := boundedyaml.Offset(e.text, value.Line, value.Column)
 	if offset < len(e.text) && (e.text[offset] == '"' || e.text[offset] == '\'') {
 		offset++
 	}
@@ -255,8 +255,8 @@ func (e *edits) insertAfter(line string, path ...string) {
 	if key == nil {
 		return // set reports it
 	}
-	begin := yaml.Offset(e.text, key.Line, 1)
-	indent := e.text[begin:yaml.Offset(e.text, key.Line, key.Column)]
+	begin := boundedyaml.Offset(e.text, key.Line, 1)
+	indent := e.text[begin:boundedyaml.Offset(e.text, key.Line, key.Column)]
 	end := bytes.IndexByte(e.text[begin:], '\n')
 	if len(bytes.TrimSpace(indent)) > 0 || value.Line != key.Line || end < 0 {
 		e.faults = append(e.faults, fmt.Errorf("line %d: nothing can be inserted after %s", key.Line, strings.Join(path, ".")))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/openshift"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 //go:generate go run ../cmd/berth bundle generate ebs --version 5.0.0 --output aws-ebs-csi-driver-operator/5.0.0
@@ -91,12 +91,12 @@ func generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
 	}
 	labels := annotations(d.Package.Name, d.Package.Channel)
 	add(registryv1.DockerfilePath, dockerfile(labels))
-	metadata, err := yaml.Marshal(map[string]any{"annotations": labels})
+	metadata, err := boundedyaml.Marshal(map[string]any{"annotations": labels})
 	if err != nil {
 		return nil, err
 	}
 	add(registryv1.AnnotationsPath, metadata)
-	properties, err := yaml.Marshal(map[string]any{"properties": []any{
+	properties, err := boundedyaml.Marshal(map[string]any{"properties": []any{
 		map[string]any{"type": openshift.MaxProperty, "value": maxOpenShiftVersion}}})
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func customResourceDefinitions(d drivers.Driver) ([]*apiextensionsv1.CustomResou
 			return nil, fmt.Errorf("asset %s: %w", m.File, err)
 		}
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(m.YAML, crd); err != nil {
+		if err := boundedyaml.UnmarshalStrict(m.YAML, crd); err != nil {
 			return nil, fmt.Errorf("asset %s: %w", m.File, err)
 		}
 		crds = append(crds, crd)
@@ -176,5 +176,5 @@ func encode(object any) ([]byte, error) {
 	for _, path := range [][]string{{"status"}, {"spec", "apiservicedefinitions"}, {"spec", "cleanup"}} {
 		unstructured.RemoveNestedField(content, path...)
 	}
-	return yaml.Marshal(content)
+	return boundedyaml.Marshal(content)
 }

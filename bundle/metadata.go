@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
 )
 
 // annotations returns the bundle's annotations, which a catalog reads before it reads any object. A bundle image carries

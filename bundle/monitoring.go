@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // monitoringFiles returns the objects that let the cluster's monitoring scrape the operator. OLM creates them in the
@@ -21,7 +21,7 @@ func monitoringFiles(d drivers.Driver) ([]registryv1.File, error) {
 		if err := drivers.CheckRendered(m.YAML); err != nil {
 			return nil, fmt.Errorf("asset %s: %w", m.File, err)
 		}
-		data, err := yaml.Marshal(m.Object.Object)
+		data, err := boundedyaml.Marshal(m.Object.Object)
 		if err != nil {
 			return nil, err
 		}

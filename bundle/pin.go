@@ -7,14 +7,14 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // PullSpecs returns the images that a cluster pulls because of a bundle, sorted.
 func PullSpecs(b *registryv1.Bundle) ([]string, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(b.File(csvPath(b)), csv); err != nil {
+	if err := boundedyaml.Unmarshal(b.File(csvPath(b)), csv); err != nil {
 		return nil, fmt.Errorf("bundle %s: %s: %w", b.Name, csvPath(b), err)
 	}
 	var specs []string
@@ -58,10 +58,10 @@ func pinYAML(file []byte, pins map[string]string) ([]byte, error) {
 		header = append(slices.Clone(line), '\n')
 	}
 	var object map[string]any
-	if err := yaml.Unmarshal(file, &object); err != nil {
+	if err := boundedyaml.Unmarshal(file, &object); err != nil {
 		return nil, err
 	}
-	pinned, err := yaml.Marshal(pinValues(object, pins))
+	pinned, err := boundedyaml.Marshal(pinValues(object, pins))
 	return append(header, pinned...), err
 }
 

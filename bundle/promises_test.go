@@ -15,10 +15,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
 	driverregistry "github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/widget"
 )
 

@@ -16,7 +16,7 @@ import (
 // TestInTreeSources: the definitions name exactly the volume sources that Kubernetes hands to the drivers, and the
 // must-gather script knows them.
 func TestInTreeSources(t *testing.T) {
-	script, err := os.ReadFile("../must-gather/gather")
+	script, err := os.ReadFile("../deploy/must-gather/gather")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestInTreeSources(t *testing.T) {
 		}
 		known := d.CSIName + `) echo "` + d.InTree.Source + " " + d.InTree.Plugin + `" ;;`
 		if d.InTree != (drivers.InTree{}) && !strings.Contains(string(script), known) {
-			t.Errorf("must-gather/gather lacks the line: %s", known)
+			t.Errorf("deploy/must-gather/gather lacks the line: %s", known)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // NamespacePlaceholder stands for the driver's namespace in assets, and for retired objects.
@@ -93,13 +93,13 @@ func render(files fs.FS, placeholders *strings.Replacer) ([]Manifest, error) {
 // decode returns the only object in a file.
 func decode(file []byte) (*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
-	documents, err := yaml.Split(file)
+	documents, err := boundedyaml.Split(file)
 	if err != nil {
 		return nil, err
 	}
 	for _, document := range documents {
 		object := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+		if err := boundedyaml.UnmarshalStrict(document, &object.Object); err != nil {
 			return nil, err
 		}
 		if object.Object != nil { // not just comments

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // MonitoringLabel on a namespace, with the value "true", has the cluster's monitoring read metrics there.
@@ -59,7 +59,7 @@ func (d Driver) UnownedInBundle() ([]Manifest, error) {
 // addAlerts adds alerts to the only group of a PrometheusRule.
 func (m *Manifest) addAlerts(list string) error {
 	var alerts []any
-	if err := yaml.UnmarshalStrict([]byte(list), &alerts); err != nil {
+	if err := boundedyaml.UnmarshalStrict([]byte(list), &alerts); err != nil {
 		return err
 	}
 	groups, found, err := unstructured.NestedSlice(m.Object.Object, "spec", "groups")
@@ -71,7 +71,7 @@ func (m *Manifest) addAlerts(list string) error {
 	if err := unstructured.SetNestedSlice(m.Object.Object, groups, "spec", "groups"); err != nil {
 		return err
 	}
-	m.YAML, err = yaml.Marshal(m.Object.Object)
+	m.YAML, err = boundedyaml.Marshal(m.Object.Object)
 	return err
 }
 
@@ -79,7 +79,7 @@ func (m *Manifest) addAlerts(list string) error {
 func servingCertSecret(operator string) string { return operator + "-serving-cert" }
 
 // MetricsHost is the host name of the operator's metrics endpoint if the operator runs in namespace. Tokens for
-// reading metrics have it as their only audience; must-gather/gather requests such a token.
+// reading metrics have it as their only audience; deploy/must-gather/gather requests such a token.
 func (d Driver) MetricsHost(namespace string) string {
 	return d.Operator.Name + "-metrics." + namespace + ".svc"
 }

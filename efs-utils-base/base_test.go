@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/test/authority"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/authority"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/programs"
 	"github.com/berth-csi/berth/test/drivers/images"
-	"github.com/berth-csi/berth/test/drivers/programs"
 )
 
 var build = flag.Bool("build-images", false, "build the images and try what is in them, which takes minutes, root, buildah and packages of Debian")
@@ -82,7 +82,7 @@ func newBuilder(t *testing.T) (*Builder, Options) {
 	if source == "" {
 		t.Skip(programs.WantEFSUtils)
 	}
-	own, err := tools.ProgramsForImages(t.Context(), "./test/drivers/nfs/nfsclient")
+	own, err := tools.ProgramsForImages(t.Context(), "./lab/nfs/nfsclient")
 	if err != nil {
 		t.Fatal(err)
 	}

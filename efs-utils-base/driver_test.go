@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/metadata"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/metadata"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/programs"
 )
 
 // checkDriver: the driver starts on the image, configures efs-utils in the node's folder, and runs the watchdog.

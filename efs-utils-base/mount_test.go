@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/test/authority"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/lab/authority"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/nfs"
 )
 
 // options are those with which the driver mounts, and the tunnel of the earlier kind.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/berth-csi/berth/test/authority"
+	"github.com/berth-csi/berth/lab/authority"
 )
 
 // server is a mount target of EFS, as far as a tunnel sees it: it speaks TLS, asks for the client's certificate, and answers the

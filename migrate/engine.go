@@ -14,7 +14,7 @@ package migrate
 import (
 	"context"
 
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/test/community"
-	"github.com/berth-csi/berth/test/fault"
 )
 
 // TestAdoption covers the whole life of a driver that the community operator installed: it is adopted in place, managed,

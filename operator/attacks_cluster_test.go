@@ -19,10 +19,10 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/openstack"
 	"github.com/berth-csi/berth/operator"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
-	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/tenant"
 )
 

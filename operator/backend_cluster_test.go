@@ -21,9 +21,9 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/cloudcredential"
+	"github.com/berth-csi/berth/lab/openstack"
 )
 
 // newBackendTestEnv returns an environment on a cloud, for a driver that is installed only if the cloud offers something.

@@ -9,7 +9,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestStrippedFinalizerIsRestored: an administrator replaces the ClusterCSIDriver with a manifest that has no finalizers.

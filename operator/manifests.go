@@ -7,10 +7,10 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/retirement"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // An operand has the driver's objects, rendered once for a cycle.
@@ -90,6 +90,6 @@ func (o *operand) record(current map[string]string) map[string]string {
 
 func addLabel(m *drivers.Manifest, key, value string) (err error) {
 	m.Object.SetLabels(labels.Merge(m.Object.GetLabels(), labels.Set{key: value}))
-	m.YAML, err = yaml.Marshal(m.Object.Object)
+	m.YAML, err = boundedyaml.Marshal(m.Object.Object)
 	return err
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestDriverStaysInItsNamespace: an operator that is reinstalled in another namespace manages the same driver, whether it

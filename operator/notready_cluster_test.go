@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/rollout"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestNotReadyNodeHoldsNothing: a node dies, and its pod can be neither updated nor ended. In a cluster of this size, it is

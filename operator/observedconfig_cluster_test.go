@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
 )
 
 // TestObservedConfigOfOthersReachesNoPod: somebody applies a ClusterCSIDriver that was exported, with a spec.observedConfig

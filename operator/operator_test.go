@@ -34,10 +34,10 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/operator/metrics"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/fault"
 )
 
 func TestMain(m *testing.M) {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/lab/aws"
+	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/operator/presence"
-	"github.com/berth-csi/berth/test/aws"
-	fakeefs "github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestPresence: once the operator has credentials, it knows of the access points that objects refer to, looks again later, and forgets

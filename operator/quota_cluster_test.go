@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/gateway"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/gateway"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestQuota: the operator counts the access points of the file systems that StorageClasses name, once it has credentials, and again

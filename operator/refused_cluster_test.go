@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/test/admission"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/admission"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // refusal is what the policies of these tests say.

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/fault"
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
+	"github.com/berth-csi/berth/lab/openstack"
 )
 
 // slowness is how much longer than others an API server takes for some lists: long enough for the controllers that do not wait

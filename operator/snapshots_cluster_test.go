@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/snapshotclass"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestSnapshotClass: a cluster without the snapshot API gets the driver, and the VolumeSnapshotClass once the API is there.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/test/fault"
-	"github.com/berth-csi/berth/test/statediff"
+	"github.com/berth-csi/berth/lab/fault"
+	"github.com/berth-csi/berth/lab/statediff"
 )
 
 // TestCrashSweep runs each scenario undisturbed first, and then once for each fault at each point of that run: at each

@@ -11,7 +11,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/lab/fault"
 )
 
 // variantNames are the names of the variants. A ClusterCSIDriver may have few names besides these.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/berth-csi/berth/test/statediff"
+	"github.com/berth-csi/berth/lab/statediff"
 )
 
 // A view is a cache of the objects of one environment: all objects of the kinds that the operator creates, and what

@@ -26,11 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/aws"
-	fakeefs "github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/aws/gateway"
-	"github.com/berth-csi/berth/test/aws/iam"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/aws"
+	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/iam"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // tagsSecret is the Secret with the credentials for tags, and tagsActions are what they allow.

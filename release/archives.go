@@ -16,7 +16,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // workstation is a platform that people run berth on.
@@ -88,24 +88,24 @@ func (r *release) packsFor(w workstation) bool {
 }
 
 // completions returns the files that complete berth's commands in shells. They are the same on all platforms.
-func (r *release) completions(ctx context.Context) (image.Files, error) {
+func (r *release) completions(ctx context.Context) (oci.Files, error) {
 	own, err := r.compileFor(ctx, berth, runtime.GOOS, runtime.GOARCH)
 	if err != nil {
 		return nil, err
 	}
-	files := image.Files{}
+	files := oci.Files{}
 	for _, shell := range shells {
 		out, err := exec.CommandContext(ctx, own.file, "completion", shell).Output()
 		if err != nil {
 			return nil, fmt.Errorf("completions for %s: %w", shell, err)
 		}
-		files["completions/berth."+shell] = image.File{Data: out}
+		files["completions/berth."+shell] = oci.File{Data: out}
 	}
 	return files, nil
 }
 
 // archive returns the archive for a workstation, and the program in it.
-func (r *release) archive(ctx context.Context, w workstation, completions image.Files) (name string, content []byte, built compiled, err error) {
+func (r *release) archive(ctx context.Context, w workstation, completions oci.Files) (name string, content []byte, built compiled, err error) {
 	if built, err = r.compileFor(ctx, berth, w.os, w.architecture); err != nil {
 		return "", nil, built, err
 	}
@@ -113,8 +113,8 @@ func (r *release) archive(ctx context.Context, w workstation, completions image.
 	for path, file := range completions {
 		files[path] = file
 	}
-	files[packed{workstation: w}.program()] = image.File{Source: built.file, Executable: true}
-	files["LICENSE"] = image.File{Source: "LICENSE"}
+	files[packed{workstation: w}.program()] = oci.File{Source: built.file, Executable: true}
+	files["LICENSE"] = oci.File{Source: "LICENSE"}
 	name = fmt.Sprintf("berth-%s-%s-%s", r.source.version, w.os, w.architecture)
 	pack, ending := tarFiles, ".tar.gz"
 	if w.os == "windows" {
@@ -126,7 +126,7 @@ func (r *release) archive(ctx context.Context, w workstation, completions image.
 }
 
 // tarFiles writes the same bytes for the same files.
-func tarFiles(out io.Writer, files image.Files) error {
+func tarFiles(out io.Writer, files oci.Files) error {
 	compressed, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func tarFiles(out io.Writer, files image.Files) error {
 }
 
 // zipFiles writes the same bytes for the same files.
-func zipFiles(out io.Writer, files image.Files) error {
+func zipFiles(out io.Writer, files oci.Files) error {
 	archive := zip.NewWriter(out)
 	for _, name := range sortedKeys(files) {
 		data, mode, err := contentOf(files[name])
@@ -168,7 +168,7 @@ func zipFiles(out io.Writer, files image.Files) error {
 	return archive.Close()
 }
 
-func contentOf(file image.File) (data []byte, mode os.FileMode, err error) {
+func contentOf(file oci.File) (data []byte, mode os.FileMode, err error) {
 	mode = 0o644
 	if file.Executable {
 		mode = 0o755

@@ -21,7 +21,7 @@ var (
 	operator = program{name: "berth-operator", pkg: "./cmd/berth-operator", tags: "grpcnotrace", ldflags: stamp}
 	berth    = program{name: "berth", pkg: "./cmd/berth", tags: "grpcnotrace", ldflags: stamp}
 	opm      = program{name: "opm", pkg: "./cmd/opm", tags: "grpcnotrace", ldflags: stamp}
-	kubectl  = program{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "hack/tools"}
+	kubectl  = program{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "lab/modules/tools"}
 )
 
 // programImage is an image with a program.
@@ -55,7 +55,7 @@ var programImages = []programImage{
 	{name: "berth-opm", program: opm, entrypoint: true, user: nobody, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
 	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So it cannot do without
 	// a shell, nor can the script.
-	{name: "berth-must-gather", program: kubectl, onBase: true, scripts: map[string]string{"usr/bin/gather": "must-gather/gather"}},
+	{name: "berth-must-gather", program: kubectl, onBase: true, scripts: map[string]string{"usr/bin/gather": "deploy/must-gather/gather"}},
 }
 
 // mustGatherBase is the default base of must-gather's image. It is there for all architectures, and needs no login.

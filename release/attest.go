@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/berth-csi/berth/bundle"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // Media types of what is attached to images.
@@ -50,7 +50,7 @@ func (r *release) attachDocuments(ctx context.Context) error {
 
 // attach attaches a document to a manifest of an image.
 func (r *release) attach(ctx context.Context, p *pushed, to, mediaType string, document []byte) error {
-	digest, err := image.Attach(ctx, r.repository(p.name)+"@"+to, mediaType, document)
+	digest, err := oci.Attach(ctx, r.repository(p.name)+"@"+to, mediaType, document)
 	p.documents = append(p.documents, digest)
 	return err
 }

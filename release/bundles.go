@@ -10,10 +10,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/build"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // pushBundles pushes the images of bundles, in which all images are given by digest.
@@ -69,7 +69,7 @@ func (r *release) bundleIndex(folder bundleFolder) (v1.ImageIndex, error) {
 
 // released returns the digest of a version that is in the registry, or "".
 func (r *release) released(ctx context.Context, folder bundleFolder) (digest string, err error) {
-	return image.Find(ctx, r.repository(folder.repository())+":"+folder.tag())
+	return oci.Find(ctx, r.repository(folder.repository())+":"+folder.tag())
 }
 
 // pushCatalogs pushes the images of catalogs, which are built from the images of the bundles in the registry.
@@ -96,10 +96,10 @@ func (r *release) pushCatalogs(ctx context.Context) (err error) {
 }
 
 // catalog builds a catalog in a folder and returns the content of its image.
-func (r *release) catalog(ctx context.Context, c catalogImage, folder string) (_ image.Content, err error) {
+func (r *release) catalog(ctx context.Context, c catalogImage, folder string) (_ oci.Content, err error) {
 	templates, catalog := filepath.Join(folder, "templates"), filepath.Join(folder, "catalog")
 	if err := os.MkdirAll(templates, 0o755); err != nil {
-		return image.Content{}, err
+		return oci.Content{}, err
 	}
 	var files []string
 	for _, t := range r.templates {
@@ -108,27 +108,27 @@ func (r *release) catalog(ctx context.Context, c catalogImage, folder string) (_
 		}
 		text, err := t.withImages(r.bundleImages)
 		if err != nil {
-			return image.Content{}, err
+			return oci.Content{}, err
 		}
 		file := filepath.Join(templates, filepath.Base(t.file))
 		if err := os.WriteFile(file, text, 0o644); err != nil {
-			return image.Content{}, err
+			return oci.Content{}, err
 		}
 		files = append(files, file)
 	}
 	built, err := build.Templates(ctx, files, build.Options{})
 	if err != nil {
-		return image.Content{}, err
+		return oci.Content{}, err
 	}
 	defer func() { err = errors.Join(err, built.Close()) }()
 	for _, f := range built.Found {
 		if f.Severity == findings.Error {
-			return image.Content{}, f
+			return oci.Content{}, f
 		}
 	}
 	for _, made := range built.Catalogs {
 		if _, err := made.Write(catalog); err != nil {
-			return image.Content{}, err
+			return oci.Content{}, err
 		}
 	}
 	return build.Image(ctx, catalog)

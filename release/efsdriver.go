@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	base "github.com/berth-csi/berth/efs-utils-base"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // efsDriverName is the name of the EFS driver's image, and of its program. efsDriverImage is the repository that the definition
@@ -43,12 +43,12 @@ type efsDriver struct {
 
 // readEFSDriver reads the file.
 func readEFSDriver(file string) (*efsDriver, error) {
-	data, err := yaml.ReadFile(file)
+	data, err := boundedyaml.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("EFS driver: %w", err)
 	}
 	e := &efsDriver{Architectures: []string{runtime.GOARCH}}
-	if err := yaml.UnmarshalStrict(data, e); err != nil {
+	if err := boundedyaml.UnmarshalStrict(data, e); err != nil {
 		return nil, fmt.Errorf("EFS driver: %s: %w", file, err)
 	}
 	if e.Source == "" || e.Version == "" || e.Base == "" {
@@ -89,7 +89,7 @@ func (r *release) pushDrivers(ctx context.Context) error {
 		}
 		images = append(images, img)
 	}
-	index, err := image.Index(images)
+	index, err := oci.Index(images)
 	if err != nil {
 		return err
 	}

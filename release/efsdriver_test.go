@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/bundle/registryv1"
 	base "github.com/berth-csi/berth/efs-utils-base"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/programs"
 	"github.com/berth-csi/berth/test/drivers/images"
-	"github.com/berth-csi/berth/test/drivers/programs"
-	"github.com/berth-csi/berth/yaml"
 )
 
 var buildEFSDriver = flag.Bool("build-efs-driver", false, "release with the EFS driver's image, which takes minutes, root, buildah and packages of Debian")
@@ -36,7 +36,7 @@ func TestEFSDriver(t *testing.T) {
 		t.Skip(programs.WantEFSUtils)
 	}
 	r := startReleasing(t)
-	own, err := tools.ProgramsForImages(t.Context(), "./test/drivers/nfs/nfsclient")
+	own, err := tools.ProgramsForImages(t.Context(), "./lab/nfs/nfsclient")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func smallDriver(t *testing.T) string {
 // writeEFSDriver writes the file that says what the driver's image is built of.
 func (r *releasing) writeEFSDriver(t *testing.T, e efsDriver) string {
 	t.Helper()
-	data, err := yaml.Marshal(e)
+	data, err := boundedyaml.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/licensecheck"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // licenceNames are the names of files with licences, and with what a licence demands to be passed on.
@@ -124,11 +124,11 @@ func upTo(top string, below []string) map[string]bool {
 }
 
 // licenceFiles returns the licences of a program and of everything that is compiled into it.
-func (c compiled) licenceFiles() image.Files {
-	files := image.Files{}
+func (c compiled) licenceFiles() oci.Files {
+	files := oci.Files{}
 	for _, d := range c.dependencies {
 		for target, source := range d.licences {
-			files[target] = image.File{Source: source}
+			files[target] = oci.File{Source: source}
 		}
 	}
 	return files

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 func main() {
@@ -61,7 +61,7 @@ func parse(args []string) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.StringVar(&o.registry, "registry", "", "`PREFIX` of the repositories to push to, such as registry.example.com/team (required)")
-	architectures := flags.String("architectures", strings.Join(image.Architectures, ","), "architectures of the images")
+	architectures := flags.String("architectures", strings.Join(oci.Architectures, ","), "architectures of the images")
 	flags.StringVar(&o.pins, "pins", "", "YAML `FILE` with lines IMAGE: PULLSPEC for images that are elsewhere, such as in a mirror")
 	flags.StringVar(&o.base, "must-gather-base", mustGatherBase, "`IMAGE` with bash, awk, sed and tar to build must-gather's image on")
 	flags.StringVar(&o.efsDriver, "efs-driver", "", "YAML `FILE` that says what to build the EFS driver's image of; without it, bundles name the image of others")

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // The project's page, and where people find the archives of a version.
@@ -67,7 +67,7 @@ func krewManifest(version string, archives []packed) ([]byte, error) {
 			},
 		})
 	}
-	return yaml.Marshal(map[string]any{
+	return boundedyaml.Marshal(map[string]any{
 		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin", "metadata": map[string]any{"name": "berth"},
 		"spec": map[string]any{
 			"version": version, "homepage": homepage, "shortDescription": summary, "description": description, "platforms": platforms,

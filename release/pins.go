@@ -11,20 +11,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/berth-csi/berth/bundle"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // pinImages pins the images that are not Berth's own: those of the drivers in bundles, and must-gather's base.
 func (r *release) pinImages(ctx context.Context) error {
 	given := map[string]string{}
 	if r.options.pins != "" {
-		data, err := yaml.ReadFile(r.options.pins)
+		data, err := boundedyaml.ReadFile(r.options.pins)
 		if err != nil {
 			return fmt.Errorf("pins: %w", err)
 		}
-		if err := yaml.UnmarshalStrict(data, &given); err != nil {
+		if err := boundedyaml.UnmarshalStrict(data, &given); err != nil {
 			return fmt.Errorf("pins: %s: want lines IMAGE: PULLSPEC: %w", r.options.pins, err)
 		}
 	}
@@ -38,7 +38,7 @@ func (r *release) pinImages(ctx context.Context) error {
 		if !found {
 			instead = reference
 		}
-		pinned, err := image.Pin(ctx, instead)
+		pinned, err := oci.Pin(ctx, instead)
 		if err != nil {
 			faults = append(faults, err)
 			continue

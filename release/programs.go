@@ -12,7 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // pushPrograms pushes the images with programs.
@@ -41,27 +41,27 @@ func (r *release) programIndex(ctx context.Context, p programImage) (v1.ImageInd
 		}
 		images = append(images, built)
 	}
-	return image.Index(images)
+	return oci.Index(images)
 }
 
 // platformImage returns the image for one architecture. Layers that change rarely come first.
 func (r *release) platformImage(ctx context.Context, p programImage, architecture string) (v1.Image, error) {
 	built := r.programFor(p.program, architecture)
-	program := image.Files{p.programPath(): {Source: built.file, Executable: true}}
+	program := oci.Files{p.programPath(): {Source: built.file, Executable: true}}
 	for name, target := range p.links {
-		program[name] = image.File{Link: target}
+		program[name] = oci.File{Link: target}
 	}
 	if p.temporary {
-		program["tmp"] = image.File{SharedFolder: true}
+		program["tmp"] = oci.File{SharedFolder: true}
 	}
 	for target, source := range p.scripts {
-		program[target] = image.File{Source: source, Executable: true}
+		program[target] = oci.File{Source: source, Executable: true}
 	}
-	layers := []image.Files{built.licenceFiles(), program}
+	layers := []oci.Files{built.licenceFiles(), program}
 	if !p.onBase {
 		layers = slices.Insert(layers, 0, certificates())
 	}
-	platform := image.Platform{Architecture: architecture, User: p.user, Labels: r.labels(p.name)}
+	platform := oci.Platform{Architecture: architecture, User: p.user, Labels: r.labels(p.name)}
 	if p.entrypoint {
 		platform.Entrypoint = []string{"/" + p.programPath()}
 	}

@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	base "github.com/berth-csi/berth/efs-utils-base"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // release is a release while it is made.
@@ -101,7 +101,7 @@ func (r *release) push(ctx context.Context, name string, index v1.ImageIndex, ta
 		return pushed{}, fmt.Errorf("image %s: %w", name, err)
 	}
 	p := pushed{name: name, tags: tags, index: index, digest: digest.String()}
-	if _, err := image.Push(ctx, r.pullSpec(p), index); err != nil {
+	if _, err := oci.Push(ctx, r.pullSpec(p), index); err != nil {
 		return pushed{}, err
 	}
 	r.pushed = append(r.pushed, p)
@@ -124,7 +124,7 @@ func (r *release) checkRegistry(context.Context) error {
 		names = append(names, b.repository())
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if err := image.MayPush(r.repository(name)); err != nil {
+		if err := oci.MayPush(r.repository(name)); err != nil {
 			return err
 		}
 	}

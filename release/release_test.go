@@ -29,12 +29,12 @@ import (
 	spdxjson "github.com/spdx/tools-golang/json"
 
 	"github.com/berth-csi/berth/bundle"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/registry"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // maxOperator is the size goal of the operator's image, compressed, for each architecture.
@@ -96,7 +96,7 @@ func (r *releasing) mirror(t *testing.T) string {
 			pins[reference] = r.serve(t, "mirror/"+strings.TrimPrefix(reference, "quay.io/"))
 		}
 	}
-	data, err := yaml.Marshal(pins)
+	data, err := boundedyaml.Marshal(pins)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestRelease(t *testing.T) {
 	t.Run("krew", func(t *testing.T) { checkKrew(t, filepath.Join(output, "archives")) })
 	t.Run("must-gather", func(t *testing.T) {
 		content := files(t, platform(t, r.index(t, "berth-must-gather:latest")))
-		script, err := os.ReadFile("must-gather/gather")
+		script, err := os.ReadFile("deploy/must-gather/gather")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestRelease(t *testing.T) {
 
 func (r *releasing) find(t *testing.T, reference string) string {
 	t.Helper()
-	digest, err := image.Find(t.Context(), r.prefix+"/"+reference)
+	digest, err := oci.Find(t.Context(), r.prefix+"/"+reference)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // all adds what takes too long for make test.
@@ -32,7 +32,7 @@ func TestSignedRelease(t *testing.T) {
 	mustRun(t, keys, cosign, "generate-key-pair")
 	r.base = r.serveBase(t)
 	output := t.TempDir()
-	report := r.mustRelease(t, "--architectures", strings.Join(image.Architectures, ","), "--key", filepath.Join(keys, "cosign.key"), "--output", output)
+	report := r.mustRelease(t, "--architectures", strings.Join(oci.Architectures, ","), "--key", filepath.Join(keys, "cosign.key"), "--output", output)
 	t.Logf("the release:\n%s", report)
 
 	verify := []string{"verify", "--key", filepath.Join(keys, "cosign.pub"), "--private-infrastructure"}
@@ -78,12 +78,12 @@ func TestSignedRelease(t *testing.T) {
 // serveBase pushes a base for all architectures.
 func (r *releasing) serveBase(t *testing.T) string {
 	t.Helper()
-	index, err := image.Content{Files: map[string][]byte{"bin/bash": []byte("a stand-in")}}.Index()
+	index, err := oci.Content{Files: map[string][]byte{"bin/bash": []byte("a stand-in")}}.Index()
 	if err != nil {
 		t.Fatal(err)
 	}
 	reference := r.Address + "/base:all"
-	if _, err := image.Push(t.Context(), reference, index); err != nil {
+	if _, err := oci.Push(t.Context(), reference, index); err != nil {
 		t.Fatal(err)
 	}
 	return reference
@@ -107,7 +107,7 @@ func (r *releasing) checkSizes(t *testing.T, name string) {
 			t.Errorf("%s for %s has %d bytes compressed (%v), want at most %d", name, m.Platform.Architecture, size, err, maxOperator)
 		}
 	}
-	if !slices.Equal(architectures, image.Architectures) {
-		t.Errorf("%s is for %v, want %v", name, architectures, image.Architectures)
+	if !slices.Equal(architectures, oci.Architectures) {
+		t.Errorf("%s is for %v, want %v", name, architectures, oci.Architectures)
 	}
 }

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // setTags sets the tags, once all images are complete in the registry.
 func (r *release) setTags(ctx context.Context) error {
 	for _, p := range r.pushed {
-		if err := image.CheckComplete(ctx, r.pullSpec(p)); err != nil {
+		if err := oci.CheckComplete(ctx, r.pullSpec(p)); err != nil {
 			return err
 		}
 	}
 	for _, p := range r.pushed {
 		for _, tag := range p.tags {
-			if err := image.Tag(ctx, r.pullSpec(p), tag); err != nil {
+			if err := oci.Tag(ctx, r.pullSpec(p), tag); err != nil {
 				return err
 			}
 		}
@@ -31,7 +31,7 @@ func (r *release) writeLayouts(context.Context) error {
 		return nil
 	}
 	for _, p := range r.pushed {
-		if _, err := image.WriteLayout(filepath.Join(r.layout, p.name, p.tags[0]), p.index); err != nil {
+		if _, err := oci.WriteLayout(filepath.Join(r.layout, p.name, p.tags[0]), p.index); err != nil {
 			return fmt.Errorf("image %s: %w", p.name, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // template is a template of a package in a catalog.
@@ -33,11 +33,11 @@ func readTemplates(catalogs []catalogImage) ([]template, error) {
 		}
 		for _, file := range files {
 			t := template{catalog: catalog.name, file: file}
-			data, err := yaml.ReadFile(file)
+			data, err := boundedyaml.ReadFile(file)
 			if err != nil {
 				return nil, err
 			}
-			if err := yaml.Unmarshal(data, &t.content); err != nil {
+			if err := boundedyaml.Unmarshal(data, &t.content); err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			for _, b := range t.bundles() {
@@ -73,7 +73,7 @@ func (t template) withImages(images map[string]string) ([]byte, error) {
 			b["image"] = images[t.path(folder)]
 		}
 	}
-	return yaml.Marshal(t.content)
+	return boundedyaml.Marshal(t.content)
 }
 
 // bundleFolder is the folder of one version of a package: bundle/PACKAGE/VERSION.

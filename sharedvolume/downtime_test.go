@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestControllerDowntime stops the controller, as an uninstallation does. Volumes remain usable, deletions wait, and a new

@@ -24,12 +24,13 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 func TestMain(m *testing.M) {
+	cluster.AddToScheme(v1alpha1.AddToScheme)
 	ctrllog.SetLogger(klog.Background())
 	cluster.Main(m)
 }

@@ -13,10 +13,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/berth-csi/berth/lab/admission"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/admission"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestMissingDefinitions: the controller waits for CustomResourceDefinitions that are missing when it starts, and for those

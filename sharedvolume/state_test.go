@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/fault"
+	"github.com/berth-csi/berth/lab/statediff"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/fault"
-	"github.com/berth-csi/berth/test/statediff"
 )
 
 // all returns the SharedVolumes and claims of a namespace, and their volumes.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // teamRoles are the roles that the bundle ships.

@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/fault"
 )
 
 // TestRetryAfter: an overloaded API server says when to retry. The same request is repeated then, and not before.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // The files of a bundle folder. The format fixes the folders. File names have no meaning in it, so readers go by what a
@@ -30,7 +30,7 @@ var Folders = []string{ManifestsDir, MetadataDir}
 
 // ImageLimits are the limits for pulling a bundle's image. OLM accepts no bundle above 4 MiB from a catalog, and etcd no object
 // above 1.5 MiB, so an image beyond these limits is not a bundle.
-var ImageLimits = image.Limits{Time: time.Minute, Size: 64 << 20}
+var ImageLimits = oci.Limits{Time: time.Minute, Size: 64 << 20}
 
 // AnnotationPrefix is how the annotations begin that the format defines. A bundle's image has the same as labels.
 const AnnotationPrefix = "operators.operatorframework.io.bundle."
@@ -90,8 +90,8 @@ func (b *Bundle) in(folder string) []File {
 }
 
 // Image returns what the bundle's image holds: the manifests, the metadata and, as labels, the annotations.
-func (c *Contents) Image() image.Content {
-	content := image.Content{Files: map[string][]byte{}, Labels: c.Metadata.Annotations}
+func (c *Contents) Image() oci.Content {
+	content := oci.Content{Files: map[string][]byte{}, Labels: c.Metadata.Annotations}
 	for _, folder := range Folders {
 		for _, f := range c.in(folder) {
 			content.Files[f.Path] = f.Data

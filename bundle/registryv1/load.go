@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Load reads the bundle in a folder, as OLM's tools read it. Symbolic links that lead out of the folder are refused, and so are
@@ -23,7 +23,7 @@ func Load(dir string) (*Contents, error) {
 	at := source{name: dir, kind: "folder"}
 	b := &Bundle{}
 	// A bundle needs its Dockerfile only to be built into an image.
-	if data, err := yaml.ReadFileIn(dir, DockerfilePath); err == nil {
+	if data, err := boundedyaml.ReadFileIn(dir, DockerfilePath); err == nil {
 		b.Files = append(b.Files, File{Path: DockerfilePath, Data: data})
 	}
 	var found []*findings.Finding
@@ -92,7 +92,7 @@ func readFiles(dir, folder string) (files []File, below []string, _ error) {
 			below = append(below, entry.Name())
 			continue
 		}
-		data, err := yaml.ReadFileIn(dir, filepath.Join(folder, entry.Name()))
+		data, err := boundedyaml.ReadFileIn(dir, filepath.Join(folder, entry.Name()))
 		if err != nil {
 			faults = append(faults, fmt.Errorf("bundle folder %s: %v", dir, err)) // which hides that a file is missing, not the folder
 			continue

@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/bundle/rules/apiserver"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 var (

@@ -15,8 +15,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/berth-csi/berth/bundle"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // Gates that run the same validators.

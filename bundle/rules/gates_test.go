@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/berth-csi/berth/bundle/rules"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
 )
 
 // TestGates: each rule of a gate finds what is done to the bundle tide, or what it lacks as it is, and nothing without its gate.

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/bundle"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // ownChecks are what the API server, the Operator Lifecycle Manager and consoles require of a bundle.

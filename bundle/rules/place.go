@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // Validators report fields, values or neither, but never lines. Finding the line means parsing the document again with a decoder
@@ -16,14 +16,14 @@ import (
 // places are the positions of the values in one document.
 type places struct {
 	document document.Document
-	root     *yaml.Node
-	scalars  map[string]*yaml.Node // the first one of each value, once somebody looks for one
+	root     *boundedyaml.Node
+	scalars  map[string]*boundedyaml.Node // the first one of each value, once somebody looks for one
 }
 
 func newPlaces(d document.Document) *places {
-	root, err := yaml.Parse(d.Source)
+	root, err := boundedyaml.Parse(d.Source)
 	if err != nil || root.Line == 0 {
-		root = yaml.Node{Line: 1, Column: 1}
+		root = boundedyaml.Node{Line: 1, Column: 1}
 	}
 	return &places{document: d, root: &root}
 }
@@ -42,7 +42,7 @@ func (p *places) at(path []any) (line, column int) {
 }
 
 // inFile returns the position of a node in the file. The document may begin anywhere in it.
-func (p *places) inFile(node *yaml.Node) (line, column int) {
+func (p *places) inFile(node *boundedyaml.Node) (line, column int) {
 	if node.Line == 1 {
 		return p.document.Line, node.Column + p.document.Indent
 	}
@@ -50,19 +50,19 @@ func (p *places) inFile(node *yaml.Node) (line, column int) {
 }
 
 // child returns a value of a mapping or a sequence, with the node whose position counts as the value's.
-func child(node *yaml.Node, step any, same func(a, b string) bool) (key, value *yaml.Node) {
-	if node.Kind == yaml.AliasNode {
+func child(node *boundedyaml.Node, step any, same func(a, b string) bool) (key, value *boundedyaml.Node) {
+	if node.Kind == boundedyaml.AliasNode {
 		node = node.Alias
 	}
 	switch step := step.(type) {
 	case string:
-		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+		for i := 0; node.Kind == boundedyaml.MappingNode && i+1 < len(node.Content); i += 2 {
 			if same(node.Content[i].Value, step) {
 				key, value = node.Content[i], node.Content[i+1]
 			}
 		}
 	case int:
-		if node.Kind == yaml.SequenceNode && 0 <= step && step < len(node.Content) {
+		if node.Kind == boundedyaml.SequenceNode && 0 <= step && step < len(node.Content) {
 			return node.Content[step], node.Content[step]
 		}
 	}
@@ -70,12 +70,12 @@ func child(node *yaml.Node, step any, same func(a, b string) bool) (key, value *
 }
 
 // twice returns the keys that a mapping of the document has twice, in their order.
-func (p *places) twice() (keys []*yaml.Node) {
-	var walk func(*yaml.Node)
-	walk = func(node *yaml.Node) {
+func (p *places) twice() (keys []*boundedyaml.Node) {
+	var walk func(*boundedyaml.Node)
+	walk = func(node *boundedyaml.Node) {
 		seen := map[string]bool{}
 		for i, content := range node.Content {
-			if node.Kind == yaml.MappingNode && i%2 == 0 && content.Kind == yaml.ScalarNode && content.Value != "<<" {
+			if node.Kind == boundedyaml.MappingNode && i%2 == 0 && content.Kind == boundedyaml.ScalarNode && content.Value != "<<" {
 				if seen[content.Value] {
 					keys = append(keys, content)
 				}
@@ -103,7 +103,7 @@ func (p *places) guess(field, value, message string) (line, column int) {
 	node, at := p.root, p.root
 	for _, word := range words {
 		step := any(word)
-		if index, err := strconv.Atoi(word); err == nil && at.Kind == yaml.SequenceNode {
+		if index, err := strconv.Atoi(word); err == nil && at.Kind == boundedyaml.SequenceNode {
 			step = index
 		}
 		key, below := child(at, step, strings.EqualFold)
@@ -132,16 +132,16 @@ func (p *places) guess(field, value, message string) (line, column int) {
 }
 
 // scalar returns the first scalar of a value.
-func (p *places) scalar(value string) *yaml.Node {
+func (p *places) scalar(value string) *boundedyaml.Node {
 	if p.scalars == nil {
-		p.scalars = map[string]*yaml.Node{}
+		p.scalars = map[string]*boundedyaml.Node{}
 		p.collect(p.root)
 	}
 	return p.scalars[value]
 }
 
-func (p *places) collect(node *yaml.Node) {
-	if node.Kind == yaml.ScalarNode && p.scalars[node.Value] == nil {
+func (p *places) collect(node *boundedyaml.Node) {
+	if node.Kind == boundedyaml.ScalarNode && p.scalars[node.Value] == nil {
 		p.scalars[node.Value] = node
 	}
 	for _, content := range node.Content {

@@ -25,10 +25,10 @@ import (
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
 )
 
 // validators are the validators of the Operator Framework, each as a rule with the name that it has in operator-sdk if it is

@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/widget"
 )
 

@@ -11,12 +11,12 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/registry"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/constraint"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/nearest"
-	"github.com/berth-csi/berth/openshift"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/constraint"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/nearest"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // stated is a property that a bundle states, in one of the places where it may.
@@ -173,7 +173,7 @@ func (c *checked) written(p stated) string {
 			return ""
 		}
 	}
-	if value.Kind != yaml.ScalarNode {
+	if value.Kind != boundedyaml.ScalarNode {
 		return ""
 	}
 	return value.Value

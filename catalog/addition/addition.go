@@ -15,13 +15,13 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings/nearest"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/nearest"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // Request is what to add, and where.
@@ -38,7 +38,7 @@ type Request struct {
 
 // Add adds a bundle to a file, and returns what it has added, in words. The file is complete or unchanged afterwards.
 func Add(ctx context.Context, r Request) (added []string, err error) {
-	text, err := yaml.ReadFile(r.File)
+	text, err := boundedyaml.ReadFile(r.File)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (r Request) read(ctx context.Context) (*render.Bundle, error) {
 	if r.isFolder() {
 		return render.Folder(r.Bundle)
 	}
-	pulled, err := image.Pull(ctx, r.Bundle, registryv1.ImageLimits, registryv1.Folders...)
+	pulled, err := oci.Pull(ctx, r.Bundle, registryv1.ImageLimits, registryv1.Folders...)
 	if err != nil {
 		return nil, err
 	}

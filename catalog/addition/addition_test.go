@@ -12,9 +12,9 @@ import (
 	"github.com/berth-csi/berth/catalog/addition"
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 var update = flag.Bool("update", false, "write what was added into the archives")

@@ -10,18 +10,18 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // root returns the root of a document of the file.
-func (e *edited) root(number int) (*yaml.Node, error) {
-	root, err := yaml.Parse(e.documents[number].Source)
+func (e *edited) root(number int) (*boundedyaml.Node, error) {
+	root, err := boundedyaml.Parse(e.documents[number].Source)
 	return &root, err
 }
 
 // child returns a value of a mapping, and its key. opm ignores the case of keys.
-func child(mapping *yaml.Node, name string) (key string, value *yaml.Node) {
-	for i := 0; mapping.Kind == yaml.MappingNode && i+1 < len(mapping.Content); i += 2 {
+func child(mapping *boundedyaml.Node, name string) (key string, value *boundedyaml.Node) {
+	for i := 0; mapping.Kind == boundedyaml.MappingNode && i+1 < len(mapping.Content); i += 2 {
 		if strings.EqualFold(mapping.Content[i].Value, name) {
 			key, value = mapping.Content[i].Value, mapping.Content[i+1]
 		}
@@ -87,12 +87,12 @@ func (e *edited) append(number int, path []any, added element) error {
 			return fmt.Errorf("%s has no %v; add the bundle by hand", e.request.File, step)
 		}
 	}
-	if sequence.Kind != yaml.SequenceNode {
+	if sequence.Kind != boundedyaml.SequenceNode {
 		line, _ := d.Position(path)
 		return fmt.Errorf("%s:%d: expected a list; add the bundle by hand", e.request.File, line)
 	}
 	var at insertion
-	if begin := yaml.Offset(d.Source, sequence.Line, sequence.Column); begin < len(d.Source) && d.Source[begin] == '[' {
+	if begin := boundedyaml.Offset(d.Source, sequence.Line, sequence.Column); begin < len(d.Source) && d.Source[begin] == '[' {
 		at, err = inFlow(sequence, begin, added)
 	} else {
 		at, err = inBlock(d.Source, sequence, added)
@@ -106,7 +106,7 @@ func (e *edited) append(number int, path []any, added element) error {
 }
 
 // inFlow returns an element at the beginning of a sequence in brackets.
-func inFlow(sequence *yaml.Node, begin int, added element) (insertion, error) {
+func inFlow(sequence *boundedyaml.Node, begin int, added element) (insertion, error) {
 	text, err := added.flow()
 	if len(sequence.Content) > 0 {
 		text += ", "
@@ -116,15 +116,15 @@ func inFlow(sequence *yaml.Node, begin int, added element) (insertion, error) {
 
 // inBlock returns an element in lines of its own: after the last element of the sequence, or before it, if it ends with text of several
 // lines, of which it is not known where they end.
-func inBlock(source []byte, sequence *yaml.Node, added element) (insertion, error) {
+func inBlock(source []byte, sequence *boundedyaml.Node, added element) (insertion, error) {
 	last := sequence.Content[len(sequence.Content)-1]
-	begin := yaml.Offset(source, last.Line, 1)
+	begin := boundedyaml.Offset(source, last.Line, 1)
 	indent := source[begin:]
 	indent = indent[:max(0, bytes.IndexByte(indent, '-'))]
 	end, known := lastLine(source, last)
 	at := begin
 	if known {
-		at = yaml.Offset(source, end, 1)
+		at = boundedyaml.Offset(source, end, 1)
 		if newline := bytes.IndexByte(source[at:], '\n'); newline >= 0 {
 			at += newline + 1
 		} else {
@@ -143,10 +143,10 @@ func inBlock(source []byte, sequence *yaml.Node, added element) (insertion, erro
 }
 
 // lastLine returns the last line of a node, if each of its values is in one line.
-func lastLine(source []byte, node *yaml.Node) (line int, known bool) {
+func lastLine(source []byte, node *boundedyaml.Node) (line int, known bool) {
 	line, known = node.Line, true
-	if node.Kind == yaml.ScalarNode {
-		begin := source[yaml.Offset(source, node.Line, node.Column):]
+	if node.Kind == boundedyaml.ScalarNode {
+		begin := source[boundedyaml.Offset(source, node.Line, node.Column):]
 		known = bytes.HasPrefix(bytes.TrimLeft(begin, `"'`), []byte(node.Value)) && !strings.Contains(node.Value, "\n")
 	}
 	for _, below := range node.Content {
@@ -167,7 +167,7 @@ func quoted(text string) string {
 
 // plain returns a text as YAML writes it.
 func plain(text string) string {
-	encoded, err := yaml.Marshal(text)
+	encoded, err := boundedyaml.Marshal(text)
 	if err != nil || bytes.Count(encoded, []byte("\n")) > 1 {
 		return quoted(text)
 	}

@@ -13,11 +13,11 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Graph says how upgrade edges are made, in the words of updateGraph in the ci.yaml of operator repositories.

@@ -9,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // FuzzTemplate builds catalogs from any text and two bundles. Every finding is at a position in the template.

@@ -7,7 +7,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // formatFor is the format of bundles in the catalogs of a version of OpenShift.

@@ -16,13 +16,13 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	opmtemplate "github.com/operator-framework/operator-registry/alpha/template"
 
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 	"github.com/berth-csi/berth/olm/upgrade"
-	"github.com/berth-csi/berth/openshift"
 )
 
 // kind is a kind of opm's templates.

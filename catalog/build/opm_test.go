@@ -16,13 +16,13 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	opmtemplate "github.com/operator-framework/operator-registry/alpha/template"
 
+	"github.com/berth-csi/berth/bundle/registryv1/cache"
 	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/openshift"
-	"github.com/berth-csi/berth/registryv1/cache"
+	"github.com/berth-csi/berth/internal/openshift"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // pushTides pushes the images that the templates in testdata/opm name to a registry, and returns the digest of tide:v1.0.0.

@@ -10,9 +10,9 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // semverChannels is a template that lists the images of bundles, and for which opm makes channels of their versions.

@@ -12,13 +12,13 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/openshift"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // pulls is the number of bundles that are read concurrently. Registries take most of the time.
@@ -35,8 +35,8 @@ type reference struct {
 
 // shelf has the bundles that templates name.
 type shelf struct {
-	source   image.Source
-	keeper   image.Keeper
+	source   oci.Source
+	keeper   oci.Keeper
 	formats  []render.Format
 	progress func(read, all int)
 	store    *document.Store // of payload
@@ -67,7 +67,7 @@ func newShelf(ctx context.Context, o Options) (*shelf, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shelf{source: image.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store, form: formOf(o.JSON),
+	s := &shelf{source: oci.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store, form: formOf(o.JSON),
 		bundles: map[reference]*shelved{}, render: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	if s.progress == nil {
 		s.progress = func(int, int) {}
@@ -97,7 +97,7 @@ func (s *shelf) fill(ctx context.Context, all []reference) error {
 }
 
 func (s *shelf) read(ctx context.Context, r reference, into *shelved) (err error) {
-	var pulled image.Pulled
+	var pulled oci.Pulled
 	if r.folder == "" {
 		if pulled, err = s.pull(ctx, r); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s *shelf) read(ctx context.Context, r reference, into *shelved) (err error
 	return err
 }
 
-func (s *shelf) pull(ctx context.Context, r reference) (image.Pulled, error) {
+func (s *shelf) pull(ctx context.Context, r reference) (oci.Pulled, error) {
 	pulled, err := s.pullFiles(ctx, r.image)
 	if err == nil && r.asWritten {
 		pulled.Reference = r.image
@@ -127,11 +127,11 @@ func (s *shelf) pull(ctx context.Context, r reference) (image.Pulled, error) {
 	return pulled, err
 }
 
-func (s *shelf) pullFiles(ctx context.Context, reference string) (image.Pulled, error) {
+func (s *shelf) pullFiles(ctx context.Context, reference string) (oci.Pulled, error) {
 	if s.keeper == nil {
-		return image.PullFrom(ctx, s.source, reference, registryv1.ImageLimits, registryv1.Folders...)
+		return oci.PullFrom(ctx, s.source, reference, registryv1.ImageLimits, registryv1.Folders...)
 	}
-	return image.PullKept(ctx, s.source, s.keeper, reference, registryv1.ImageLimits, registryv1.Folders...)
+	return oci.PullKept(ctx, s.source, s.keeper, reference, registryv1.ImageLimits, registryv1.Folders...)
 }
 
 // hold puts the payload of a bundle into the store, in all formats.

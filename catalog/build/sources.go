@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // Stdin is the name of a template that is read from standard input.
@@ -35,9 +35,9 @@ func readSources(sources []string, stdin io.Reader) (files []sourceFile, err err
 		for _, path := range paths {
 			f := sourceFile{path: path}
 			if path == Stdin {
-				f.content, err = yaml.Read("standard input", stdin)
+				f.content, err = boundedyaml.Read("standard input", stdin)
 			} else {
-				f.content, err = yaml.ReadFile(path)
+				f.content, err = boundedyaml.ReadFile(path)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("template: %w", err)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/nearest"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/nearest"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // substitutes is a template that has the documents of a catalog, and bundles that take the places of others in it.

@@ -4,10 +4,10 @@ import (
 	"io"
 	"slices"
 
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // Options are what users choose about catalogs that are built from templates.
@@ -29,7 +29,7 @@ type Options struct {
 	// Stdin is standard input, for the template of that name.
 	Stdin io.Reader
 	// Keeper keeps what is pulled.
-	Keeper image.Keeper
+	Keeper oci.Keeper
 	// Progress is called, concurrently, when a bundle was read.
 	Progress func(read, all int)
 }

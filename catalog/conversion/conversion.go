@@ -15,10 +15,10 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/template/basic"
 	"github.com/operator-framework/operator-registry/alpha/template/substitutes"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Kind is a kind of templates.
@@ -81,7 +81,7 @@ func Template(ctx context.Context, dir string, kind Kind, format string, package
 	if format == "json" {
 		return append(text, '\n'), nil, nil
 	}
-	text, err = yaml.FromJSON(text)
+	text, err = boundedyaml.FromJSON(text)
 	return append([]byte("---\n"), text...), nil, err
 }
 
@@ -228,7 +228,7 @@ func inOrder(parts []map[string]any, format string) ([]byte, error) {
 	var text bytes.Buffer
 	for i, part := range parts {
 		if format == "yaml" {
-			lines, err := yaml.Marshal(part)
+			lines, err := boundedyaml.Marshal(part)
 			if err != nil {
 				return nil, err
 			}

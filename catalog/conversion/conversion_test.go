@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/conversion"
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // TestTemplateLikeOPM: real opm makes the same templates of the same catalogs, but for an empty line at the end.

@@ -8,8 +8,8 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/registryv1/access"
+	"github.com/berth-csi/berth/bundle/registryv1/access"
+	"github.com/berth-csi/berth/catalog/fbc"
 )
 
 // compareHeads returns how one bundle differs from another.

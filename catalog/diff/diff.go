@@ -10,13 +10,13 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/bundle/registryv1/access"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/catalog/olmv1"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/fbc/rawjson"
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/olm/upgrade"
-	"github.com/berth-csi/berth/registryv1/access"
 )
 
 // Schema is the name and version of the JSON of a Diff. It changes when a field does.

@@ -5,9 +5,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/findings/outline"
-	"github.com/berth-csi/berth/registryv1/access"
+	"github.com/berth-csi/berth/bundle/registryv1/access"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/outline"
 )
 
 // Formats are the formats of Write: text for people, JSON for programs, Markdown for a pull request.

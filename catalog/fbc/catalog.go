@@ -11,11 +11,11 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/fbc/lifecycle"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // Catalog is a catalog in memory, without the payload of its bundles. That is read again where it is needed.

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // Details are the payload of a bundle.
@@ -62,7 +62,7 @@ func (b *Bundle) Details() (*Details, error) {
 // add adds an object that the bundle carries.
 func (d *Details) add(data []byte) error {
 	var object unstructured.Unstructured
-	if err := yaml.Unmarshal(data, &object); err != nil {
+	if err := boundedyaml.Unmarshal(data, &object); err != nil {
 		return err
 	}
 	if object.GetKind() != v1alpha1.ClusterServiceVersionKind || d.Carried {
@@ -70,7 +70,7 @@ func (d *Details) add(data []byte) error {
 		return nil
 	}
 	d.CSV, d.Carried = &v1alpha1.ClusterServiceVersion{}, true
-	return yaml.Unmarshal(data, d.CSV)
+	return boundedyaml.Unmarshal(data, d.CSV)
 }
 
 // describedCSV returns a ClusterServiceVersion made from its description.

@@ -13,10 +13,10 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/fbc/rawjson"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // The rules for single documents, in addition to those of package document.
@@ -255,7 +255,7 @@ func IsPayload(propertyType string) bool {
 // checkObject checks that data is a Kubernetes object, in JSON or YAML.
 func checkObject(data []byte) error {
 	var object map[string]any
-	if err := yaml.Unmarshal(data, &object); err != nil {
+	if err := boundedyaml.Unmarshal(data, &object); err != nil {
 		return fmt.Errorf("its data is not a Kubernetes object: %w", err)
 	}
 	if kind, _ := object["kind"].(string); kind == "" {

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Read reads the catalog in a folder: the files at any depth, except those that an .indexignore file excludes. Faults in

@@ -10,14 +10,14 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // FuzzDecode compares with operator-registry: a file that it cannot read has a finding, and findings are at lines of the
 // file.
 func FuzzDecode(f *testing.F) {
-	archives, err := filepath.Glob("../catalog/rules/testdata/validate/*.txtar")
+	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
 		f.Fatal(archives, err)
 	}
@@ -71,7 +71,7 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzScan compares bundles that are scanned in place with the same bundles decoded.
 func FuzzScan(f *testing.F) {
-	archives, err := filepath.Glob("../catalog/rules/testdata/validate/*.txtar")
+	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
 		f.Fatal(archives, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/fbc/rawjson"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
 
 // Nearly all of a catalog is bundles, and nearly all of a bundle is payload. So bundles are scanned in place: one pass

@@ -13,7 +13,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 )
 
 // fileName is the file that Write stores a package in.

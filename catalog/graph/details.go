@@ -10,8 +10,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/lifecycle"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 )
 
 // version is what the page shows of a version: what OperatorHub would, from the ClusterServiceVersion. The page uses the

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 

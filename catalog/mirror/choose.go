@@ -9,9 +9,9 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/operator-framework/api/pkg/constraints"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
 )
 
 // offer is what the bundles of a catalog have for others that depend on it.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // inspectionTime is how long the manifests of one image may take.
@@ -37,7 +37,7 @@ func (s *strikes) each(ctx context.Context, reference string, limit time.Duratio
 	switch {
 	case err == nil:
 		s.count(host, -maxStrikes)
-	case isOfImage(err) && !image.IsAbsent(err):
+	case isOfImage(err) && !oci.IsAbsent(err):
 		s.count(host, 1)
 	}
 	return err
@@ -67,5 +67,5 @@ func (e *lateError) Unwrap() error { return e.error }
 // isOfImage reports whether an error is about one image, and not about the destination: others may be fine.
 func isOfImage(err error) bool {
 	late, out := (*lateError)(nil), (*outError)(nil)
-	return image.IsOfSource(err) || errors.As(err, &late) || errors.As(err, &out)
+	return oci.IsOfSource(err) || errors.As(err, &late) || errors.As(err, &out)
 }

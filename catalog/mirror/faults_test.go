@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // locked wraps a registry so that it requires a login, and counts what others send it.

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -123,11 +123,11 @@ type Mirror struct {
 	images   []Image
 	catalog  Image
 
-	to       image.Destination
-	transfer *image.Transfer
-	wholes   []*image.Whole  // of images
-	own      *image.Transfer // of the catalog
-	ownWhole *image.Whole
+	to       oci.Destination
+	transfer *oci.Transfer
+	wholes   []*oci.Whole  // of images
+	own      *oci.Transfer // of the catalog
+	ownWhole *oci.Whole
 
 	before, record *record // what the destination records of the catalog, and what it is to record
 	strikes        strikes
@@ -231,7 +231,7 @@ func (m *Mirror) catalogReference() string { return noRegistry + "/" + m.Name + 
 
 // Inspect finds out what belongs to the catalog's image and to all others, and what of it the destination lacks. An image that
 // its registry does not give holds no other: Fault says what there is.
-func (m *Mirror) Inspect(ctx context.Context, from image.Source, to image.Destination) (err error) {
+func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destination) (err error) {
 	content, err := build.Image(ctx, m.folder)
 	if err != nil {
 		return err
@@ -240,18 +240,18 @@ func (m *Mirror) Inspect(ctx context.Context, from image.Source, to image.Destin
 	if err != nil {
 		return err
 	}
-	own, err := image.Built(index)
+	own, err := oci.Built(index)
 	if err != nil {
 		return err
 	}
-	m.to, m.transfer, m.own = to, &image.Transfer{From: from, To: to, Moving: true}, &image.Transfer{From: own, To: to, Catalog: true}
+	m.to, m.transfer, m.own = to, &oci.Transfer{From: from, To: to, Moving: true}, &oci.Transfer{From: own, To: to, Catalog: true}
 	if m.catalog, m.ownWhole, err = inspected(ctx, m.own, m.catalogReference()); err != nil {
 		return err
 	}
 	if err := m.addUnlisted(ctx, from); err != nil {
 		return err
 	}
-	images, wholes := make([]Image, len(m.needs)), make([]*image.Whole, len(m.needs))
+	images, wholes := make([]Image, len(m.needs)), make([]*oci.Whole, len(m.needs))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
 	for i, need := range m.needs {
@@ -280,7 +280,7 @@ func (m *Mirror) Inspect(ctx context.Context, from image.Source, to image.Destin
 func (m *Mirror) Fault() error { return m.failed.joined() }
 
 // inspected returns an image and what belongs to it.
-func inspected(ctx context.Context, t *image.Transfer, reference string) (Image, *image.Whole, error) {
+func inspected(ctx context.Context, t *oci.Transfer, reference string) (Image, *oci.Whole, error) {
 	to, err := t.Place(reference)
 	if err != nil {
 		return Image{}, nil, err
@@ -325,7 +325,7 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 		return err
 	}
 	done(m.catalog)
-	if folder, is := m.to.(*image.Folder); is {
+	if folder, is := m.to.(*oci.Folder); is {
 		return folder.Finish(m.Name, m.catalogReference(), m.Origin)
 	}
 	return nil

@@ -19,13 +19,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // sea is a registry with the images of a catalog, and that catalog.
@@ -58,7 +58,7 @@ func fill(t *testing.T, s *sea) *sea {
 		t.Fatal(err)
 	}
 	last := s.images[len(s.images)-1]
-	if _, err := image.Attach(t.Context(), strings.Replace(last, s.address, s.open, 1), "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`)); err != nil {
+	if _, err := oci.Attach(t.Context(), strings.Replace(last, s.address, s.open, 1), "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`)); err != nil {
 		t.Fatal(err)
 	}
 	digest := last[strings.Index(last, "sha256:"):]
@@ -69,11 +69,11 @@ func fill(t *testing.T, s *sea) *sea {
 // push pushes an image for all architectures, and returns its pull spec by digest.
 func (s *sea) push(t *testing.T, repository, tag string) string {
 	t.Helper()
-	index, err := image.Content{Files: map[string][]byte{"hold/cargo": []byte(strings.Repeat(repository+tag, 1000))}, Labels: map[string]string{"version": tag}}.Index()
+	index, err := oci.Content{Files: map[string][]byte{"hold/cargo": []byte(strings.Repeat(repository+tag, 1000))}, Labels: map[string]string{"version": tag}}.Index()
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := image.Push(t.Context(), s.open+"/"+repository+":"+tag, index)
+	digest, err := oci.Push(t.Context(), s.open+"/"+repository+":"+tag, index)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 // digestIn returns the digest that a registry has a reference under, or nothing.
 func digestIn(t *testing.T, reference string) string {
 	t.Helper()
-	digest, err := image.Find(t.Context(), reference)
+	digest, err := oci.Find(t.Context(), reference)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func digestIn(t *testing.T, reference string) string {
 func checkCopied(t *testing.T, to string, images []string) {
 	t.Helper()
 	for _, original := range images {
-		if err := image.CheckComplete(t.Context(), to+"/"+placeOf(original)); err != nil {
+		if err := oci.CheckComplete(t.Context(), to+"/"+placeOf(original)); err != nil {
 			t.Error(err)
 		}
 	}

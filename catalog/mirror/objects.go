@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // Files with objects for clusters.
@@ -62,7 +62,7 @@ func (m *Mirror) objects() (map[string][]byte, error) {
 	}
 	texts := map[string][]byte{}
 	for file, o := range all {
-		text, err := yaml.Marshal(o)
+		text, err := boundedyaml.Marshal(o)
 		if err != nil {
 			return nil, err
 		}

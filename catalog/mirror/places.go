@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // IsFolder reports whether a place is a folder of images.
@@ -14,12 +14,12 @@ func IsFolder(place string) bool { return strings.HasPrefix(place, source.InFold
 
 // OpenDestination opens a destination for the catalog of a name: a path of a registry, or oci: and a folder, which may
 // hold only the mirror of that catalog.
-func OpenDestination(text, catalog string) (image.Destination, error) {
+func OpenDestination(text, catalog string) (oci.Destination, error) {
 	dir, is := strings.CutPrefix(text, source.InFolder)
 	if !is {
-		return image.Below(strings.TrimPrefix(text, source.InRegistry))
+		return oci.Below(strings.TrimPrefix(text, source.InRegistry))
 	}
-	folder, err := image.NewFolder(dir)
+	folder, err := oci.NewFolder(dir)
 	if err != nil {
 		return nil, err
 	}

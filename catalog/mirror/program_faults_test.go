@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // TestProgramFaults: what is wrong with a registry that has TLS and requires a login is named, with what to do. Nothing half-written

@@ -15,9 +15,9 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // voyage is the program berth, and two registries with TLS and logins: one with a sea, and one to mirror it to.
@@ -79,7 +79,7 @@ func (v *voyage) mustBeWhole(t *testing.T, hasCatalog bool) {
 		if !hasCatalog && digestIn(t, here) == "" {
 			continue
 		}
-		if err := image.CheckComplete(t.Context(), here); err != nil {
+		if err := oci.CheckComplete(t.Context(), here); err != nil {
 			t.Error(err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // record says what a catalog has in a registry. It is an image beside that of the catalog, written before any tag is set: so a
@@ -40,18 +40,18 @@ const (
 )
 
 // recordLimits are the limits of the image of a record. It takes about 200 bytes for each tag.
-var recordLimits = image.Limits{Time: 5 * time.Minute, Size: 32 << 20}
+var recordLimits = oci.Limits{Time: 5 * time.Minute, Size: 32 << 20}
 
 // recordReference is the name of the record's image.
 func (m *Mirror) recordReference() string { return m.catalog.Destination + recordTag }
 
 // readRecord reads the record in the destination, or none if there is none or it is another catalog's.
 func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
-	digest, err := image.Find(ctx, m.recordReference())
+	digest, err := oci.Find(ctx, m.recordReference())
 	if err != nil || digest == "" {
 		return nil, err
 	}
-	pulled, err := image.Pull(ctx, m.recordReference(), recordLimits, recordFolder)
+	pulled, err := oci.Pull(ctx, m.recordReference(), recordLimits, recordFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
 // checkTags plans which tags are set, and fails if one is in the way that is not this catalog's: whoever wrote this catalog must
 // not replace the images of others, of which clusters look for new ones under their tags.
 func (m *Mirror) checkTags(ctx context.Context) error {
-	if _, is := m.to.(*image.Folder); is {
+	if _, is := m.to.(*oci.Folder); is {
 		return nil // it has one catalog
 	}
 	before, err := m.readRecord(ctx)
@@ -129,9 +129,9 @@ func (m *Mirror) writeRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	index, err := image.Content{Files: map[string][]byte{recordFile: text}}.Index()
+	index, err := oci.Content{Files: map[string][]byte{recordFile: text}}.Index()
 	if err == nil {
-		_, err = image.Push(ctx, m.recordReference(), index)
+		_, err = oci.Push(ctx, m.recordReference(), index)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the record of what the catalog has in the destination: %w", err)
@@ -147,7 +147,7 @@ func (r *record) equals(other *record) bool {
 // itself.
 func (m *Mirror) newHosts() (all []string) {
 	known := []string{m.Host}
-	if folder, is := m.to.(*image.Folder); is {
+	if folder, is := m.to.(*oci.Folder); is {
 		known = append(known, folder.Hosts()...)
 	} else if m.before != nil {
 		known = append(known, m.before.Hosts...)

@@ -17,16 +17,16 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // push pushes an image with a text to a registry, and returns its digest.
 func push(t *testing.T, reference, text string) (digest string) {
 	t.Helper()
-	index, err := image.Content{Files: map[string][]byte{"hold/cargo": []byte(text)}}.Index()
+	index, err := oci.Content{Files: map[string][]byte{"hold/cargo": []byte(text)}}.Index()
 	check(t, err)
-	digest, err = image.Push(t.Context(), reference, index)
+	digest, err = oci.Push(t.Context(), reference, index)
 	check(t, err)
 	return digest
 }
@@ -140,10 +140,10 @@ func TestTagsStay(t *testing.T) {
 
 	// The catalog's own tag: another catalog of the name, from a registry, is not this one.
 	push(t, from+"/evil/first:v1", "no catalog")
-	index, err := image.Content{Files: map[string][]byte{"configs/catalog.yaml": read(t, filepath.Join(other, "catalog.yaml"))},
+	index, err := oci.Content{Files: map[string][]byte{"configs/catalog.yaml": read(t, filepath.Join(other, "catalog.yaml"))},
 		Labels: map[string]string{source.ConfigsLabel: "/configs"}}.Index()
 	check(t, err)
-	_, err = image.Push(t.Context(), from+"/evil/first:v1", index)
+	_, err = oci.Push(t.Context(), from+"/evil/first:v1", index)
 	check(t, err)
 	before := digestIn(t, to+"/first:latest")
 	if _, err = runAs(t, from+"/evil/first:v1", to, "first"); err == nil || !strings.Contains(err.Error(), "which this catalog, "+from+"/evil/first, has not put there") || digestIn(t, to+"/first:latest") != before {

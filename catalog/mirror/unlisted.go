@@ -12,9 +12,9 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // relatedImageVariable is how the environment variables begin by which operators learn of images that they need.
@@ -109,7 +109,7 @@ func unlistedOf(all []*kept) (unlisted []*fbc.Bundle) {
 
 // addUnlisted adds the images that bundles need and the catalog does not list. Those are in the ClusterServiceVersions of the
 // bundles' images. Where these cannot be read, a warning says so: nobody else would before a pod cannot pull an image.
-func (m *Mirror) addUnlisted(ctx context.Context, from image.Source) error {
+func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
 	found, warnings := make([][]string, len(m.unlisted)), make([]string, len(m.unlisted))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
@@ -119,7 +119,7 @@ func (m *Mirror) addUnlisted(ctx context.Context, from image.Source) error {
 				found[i], err = imagesIn(ctx, from, b)
 				return err
 			})
-			if err != nil && !image.IsAbsent(err) { // Inspect reports images that are not there
+			if err != nil && !oci.IsAbsent(err) { // Inspect reports images that are not there
 				warnings[i] = fmt.Sprintf("the catalog %s, and the bundle cannot be read: images that it needs may be missing: %v", lacked(b), err)
 			}
 			return ctx.Err()
@@ -164,7 +164,7 @@ func lacked(b *fbc.Bundle) string {
 
 // imagesIn returns the images that the ClusterServiceVersion in the image of a bundle names. A bundle that carries its objects has
 // been asked already.
-func imagesIn(ctx context.Context, from image.Source, b *fbc.Bundle) ([]string, error) {
+func imagesIn(ctx context.Context, from oci.Source, b *fbc.Bundle) ([]string, error) {
 	if b.Image == "" {
 		return nil, nil
 	}
@@ -172,7 +172,7 @@ func imagesIn(ctx context.Context, from image.Source, b *fbc.Bundle) ([]string, 
 	if err != nil {
 		return nil, err
 	}
-	pulled, err := image.PullFrom(ctx, from, ref.Name(), registryv1.ImageLimits, registryv1.Folders...)
+	pulled, err := oci.PullFrom(ctx, from, ref.Name(), registryv1.ImageLimits, registryv1.Folders...)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // operatorCSV is a ClusterServiceVersion with images in its list, its containers and their environment variables.

@@ -16,12 +16,12 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Formats are the formats of Write: a stream of JSON objects, or of YAML documents.
@@ -271,7 +271,7 @@ func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
 	if r.options.Output != "yaml" {
 		return text, nil
 	}
-	text, err := yaml.FromJSON(text)
+	text, err := boundedyaml.FromJSON(text)
 	if err != nil {
 		return nil, err
 	}

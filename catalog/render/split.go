@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Split is like Write, and writes a file for each package, as "opm migrate" does: DIR/PACKAGE/catalog.json, or .yaml, and

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 

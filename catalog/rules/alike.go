@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // alike are faults of the channels or of the bundles of a package. What is wrong with several of them in the same way is one finding,

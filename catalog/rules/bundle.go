@@ -11,10 +11,10 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"go.podman.io/image/v5/docker/reference"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/constraint"
-	"github.com/berth-csi/berth/fbc/rawjson"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/constraint"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 

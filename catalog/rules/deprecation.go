@@ -3,7 +3,7 @@ package rules
 import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // deprecationRules are the rules about deprecations.

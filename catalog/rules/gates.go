@@ -11,10 +11,10 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"go.podman.io/image/v5/docker/reference"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // ofOpm are the gates that run opm validate.

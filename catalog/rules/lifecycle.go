@@ -6,11 +6,11 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/fbc/lifecycle"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // The rules for lifecycles and their packages.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Use is what a command does with packages of a catalog. Faults that do not matter to it only warn.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // verdicts are what errors of rules mean for packages, by version of OLM. Errors of all other rules keep opm from serving the catalog.

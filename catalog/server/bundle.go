@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // isInline reports whether OLM can install a bundle from the catalog alone.
@@ -177,12 +177,12 @@ func bundleObject(p property.Property) (object string, isCSV bool, err error) {
 	}
 	data := carried.Data
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		if data, err = yaml.ToJSON(data); err != nil {
+		if data, err = boundedyaml.ToJSON(data); err != nil {
 			return "", false, err
 		}
 	}
 	var u unstructured.Unstructured
-	if err := yaml.Unmarshal(data, &u); err != nil {
+	if err := boundedyaml.Unmarshal(data, &u); err != nil {
 		return "", false, err
 	}
 	return string(data), u.GetKind() == v1alpha1.ClusterServiceVersionKind, nil

@@ -15,9 +15,9 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
 )
 
 // content is a catalog that can be queried: in memory, except for the payload of its bundles. Its answers are those of

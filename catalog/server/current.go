@@ -11,7 +11,7 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 )
 
 // interval is how often Serve checks whether the catalog has changed. It compares names, sizes and times of files, which

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 )
 
 // flight bounds the bytes of answers that are being made, and of those that clients have not read yet. A client waits for room;

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/stats"
 
-	"github.com/berth-csi/berth/connections"
+	"github.com/berth-csi/berth/internal/connections"
 )
 
 // limits bound what clients can make the server do: anyone on the network may be one. OLM's two operators keep one

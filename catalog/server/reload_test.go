@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/berth-csi/berth/catalog/server"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestServeFollowsChanges changes a catalog while it is served, to a valid one, to an invalid one and back, over one

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/berth-csi/berth/connections"
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/connections"
 )
 
 // DefaultAddress is where Serve listens by default: OLM's usual port, on loopback because the protocol has neither

@@ -27,9 +27,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-csi/berth/catalog/server"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/ports"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/ports"
 )
 
 // catalogDir holds a small catalog.

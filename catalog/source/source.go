@@ -19,10 +19,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // Stdin is the source of a catalog that is read from standard input.
@@ -46,7 +46,7 @@ const (
 const carried = "a carried folder: "
 
 // limits are the limits of a catalog's image. The largest catalogs take a few hundred MiB, and their images come with programs.
-var limits = image.Limits{Time: 30 * time.Minute, Size: 16 << 30, Kept: 2 << 30}
+var limits = oci.Limits{Time: 30 * time.Minute, Size: 16 << 30, Kept: 2 << 30}
 
 // Source is where a catalog and its images come from.
 type Source struct {
@@ -60,12 +60,12 @@ type Source struct {
 	// to. Host is the registry of its image, if it has one.
 	Origin, Host string
 	// Bundle is what was pulled if the image is that of a bundle, which only OpenAny opens. There is no folder then.
-	Bundle *image.Pulled
+	Bundle *oci.Pulled
 
-	images image.Source // of the catalog itself
-	folder bool         // images are in a folder, too
-	single bool         // the folder has only the catalog
-	local  bool         // the registry of its image is on this machine
+	images oci.Source // of the catalog itself
+	folder bool       // images are in a folder, too
+	single bool       // the folder has only the catalog
+	local  bool       // the registry of its image is on this machine
 
 	// within is the folder of the catalog in its image, and "" if it is in no image.
 	within string
@@ -88,7 +88,7 @@ func OpenAny(ctx context.Context, text string) (*Source, error) {
 	if !errors.Is(err, errBundle) {
 		return s, err
 	}
-	pulled, err := image.Pull(ctx, strings.TrimPrefix(text, InRegistry), registryv1.ImageLimits, registryv1.Folders...)
+	pulled, err := oci.Pull(ctx, strings.TrimPrefix(text, InRegistry), registryv1.ImageLimits, registryv1.Folders...)
 	s.Bundle = &pulled
 	return s, err
 }
@@ -97,7 +97,7 @@ func OpenAny(ctx context.Context, text string) (*Source, error) {
 var errBundle = errors.New("it is the image of a bundle")
 
 func open(ctx context.Context, text string) (_ *Source, err error) {
-	s := &Source{Text: text, images: image.Registries(ctx)}
+	s := &Source{Text: text, images: oci.Registries(ctx)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -166,14 +166,14 @@ func (s *Source) readStdin() (err error) {
 // Images returns where the images are read from that the catalog names. Whoever wrote a catalog that comes from a registry has it
 // name no registry at an address of this machine, its cloud or a private network, except for the catalog's own and those that the
 // user allows.
-func (s *Source) Images(ctx context.Context, allowed []string) image.Source {
+func (s *Source) Images(ctx context.Context, allowed []string) oci.Source {
 	if s.single { // the catalog's images are not with it, and whoever wrote it may be anybody
-		return image.PublicRegistries(ctx, allowed...)
+		return oci.PublicRegistries(ctx, allowed...)
 	}
 	if s.folder || s.Host == "" || s.local {
 		return s.images
 	}
-	return image.PublicRegistries(ctx, append([]string{s.Host}, allowed...)...)
+	return oci.PublicRegistries(ctx, append([]string{s.Host}, allowed...)...)
 }
 
 // isReference reports whether a text is the reference of an image, and not the path of a folder: nothing has the path, and
@@ -188,7 +188,7 @@ func isReference(text string) bool {
 
 // openMirrored opens the catalog in a folder that it was mirrored to.
 func (s *Source) openMirrored(ctx context.Context, dir string) error {
-	folder, err := image.OpenFolder(dir)
+	folder, err := oci.OpenFolder(dir)
 	if err != nil {
 		return err
 	}
@@ -209,9 +209,9 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 func (s *Source) openImage(ctx context.Context, reference string) error {
 	if parsed, err := name.ParseReference(reference); err == nil {
 		s.Name = path.Base(parsed.Context().RepositoryStr())
-		s.Origin, s.Host, s.local = parsed.Context().Name(), parsed.Context().RegistryStr(), image.IsLocal(reference)
+		s.Origin, s.Host, s.local = parsed.Context().Name(), parsed.Context().RegistryStr(), oci.IsLocal(reference)
 	}
-	pulled, err := image.PullLabelled(ctx, s.images, reference, limits, func(labels map[string]string) (folders []string, err error) {
+	pulled, err := oci.PullLabelled(ctx, s.images, reference, limits, func(labels map[string]string) (folders []string, err error) {
 		if labels[registryv1.PackageAnnotation] != "" && labels[ConfigsLabel] == "" {
 			return nil, errBundle
 		}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-csi/berth/fbc/lifecycle"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // Sizes of a drawing, in pixels.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/test/browser"
 	"github.com/berth-csi/berth/test/catalogs"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // takes returns a check of the arguments of a command by their names: [NAME] is optional, and NAME... is one or more.

@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	awsclient "github.com/berth-csi/berth/aws/client"
-	"github.com/berth-csi/berth/aws/ownership"
-	"github.com/berth-csi/berth/aws/provision"
-	"github.com/berth-csi/berth/aws/removal"
-	"github.com/berth-csi/berth/findings/escape"
+	awsclient "github.com/berth-csi/berth/internal/aws/client"
+	"github.com/berth-csi/berth/internal/aws/ownership"
+	"github.com/berth-csi/berth/internal/aws/provision"
+	"github.com/berth-csi/berth/internal/aws/removal"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
 

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/aws/removal"
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/efs"
+	"github.com/berth-csi/berth/internal/aws/removal"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/efs"
 )
 
 // TestAWSDestroy: without --confirm nothing is deleted, and names in AWS do no harm on a terminal.

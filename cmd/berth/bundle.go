@@ -11,8 +11,8 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/findings/nearest"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 func newBundleCommand() *cobra.Command {
@@ -59,11 +59,11 @@ func (c *bundleContent) addFlags(cmd *cobra.Command) {
 func (c *bundleContent) options() (bundle.Options, error) {
 	opts := bundle.Options{Images: map[string]string{}, Pinned: c.pinned}
 	if c.file != "" {
-		data, err := yaml.ReadFile(c.file)
+		data, err := boundedyaml.ReadFile(c.file)
 		if err != nil {
 			return opts, fmt.Errorf("--images: %w", err)
 		}
-		if err := yaml.UnmarshalStrict(data, &opts.Images); err != nil {
+		if err := boundedyaml.UnmarshalStrict(data, &opts.Images); err != nil {
 			return opts, fmt.Errorf("--images: %s: want lines NAME: PULLSPEC: %w", c.file, err)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // newBundleBumpCommand returns the command bundle bump, which a release runs when images have new versions.
@@ -136,7 +136,7 @@ func pinAll(cmd *cobra.Command, referencesOf func() (map[string]string, error), 
 	defer stop()
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(references)) {
-		pinned, err := image.Pin(cmd.Context(), references[name])
+		pinned, err := oci.Pin(cmd.Context(), references[name])
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 			continue

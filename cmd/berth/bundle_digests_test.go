@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/image"
-	loopback "github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/internal/oci"
+	loopback "github.com/berth-csi/berth/lab/registry"
 )
 
 // TestBumpTakesDigests: when an image is rebuilt under its tag, bump --digests finds it, and nothing else changes.
@@ -76,7 +76,7 @@ func push(t *testing.T, address, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := image.Push(t.Context(), reference(address, name), index)
+	digest, err := oci.Push(t.Context(), reference(address, name), index)
 	if err != nil {
 		t.Fatal(err)
 	}

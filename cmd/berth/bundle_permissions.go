@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1/access"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/findings/outline"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/registryv1/access"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/outline"
 )
 
 // permissionsSchema is the name and version of the JSON of a bundlePermissions document.
@@ -28,7 +28,7 @@ type permissionsDocument struct {
 	Content *access.Content `json:"content"`
 }
 
-// newBundlePermissionsCommand returns the command bundle permissions, which prints what package registryv1/access finds.
+// newBundlePermissionsCommand returns the command bundle permissions, which prints what package bundle/registryv1/access finds.
 func newBundlePermissionsCommand() *cobra.Command {
 	var against, output string
 	cmd := &cobra.Command{

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/olmv1"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // bundleValidate holds the flags of "berth bundle validate".

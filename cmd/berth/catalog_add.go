@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/addition"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 func newCatalogAddCommand() *cobra.Command {

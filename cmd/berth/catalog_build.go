@@ -11,14 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1/cache"
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/openshift"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/registryv1/cache"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // catalogBuild holds the flags of "berth catalog build".

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/conversion"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // kindsOfTemplates are the templates that catalog convert-template makes.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/berth-csi/berth/catalog/graph"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // drawings are the formats that draw one package.

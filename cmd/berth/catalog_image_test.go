@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // pushed pushes the image of a catalog or a bundle and returns its reference.
@@ -102,7 +102,7 @@ func TestFindingsOfImages(t *testing.T) {
 	address := registry.Start(t, nil)
 	const faulty = "schema: olm.package\nname: tide\ndefaultChannel: stable\n---\nschema: olm.channel\npackage: tide\nname: fast\nentries: []\n"
 	push := func(tag, label string, files map[string]string) string {
-		content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{}}
+		content := oci.Content{Files: map[string][]byte{}, Labels: map[string]string{}}
 		for name, text := range files {
 			content.Files[name] = []byte(text)
 		}
@@ -114,7 +114,7 @@ func TestFindingsOfImages(t *testing.T) {
 			t.Fatal(err)
 		}
 		reference := address + "/harbour/faulty:" + tag
-		if _, err := image.Push(t.Context(), reference, index); err != nil {
+		if _, err := oci.Push(t.Context(), reference, index); err != nil {
 			t.Fatal(err)
 		}
 		return reference
@@ -152,12 +152,12 @@ func TestFindingsOfImages(t *testing.T) {
 		t.Errorf("graph of a bundle: %v:\n%s", err, out)
 	}
 
-	index, err := image.Content{Files: map[string][]byte{"hold/ballast": make([]byte, 65<<20)}, Labels: map[string]string{"operators.operatorframework.io.bundle.package.v1": "tide"}}.Index()
+	index, err := oci.Content{Files: map[string][]byte{"hold/ballast": make([]byte, 65<<20)}, Labels: map[string]string{"operators.operatorframework.io.bundle.package.v1": "tide"}}.Index()
 	if err != nil {
 		t.Fatal(err)
 	}
 	heavy := address + "/harbour/heavy:v1"
-	if _, err := image.Push(t.Context(), heavy, index); err != nil {
+	if _, err := oci.Push(t.Context(), heavy, index); err != nil {
 		t.Fatal(err)
 	}
 	out, err = exec.Command("berth", "catalog", "render", heavy).CombinedOutput()

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/fbc/lifecycle"
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // newCatalogListCommand returns the command catalog list, which prints what package catalog/list finds.

@@ -11,14 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/olmv1"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/faults"
 	"github.com/berth-csi/berth/cmd/internal/memory"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
 )
 
 // catalogValidate holds the flags of "berth catalog validate".

@@ -13,7 +13,7 @@ var jobCommand = regexp.MustCompile(`(?m)^\s*berth ([^>\n]*)`)
 
 // TestJobsCommands: the commands in the jobs of certifications exist, with these flags and arguments.
 func TestJobsCommands(t *testing.T) {
-	jobs, err := filepath.Glob("../../certification/manifests/*/job.sh")
+	jobs, err := filepath.Glob("../../deploy/certification/manifests/*/job.sh")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
 	"github.com/berth-csi/berth/cmd/internal/memory"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/gates"
-	"github.com/berth-csi/berth/registryv1/cache/store"
-	"github.com/berth-csi/berth/repository"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/gates"
+	"github.com/berth-csi/berth/internal/repository"
 )
 
 // check holds the flags of "berth check".

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // choiceFlags are the flags that say which findings of a command to report.

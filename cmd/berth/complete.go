@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // completionTimeout limits how long a shell waits for a cluster.

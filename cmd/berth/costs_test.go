@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 var allCosts = flag.Bool("all-costs", false, "give commands inputs ten times as large, with the whole of their budgets")

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/fix"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/fix"
 )
 
 // fixFlag is the flag --fix of commands that check files.
@@ -59,7 +59,7 @@ func (f *fixFlag) apply(cmd *cobra.Command, report findings.Report, dirs []strin
 	if f.mode == "" {
 		return report, false, nil
 	}
-	files, err := fix.Of(report.Findings, yaml.ReadFile)
+	files, err := fix.Of(report.Findings, boundedyaml.ReadFile)
 	if err != nil {
 		return report, false, fmt.Errorf("--fix: %w", err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // A fixture is a folder that somebody may take for a bundle or a catalog.
@@ -61,10 +61,10 @@ const validCatalog = "../../catalog/testdata/catalog"
 var readers = map[string]func([]byte) error{
 	"json": readsJSON, "sarif": readsJSON, "junit": readsXML, "svg": readsXML,
 	"yaml": func(text []byte) error {
-		documents, err := yaml.Split(text)
+		documents, err := boundedyaml.Split(text)
 		for _, document := range documents {
 			if err == nil {
-				err = yaml.Unmarshal(document, new(any))
+				err = boundedyaml.Unmarshal(document, new(any))
 			}
 		}
 		return err

@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/yaml"
 )
 
 func newGrantCommand() *cobra.Command {
@@ -277,7 +277,7 @@ func listGrants(w io.Writer, grants []v1alpha1.SharedVolumeGrant) error {
 
 // printGrant prints a grant as kubectl does, without what the API server alone writes.
 func printGrant(w io.Writer, grant *v1alpha1.SharedVolumeGrant) error {
-	text, err := yaml.Marshal(map[string]any{
+	text, err := boundedyaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "SharedVolumeGrant",
 		"metadata": map[string]any{"name": grant.Name}, "spec": grant.Spec,
 	})

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // bomb is a document of 100 kB that becomes 98 MB by its aliases.
@@ -41,7 +41,7 @@ properties:
 // TestHostileYAML: whatever command reads a document that stands for much more than it holds refuses it, says where,
 // and needs no more memory than for others.
 func TestHostileYAML(t *testing.T) {
-	programs, err := tools.Programs(t.Context(), "./test/catalogs/measure")
+	programs, err := tools.Programs(t.Context(), "./lab/measure")
 	if err != nil {
 		t.Fatal(err)
 	}

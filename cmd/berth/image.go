@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/build"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // where holds the flags of commands that build images.
@@ -39,7 +39,7 @@ func (w *where) addFlags(cmd *cobra.Command) {
 }
 
 // put writes or pushes an image and prints its digest.
-func (w *where) put(cmd *cobra.Command, content image.Content) error {
+func (w *where) put(cmd *cobra.Command, content oci.Content) error {
 	index, err := content.Index()
 	if err != nil {
 		return err
@@ -48,9 +48,9 @@ func (w *where) put(cmd *cobra.Command, content image.Content) error {
 	defer stop()
 	var digest string
 	if w.layout != "" {
-		digest, err = image.WriteLayout(w.layout, index)
+		digest, err = oci.WriteLayout(w.layout, index)
 	} else {
-		digest, err = image.Push(cmd.Context(), w.push, index)
+		digest, err = oci.Push(cmd.Context(), w.push, index)
 	}
 	stop()
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/aws/provision"
-	"github.com/berth-csi/berth/aws/removal"
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/support"
 	"github.com/berth-csi/berth/cmd/internal/version"
-	"github.com/berth-csi/berth/doctor"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/aws/provision"
+	"github.com/berth-csi/berth/internal/aws/removal"
+	"github.com/berth-csi/berth/internal/doctor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/migrate/csimigration"
@@ -81,15 +81,15 @@ var values = []struct {
 	{"What `berth catalog plan` predicts: `verdict`", []constants{{"olm/prediction", "Verdict", ""}}},
 	{"Why, what blocks OLM, and risks: `code` in `why`, `blockers` and `risks`", []constants{{"olm/prediction", "Code", ""}}},
 	{"Upgrade edges: `edge`", []constants{{"olm/upgrade", "Edge", ""}}},
-	{"How a version is supported: `state` in `support`", []constants{{"fbc/lifecycle", "State", ""}}},
+	{"How a version is supported: `state` in `support`", []constants{{"catalog/fbc/lifecycle", "State", ""}}},
 	{"Changes of `berth catalog diff`: `kind`", []constants{{"catalog/diff", "Kind", ""}}},
 	{"Checks of plans: `verdict`", []constants{{"migrate", "Verdict", ""}}},
 	{"Checks of `berth switch`: `code`, besides those of predictions", []constants{{"migrate/subscription", "", "The codes of"}}},
 	{"Checks of `berth adopt`: `code`", []constants{{"migrate/adoption", "", "The codes of"}}},
 	{"Checks of `berth move`: `code`, besides those of predictions", []constants{{"migrate/move", "", "The codes of"}}},
-	{"Results of `berth doctor`: `verdict`", []constants{{"doctor", "Verdict", ""}}},
-	{"Results of `berth doctor`: `code`", []constants{{"doctor", "Code", ""}}},
-	{"Resources of `berth aws`: `kind`", []constants{{"aws/removal", "Kind", ""}}},
+	{"Results of `berth doctor`: `verdict`", []constants{{"internal/doctor", "Verdict", ""}}},
+	{"Results of `berth doctor`: `code`", []constants{{"internal/doctor", "Code", ""}}},
+	{"Resources of `berth aws`: `kind`", []constants{{"internal/aws/removal", "Kind", ""}}},
 	{"How `berth switch` changes the version: `strategy`", []constants{{"migrate/subscription", "Strategy", ""}}},
 	{"How far a migration is: `phase`", []constants{{"migrate", "Phase", ""}}},
 	{"Steps of `berth switch`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/subscription", "StepName", ""}}},

@@ -8,16 +8,16 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1/cache"
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/olmv1"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/refusal"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/registryv1/cache"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // olmV1 is the value of --for for OLM v1.
@@ -109,7 +109,7 @@ func (f *v1Check) checker(cmd *cobra.Command) (c *olmv1.Checker, done func(), er
 // bundleReader reads what OLM v1 reads of bundles. It reads each only once.
 type bundleReader struct {
 	images bool
-	from   image.Source
+	from   oci.Source
 	kept   *cache.Cache
 	read   map[*fbc.Bundle]*refusal.Bundle
 }
@@ -120,7 +120,7 @@ func (f *v1Flags) reader(cmd *cobra.Command) (r *bundleReader, done func()) {
 	if !f.images {
 		return r, func() {}
 	}
-	r.from = image.Registries(cmd.Context())
+	r.from = oci.Registries(cmd.Context())
 	dir, err := cache.Dir()
 	if err != nil { // without such a folder, bundles are pulled each time
 		return r, func() {}
@@ -150,12 +150,12 @@ func (r *bundleReader) Read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle
 }
 
 func (r *bundleReader) pull(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {
-	var pulled image.Pulled
+	var pulled oci.Pulled
 	var err error
 	if r.kept == nil {
-		pulled, err = image.PullFrom(ctx, r.from, b.Image, registryv1.ImageLimits, registryv1.Folders...)
+		pulled, err = oci.PullFrom(ctx, r.from, b.Image, registryv1.ImageLimits, registryv1.Folders...)
 	} else {
-		pulled, err = image.PullKept(ctx, r.from, r.kept, b.Image, registryv1.ImageLimits, registryv1.Folders...)
+		pulled, err = oci.PullKept(ctx, r.from, r.kept, b.Image, registryv1.ImageLimits, registryv1.Folders...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
@@ -182,12 +182,12 @@ func bundleOf(contents *registryv1.Contents) (*refusal.Bundle, error) {
 
 // readExtension reads a ClusterExtension from a file.
 func readExtension(path string) (*unstructured.Unstructured, error) {
-	data, err := yaml.ReadFile(path)
+	data, err := boundedyaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &object.Object); err != nil {
+	if err := boundedyaml.Unmarshal(data, &object.Object); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if kind := object.GroupVersionKind(); kind != clusterextension.Kind {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // makefile has the calls of opm that Makefiles of operators have, as operator-sdk and operator repositories write them, and pipeline those

@@ -11,8 +11,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/page"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // A scene is where the commands of a transcript run.

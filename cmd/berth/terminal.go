@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-csi/berth/cmd/internal/faults"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // colours are the sequences that reports have of their own; see migrate.Colours.

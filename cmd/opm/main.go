@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-csi/berth/cmd/internal/opm"
 	"github.com/berth-csi/berth/cmd/internal/probe"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 func main() {

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-//go:generate go run ../hack/certification -output manifests
+//go:generate go run ../../hack/certification -output manifests
 
 // Files of a driver.
 const (
@@ -90,7 +90,7 @@ func filesOf(d drivers.Driver) ([]File, error) {
 		if document.leave {
 			continue
 		}
-		content, err := yaml.Marshal(document.value)
+		content, err := boundedyaml.Marshal(document.value)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func testImage(all []drivers.Driver) string {
 	var lines bytes.Buffer
 	lines.WriteString("# OpenShift's CI builds the image \"src\", with the sources, and then this one.\nFROM src\n")
 	for _, d := range all {
-		fmt.Fprintf(&lines, "COPY certification/manifests/%[1]s /certification/%[1]s\n", d.Name)
+		fmt.Fprintf(&lines, "COPY deploy/certification/manifests/%[1]s /certification/%[1]s\n", d.Name)
 	}
 	return lines.String()
 }

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 //go:embed steps
@@ -90,7 +90,7 @@ func (s *subject) example() ([]byte, error) {
 			Kind     string                `json:"kind"`
 			Metadata struct{ Name string } `json:"metadata"`
 		}
-		if err := yaml.Unmarshal(content, &object); err != nil {
+		if err := boundedyaml.Unmarshal(content, &object); err != nil {
 			return nil, fmt.Errorf("example %s: %w", name, err)
 		}
 		if object.Kind == "ClusterCSIDriver" && object.Metadata.Name == s.CSIName {

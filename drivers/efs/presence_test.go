@@ -9,9 +9,9 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
-	"github.com/berth-csi/berth/test/aws"
-	fakeefs "github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws"
+	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // TestFindAccessPoints: what the cluster's account has in its region is found, and who wants to reach it from which zones learns

@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
-	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/lab/aws"
 )
 
 // TestCountAccessPoints: all pages are counted, and each call waits for its turn.

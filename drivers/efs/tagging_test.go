@@ -24,10 +24,10 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
-	"github.com/berth-csi/berth/test/aws"
-	fakeefs "github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/aws/gateway"
-	"github.com/berth-csi/berth/test/aws/iam"
+	"github.com/berth-csi/berth/lab/aws"
+	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
 // The tags by which access points are this cluster's driver's.

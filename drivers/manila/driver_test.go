@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/openstack"
 )
 
 // Tests that apply to every driver are in package drivers.

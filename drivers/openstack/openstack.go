@@ -14,7 +14,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // CloudName is the name that the installer gives the cloud in clouds.yaml.
@@ -76,11 +76,11 @@ func withoutPaths(file []byte, secret string) ([]byte, error) {
 	var content struct {
 		Clouds map[string]map[string]any `json:"clouds"`
 	}
-	if err := yaml.Unmarshal(file, &content); err != nil {
+	if err := boundedyaml.Unmarshal(file, &content); err != nil {
 		return nil, fmt.Errorf("the Secret %s, key %s: %s", secret, CloudsKey, strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	for _, cloud := range content.Clouds {
 		delete(cloud, "cacert")
 	}
-	return yaml.Marshal(content)
+	return boundedyaml.Marshal(content)
 }

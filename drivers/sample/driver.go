@@ -17,7 +17,7 @@ var description string
 //go:embed icon.svg
 var icon []byte
 
-// Driver is the CSI driver of test/drivers/sample: each volume is a folder below a folder that all nodes share.
+// Driver is the CSI driver of lab/sample: each volume is a folder below a folder that all nodes share.
 var Driver = drivers.Driver{
 	Name: "sample",
 	// Borrowed: OpenShift accepts a ClusterCSIDriver only if its name is on a list (CSIDriverName in

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
-	fake "github.com/berth-csi/berth/test/vsphere"
+	fake "github.com/berth-csi/berth/lab/vsphere"
 )
 
 // start starts a vCenter, and returns what a cluster in it knows.

@@ -14,7 +14,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // A vCenter is a vCenter in which the cluster's nodes are.
@@ -161,7 +161,7 @@ func parseYAML(text string) (cloudConfig, error) {
 		Global  section            `json:"global"`
 		VCenter map[string]section `json:"vcenter"`
 	}
-	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+	if err := boundedyaml.Unmarshal([]byte(text), &file); err != nil {
 		return cloudConfig{}, fmt.Errorf("it is neither an INI file nor valid YAML: %s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	config := cloudConfig{insecure: file.Global.InsecureFlag, servers: map[string]*serverConfig{}}

@@ -1,4 +1,4 @@
-// actionlint, with which a test checks the project's workflows. It is apart from hack/tools because that is the control plane's.
+// actionlint, with which a test checks the project's workflows. It is apart from lab/modules/tools because that is the control plane's.
 module github.com/berth-csi/berth/hack/actionlint
 
 go 1.26.3

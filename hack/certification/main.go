@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/berth-csi/berth/certification"
+	"github.com/berth-csi/berth/deploy/certification"
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
 func main() {
-	output := flag.String("output", "certification/manifests", "the `folder` to write to")
+	output := flag.String("output", "deploy/certification/manifests", "the `folder` to write to")
 	flag.Parse()
 	if err := run(*output); err != nil {
 		fmt.Fprintf(os.Stderr, "certification: %v\n", err)

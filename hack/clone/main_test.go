@@ -15,8 +15,8 @@ func TestCheckFile(t *testing.T) {
 		file, content string
 		want          []string
 	}{
-		"in the clone":                 {"hack/olmv1/go.mod", "\nreplace a => ../../image\n", nil},
-		"a module beside the clone":    {"hack/olmv1/go.mod", "\nreplace a => ../../../sources/a\n", leaves("hack/olmv1/go.mod:2", "../../../sources/a")},
+		"in the clone":                 {"lab/modules/olmv1/go.mod", "\nreplace a => ../../../internal/oci\n", nil},
+		"a module beside the clone":    {"lab/modules/olmv1/go.mod", "\nreplace a => ../../../../sources/a\n", leaves("lab/modules/olmv1/go.mod:2", "../../../../sources/a")},
 		"a file beside the clone":      {"a/a_test.go", "const a = \"../../sources\"\n", leaves("a/a_test.go:1", "../../sources")},
 		"the folder above the clone":   {"Makefile", "cd ../ && ls\n", leaves("Makefile:1", "../")},
 		"the same, joined":             {"a/a_test.go", `filepath.Join("..", "..", "sources")`, leaves("a/a_test.go:1", `"..", ".."`)},

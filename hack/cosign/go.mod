@@ -1,4 +1,4 @@
-// cosign, which signs what a release pushes and with which a test verifies it. It is apart from hack/tools because it names
+// cosign, which signs what a release pushes and with which a test verifies it. It is apart from lab/modules/tools because it names
 // the modules of dozens of cloud providers and would move versions of the control plane's.
 module github.com/berth-csi/berth/hack/cosign
 

@@ -20,7 +20,7 @@ import (
 )
 
 // rooms are those whose code serves all drivers alike.
-var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "doctor", "cmd", "certification"}
+var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "internal/doctor", "cmd", "deploy/certification"}
 
 // exempt are files about what a cloud has for one driver, with the reason.
 var exempt = map[string]string{

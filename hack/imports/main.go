@@ -1,4 +1,4 @@
-// Command imports checks that the rooms (top-level folders) import each other downward only, as in
+// Command imports checks that the rooms import each other downward only, as in
 // docs/architecture.md, and that programs which are shipped import no packages that make them large, read YAML without
 // limits, or lose errors. It prints each import that breaks a rule and then fails.
 package main
@@ -10,40 +10,50 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	pathpkg "path"
 	"slices"
 	"strings"
 )
 
 const module = "github.com/berth-csi/berth"
 
-// mayImport lists the other rooms whose packages each room may import. A room without an entry may not exist,
-// and a room that is in no list may not be imported.
+// mayImport lists the other rooms whose packages each room may import. A room is a folder, with all in it that is not below another room.
+// One without an entry may not exist, and one that is in no list may not be imported.
 var mayImport = map[string][]string{
-	"cmd":            {"repository", "gates", "openshift", "aws", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
-	"operator":       {"connections", "drivers", "findings", "listing", "yaml"},
-	"bundle":         {"gates", "openshift", "drivers", "fbc", "findings", "registryv1", "yaml"},
-	"migrate":        {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
-	"aws":            {"yaml"},
-	"doctor":         {"drivers", "findings", "listing", "olm", "sharedvolume"},
-	"catalog":        {"gates", "openshift", "connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
-	"olm":            {"fbc", "findings", "openshift"},
-	"repository":     {"bundle", "catalog", "fbc", "findings", "gates", "openshift", "registryv1", "yaml"},
-	"registryv1":     {"fbc", "findings", "image", "yaml"},
-	"fbc":            {"findings", "yaml"},
-	"connections":    {},
-	"findings":       {},
-	"image":          {},
-	"sharedvolume":   {"findings", "listing"},
-	"gates":          {"findings", "openshift"},
-	"listing":        {},
-	"openshift":      {},
-	"drivers":        {"findings", "yaml"},
-	"yaml":           {},
+	"cmd": {"bundle", "bundle/registryv1", "catalog", "catalog/fbc", "drivers", "internal/aws", "internal/boundedyaml", "internal/doctor",
+		"internal/findings", "internal/gates", "internal/oci", "internal/openshift", "internal/repository", "migrate", "olm", "operator", "sharedvolume"},
+	"operator": {"drivers", "internal/boundedyaml", "internal/connections", "internal/findings", "internal/listing"},
+	"bundle":   {"bundle/registryv1", "catalog/fbc", "drivers", "internal/boundedyaml", "internal/findings", "internal/gates", "internal/openshift"},
+	"migrate":  {"catalog/fbc", "drivers", "internal/boundedyaml", "internal/findings", "internal/listing", "olm"},
+	"catalog": {"bundle/registryv1", "catalog/fbc", "internal/boundedyaml", "internal/connections", "internal/findings", "internal/gates",
+		"internal/oci", "internal/openshift", "olm"},
+	"olm":          {"catalog/fbc", "internal/findings", "internal/openshift"},
+	"drivers":      {"internal/boundedyaml", "internal/findings"},
+	"sharedvolume": {"internal/findings", "internal/listing"},
+
+	"bundle/registryv1": {"catalog/fbc", "internal/boundedyaml", "internal/findings", "internal/oci"},
+	"catalog/fbc":       {"internal/boundedyaml", "internal/findings"},
+
+	"internal/aws":    {"internal/boundedyaml"},
+	"internal/doctor": {"drivers", "internal/findings", "internal/listing", "olm", "sharedvolume"},
+	"internal/repository": {"bundle", "bundle/registryv1", "catalog", "catalog/fbc", "internal/boundedyaml", "internal/findings", "internal/gates",
+		"internal/openshift"},
+	"internal/gates":       {"internal/findings", "internal/openshift"},
+	"internal/boundedyaml": {},
+	"internal/connections": {},
+	"internal/findings":    {},
+	"internal/listing":     {},
+	"internal/oci":         {},
+	"internal/openshift":   {},
+
+	"deploy":         {"drivers", "internal/boundedyaml"},
 	"efs-utils-base": {},
-	"certification":  {"drivers", "yaml"},
-	"release":        {"bundle", "catalog", "efs-utils-base", "fbc", "findings", "image", "registryv1", "yaml"},
-	"hack":           {"certification", "drivers", "operator"},
-	"test":           {"repository", "gates", "openshift", "aws", "cmd", "operator", "bundle", "catalog", "certification", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
+	"release":        {"bundle", "bundle/registryv1", "catalog", "catalog/fbc", "efs-utils-base", "internal/boundedyaml", "internal/findings", "internal/oci"},
+	"hack":           {"deploy", "drivers", "operator"},
+	"lab":            {},
+	"test": {"bundle", "bundle/registryv1", "catalog", "catalog/fbc", "cmd", "deploy", "drivers", "internal/aws", "internal/boundedyaml",
+		"internal/connections", "internal/doctor", "internal/findings", "internal/gates", "internal/listing", "internal/oci", "internal/openshift",
+		"internal/repository", "lab", "migrate", "olm", "operator", "sharedvolume"},
 }
 
 // refused are packages that shipped programs may not import, with the reason. The room in except may.
@@ -55,13 +65,13 @@ var refused = []struct {
 		"that calls methods by names known only at run time, which makes the linker keep every method of every type; build the text without it", ""},
 	{[]string{"sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4", "gopkg.in/yaml.v2", "gopkg.in/yaml.v3",
 		"github.com/goccy/go-yaml", "k8s.io/apimachinery/pkg/util/yaml"},
-		"that expands aliases in YAML without limits; use package yaml of this module", "yaml"},
+		"that expands aliases in YAML without limits; use package internal/boundedyaml", "internal/boundedyaml"},
 	{[]string{"k8s.io/client-go/util/retry"},
 		"that returns nil if a write does not succeed before its deadline; use package operator/conflict", ""},
 }
 
 // unshipped are the rooms that are in no shipped program.
-var unshipped = []string{"certification", "efs-utils-base", "hack", "release", "test"}
+var unshipped = []string{"deploy", "efs-utils-base", "hack", "lab", "release", "test"}
 
 type goPackage struct {
 	ImportPath                         string
@@ -101,7 +111,8 @@ func check() ([]string, error) {
 	}
 }
 
-// violations returns the imports of a package that break a rule. Tests in any room may import the room test.
+// violations returns the imports of a package that break a rule. Tests in any room but lab, which could be a repository of its own, may
+// import the rooms lab and test.
 func violations(p goPackage) []string {
 	from, ok := room(p.ImportPath)
 	if !ok {
@@ -129,15 +140,24 @@ func violations(p goPackage) []string {
 			}
 		}
 	}
-	complain(slices.Concat(p.TestImports, p.XTestImports), append([]string{"test"}, allowed...))
+	if from != "lab" {
+		allowed = append([]string{"lab", "test"}, allowed...)
+	}
+	complain(slices.Concat(p.TestImports, p.XTestImports), allowed)
 	return broken
 }
 
-// room returns the room of a package of this module.
+// room returns the room of a package of this module: of those that it is in, the innermost one. A package that is in none has the folder at the
+// top that it is in.
 func room(path string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, module+"/")
 	if !ok {
 		return "", false
+	}
+	for inner := rest; inner != "."; inner = pathpkg.Dir(inner) {
+		if _, ok := mayImport[inner]; ok {
+			return inner, true
+		}
 	}
 	first, _, _ := strings.Cut(rest, "/")
 	return first, true

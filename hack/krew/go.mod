@@ -1,4 +1,4 @@
-// krew, with which a test installs berth as users of krew do. It is apart from hack/tools because it would move versions of the
+// krew, with which a test installs berth as users of krew do. It is apart from lab/modules/tools because it would move versions of the
 // control plane's modules.
 module github.com/berth-csi/berth/hack/krew
 

@@ -1,4 +1,4 @@
-// promtool, with which tests check and test the alerts. It is apart from hack/tools because it names the
+// promtool, with which tests check and test the alerts. It is apart from lab/modules/tools because it names the
 // modules of dozens of cloud providers and would move versions of the control plane's. What both compile
 // is of the same version as there wherever that can be, so that it is compiled once.
 module github.com/berth-csi/berth/hack/promtool

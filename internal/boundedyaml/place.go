@@ -1,4 +1,4 @@
-package yaml
+package boundedyaml
 
 // The functions in this file locate faults in YAML that decoders report with a wrong position, or with none. They parse
 // the source once more, so only faulty documents pay for them.

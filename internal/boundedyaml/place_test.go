@@ -1,4 +1,4 @@
-package yaml_test
+package boundedyaml_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	kubernetes "sigs.k8s.io/yaml"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // faults are documents with a caret before the fault. The caret is not part of the document.
@@ -39,7 +39,7 @@ func TestFault(t *testing.T) {
 			if err == nil {
 				t.Fatal("the decoder accepts it")
 			}
-			offset, message := yaml.Fault(source, err)
+			offset, message := boundedyaml.Fault(source, err)
 			got := string(source[:offset]) + "^" + string(source[offset:])
 			if got != tc.text || !strings.HasPrefix(message, tc.want) {
 				t.Errorf("got %q at %q, want %q at %q", message, got, tc.want, tc.text)
@@ -59,7 +59,7 @@ func FuzzFault(f *testing.F) {
 		if err == nil {
 			return
 		}
-		if offset, message := yaml.Fault(source, err); offset < 0 || offset > len(source) || message == "" {
+		if offset, message := boundedyaml.Fault(source, err); offset < 0 || offset > len(source) || message == "" {
 			t.Errorf("got %q at %d, want a message and an offset of at most %d", message, offset, len(source))
 		}
 	})

@@ -1,4 +1,4 @@
-package yaml_test
+package boundedyaml_test
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 
 	kubernetes "sigs.k8s.io/yaml"
 
-	"github.com/berth-csi/berth/test/memory"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/lab/memory"
 )
 
 var update = flag.Bool("update", false, "update testdata/hostile")
@@ -66,10 +66,10 @@ func numbered(format string, n int) string {
 
 // readers are all ways to read a document.
 var readers = map[string]func([]byte) error{
-	"ToJSON":             func(source []byte) error { _, err := yaml.ToJSON(source); return err },
-	"Unmarshal":          func(source []byte) error { return yaml.Unmarshal(source, new(any)) },
-	"Unmarshal a struct": func(source []byte) error { return yaml.Unmarshal(source, new(struct{ A any })) },
-	"UnmarshalStrict":    func(source []byte) error { return yaml.UnmarshalStrict(source, new(map[string]any)) },
+	"ToJSON":             func(source []byte) error { _, err := boundedyaml.ToJSON(source); return err },
+	"Unmarshal":          func(source []byte) error { return boundedyaml.Unmarshal(source, new(any)) },
+	"Unmarshal a struct": func(source []byte) error { return boundedyaml.Unmarshal(source, new(struct{ A any })) },
+	"UnmarshalStrict":    func(source []byte) error { return boundedyaml.UnmarshalStrict(source, new(map[string]any)) },
 }
 
 // TestHostile: every way to read a document rejects one that expands to much more than its source, with a position,
@@ -97,7 +97,7 @@ func TestHostile(t *testing.T) {
 					t.Errorf("%s allocated %d MiB; want less than 64", name, used>>20)
 				}
 			}
-			used := memory.Allocated(func() { _, _ = yaml.Parse(source); yaml.IsSingle(source) })
+			used := memory.Allocated(func() { _, _ = boundedyaml.Parse(source); boundedyaml.IsSingle(source) })
 			if used > 64<<20 {
 				t.Errorf("parsing allocated %d MiB; want less than 64", used>>20)
 			}
@@ -116,16 +116,16 @@ func TestManyValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for reader, read := range readers {
-				var refusal *yaml.Refusal
-				used := memory.Allocated(func() { refusal, _ = errors.AsType[*yaml.Refusal](read(source)) })
+				var refusal *boundedyaml.Refusal
+				used := memory.Allocated(func() { refusal, _ = errors.AsType[*boundedyaml.Refusal](read(source)) })
 				if refusal == nil || !strings.Contains(refusal.Message, "places at which a value may begin; expected at most 524288") || used > 1<<20 {
 					t.Errorf("%s: got %v with %d KiB of memory", reader, refusal, used>>10)
 				}
 			}
-			if _, err := yaml.Parse(source); !errors.As(err, new(*yaml.Refusal)) {
+			if _, err := boundedyaml.Parse(source); !errors.As(err, new(*boundedyaml.Refusal)) {
 				t.Errorf("Parse accepts it: %v", err)
 			}
-			if _, err := yaml.FromJSON(source); !errors.As(err, new(*yaml.Refusal)) {
+			if _, err := boundedyaml.FromJSON(source); !errors.As(err, new(*boundedyaml.Refusal)) {
 				t.Errorf("FromJSON accepts it: %v", err)
 			}
 		})
@@ -150,12 +150,12 @@ func TestOrdinaryAnchors(t *testing.T) {
 // same compares a document as JSON with what the library reads.
 func same(t *testing.T, source []byte) {
 	t.Helper()
-	got, err := yaml.ToJSON(source)
+	got, err := boundedyaml.ToJSON(source)
 	if err != nil {
 		t.Errorf("%q: %v", source, err)
 		return
 	}
-	if limit := yaml.Longest(len(source)); len(got) > limit+16*1024 && len(got) > 7*len(source) {
+	if limit := boundedyaml.Longest(len(source)); len(got) > limit+16*1024 && len(got) > 7*len(source) {
 		t.Errorf("%d bytes become %d; want at most %d", len(source), len(got), limit)
 	}
 	for range 100 { // of the keys 1 and "1", which are the same in JSON, the library picks one at random
@@ -202,11 +202,11 @@ func FuzzAliases(f *testing.F) {
 		f.Add([]byte(source))
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
-		if _, err := yaml.ToJSON(source); err == nil {
+		if _, err := boundedyaml.ToJSON(source); err == nil {
 			same(t, source)
 			return
 		}
-		if yaml.Unmarshal(source, new(any)) == nil {
+		if boundedyaml.Unmarshal(source, new(any)) == nil {
 			t.Errorf("Unmarshal reads %q, but ToJSON does not", source)
 		}
 	})
@@ -235,7 +235,7 @@ func TestReadFile(t *testing.T) {
 		link:  link + " is not a regular file (Dcrw-rw-rw-); expected files and folders only: remove it",
 		large: large + " is longer than 32 MiB; expected a shorter file",
 	} {
-		if _, err := yaml.ReadFile(file); err == nil || err.Error() != want {
+		if _, err := boundedyaml.ReadFile(file); err == nil || err.Error() != want {
 			t.Errorf("%s: got error %v, want %s", file, err, want)
 		}
 	}
@@ -244,14 +244,14 @@ func TestReadFile(t *testing.T) {
 		"link":  link + " is a symbolic link to /dev/zero, which is missing or outside of " + dir + "; expected files and folders only: put the file there itself",
 		"large": large + " is longer than 32 MiB; expected a shorter file",
 	} {
-		if _, err := yaml.ReadFileIn(dir, file); err == nil || err.Error() != want {
+		if _, err := boundedyaml.ReadFileIn(dir, file); err == nil || err.Error() != want {
 			t.Errorf("%s in a folder: got error %v, want %s", file, err, want)
 		}
 	}
-	if data, err := yaml.ReadFileIn(dir, "fine"); err != nil || len(data) != 3 {
+	if data, err := boundedyaml.ReadFileIn(dir, "fine"); err != nil || len(data) != 3 {
 		t.Errorf("in a folder: got %d bytes and error %v", len(data), err)
 	}
-	if data, err := yaml.ReadFile(fine); err != nil || len(data) != 3 {
+	if data, err := boundedyaml.ReadFile(fine); err != nil || len(data) != 3 {
 		t.Errorf("got %d bytes and error %v", len(data), err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/connections"
+	"github.com/berth-csi/berth/internal/connections"
 )
 
 // server accepts connections and keeps them open.

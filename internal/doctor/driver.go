@@ -17,8 +17,8 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/rollout"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 // manifests returns the objects of the driver, as they are named where it is; none if that is not known.

@@ -314,7 +314,7 @@ func TestText(t *testing.T) {
 
 // TestHelp: each reason that has help is on the page that lists them.
 func TestHelp(t *testing.T) {
-	page, err := os.ReadFile("../docs/troubleshooting.md")
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // examineNamespace examines where the driver is, and whether the cluster's monitoring looks there.

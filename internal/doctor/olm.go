@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/clusterextension"
 )

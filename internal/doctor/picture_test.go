@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the picture of the README")
 
 // TestPicture: the picture of the README is what berth doctor prints of a cluster whose operator is scaled to 0. The report is a real one.
 func TestPicture(t *testing.T) {
-	const path = "../docs/pictures/doctor.svg"
+	const path = "../../docs/pictures/doctor.svg"
 	recorded, err := os.ReadFile("testdata/scaled-to-0.json")
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 

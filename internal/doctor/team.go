@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 

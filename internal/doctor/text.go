@@ -3,8 +3,8 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // marks begin the lines of a text, by their verdict.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // written writes a report as JSON, and returns the file.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // Off is the severity of a rule that a user does not want to be checked. No finding has it.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // Report is the result of checks.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // RulesSchema is the name and version of the JSON of lists of rules.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/nearest"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/nearest"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // Profile is the gates that bundles and catalogs are checked for. The zero value has none: then only the rules of OLM and its API server apply.

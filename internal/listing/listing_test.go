@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/berth-csi/berth/listing"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/internal/listing"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/tenant"
 )
 

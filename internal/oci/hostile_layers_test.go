@@ -1,4 +1,4 @@
-package image
+package oci
 
 import (
 	"archive/tar"
@@ -16,8 +16,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-csi/berth/test/memory"
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/memory"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 var update = flag.Bool("update", false, "update testdata/hostile, except for the sparse layers, which GNU tar wrote")

@@ -1,4 +1,4 @@
-package image
+package oci
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/berth-csi/berth/test/memory"
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/memory"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // upload is an image as it is pushed to a registry. It may be malformed.

@@ -1,7 +1,7 @@
-// Package image builds OCI images: those that contain files and labels and no program, such as images of bundles and
+// Package oci builds OCI images: those that contain files and labels and no program, such as images of bundles and
 // catalogs, and those with a program for each architecture. It needs neither a container engine nor root. The same
 // content has the same digest on every machine, as long as Go's compression does not change.
-package image
+package oci
 
 import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"

@@ -1,4 +1,4 @@
-package image
+package oci
 
 import (
 	"archive/tar"
@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 func cargo() Content {

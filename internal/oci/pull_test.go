@@ -1,4 +1,4 @@
-package image
+package oci
 
 import (
 	"archive/tar"
@@ -26,7 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // generous are the limits of tests that are not about limits.

@@ -1,4 +1,4 @@
-package image
+package oci
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // pushed pushes cargo to a registry, and returns its pull spec by digest.

@@ -1,4 +1,4 @@
-package image
+package oci
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/berth-csi/berth/test/memory"
+	"github.com/berth-csi/berth/lab/memory"
 )
 
 // TestStrangersRegistries: a catalog from a registry cannot have requests sent to addresses that are not everybody's.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Place is a bundle, by its operator and folder, or a package in a catalog, by that and its name.

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
+	"github.com/berth-csi/berth/catalog/fbc"
 	catalogrules "github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
 )
 
 // Selection is what of a repository is checked.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/openshift"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // Facts are what the rules about several bundles need of each.
@@ -181,7 +181,7 @@ func decode(dir, file string, into any) error {
 
 // onlyDocument returns the document of a file in a folder, or one without a value if it is empty. A finding is among its errors.
 func onlyDocument(dir, file string) (document.Document, error) {
-	data, err := yaml.ReadFileIn(dir, filepath.FromSlash(file))
+	data, err := boundedyaml.ReadFileIn(dir, filepath.FromSlash(file))
 	if err != nil {
 		return document.Document{}, err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // Commit is a commit of the git repository that a folder is in. Paths are relative to the folder.
@@ -137,6 +137,6 @@ func (c *Commit) Read(file string) (content []byte, err error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s in commit %s: %w", file, c.revision, fs.ErrNotExist)
 	}
-	err = c.run(func(from io.Reader) (err error) { content, err = yaml.Read(file, from); return err }, "show", "--no-textconv", c.revision+":./"+file)
+	err = c.run(func(from io.Reader) (err error) { content, err = boundedyaml.Read(file, from); return err }, "show", "--no-textconv", c.revision+":./"+file)
 	return content, err
 }

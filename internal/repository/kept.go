@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Store keeps texts by name. It is safe for concurrent use.

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 )
 
 // operator is an operator in a repository, with all of its bundles.

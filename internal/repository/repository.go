@@ -15,10 +15,10 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/openshift"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // The names of files and folders of a repository, by slash-separated paths.
@@ -63,13 +63,13 @@ func Open(dir string, config []byte) (*Repository, error) {
 	}
 	if config == nil {
 		var err error
-		if config, err = yaml.ReadFileIn(dir, ConfigFile); errors.Is(err, fs.ErrNotExist) {
+		if config, err = boundedyaml.ReadFileIn(dir, ConfigFile); errors.Is(err, fs.ErrNotExist) {
 			return r, nil
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	if err := yaml.Unmarshal(config, &r.Config); err != nil {
+	if err := boundedyaml.Unmarshal(config, &r.Config); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
 	for _, w := range r.Config.Tests {

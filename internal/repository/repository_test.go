@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
-	"github.com/berth-csi/berth/registryv1/cache/store"
-	"github.com/berth-csi/berth/repository"
+	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
+	"github.com/berth-csi/berth/internal/repository"
 )
 
 // files are the files of a repository, by their paths.

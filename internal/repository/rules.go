@@ -11,9 +11,9 @@ import (
 
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	catalogrules "github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/nearest"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/nearest"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 var (

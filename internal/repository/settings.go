@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
 )
 
 // SettingsFile has the settings of a repository, in its folder.
@@ -36,7 +36,7 @@ type File func(name string) ([]byte, error)
 
 // In reads files of a folder.
 func In(dir string) File {
-	return func(name string) ([]byte, error) { return yaml.ReadFileIn(dir, filepath.FromSlash(name)) }
+	return func(name string) ([]byte, error) { return boundedyaml.ReadFileIn(dir, filepath.FromSlash(name)) }
 }
 
 // ReadSettings reads the settings of a repository. Without a file there are none.
@@ -48,7 +48,7 @@ func ReadSettings(file File) (s Settings, given bool, err error) {
 	if err != nil {
 		return s, false, err
 	}
-	if err := yaml.UnmarshalStrict(data, &s); err != nil {
+	if err := boundedyaml.UnmarshalStrict(data, &s); err != nil {
 		return s, true, fmt.Errorf("%s: %w; want profiles, severities, ignore, baseline and packages", SettingsFile, err)
 	}
 	if _, err := gates.Parse(s.Profiles); err != nil {

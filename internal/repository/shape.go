@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // shape is what a value of a file must look like.

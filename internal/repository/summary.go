@@ -14,13 +14,13 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1/access"
 	"github.com/berth-csi/berth/catalog/diff"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/graph"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings/outline"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/registryv1/access"
+	"github.com/berth-csi/berth/internal/findings/outline"
 )
 
 // The limits of a summary: parts of each kind, files of a package before the change, and the length of a drawing, above which GitHub does not

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/test/authority"
-	"github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/aws/gateway"
-	"github.com/berth-csi/berth/test/aws/iam"
-	"github.com/berth-csi/berth/test/aws/metadata"
-	"github.com/berth-csi/berth/test/aws/sts"
+	"github.com/berth-csi/berth/lab/authority"
+	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/iam"
+	"github.com/berth-csi/berth/lab/aws/metadata"
+	"github.com/berth-csi/berth/lab/aws/sts"
 )
 
 // Options are the settings of a Cloud. All are optional.

@@ -18,8 +18,8 @@ import (
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	stssdk "github.com/aws/aws-sdk-go-v2/service/sts"
 
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // TestSignatures: who signs with what the cloud knows is let in, and no others.

@@ -21,12 +21,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/gateway"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/drivers/programs"
-	"github.com/berth-csi/berth/test/drivers/sanity"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/gateway"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/programs"
+	"github.com/berth-csi/berth/lab/sanity"
 )
 
 var runDrivers = flag.Bool("drivers", false, "build the real EBS driver and run it against the cloud")

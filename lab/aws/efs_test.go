@@ -12,9 +12,9 @@ import (
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/aws/iam"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
 var fileSystem = efs.FileSystem{ID: "fs-0123456789abcdef0"}

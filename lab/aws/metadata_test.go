@@ -11,9 +11,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/metadata"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/metadata"
 )
 
 func TestMetadata(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go"
 
-	"github.com/berth-csi/berth/test/aws/iam"
+	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
 // Configure sets the environment of the test so that SDKs use the cloud with the credentials, and returns what the SDK

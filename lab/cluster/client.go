@@ -19,18 +19,15 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// scheme has all types of the cluster's APIs.
+// scheme has all types of the cluster's APIs, and those of AddToScheme.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		configv1.Install, operatorv1.Install, securityv1.Install,
 		olmv1.AddToScheme, olmv1alpha1.AddToScheme, olmv2.AddToScheme,
-		sharedvolume.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(err) // two of these packages define the same type: they cannot be used together
@@ -38,6 +35,14 @@ var scheme = func() *runtime.Scheme {
 	}
 	return s
 }()
+
+// AddToScheme adds types of APIs that programs on clusters bring to the scheme of all clients. It may be called only while no cluster has been
+// started, such as in init, and panics if the types conflict with others.
+func AddToScheme(add func(*runtime.Scheme) error) {
+	if err := add(scheme); err != nil {
+		panic(err)
+	}
+}
 
 func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})

@@ -27,9 +27,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster/node"
-	"github.com/berth-csi/berth/test/cluster/realnode"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/node"
+	"github.com/berth-csi/berth/lab/cluster/realnode"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // Options say what a cluster has in addition to the control plane.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/test/cluster/crds"
+	"github.com/berth-csi/berth/lab/cluster/crds"
 )
 
 // readDefinitions reads CustomResourceDefinitions from files.

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster/realnode"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/realnode"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // keeperVariable marks a process as a keeper. Its value is the assignment, as JSON.

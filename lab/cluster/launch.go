@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-csi/berth/test/cluster/crds"
-	"github.com/berth-csi/berth/test/cluster/realnode/machine"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/crds"
+	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // startedKeeper is a keeper, in the process that started it.

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
-	"github.com/berth-csi/berth/test/cluster/node"
+	"github.com/berth-csi/berth/lab/cluster/cloudcredential"
+	"github.com/berth-csi/berth/lab/cluster/node"
 )
 
 // nodeEntry describes a process node.

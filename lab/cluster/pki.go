@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/lab/cluster/realnode"
 )
 
 // validity of all certificates: longer than any cluster runs, and back-dated for skewed clocks.

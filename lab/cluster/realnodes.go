@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster/realnode"
-	"github.com/berth-csi/berth/test/cluster/realnode/machine"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/realnode"
+	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // NeedRealNodes skips a test on a machine on which real nodes cannot run.
@@ -109,7 +109,7 @@ func nodePrograms(ctx context.Context, report func(tools.Progress)) (realnode.Pr
 	if err != nil {
 		return realnode.Programs{}, err
 	}
-	own, err := tools.Programs(ctx, "./test/cluster/realnode/pause")
+	own, err := tools.Programs(ctx, "./lab/cluster/realnode/pause")
 	if err != nil {
 		return realnode.Programs{}, err
 	}

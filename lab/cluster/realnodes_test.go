@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-csi/berth/test/loop"
+	"github.com/berth-csi/berth/lab/loop"
 )
 
 // TestNothingIsLeftOfRealNodes: whatever is killed, no process, control group, loop device or file of a real node stays,

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/fault"
 )
 
 // A Mode says whether an operator is killed.

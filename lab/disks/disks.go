@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/loop"
+	"github.com/berth-csi/berth/lab/loop"
 )
 
 // Options say what disks are called.

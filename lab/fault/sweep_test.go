@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/lab/fault"
 )
 
 // setAllFaults sets the flag for one test.

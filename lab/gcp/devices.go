@@ -3,7 +3,7 @@ package gcp
 import (
 	"fmt"
 
-	"github.com/berth-csi/berth/test/disks"
+	"github.com/berth-csi/berth/lab/disks"
 )
 
 // Devices keeps the content of disks, and gives real nodes the devices that they are: SCSI disks such as /dev/sdb, with the

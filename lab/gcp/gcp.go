@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/test/authority"
+	"github.com/berth-csi/berth/lab/authority"
 )
 
 // Hosts are the names under which clients know the cloud's services.

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
 
-	"github.com/berth-csi/berth/test/gcp"
+	"github.com/berth-csi/berth/lab/gcp"
 )
 
 // bed is a cloud with a client of Google's that may do what the driver may.

@@ -14,7 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/berth-csi/berth/test/gcp"
+	"github.com/berth-csi/berth/lab/gcp"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/drivers/nfs/wire"
+	"github.com/berth-csi/berth/lab/nfs/wire"
 )
 
 // Socket is the abstract socket at which a node's programs find the server's other half.

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // node is a network namespace with the program's names in a folder.
@@ -28,7 +28,7 @@ func newNode(t *testing.T, exports Exports) node {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
 	}
-	programs, err := tools.Programs(t.Context(), "./test/drivers/nfs/nfsclient")
+	programs, err := tools.Programs(t.Context(), "./lab/nfs/nfsclient")
 	if err != nil {
 		t.Fatal(err)
 	}

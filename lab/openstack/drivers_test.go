@@ -26,8 +26,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-csi/berth/test/drivers/programs"
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/openstack"
+	"github.com/berth-csi/berth/lab/programs"
 )
 
 var runDrivers = flag.Bool("drivers", false, "build the real Manila and Cinder drivers and run them against the cloud")

@@ -11,7 +11,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/shares"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/snapshots"
 
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/openstack"
 )
 
 // TestFiles: a share has files as long as it exists, and for those with an access rule. A snapshot keeps what the share

@@ -13,7 +13,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/snapshots"
 	"github.com/gophercloud/gophercloud/v2/pagination"
 
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/openstack"
 )
 
 func must2(t *testing.T) func(pagination.Page, error) pagination.Page {

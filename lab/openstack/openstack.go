@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/test/authority"
+	"github.com/berth-csi/berth/lab/authority"
 )
 
 // Service is a service of a cloud.

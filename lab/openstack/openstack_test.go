@@ -25,7 +25,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/projects"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/sharetypes"
 
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/openstack"
 )
 
 // clients are gophercloud's clients of a cloud.

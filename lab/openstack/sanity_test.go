@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/berth-csi/berth/test/drivers/sanity"
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/openstack"
+	"github.com/berth-csi/berth/lab/sanity"
 )
 
 // mounts is why the node service is not checked here.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // Variables of the environment with which users name what no module proxy serves.

@@ -1,5 +1,5 @@
 // Package programs builds the sidecars and CSI drivers that tests run, and what OLM puts into its pods: real releases, from the
-// modules that hack/drivers and hack/olm pin. Each is built once into the user's cache, and only if something needs it. For what no
+// modules that lab/modules/drivers and lab/modules/olm pin. Each is built once into the user's cache, and only if something needs it. For what no
 // module proxy serves, and for the sample driver, there are packages of this project.
 package programs
 
@@ -17,20 +17,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // Folders of the programs' go.mod files, relative to the module root.
 const (
-	pinned = "hack/drivers"
-	ofOLM  = "hack/olm"
+	pinned = "lab/modules/drivers"
+	ofOLM  = "lab/modules/olm"
 )
 
 // origin is where a program comes from.
 type origin struct {
 	// module has the program. It is empty for this project.
 	module string
-	// pins is the folder that pins the module: hack/drivers, unless it says another.
+	// pins is the folder that pins the module: lab/modules/drivers, unless it says another.
 	pins string
 	// pkg is the main package, relative to the module, of which it may be all.
 	pkg string
@@ -66,12 +66,12 @@ var origins = map[string]origin{
 	"copy-content":      {pins: ofOLM, module: "github.com/operator-framework/operator-lifecycle-manager", pkg: "cmd/copy-content"},
 	"cpb":               {pins: ofOLM, module: "github.com/operator-framework/operator-lifecycle-manager", pkg: "util/cpb"},
 
-	"sample":  {pkg: "test/drivers/sample"},
-	"standin": {pkg: "test/drivers/standin"},
+	"sample":  {pkg: "lab/sample"},
+	"standin": {pkg: "lab/standin"},
 }
 
 // standIn is the package of the program that takes the places of others. Its name says of which.
-const standIn = "test/drivers/standin"
+const standIn = "lab/standin"
 
 // inPlace returns the origin of a program of ours in the place of a real one of a version.
 func inPlace(version string) origin { return origin{pkg: standIn, release: version} }

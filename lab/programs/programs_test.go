@@ -12,7 +12,7 @@ import (
 // TestEveryToolIsKnown: the folders with pins have the programs of the table and no others.
 func TestEveryToolIsKnown(t *testing.T) {
 	for _, folder := range []string{pinned, ofOLM} {
-		content, err := os.ReadFile(filepath.Join("..", "..", "..", folder, "go.mod"))
+		content, err := os.ReadFile(filepath.Join("..", "..", folder, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
 		}

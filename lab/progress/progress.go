@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // quietInterval is the interval between lines about a running stage where lines cannot be overwritten.

@@ -110,7 +110,7 @@ func (s *Secure) Push(t testing.TB, repository string, img v1.Image) (reference 
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		t.Fatal(err)
 	}
-	// Not with package image, whose tests import this one.
+	// Not with a package of the project: the lab imports none.
 	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
 		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: config.OS, Architecture: config.Architecture}}})
 	to, err := name.ParseReference(s.Open + "/" + repository)

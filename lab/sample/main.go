@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
+	"github.com/berth-csi/berth/lab/folders"
 )
 
 // driverName is the name of the CSIDriver.

@@ -24,9 +24,9 @@ import (
 	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/sanity"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/sanity"
 )
 
 // driver is the driver's process, and a client of it.
@@ -39,7 +39,7 @@ type driver struct {
 }
 
 var build = sync.OnceValues(func() (string, error) {
-	programs, err := tools.Programs(context.Background(), "./test/drivers/sample")
+	programs, err := tools.Programs(context.Background(), "./lab/sample")
 	return programs.Path("sample"), err
 })
 

@@ -14,7 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // Options say how a driver is checked.
@@ -114,7 +114,7 @@ func write(t testing.TB, folder, name string, content any) string {
 // program builds csi-sanity, and returns its path.
 func program(t testing.TB) string {
 	t.Helper()
-	path, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "hack/csi-sanity",
+	path, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "lab/modules/csi-sanity",
 		Flags: []string{"-ldflags", "-s -w"}}.Ensure(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

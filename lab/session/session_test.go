@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/test/session"
+	"github.com/berth-csi/berth/lab/session"
 )
 
 func TestRun(t *testing.T) {

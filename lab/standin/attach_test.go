@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/standin/backend"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/standin/backend"
 )
 
 func dial(t *testing.T, socket string) *grpc.ClientConn {

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/standin/backend"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/standin/backend"
 )
 
 // azureConfig is the configuration of a driver for Azure, in the fields that decide how it logs in and where volumes are.

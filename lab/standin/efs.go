@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-csi/berth/test/drivers/standin/efs"
+	"github.com/berth-csi/berth/lab/standin/efs"
 )
 
 // efsFlags are the flags of the EFS driver, version 2.1.11.

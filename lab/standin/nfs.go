@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/nfs/client"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/nfs/client"
 )
 
 // nfsFlags are the flags of csi-driver-nfs 4.13.

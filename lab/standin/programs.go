@@ -1,6 +1,6 @@
 package main
 
-import "github.com/berth-csi/berth/test/drivers/standin/efs"
+import "github.com/berth-csi/berth/lab/standin/efs"
 
 // programs are the programs that this stands in for, by the names of their files.
 var programs = map[string]program{

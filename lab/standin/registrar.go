@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
+	"github.com/berth-csi/berth/lab/folders"
 )
 
 // registrar is the sidecar that tells the kubelet of a driver. It ends when the kubelet refuses the driver, so that the kubelet

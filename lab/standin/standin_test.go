@@ -15,9 +15,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/standin/backend"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/standin/backend"
 )
 
 // TestCommandLines: each program takes its own flags, with values of their kind, and nothing else.
@@ -212,7 +212,7 @@ var block = driver{
 // TestSanity: a controller keeps the rules of the CSI that csi-sanity knows. Nodes mount as the sample driver does, which
 // csi-sanity tests, too.
 func TestSanity(t *testing.T) {
-	sanity, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "hack/csi-sanity",
+	sanity, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "lab/modules/csi-sanity",
 		Flags: []string{"-ldflags", "-s -w"}}.Ensure(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/standin/backend"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/standin/backend"
 )
 
 // vSphereConfig is the configuration of the driver, in the fields that decide how it logs in.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/writer"
+	"github.com/berth-csi/berth/lab/writer"
 )
 
 func main() {

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/migrate"
 )
 

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/migrate"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestRecreatedNamespaceBlocksNoCleanup: a tenant has the name of the deleted namespace of an operator that was handed over, and a ReplicaSet whose

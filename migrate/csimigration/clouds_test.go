@@ -25,9 +25,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/cinder"
 	"github.com/berth-csi/berth/drivers/ebs"
-	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/openstack"
 	"github.com/berth-csi/berth/test/drivers/testbed"
-	"github.com/berth-csi/berth/test/openstack"
 )
 
 // inTree is the name by which the in-tree plugin, which is played, calls a cloud, and what it does there is recorded.

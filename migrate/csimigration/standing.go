@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // kubelets is the component that all nodes have.

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/page"
 )
 

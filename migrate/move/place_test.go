@@ -31,18 +31,18 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/lab/authority"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/crds"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
 	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/olm/refusal"
-	"github.com/berth-csi/berth/test/authority"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/crds"
 )
 
 func TestMain(m *testing.M) {

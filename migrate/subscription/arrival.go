@@ -8,8 +8,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/remote"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/remote"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/upgrade"
 )

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/catalog/fbc/remote"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/fbc/remote"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/clusterextension"

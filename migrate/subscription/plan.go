@@ -12,10 +12,10 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // Switch runs the migrations of this package.
@@ -204,7 +204,7 @@ func (p *Plan) describeConfig(lines *escape.Lines) {
 	if p.Config == nil {
 		return
 	}
-	text, err := yaml.Marshal(p.Config)
+	text, err := boundedyaml.Marshal(p.Config)
 	if err != nil {
 		text = []byte(err.Error())
 	}

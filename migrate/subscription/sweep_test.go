@@ -12,10 +12,10 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/client-go/rest"
 
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/fault"
 )
 
 // sweepers is the number of concurrent runs in a cluster. They mostly wait for OLM.

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/catalogs/operators"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestCRDs checks CRDs of bundles against one in the cluster and its custom resources.

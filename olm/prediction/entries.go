@@ -10,7 +10,7 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/api"
 	"github.com/operator-framework/operator-registry/pkg/registry"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
 )
 
 // entriesOf returns a catalog's entries in the resolver's type, as OLM converts them: one for each bundle in each channel.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/lifecycle"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/refusal"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/olm/upgrade"
 	"github.com/berth-csi/berth/test/catalogs/operators"

@@ -8,9 +8,9 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/openshift"
 	"github.com/berth-csi/berth/olm/upgrade"
-	"github.com/berth-csi/berth/openshift"
 )
 
 // findRisks finds what people should know before OLM proceeds.

@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/fbc/remote"
+	"github.com/berth-csi/berth/catalog/fbc/remote"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // scene is the namespace in which a trap is shown: with an OperatorGroup, and Subscription buoy to a package of that name

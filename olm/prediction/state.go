@@ -17,8 +17,8 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/api"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/lifecycle"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 	"github.com/berth-csi/berth/olm/installplan"
 	"github.com/berth-csi/berth/olm/upgrade"
 )

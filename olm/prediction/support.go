@@ -8,9 +8,9 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/fbc/lifecycle"
-	"github.com/berth-csi/berth/openshift"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
+	"github.com/berth-csi/berth/internal/openshift"
 )
 
 // findSupport says how the versions of a prediction are supported, by the lifecycle of their package. The package may be nil. Without a

@@ -7,7 +7,7 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc/lifecycle"
+	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 

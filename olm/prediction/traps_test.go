@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/olm/installplan"
 	"github.com/berth-csi/berth/test/catalogs/operators"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // trap is a case in which OLM does not do what people expect when they point a Subscription, buoy, to another catalog.

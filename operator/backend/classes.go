@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // Offers has the StorageClasses of everything that the backend has offered to this process. The cluster shows what it
@@ -75,7 +75,7 @@ func manifestsOf(driver drivers.Driver, classes []storagev1.StorageClass) ([]dri
 		object.SetGroupVersionKind(storagev1.SchemeGroupVersion.WithKind("StorageClass"))
 		object.SetName(class.Name)
 		object.SetLabels(labels.Merge(class.Labels, labels.Set{objects.ManagedByLabel: driver.Operator.Name}))
-		document, err := yaml.Marshal(object.Object)
+		document, err := boundedyaml.Marshal(object.Object)
 		if err != nil {
 			return nil, err
 		}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }

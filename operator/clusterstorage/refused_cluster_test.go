@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/admission"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/lab/admission"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
 )
 
 // TestRefusedObjectHoldsNothingElse: a policy refuses one object of a driver's operator. The operator is updated all the same,

@@ -22,10 +22,10 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
+	"github.com/berth-csi/berth/lab/statediff"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/fault"
-	"github.com/berth-csi/berth/test/statediff"
 )
 
 // TestCrashSweep runs each scenario undisturbed first, and then once for each fault at a point of that run: at a write of

@@ -22,7 +22,7 @@ import (
 )
 
 // operatorNamespaceAnnotation records the namespace of the operator that added the finalizer. Support tools can rely on
-// it (must-gather/gather does), while any tenant can create a namespace that looks like the operator's.
+// it (deploy/must-gather/gather does), while any tenant can create a namespace that looks like the operator's.
 const operatorNamespaceAnnotation = "berth.dev/operator-namespace"
 
 // A Finalizer adds and removes the operator's finalizer on the ClusterCSIDriver.

@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // TestPanels has Prometheus answer the query of each panel.

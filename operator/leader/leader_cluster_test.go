@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/metrics"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }

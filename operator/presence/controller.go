@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/operator/cloudaccess"
 )
 

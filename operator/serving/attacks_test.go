@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/serving"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 const waitLimit = 30 * time.Second

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/berth-csi/berth/connections"
+	"github.com/berth-csi/berth/internal/connections"
 )
 
 // RunWithShortTimeouts is Run with limits that tests reach soon.

@@ -22,7 +22,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-csi/berth/connections"
+	"github.com/berth-csi/berth/internal/connections"
 )
 
 // shutdownTimeout is how long requests in flight may take when the server shuts down.

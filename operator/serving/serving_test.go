@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/ports"
 	"github.com/berth-csi/berth/operator/serving"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/ports"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }

@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/status"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }

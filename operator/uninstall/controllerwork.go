@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 // A task is work that the driver's controller has begun or is about to begin, and that nobody can do when it is gone:

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 // A health says whether a node's kubelet can end pods. Kubelets and kube-controller-manager write it; no tenant can.

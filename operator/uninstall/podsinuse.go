@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // secretAnnotation is the prefix of the pod annotations with the hashes of the mounted Secrets.
@@ -86,7 +86,7 @@ func (b Builder) annotateSecret(name string, pod *corev1.PodTemplateSpec) error 
 
 // checkRendered fails if an object still has a placeholder.
 func checkRendered(object any) error {
-	document, err := yaml.Marshal(object)
+	document, err := boundedyaml.Marshal(object)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package administrator calls a fake AWS with the clients of package aws/client, as "berth aws" does, and can be killed before each
+// Package administrator calls a fake AWS with the clients of package internal/aws/client, as "berth aws" does, and can be killed before each
 // request.
 package administrator
 
@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 
-	"github.com/berth-csi/berth/aws/client"
-	cloud "github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/internal/aws/client"
+	cloud "github.com/berth-csi/berth/lab/aws"
 )
 
 // Administrator has clients with all permissions. They are as patient as the real ones, and wait less.

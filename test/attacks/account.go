@@ -2,11 +2,11 @@ package attacks
 
 var onAccount = []Attack{
 	{"make an unencrypted file system under the token with which berth aws create makes that of a cluster",
-		"what is found is compared with what was asked for, and refused with its differences", "aws/provision TestSquatted/a_file_system"},
-	{"make a security group of its name that admits others", "as above", "aws/provision TestSquatted/a_group"},
-	{"make an access point of its path, with user 0", "as above", "aws/provision TestSquatted/an_access_point"},
+		"what is found is compared with what was asked for, and refused with its differences", "internal/aws/provision TestSquatted/a_file_system"},
+	{"make a security group of its name that admits others", "as above", "internal/aws/provision TestSquatted/a_group"},
+	{"make an access point of its path, with user 0", "as above", "internal/aws/provision TestSquatted/an_access_point"},
 	{"create an access point in a file system while berth aws destroy deletes what it has shown",
 		"each resource is read again right before its deletion, and a file system with an access point that was not shown is kept",
-		"aws/removal TestMeanwhile/another_cluster's_access_point"},
-	{"give a file system the tag of another cluster meanwhile", "as above", "aws/removal TestMeanwhile/another_cluster's_tag"},
+		"internal/aws/removal TestMeanwhile/another_cluster's_access_point"},
+	{"give a file system the tag of another cluster meanwhile", "as above", "internal/aws/removal TestMeanwhile/another_cluster's_tag"},
 }

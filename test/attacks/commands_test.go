@@ -15,7 +15,7 @@ import (
 )
 
 // unshipped are folders whose programs nobody runs in a cluster.
-var unshipped = []string{"test", "hack", "certification", "efs-utils-base", "release", "bin", "docs"}
+var unshipped = []string{"test", "lab", "hack", "deploy/certification", "efs-utils-base", "release", "bin", "docs"}
 
 // commandLine is the beginning of a command that a message has its readers run.
 var commandLine = regexp.MustCompile("(?:^|[`(:;|] ?|run |Run |with )(oc|kubectl|berth) (-[a-z-]+ |[a-z]+ ?)")

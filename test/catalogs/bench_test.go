@@ -26,15 +26,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/fbc/rawyaml"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/rawyaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/memory"
+	"github.com/berth-csi/berth/lab/ports"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/memory"
-	"github.com/berth-csi/berth/test/ports"
-	"github.com/berth-csi/berth/test/registry"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // rounds is how often each program runs, alternating with its peer. The best run of each counts.
@@ -201,7 +201,7 @@ func BenchmarkRawYAML(b *testing.B) {
 				})
 				fast, fastBytes, accepted = min(fast, seconds), bytes, done
 				seconds, bytes, done = convert(func(source []byte) bool {
-					_, err := yaml.ToJSON(source)
+					_, err := boundedyaml.ToJSON(source)
 					return err == nil
 				})
 				plain, plainBytes = min(plain, seconds), bytes
@@ -266,7 +266,7 @@ func documents(b *testing.B, dir string) (sources [][]byte) {
 // withoutRawYAML builds berth with a rawyaml that leaves every document to the library.
 func withoutRawYAML(b *testing.B) string {
 	b.Helper()
-	path, err := filepath.Abs("../../fbc/rawyaml/rawyaml.go")
+	path, err := filepath.Abs("../../catalog/fbc/rawyaml/rawyaml.go")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func build(b *testing.B) programs {
 	b.Helper()
 	dir := b.TempDir()
 	b.Setenv("GOFLAGS", "-tags=grpcnotrace") // as make build has it
-	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./cmd/opm", "./test/catalogs/measure"); err != nil {
+	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./cmd/opm", "./lab/measure"); err != nil {
 		b.Fatal(err)
 	}
 	return programs{filepath.Join(dir, "berth"), filepath.Join(dir, "opm"), catalogs.OPM(b), filepath.Join(dir, "measure")}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // WriteBundle writes the folder of the smallest bundle, whose name is PACKAGE.vVERSION. Lines of YAML may be
@@ -39,7 +39,7 @@ func WriteAnnotations(t testing.TB, dir, pkg string) {
 // PushBundle pushes the image of a bundle folder, and returns the image's digest.
 func PushBundle(t testing.TB, dir, pkg, reference string) (digest string) {
 	t.Helper()
-	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{"operators.operatorframework.io.bundle.package.v1": pkg}}
+	content := oci.Content{Files: map[string][]byte{}, Labels: map[string]string{"operators.operatorframework.io.bundle.package.v1": pkg}}
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -54,7 +54,7 @@ func PushBundle(t testing.TB, dir, pkg, reference string) (digest string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if digest, err = image.Push(t.Context(), reference, index); err != nil {
+	if digest, err = oci.Push(t.Context(), reference, index); err != nil {
 		t.Fatal(err)
 	}
 	return digest

@@ -12,7 +12,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // TemplateKind is the size of a template's bundles.
@@ -57,7 +57,7 @@ func GenerateTemplate(t testing.TB, registry string, kind TemplateKind) (file st
 		}
 	}
 	template["entries"] = entries
-	text, err := yaml.Marshal(template)
+	text, err := boundedyaml.Marshal(template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func writeObjects(t testing.TB, dir string, b declcfg.Bundle) {
 			definitions := object["spec"].(map[string]any)["customresourcedefinitions"].(map[string]any)
 			definitions["owned"] = definitions["owned"].([]any)[:crds]
 		}
-		text, err := yaml.Marshal(object)
+		text, err := boundedyaml.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
@@ -62,7 +62,7 @@ func manifests(d drivers.Driver, folder string) error {
 	if err != nil {
 		return err
 	}
-	from := os.DirFS(filepath.Join(root, "certification", "manifests", d.Name))
+	from := os.DirFS(filepath.Join(root, "deploy", "certification", "manifests", d.Name))
 	if err := os.CopyFS(folder, from); err != nil {
 		return fmt.Errorf("copy the generated files of driver %s: %w", d.Name, err)
 	}

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/images"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
 // The folder of the catalog, and the commit to compare it with.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // workflow is what is looked at of a workflow of GitHub.

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/openstack"
 	"github.com/berth-csi/berth/migrate"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/handover"
-	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
 )
 

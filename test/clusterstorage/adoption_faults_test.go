@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/release"
 )
 

@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/ports"
+	"github.com/berth-csi/berth/lab/process"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/ports"
-	"github.com/berth-csi/berth/test/process"
 	"github.com/berth-csi/berth/test/release"
 )
 

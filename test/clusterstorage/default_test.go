@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/release"
 )
 

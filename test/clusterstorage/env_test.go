@@ -23,14 +23,14 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/cloudcredential"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/openstack"
+	"github.com/berth-csi/berth/lab/vsphere"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/release"
-	"github.com/berth-csi/berth/test/vsphere"
 	"github.com/berth-csi/berth/test/walk"
 )
 

@@ -7,8 +7,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/mustgather"
 	"github.com/berth-csi/berth/test/release"
 )

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/openstack"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
 	"github.com/berth-csi/berth/test/walk"
 )

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 var allRolls = flag.Bool("all-rolls", false, "drain, restart and update the nodes of each platform, which takes minutes for each")

@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-csi/berth/test/cluster/realnode/machine"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/progress"
+	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/progress"
 )
 
 func main() {
@@ -163,7 +163,7 @@ func (d *demo) buildForTests(ctx context.Context) error {
 func (d *demo) buildCommands(ctx context.Context) error {
 	return d.printer.Stage("berth, berth-operator, local cluster", func() (string, error) {
 		return "built", tools.Build(ctx, filepath.Join(d.folder, "bin"), d.printer.Progress,
-			"./test/demo/play", "./cmd/berth", "./cmd/berth-operator", "./test/drivers/testbed/user", "./test/community/aws-efs-operator")
+			"./test/demo/play", "./cmd/berth", "./cmd/berth-operator", "./lab/user", "./test/community/aws-efs-operator")
 	})
 }
 

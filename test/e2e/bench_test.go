@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/process"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/process"
 )
 
 // BenchmarkOperator measures the operator of each driver as OLM runs it, from its bundle and with the

@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/doctor"
+	"github.com/berth-csi/berth/internal/doctor"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/ports"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/ports"
 )
 
 // TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back. "berth doctor" says how far it is.

@@ -20,12 +20,12 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/crashloop"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/cloudcredential"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/crashloop"
+	"github.com/berth-csi/berth/lab/openstack"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
 	"github.com/berth-csi/berth/test/walk"
 )

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/crds"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/crds"
-	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/page"
-	"github.com/berth-csi/berth/test/registry"
 	"github.com/berth-csi/berth/test/release"
 )
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/walk"
 )
 

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/mustgather"
 )
@@ -161,7 +161,7 @@ func (w *environment) checkGatherInPod() {
 		Containers: []corev1.Container{{
 			Name: "gather", Image: leakyImage, Args: []string{"-c", `exec "$SCRIPT" /tmp/must-gather`},
 			Env: []corev1.EnvVar{
-				{Name: "SCRIPT", Value: filepath.Join(root, "must-gather", "gather")},
+				{Name: "SCRIPT", Value: filepath.Join(root, "deploy", "must-gather", "gather")},
 				{Name: "PATH", Value: filepath.Dir(w.Tools().Path("kubectl")) + ":" + os.Getenv("PATH")},
 			},
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

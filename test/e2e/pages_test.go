@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/page"
 )
@@ -76,7 +76,7 @@ func TestFollowPages(t *testing.T) {
 	mustPrint(t, r.Follow(t, trouble, "## My driver is not Available"), "Available=True", "aws-efs-operator")
 	root, err := tools.Root()
 	if err == nil {
-		err = os.Symlink(filepath.Join(root, "must-gather"), filepath.Join(r.Dir, "must-gather"))
+		err = os.Symlink(filepath.Join(root, "deploy"), filepath.Join(r.Dir, "deploy"))
 	}
 	if err != nil {
 		t.Fatal(err)

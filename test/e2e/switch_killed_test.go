@@ -18,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/crashloop"
+	"github.com/berth-csi/berth/lab/fault"
+	"github.com/berth-csi/berth/lab/statediff"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/crashloop"
-	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/statediff"
 )
 
 const (

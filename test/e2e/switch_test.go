@@ -24,12 +24,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
-	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/page"
 )

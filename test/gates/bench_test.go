@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // The size of the repository that is measured: that of OpenShift's community catalog.
@@ -137,7 +137,7 @@ type usage struct {
 func programs(b *testing.B) measured {
 	b.Helper()
 	dir := b.TempDir()
-	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./test/catalogs/measure"); err != nil {
+	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./lab/measure"); err != nil {
 		b.Fatal(err)
 	}
 	return measured{filepath.Join(dir, "berth"), filepath.Join(dir, "measure")}

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/gates"
-	"github.com/berth-csi/berth/registryv1/cache/store"
-	"github.com/berth-csi/berth/repository"
+	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/gates"
+	"github.com/berth-csi/berth/internal/repository"
 )
 
 // repositories is the variable with folders of git repositories, bare ones or not, as a list in the way of PATH.

@@ -17,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
 )
+
+func init() { cluster.AddToScheme(sharedvolume.AddToScheme) }
 
 // CatalogPort is the port that catalogs are usually served on.
 const CatalogPort = 50051

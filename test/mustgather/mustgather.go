@@ -14,8 +14,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // Run runs the script on a cluster, and returns its folder and what it prints.
@@ -78,7 +78,7 @@ func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
 			t.Fatal(err)
 		}
 	}
-	command := exec.CommandContext(t.Context(), filepath.Join(root, "must-gather", "gather"), args...)
+	command := exec.CommandContext(t.Context(), filepath.Join(root, "deploy", "must-gather", "gather"), args...)
 	command.Env = []string{"PATH=" + path, "KUBECONFIG=" + kubeconfig, "KUBECACHEDIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
 	return command
 }

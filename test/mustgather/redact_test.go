@@ -59,7 +59,7 @@ var secret = regexp.MustCompile(`«([^»]*)»`)
 
 // TestRedact has the script redact each credential, as it is and within a longer line.
 func TestRedact(t *testing.T) {
-	script, err := os.ReadFile("../../must-gather/gather")
+	script, err := os.ReadFile("../../deploy/must-gather/gather")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
 	"github.com/berth-csi/berth/olm/featuregates"
@@ -33,7 +34,6 @@ import (
 	"github.com/berth-csi/berth/olm/refusal"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/serving"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/olmv1"
 )
 

@@ -36,14 +36,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/build"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/test/authority"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/authority"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/crds"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/programs"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/crds"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/drivers/programs"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // Namespace is where OLM v1 runs.
@@ -118,7 +118,7 @@ func programOf(name, source string) (tools.Program, error) {
 }
 
 // pins is the folder that pins OLM's programs.
-const pins = "hack/olmv1"
+const pins = "lab/modules/olmv1"
 
 // missing says in one line what a program of OLM needs.
 func missing(name string) string {
@@ -379,7 +379,7 @@ func (o *OLM) pushConfig(name string, config declcfg.DeclarativeConfig) string {
 		o.t.Fatal(err)
 	}
 	repository := "/catalogs/" + name
-	if _, err := image.Push(o.t.Context(), o.push+repository, index); err != nil {
+	if _, err := oci.Push(o.t.Context(), o.push+repository, index); err != nil {
 		o.t.Fatal(err)
 	}
 	return address + repository

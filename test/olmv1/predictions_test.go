@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/test/catalogs/operators"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/olmv1"
 )
 

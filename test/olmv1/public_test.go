@@ -17,12 +17,12 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/programs"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/olm/refusal"
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/olmv1"
 )
 

@@ -20,7 +20,7 @@ var (
 func TestAddressesInMessages(t *testing.T) {
 	const root = "../.."
 	found := 0
-	for _, room := range []string{"doctor", "migrate", "olm", "cmd/berth"} {
+	for _, room := range []string{"internal/doctor", "migrate", "olm", "cmd/berth"} {
 		err := filepath.WalkDir(filepath.Join(root, room), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

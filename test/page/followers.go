@@ -4,7 +4,7 @@ var (
 	byHand        = by("test/e2e", "TestSwitchByHand", "TestSwitchWithKilledOperator")
 	switchPage    = by("test/e2e", "TestFollowSwitchPage") // make prove SUITE=pages
 	move          = by("test/e2e", "TestMoveOver")         // make prove SUITE=pages
-	cloud         = by("aws/provision", "TestRequestFor")
+	cloud         = by("internal/aws/provision", "TestRequestFor")
 	onAndOff      = by("migrate/csimigration", "TestOnAndOff")
 	defaultClass  = by("test/clusterstorage", "TestDefaultClass")
 	refusals      = by("test/clusterstorage", "TestAdoptionRefusals")

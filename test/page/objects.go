@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 var yamlBlock = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
@@ -27,7 +27,7 @@ func Objects(t testing.TB, path string, names *strings.Replacer) map[string]*uns
 	objects := map[string]*unstructured.Unstructured{}
 	for document := range strings.SplitSeq(blocks[0][1], "---\n") {
 		object := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict([]byte(names.Replace(document)), &object.Object); err != nil {
+		if err := boundedyaml.UnmarshalStrict([]byte(names.Replace(document)), &object.Object); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 		objects[object.GetKind()] = object

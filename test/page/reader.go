@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 var update = flag.Bool("update-pages", false, "write what the commands of pages print into the pages")
@@ -92,7 +92,7 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 	switch {
 	case block.Language == "yaml":
 		var object unstructured.Unstructured
-		if err := yaml.Unmarshal([]byte(block.Text), &object.Object); err != nil {
+		if err := boundedyaml.Unmarshal([]byte(block.Text), &object.Object); err != nil {
 			t.Fatalf("%s, %s: %v", page, block.Heading, err)
 		}
 		if object.GetKind() == "" {

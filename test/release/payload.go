@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/operator/clusterstorage/release"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // A Payload is a release of OpenShift, as far as it is about the cluster storage operator.
@@ -40,7 +40,7 @@ func (p Payload) Objects(all []drivers.Driver) ([]*unstructured.Unstructured, er
 			continue
 		}
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(file.Data), snapshot, p.Version)), &object.Object); err != nil {
+		if err := boundedyaml.Unmarshal([]byte(strings.ReplaceAll(string(file.Data), snapshot, p.Version)), &object.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}
 		if object.GetKind() == "Deployment" {

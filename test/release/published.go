@@ -18,11 +18,11 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	drivertable "github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/image"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/drivers/images"
-	"github.com/berth-csi/berth/test/registry"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // Published is what `make release` has pushed to a registry, from a clone of the project's commit.
@@ -87,7 +87,7 @@ func (p *Published) mirror(t testing.TB) {
 			pins[i.Default] = p.Push(t, mirrored(t, i.Default), img)
 		}
 	}
-	data, err := yaml.Marshal(pins)
+	data, err := boundedyaml.Marshal(pins)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func (p *Published) Repository(image string) string {
 // PullSpec returns the pull spec, by digest, of an image of the release. The image has a tag.
 func (p *Published) PullSpec(t testing.TB, tagged string) string {
 	t.Helper()
-	digest, err := image.Find(t.Context(), p.Repository(tagged))
+	digest, err := oci.Find(t.Context(), p.Repository(tagged))
 	if err != nil || digest == "" {
 		t.Fatalf("the registry has %q for %s, %v; want a digest", digest, tagged, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/catalogs/operators"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/tenant"
 )
 

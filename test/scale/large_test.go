@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/process"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/process"
 )
 
 // BenchmarkLargeCluster measures the operator in a cluster of 5,000 nodes with 150,000 pods and 20,000 volumes: what it

@@ -20,8 +20,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/progress"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/progress"
 )
 
 func main() {

@@ -31,7 +31,7 @@ func isTier(name string) bool { return slices.Contains(tiers, name) }
 const module = "github.com/berth-csi/berth/"
 
 // clusterPackage starts clusters: a package whose tests import it needs one.
-const clusterPackage = module + "test/cluster"
+const clusterPackage = module + "lab/cluster"
 
 // testedPackage is a package of the project, as go list describes it.
 type testedPackage struct {

@@ -54,7 +54,7 @@ var splits = []split{
 	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
 	{pkg: "test/drivers/endurance", first: []string{"TestGrowth"}, third: []string{"TestChurn"}},
-	{pkg: "test/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
+	{pkg: "lab/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
 	{pkg: "test/drivers/continuity", rest: 20, first: []string{"TestJournal"}},
 	{pkg: "test/drivers/filesystem", rest: 60},
 	{pkg: "test/olmv1", rest: 60, first: []string{"TestRecord"}},

@@ -108,7 +108,7 @@ func TestSweepsInTheFirstTier(t *testing.T) {
 		}
 		source, err := os.ReadFile(path)
 		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), root+"/"))
-		if err != nil || pkg == "test/fault" || pkg == "test/tiers" || !strings.Contains(string(source), "fault.Sweep(") {
+		if err != nil || pkg == "lab/fault" || pkg == "test/tiers" || !strings.Contains(string(source), "fault.Sweep(") {
 			return err
 		}
 		sweeps++

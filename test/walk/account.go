@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/drivers/permissions"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // limit is for each step.

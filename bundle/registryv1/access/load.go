@@ -3,7 +3,7 @@ package access
 import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1"
 )
 
 // Of returns the version that a bundle is of. It fails if its ClusterServiceVersion cannot be decoded.

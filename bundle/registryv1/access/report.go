@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings/outline"
+	"github.com/berth-csi/berth/internal/findings/outline"
 )
 
 // Lines returns the lines of a report on how one version differs from another.

@@ -1,5 +1,5 @@
 // Package cache keeps the files of bundles' images on disk, so that each image is pulled once: images by digest never change. Files are
-// named by keys, which are digests, too: those that package image gives images. Nothing
+// named by keys, which are digests, too: those that package oci gives images. Nothing
 // in the cache is trusted more than an image is, and losing any of it costs only time.
 package cache
 
@@ -17,14 +17,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/registryv1"
-	"github.com/berth-csi/berth/registryv1/cache/store"
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
 )
 
 // Limit is the size in bytes that a cache shrinks to when it is closed. The bundles of the largest public catalog take about as much.
 const Limit = 1 << 30
 
-// Cache is a folder of files of bundles' images. It is an image.Keeper, and safe for concurrent use, by several processes, too.
+// Cache is a folder of files of bundles' images. It is an oci.Keeper, and safe for concurrent use, by several processes, too.
 type Cache struct{ store store.Store }
 
 // Dir is the folder of the cache for a user, below the one that the environment variable XDG_CACHE_HOME names or the system has for

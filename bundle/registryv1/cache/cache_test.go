@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/registryv1/cache"
+	"github.com/berth-csi/berth/bundle/registryv1/cache"
 )
 
 // digestOf is the digest of some image.

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // customResource is the schema that the API server checks objects of one kind by.

@@ -10,7 +10,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // The rules for documents.

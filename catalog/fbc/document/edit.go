@@ -4,23 +4,23 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Replaced returns the edit that gives the scalar at a path of keys (string) and indices (int) another text. Its quotes stay, and so does
 // all else of the file. There is none if the scalar is not there, or is written over several lines.
 func (d Document) Replaced(path []any, text string) []findings.Edit {
-	return d.edited(path, func(node *yaml.Node) string { return text })
+	return d.edited(path, func(node *boundedyaml.Node) string { return text })
 }
 
 // Quoted returns the edit that makes a text of the scalar at a path, just as it is written.
 func (d Document) Quoted(path []any) []findings.Edit {
-	return d.edited(path, func(node *yaml.Node) string { return node.Value })
+	return d.edited(path, func(node *boundedyaml.Node) string { return node.Value })
 }
 
-func (d Document) edited(path []any, text func(*yaml.Node) string) []findings.Edit {
-	root, err := yaml.Parse(d.Source)
+func (d Document) edited(path []any, text func(*boundedyaml.Node) string) []findings.Edit {
+	root, err := boundedyaml.Parse(d.Source)
 	if err != nil || root.Line == 0 {
 		return nil
 	}
@@ -34,8 +34,8 @@ func (d Document) edited(path []any, text func(*yaml.Node) string) []findings.Ed
 }
 
 // edit returns the edit that gives a scalar another text. JSON has only one kind of quotes.
-func (d Document) edit(node *yaml.Node, text string) []findings.Edit {
-	offset, old, ok := yaml.Written(d.Source, node)
+func (d Document) edit(node *boundedyaml.Node, text string) []findings.Edit {
+	offset, old, ok := boundedyaml.Written(d.Source, node)
 	if !ok {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (d Document) edit(node *yaml.Node, text string) []findings.Edit {
 	if d.JSON || !strings.HasPrefix(old, "'") && node.ShortTag() != "!!str" {
 		like = `"` // so that it is a text
 	}
-	if edited := yaml.Scalar(text, like); edited != old {
+	if edited := boundedyaml.Scalar(text, like); edited != old {
 		return []findings.Edit{{Offset: d.Offset + int64(offset), Old: old, New: edited}}
 	}
 	return nil
@@ -52,7 +52,7 @@ func (d Document) edit(node *yaml.Node, text string) []findings.Edit {
 // Added returns the edit that adds a field with a text to the object at a path. There is none if the object is not there, or has no
 // field on a line of its own.
 func (d Document) Added(path []any, key, text string) []findings.Edit {
-	root, err := yaml.Parse(d.Source)
+	root, err := boundedyaml.Parse(d.Source)
 	if err != nil || root.Line == 0 || d.JSON {
 		return nil
 	}
@@ -62,12 +62,12 @@ func (d Document) Added(path []any, key, text string) []findings.Edit {
 			return nil
 		}
 	}
-	if node.Kind != yaml.MappingNode {
+	if node.Kind != boundedyaml.MappingNode {
 		return nil
 	}
 	for i := 0; i < len(node.Content); i += 2 {
 		first := node.Content[i]
-		offset := yaml.Offset(d.Source, first.Line, first.Column)
+		offset := boundedyaml.Offset(d.Source, first.Line, first.Column)
 		begin := bytes.LastIndexByte(d.Source[:offset], '\n') + 1
 		if first.HeadComment != "" || len(bytes.TrimLeft(d.Source[begin:offset], " ")) > 0 {
 			continue // a comment would be about the new field; and after "- " or a brace, other fields are elsewhere
@@ -76,7 +76,7 @@ func (d Document) Added(path []any, key, text string) []findings.Edit {
 		if bytes.Contains(d.Source, []byte("\r\n")) {
 			end = "\r\n"
 		}
-		return []findings.Edit{{Offset: d.Offset + int64(offset), New: yaml.Scalar(key, "") + ": " + yaml.Scalar(text, "") + end + strings.Repeat(" ", offset-begin)}}
+		return []findings.Edit{{Offset: d.Offset + int64(offset), New: boundedyaml.Scalar(key, "") + ": " + boundedyaml.Scalar(text, "") + end + strings.Repeat(" ", offset-begin)}}
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // TestEdits: a scalar gets another text and keeps its quotes; all else of the file stays. What cannot be told apart stays, too.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/joelanford/ignore"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // IgnoreFile is the name of files that exclude others from a catalog, with patterns as in .gitignore.
@@ -50,7 +50,7 @@ func List(dir string) (Files, error) {
 		if err != nil || entry.IsDir() || entry.Name() == IgnoreFile || ignored.Match(path, false) {
 			return err
 		}
-		info, err := yaml.StatIn(root, path)
+		info, err := boundedyaml.StatIn(root, path)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func listFile(path string) (Files, error) {
 		return nil, fmt.Errorf("catalog file: %w", err)
 	}
 	defer root.Close()
-	info, err := yaml.StatIn(root, filepath.Base(path))
+	info, err := boundedyaml.StatIn(root, filepath.Base(path))
 	if err != nil {
 		return nil, fmt.Errorf("catalog file: %w", err)
 	}

@@ -9,14 +9,14 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // locator finds the places of values in one document. What it has read of the document it keeps, so that the time for all faults
 // of a document grows with their number and its length, and not with the product.
 type locator struct {
 	Document
-	root   *yaml.Node             // of YAML, nil if it cannot be parsed
+	root   *boundedyaml.Node      // of YAML, nil if it cannot be parsed
 	breaks []int                  // where lines begin, as YAML counts them
 	lines  []int                  // where lines begin, as editors count them
 	known  map[int]*jsonContainer // of JSON, by their offsets
@@ -42,9 +42,9 @@ func newLocator(d Document) *locator {
 	if d.JSON {
 		return l
 	}
-	if root, err := yaml.Parse(d.Source); err == nil && root.Line > 0 {
+	if root, err := boundedyaml.Parse(d.Source); err == nil && root.Line > 0 {
 		l.root = &root
-		l.breaks = yaml.Lines(d.Source)
+		l.breaks = boundedyaml.Lines(d.Source)
 	}
 	return l
 }

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Locating a fault means parsing the document again. Only faulty documents pay for that.
@@ -15,7 +15,7 @@ import (
 // place returns the line and column in the file of the byte at an offset of the source. Decoders report a missing end
 // after the last line; that counts as the end of the last line.
 func (d Document) place(offset int) (line, column int) {
-	line, column = yaml.Position(d.Source, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
+	line, column = boundedyaml.Position(d.Source, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
 	if line == 1 {
 		column += d.Indent
 	}
@@ -42,13 +42,13 @@ func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) 
 
 // yamlFault returns the fault of YAML that a decoder rejected.
 func (d Document) yamlFault(err error) *findings.Finding {
-	if refusal := (*yaml.Refusal)(nil); errors.As(err, &refusal) {
+	if refusal := (*boundedyaml.Refusal)(nil); errors.As(err, &refusal) {
 		if refusal.Line == 0 {
 			return d.Fault(Expansion, "%s", refusal.Message)
 		}
 		return Expansion.Finding(d.File, "%s", refusal.Message).At(d.inFile(refusal.Line, refusal.Column))
 	}
-	offset, message := yaml.Fault(d.Source, err)
+	offset, message := boundedyaml.Fault(d.Source, err)
 	line, column := d.place(offset)
 	return Syntax.Finding(d.File, "malformed YAML: %s", message).At(line, column)
 }
@@ -62,8 +62,8 @@ func (d Document) Positions() func(path []any) (line, column int) {
 	if d.JSON {
 		return func(path []any) (line, column int) { return d.place(jsonOffset(d.Source, path)) }
 	}
-	parse := sync.OnceValues(func() (yaml.Node, error) { return yaml.Parse(d.Source) })
-	lines := sync.OnceValue(func() []int { return yaml.Lines(d.Source) })
+	parse := sync.OnceValues(func() (boundedyaml.Node, error) { return boundedyaml.Parse(d.Source) })
+	lines := sync.OnceValue(func() []int { return boundedyaml.Lines(d.Source) })
 	return func(path []any) (line, column int) {
 		root, err := parse()
 		if err != nil || root.Line == 0 {
@@ -78,13 +78,13 @@ func (d Document) Positions() func(path []any) (line, column int) {
 			}
 			node, line, column = next, place.Line, place.Column
 		}
-		return d.place(yaml.OffsetIn(d.Source, lines(), line, column))
+		return d.place(boundedyaml.OffsetIn(d.Source, lines(), line, column))
 	}
 }
 
 // inFile converts a line and column in the source, as a YAML decoder reports them, to those in the file.
 func (d Document) inFile(line, column int) (inFile, inLine int) {
-	return d.place(yaml.Offset(d.Source, line, column))
+	return d.place(boundedyaml.Offset(d.Source, line, column))
 }
 
 // jsonOffset returns the offset of the value at a path in well-formed JSON.
@@ -122,14 +122,14 @@ func jsonOffset(source []byte, path []any) int {
 }
 
 // child returns a value of a mapping or a sequence, and the node whose position counts as the value's.
-func child(node *yaml.Node, step any) (value, place *yaml.Node) {
+func child(node *boundedyaml.Node, step any) (value, place *boundedyaml.Node) {
 	switch step := step.(type) {
 	case int:
-		if node.Kind == yaml.SequenceNode && step < len(node.Content) {
+		if node.Kind == boundedyaml.SequenceNode && step < len(node.Content) {
 			return node.Content[step], node.Content[step]
 		}
 	case string:
-		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+		for i := 0; node.Kind == boundedyaml.MappingNode && i+1 < len(node.Content); i += 2 {
 			if node.Content[i].Value == step {
 				value, place = node.Content[i+1], node.Content[i]
 			}

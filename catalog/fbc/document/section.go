@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/berth-csi/berth/fbc/rawjson"
-	"github.com/berth-csi/berth/fbc/rawyaml"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
+	"github.com/berth-csi/berth/catalog/fbc/rawyaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Documents decodes a section into documents, and into findings about what cannot be decoded. The documents refer to the
@@ -27,7 +27,7 @@ func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 	if d.Content, err = yamlToJSON(buffer, s.Source); err != nil {
 		return nil, []*findings.Finding{d.yamlFault(err)}
 	}
-	if beginsWithBrace(s.Source) && !yaml.IsSingle(s.Source) {
+	if beginsWithBrace(s.Source) && !boundedyaml.IsSingle(s.Source) {
 		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something follows the object of this document, and OLM's tools would drop it; "+
 			"if that is a document, put a %s line before it, or remove all such lines from the file", separator)}
 	}
@@ -101,7 +101,7 @@ func yamlToJSON(buffer, source []byte) ([]byte, error) {
 	if converted, ok := rawyaml.AppendJSON(buffer[:0], source); ok {
 		return converted, nil
 	}
-	return yaml.ToJSON(source)
+	return boundedyaml.ToJSON(source)
 }
 
 // beginsWithBrace reports whether a YAML document begins with a brace after comments. Such a document may be meant as a

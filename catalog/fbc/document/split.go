@@ -5,9 +5,9 @@ import (
 	"io"
 	"regexp"
 
-	"github.com/berth-csi/berth/fbc/rawjson"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Section is a part of a file that holds one document, not decoded yet. A section with a fault may hold none, or several.
@@ -213,7 +213,7 @@ func (s *splitter) nextIsYAML() bool {
 		return false
 	}
 	_, err := yamlToJSON(nil, text)
-	return err == nil && yaml.IsSingle(text)
+	return err == nil && boundedyaml.IsSingle(text)
 }
 
 const separator = "---"

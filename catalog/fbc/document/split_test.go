@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // cut cuts a file, reading so many bytes at a time, and returns the sections and faults as text.
@@ -147,7 +147,7 @@ func (e *endless) Read(into []byte) (int, error) {
 
 // FuzzSplit splits a file that is read in usual chunks, and again byte by byte. The results must be equal.
 func FuzzSplit(f *testing.F) {
-	archives, err := filepath.Glob("../../catalog/rules/testdata/validate/*.txtar")
+	archives, err := filepath.Glob("../../rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
 		f.Fatal(archives, err)
 	}

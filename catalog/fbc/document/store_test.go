@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 )
 
 // TestStore keeps several MiB concurrently, so that some of it is written to the file and some is not.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // DecodeStrictly is like Decode, for documents that people write. It reports every fault of the document's fields,
@@ -25,7 +25,7 @@ func (d Document) DecodeIgnoringCase(into any) (decoded bool, found []*findings.
 }
 
 func (d Document) decodeStrictly(into any, s strict) (decoded bool, found []*findings.Finding) {
-	root, err := yaml.Parse(d.Source)
+	root, err := boundedyaml.Parse(d.Source)
 	if err != nil {
 		return false, []*findings.Finding{d.yamlFault(err)}
 	}
@@ -53,26 +53,26 @@ type strict struct {
 }
 
 // value checks a value against a type. place is the node that findings point at: the value, or its key.
-func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
-	if node.Kind == yaml.AliasNode {
+func (s *strict) value(node, place *boundedyaml.Node, t reflect.Type, what string) {
+	if node.Kind == boundedyaml.AliasNode {
 		node = node.Alias
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
-	case node.Kind == yaml.ScalarNode && node.Tag == "!!null" && s.lenient:
-	case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
+	case node.Kind == boundedyaml.ScalarNode && node.Tag == "!!null" && s.lenient:
+	case node.Kind == boundedyaml.ScalarNode && node.Tag == "!!null":
 		s.mismatch(place, "%s has no value; give it one, or leave it out", what)
-	case t.Kind() == reflect.Struct && node.Kind == yaml.MappingNode:
+	case t.Kind() == reflect.Struct && node.Kind == boundedyaml.MappingNode:
 		s.fields(node, t)
-	case t.Kind() == reflect.Slice && node.Kind == yaml.SequenceNode:
+	case t.Kind() == reflect.Slice && node.Kind == boundedyaml.SequenceNode:
 		for i, element := range node.Content {
 			s.value(element, element, t.Elem(), fmt.Sprintf("number %d of %s", i+1, strings.TrimPrefix(what, "field ")))
 		}
 	case t.Kind() == reflect.String && kindOf(node) == jsonTypes["string"]:
 	case t.Kind() == reflect.Bool && kindOf(node) == jsonTypes["bool"]:
-	case t.Kind() == reflect.String && node.Kind == yaml.ScalarNode: // a number or a boolean
+	case t.Kind() == reflect.String && node.Kind == boundedyaml.ScalarNode: // a number or a boolean
 		s.mismatch(place, "%s is %s; expected %s", what, kindOf(node), wanted(t)).Fixed(s.document.edit(node, node.Value))
 	default:
 		s.mismatch(place, "%s is %s; expected %s", what, kindOf(node), wanted(t))
@@ -80,7 +80,7 @@ func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
 }
 
 // fields checks an object against a struct whose fields all have JSON names.
-func (s *strict) fields(object *yaml.Node, t reflect.Type) {
+func (s *strict) fields(object *boundedyaml.Node, t reflect.Type) {
 	fields := map[string]reflect.Type{}
 	var names []string
 	for _, field := range reflect.VisibleFields(t) {
@@ -108,12 +108,12 @@ func (s *strict) fields(object *yaml.Node, t reflect.Type) {
 	}
 }
 
-func (s *strict) mismatch(at *yaml.Node, format string, args ...any) *findings.Finding {
+func (s *strict) mismatch(at *boundedyaml.Node, format string, args ...any) *findings.Finding {
 	s.known = false
 	return s.report(at, format, args...)
 }
 
-func (s *strict) report(at *yaml.Node, format string, args ...any) *findings.Finding {
+func (s *strict) report(at *boundedyaml.Node, format string, args ...any) *findings.Finding {
 	if len(s.found) == MaxFaults {
 		format, args = "there are more faults from here on; fix those before first", nil
 	}
@@ -125,11 +125,11 @@ func (s *strict) report(at *yaml.Node, format string, args ...any) *findings.Fin
 }
 
 // kindOf names the type of a value.
-func kindOf(node *yaml.Node) string {
+func kindOf(node *boundedyaml.Node) string {
 	switch {
-	case node.Kind == yaml.MappingNode:
+	case node.Kind == boundedyaml.MappingNode:
 		return jsonTypes["object"]
-	case node.Kind == yaml.SequenceNode:
+	case node.Kind == boundedyaml.SequenceNode:
 		return jsonTypes["array"]
 	case node.Tag == "!!int" || node.Tag == "!!float":
 		return jsonTypes["number"]

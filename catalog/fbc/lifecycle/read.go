@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // The rules for single lifecycles. None of them is an error: OLM and its tools ignore lifecycles.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/fbc/rawjson"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
 
 // sample has a field of every kind that a Shape knows, and a type that contains itself.

@@ -10,12 +10,12 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-csi/berth/fbc/rawyaml"
+	"github.com/berth-csi/berth/catalog/fbc/rawyaml"
 )
 
 // FuzzAppendJSON checks that the library reads every document that AppendJSON accepts, and reads the same.
 func FuzzAppendJSON(f *testing.F) {
-	archives, err := filepath.Glob("../../catalog/rules/testdata/validate/*.txtar")
+	archives, err := filepath.Glob("../../rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
 		f.Fatal(archives, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/test/authority"
+	"github.com/berth-csi/berth/lab/authority"
 )
 
 // TestDownload: a catalog of catalogd is read only from a server with a certificate of the authority.

@@ -11,7 +11,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
 )
 
 // timeout is how long reading a catalog may take. OLM itself gives up after that long.

@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/serving"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestMain is also the entry point of the pod that serves a catalog.

@@ -11,11 +11,11 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/cmd/internal/faults"
-	"github.com/berth-csi/berth/findings/escape"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // Name is what the program is called as.
@@ -105,7 +105,7 @@ func reachRegistries(cmd *cobra.Command, _ []string) error {
 		return &usageError{fmt.Errorf("%s exclude each other; want one of them", strings.Join(set, " and "))}
 	}
 	if len(set) == 1 {
-		cmd.SetContext(image.Unverified(cmd.Context()))
+		cmd.SetContext(oci.Unverified(cmd.Context()))
 	}
 	return nil
 }

@@ -13,10 +13,10 @@ import (
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/cmd/internal/opm"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/registry"
 )
 
 // tide is a catalog in a file. Its second bundle is described, the first one carries its objects.
@@ -267,7 +267,7 @@ func TestVersion(t *testing.T) {
 	if exit != 0 || !strings.Contains(stdout, `OpmVersion:"`+opm.Version+`"`) {
 		t.Errorf("exit code %d, %q", exit, stdout)
 	}
-	pins, err := tools.PinsOf("hack/olm")
+	pins, err := tools.PinsOf("lab/modules/olm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ stable:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := image.Push(t.Context(), address+"/catalog:v1", index); err != nil {
+	if _, err := oci.Push(t.Context(), address+"/catalog:v1", index); err != nil {
 		t.Fatal(err)
 	}
 }

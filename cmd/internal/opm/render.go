@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/fbc/document"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // allMigrations is the level of all migrations that there are.

@@ -10,11 +10,11 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1/cache"
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/conversion"
 	"github.com/berth-csi/berth/catalog/source"
-	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/registryv1/cache"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // schemas are the schemas of templates, by the names of their types.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/cmd/internal/faults"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // verdict is what opm validate prints with --output.
@@ -68,7 +68,7 @@ func newValidateCommand() *cobra.Command {
 func writeVerdict(cmd *cobra.Command, v verdict, format string) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err == nil && format == "yaml" {
-		text, err = yaml.FromJSON(text)
+		text, err = boundedyaml.FromJSON(text)
 	}
 	if err != nil {
 		return errors.Join(errors.New("printing the result"), err)

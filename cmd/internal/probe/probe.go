@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-csi/berth/cmd/internal/version/stamp"
-	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // Name is what the program is called as.

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-csi/berth/cmd/internal/probe"
-	"github.com/berth-csi/berth/test/drivers/programs"
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/programs"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // servers start servers, by what they do with a probe.

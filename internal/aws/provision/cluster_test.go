@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/aws/removal"
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/internal/aws/removal"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/page"
 )
 
@@ -51,7 +51,7 @@ func TestRequestFor(t *testing.T) {
 	if err := shared.EnsureNamespace(t.Context(), "team-a"); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := shared.Kubectl(t.Context(), "apply", "-f", "../../drivers/efs/assets/crd").CombinedOutput(); err != nil {
+	if out, err := shared.Kubectl(t.Context(), "apply", "-f", "../../../drivers/efs/assets/crd").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if out, err := shared.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=1m", "crd/sharedvolumes.aws-efs.managed.openshift.io").CombinedOutput(); err != nil {
@@ -59,7 +59,7 @@ func TestRequestFor(t *testing.T) {
 	}
 	environment := append(p.Environment(t, nil), aws.Variables(p.AddUser(t, "reader", slices.Concat(Permissions, removal.Permissions)...))...)
 	r := page.Reader{
-		Docs: "../../docs", Kubectl: shared.Tools().Path("kubectl"), Kubeconfig: shared.Kubeconfig(), Berth: built.Path("berth"),
+		Docs: "../../../docs", Kubectl: shared.Tools().Path("kubectl"), Kubeconfig: shared.Kubeconfig(), Berth: built.Path("berth"),
 		Names: strings.NewReplacer("prod-x7k2p", cluster.InfrastructureName), Varies: regexp.MustCompile(`\b(fs|fsap|fsmt|sg)-[0-9a-f]{17}\b`),
 		Variables: "export " + strings.Join(environment, " "), Limit: time.Minute, Dir: t.TempDir(),
 	}

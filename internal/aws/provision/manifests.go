@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/berth-csi/berth/aws/removal"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/aws/removal"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
 // provisioner is the EFS driver.
@@ -32,7 +32,7 @@ func (r Report) SharedVolumes() ([]byte, error) {
 			name = fmt.Sprintf("%s-%d", objectName(resource.About), n)
 		}
 		taken[name] = true
-		document, err := yaml.Marshal(map[string]any{
+		document, err := boundedyaml.Marshal(map[string]any{
 			"apiVersion": "aws-efs.managed.openshift.io/v1alpha1",
 			"kind":       "SharedVolume",
 			"metadata":   map[string]any{"name": name},
@@ -53,7 +53,7 @@ func (r Report) StorageClass(fileSystemName string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return yaml.Marshal(map[string]any{
+	return boundedyaml.Marshal(map[string]any{
 		"apiVersion":  "storage.k8s.io/v1",
 		"kind":        "StorageClass",
 		"metadata":    map[string]any{"name": objectName(fileSystemName) + "-dynamic"},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/aws/removal"
+	"github.com/berth-csi/berth/internal/aws/removal"
 )
 
 // TestManifests: paths are chosen for people, and names of objects are not as free.

@@ -21,9 +21,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 
-	"github.com/berth-csi/berth/aws/client"
-	"github.com/berth-csi/berth/aws/ownership"
-	"github.com/berth-csi/berth/aws/removal"
+	"github.com/berth-csi/berth/internal/aws/client"
+	"github.com/berth-csi/berth/internal/aws/ownership"
+	"github.com/berth-csi/berth/internal/aws/removal"
 )
 
 // nfs is the TCP port of mount targets.

@@ -13,11 +13,11 @@ import (
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/aws/removal"
-	cloud "github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/administrator"
-	cloudec2 "github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/internal/aws/removal"
+	cloud "github.com/berth-csi/berth/lab/aws"
+	cloudec2 "github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/gateway"
+	"github.com/berth-csi/berth/test/administrator"
 )
 
 // place is a fake AWS with the nodes of a cluster in two zones.

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/aws/ownership"
+	"github.com/berth-csi/berth/internal/aws/ownership"
 )
 
 // instance is the provider ID of a node on AWS, such as "aws:///us-east-1a/i-0123456789abcdef0".

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 
-	"github.com/berth-csi/berth/aws/client"
+	"github.com/berth-csi/berth/internal/aws/client"
 )
 
 // lookAgain returns an error unless a resource of an inventory may still be deleted. Minutes pass while mount targets go, and others

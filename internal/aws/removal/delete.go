@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 
-	"github.com/berth-csi/berth/aws/client"
+	"github.com/berth-csi/berth/internal/aws/client"
 )
 
 // Delete deletes the resources that an inventory lists to delete, and waits until they are gone. If one cannot be deleted, it

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 
-	"github.com/berth-csi/berth/aws/client"
-	"github.com/berth-csi/berth/aws/ownership"
+	"github.com/berth-csi/berth/internal/aws/client"
+	"github.com/berth-csi/berth/internal/aws/ownership"
 )
 
 // Tags with which the EBS driver marks what it creates. The root disks of a cluster's machines have the cluster's tag, too, but

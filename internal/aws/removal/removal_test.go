@@ -16,10 +16,10 @@ import (
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
 
-	cloud "github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/administrator"
-	cloudec2 "github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/gateway"
+	cloud "github.com/berth-csi/berth/lab/aws"
+	cloudec2 "github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/gateway"
+	"github.com/berth-csi/berth/test/administrator"
 )
 
 const (

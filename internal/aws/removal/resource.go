@@ -3,7 +3,7 @@ package removal
 import (
 	"fmt"
 
-	"github.com/berth-csi/berth/aws/ownership"
+	"github.com/berth-csi/berth/internal/aws/ownership"
 )
 
 // Kind is a kind of resources.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 func finding(file string, edits ...findings.Edit) *findings.Finding {

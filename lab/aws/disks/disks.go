@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/disks"
+	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/disks"
 )
 
 // Disks keeps the content of volumes and snapshots. It is an ec2.Disks. Use New.

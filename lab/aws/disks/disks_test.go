@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/aws/disks"
-	"github.com/berth-csi/berth/test/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/disks"
+	"github.com/berth-csi/berth/lab/aws/ec2"
 )
 
 // newDisks returns disks of instances whose roots are folders.

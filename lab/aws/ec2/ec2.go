@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 const namespace = "http://ec2.amazonaws.com/doc/2016-11-15/"

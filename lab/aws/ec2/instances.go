@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // InstanceType is a type of instances.

@@ -1,6 +1,6 @@
 package ec2
 
-import "github.com/berth-csi/berth/test/aws/gateway"
+import "github.com/berth-csi/berth/lab/aws/gateway"
 
 // limit is what volumes of a type can have. Sizes are in GiB, throughputs in MiB/s.
 type limit struct {

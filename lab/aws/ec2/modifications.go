@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // maxModifications is how often a volume can be modified within a day.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // Subnet is a subnet of a VPC, in a zone.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // Snapshot is a snapshot of a volume.

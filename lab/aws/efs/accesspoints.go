@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // Limits of access points, from the API reference.

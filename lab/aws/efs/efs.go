@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // name is the name of the service in signatures, ARNs and policies.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 // A fileSystemItem is a file system as DescribeFileSystems returns it.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/iam"
+	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
 // maxBody is more than the largest request of any service.

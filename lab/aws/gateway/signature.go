@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
-	"github.com/berth-csi/berth/test/aws/iam"
+	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
 const (

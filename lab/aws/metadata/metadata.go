@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/iam"
+	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
 // State is the state of the service.

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
 // Set is a set of definitions that belong together.
@@ -124,7 +124,7 @@ var OLM = Set{name: "olm", sources: []source{{
 // OLMv1 has the types of OLM v1, with those of its experimental features.
 var OLMv1 = Set{name: "olmv1", sources: []source{{
 	module:  "github.com/operator-framework/operator-controller",
-	version: pin(func() (tools.Pins, error) { return tools.PinsOf("hack/olmv1") }, "github.com/operator-framework/operator-controller"),
+	version: pin(func() (tools.Pins, error) { return tools.PinsOf("lab/modules/olmv1") }, "github.com/operator-framework/operator-controller"),
 	files: []string{
 		"helm/olmv1/base/catalogd/crd/standard/olm.operatorframework.io_clustercatalogs.yaml",
 		"helm/olmv1/base/operator-controller/crd/standard/olm.operatorframework.io_clusterextensions.yaml",

@@ -20,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/berth-csi/berth/test/ports"
+	"github.com/berth-csi/berth/lab/ports"
 )
 
 func TestChecks(t *testing.T) {

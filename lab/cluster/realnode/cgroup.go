@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/berth-csi/berth/test/cluster/realnode/machine"
+	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 )
 
 // controlGroups are the control groups of a node, one in each hierarchy, below those of its supervisor.

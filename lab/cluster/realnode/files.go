@@ -3,7 +3,7 @@ package realnode
 import (
 	"fmt"
 
-	"github.com/berth-csi/berth/test/cluster/realnode/machine"
+	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 )
 
 // Paths of files in a node.

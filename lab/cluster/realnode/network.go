@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/proxy"
+	"github.com/berth-csi/berth/lab/proxy"
 )
 
 // APIServer is the address at which programs on a node and its pods reach the API server: the first one for Services,

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/cluster/realnode/machine"
+	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 )
 
 // system is what a node's first process has to do.

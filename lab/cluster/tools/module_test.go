@@ -4,15 +4,15 @@ import (
 	"testing"
 )
 
-// ownVersion says why a module has another version than in hack/tools, by folder.
+// ownVersion says why a module has another version than in lab/modules/tools, by folder.
 var ownVersion = map[string]map[string]string{
-	"hack/node": {
+	"lab/modules/node": {
 		"k8s.io/cri-api":               "containerd implements this version of the API",
 		"github.com/Microsoft/hcsshim": "it is for Windows",
 	},
-	"hack/etcd": {},
-	"hack/olm":  {},
-	"hack/drivers": {
+	"lab/modules/etcd": {},
+	"lab/modules/olm":  {},
+	"lab/modules/drivers": {
 		"golang.org/x/mod":                            "the GCP PD driver requires a later one, and no program has it",
 		"golang.org/x/tools":                          "the GCP PD driver requires a later one, and no program has it",
 		"github.com/container-storage-interface/spec": "drivers implement this version of the API",

@@ -17,9 +17,9 @@ type Program struct {
 	Name string
 	// Package is its main package, such as "example.com/driver/cmd/driver".
 	Package string
-	// Folder has the go.mod that pins it, such as "hack/drivers", relative to the module root.
+	// Folder has the go.mod that pins it, such as "lab/modules/drivers", relative to the module root.
 	Folder string
-	// Aligned says that a program with replaced modules is built with the modules of hack/tools where it wants earlier versions of them, so that
+	// Aligned says that a program with replaced modules is built with the modules of lab/modules/tools where it wants earlier versions of them, so that
 	// compiled packages are shared.
 	Aligned bool
 	// Replaced are folders of this machine with the source of modules that Folder pins and that no module proxy serves, by the

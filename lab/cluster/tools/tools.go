@@ -1,6 +1,6 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager - from the modules that hack/tools pins, and for tests also opm, promtool from those of hack/promtool, and the
-// container runtime of real nodes from those of hack/node, and etcd's programs for backups from those of hack/etcd. A Program is any other one, such as a CSI driver.
+// Manager - from the modules that lab/modules/tools pins, and for tests also opm, promtool from those of hack/promtool, and the
+// container runtime of real nodes from those of lab/modules/node, and etcd's programs for backups from those of hack/etcd. A Program is any other one, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -20,11 +20,11 @@ import (
 
 // Folders with a go.mod that pins tools, relative to the module root.
 const (
-	pinsFolder     = "hack/tools"
+	pinsFolder     = "lab/modules/tools"
 	promtoolFolder = "hack/promtool"
-	nodeFolder     = "hack/node"
-	etcdFolder     = "hack/etcd"
-	e2eFolder      = "hack/e2e"
+	nodeFolder     = "lab/modules/node"
+	etcdFolder     = "lab/modules/etcd"
+	e2eFolder      = "lab/modules/e2e"
 )
 
 // goExitGrace is the time for an interrupted go command to clean up.
@@ -33,7 +33,7 @@ const goExitGrace = 5 * time.Second
 // program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// clusterPrograms are the tools of a cluster. hack/tools also pins linters and generators, which a cluster does not
+// clusterPrograms are the tools of a cluster. lab/modules/tools also pins linters and generators, which a cluster does not
 // need.
 var clusterPrograms = []program{
 	{"etcd", "go.etcd.io/etcd/server/v3"},
@@ -216,14 +216,14 @@ type recipe struct {
 	flags      []string          // of go build
 	pins       [][]byte          // content of go.mod and go.sum, and of all other files if the folder has source code
 	incomplete bool              // whether the go command completes go.mod and go.sum, in copies of them
-	aligned    bool              // whether these copies have the modules of hack/tools
+	aligned    bool              // whether these copies have the modules of lab/modules/tools
 	replaced   map[string]string // folders with the source of modules, by the modules' paths, for the copy of go.mod
 	tests      bool              // whether the programs are those of the packages' tests
 }
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }
 
-// kubernetesRecipe returns the recipe of programs of Kubernetes and of what hack/tools pins beside it.
+// kubernetesRecipe returns the recipe of programs of Kubernetes and of what lab/modules/tools pins beside it.
 func kubernetesRecipe(programs []program) (recipe, error) {
 	pins, err := ToolPins()
 	if err != nil {

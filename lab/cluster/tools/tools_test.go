@@ -166,7 +166,7 @@ func TestRootIsFoundFromBelow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !isFile(filepath.Join(root, "test", "cluster", "tools", "tools_test.go")) {
+	if !isFile(filepath.Join(root, "lab", "cluster", "tools", "tools_test.go")) {
 		t.Errorf("the root is said to be %s, which is not above this file", root)
 	}
 	t.Chdir(t.TempDir())

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/loop"
+	"github.com/berth-csi/berth/lab/loop"
 )
 
 func TestIdentify(t *testing.T) {

@@ -1,6 +1,6 @@
 // csi-sanity, which checks that a program keeps the rules of the Container Storage Interface.
-// No code of ours lives here; test/drivers/sample builds it into a cache folder when a test needs it.
-module github.com/berth-csi/berth/hack/csi-sanity
+// No code of ours lives here; lab/sample builds it into a cache folder when a test needs it.
+module github.com/berth-csi/berth/lab/modules/csi-sanity
 
 go 1.26.3
 

@@ -1,6 +1,6 @@
 // The sidecars and CSI drivers that tests run: real releases, built against the Kubernetes of hack/tools.
-// No code of ours lives here; test/drivers/programs builds each of them into a cache folder when a test needs it.
-module github.com/berth-csi/berth/hack/drivers
+// No code of ours lives here; lab/programs builds each of them into a cache folder when a test needs it.
+module github.com/berth-csi/berth/lab/modules/drivers
 
 go 1.26.5
 
@@ -239,7 +239,7 @@ replace (
 	k8s.io/streaming => k8s.io/streaming v0.36.3
 )
 
-// As in hack/tools, so that compiled packages are shared.
+// As in lab/modules/tools, so that compiled packages are shared.
 replace (
 	cel.dev/expr => cel.dev/expr v0.25.2
 	github.com/felixge/httpsnoop => github.com/felixge/httpsnoop v1.0.4

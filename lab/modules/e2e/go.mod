@@ -1,7 +1,7 @@
 // Kubernetes' end-to-end tests, ginkgo, which runs them in parallel, and the program of the image that most of their pods
 // have, for the certification of drivers.
-// No code of ours lives here; test/cluster/tools builds these into a cache folder keyed by this file.
-module github.com/berth-csi/berth/hack/e2e
+// No code of ours lives here; lab/cluster/tools builds these into a cache folder keyed by this file.
+module github.com/berth-csi/berth/lab/modules/e2e
 
 go 1.26.3
 

@@ -1,6 +1,6 @@
-// The programs with which a cluster's etcd is backed up and restored, of the version of etcd that hack/tools pins.
-// No code of ours lives here; test/cluster builds these when a test needs them.
-module github.com/berth-csi/berth/hack/etcd
+// The programs with which a cluster's etcd is backed up and restored, of the version of etcd that lab/modules/tools pins.
+// No code of ours lives here; lab/cluster builds these when a test needs them.
+module github.com/berth-csi/berth/lab/modules/etcd
 
 go 1.26.3
 

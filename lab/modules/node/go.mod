@@ -1,6 +1,6 @@
 // The container runtime of real nodes, for tests.
-// No code of ours lives here; test/cluster/tools builds these into a cache folder keyed by this file.
-module github.com/berth-csi/berth/hack/node
+// No code of ours lives here; lab/cluster/tools builds these into a cache folder keyed by this file.
+module github.com/berth-csi/berth/lab/modules/node
 
 go 1.26.3
 

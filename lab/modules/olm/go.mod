@@ -1,6 +1,6 @@
 // What the Operator Lifecycle Manager puts into its pods, for tests that run them on real nodes. No code of ours lives here;
-// test/drivers/programs builds each of them into a cache folder when a test needs it.
-module github.com/berth-csi/berth/hack/olm
+// lab/programs builds each of them into a cache folder when a test needs it.
+module github.com/berth-csi/berth/lab/modules/olm
 
 go 1.26.5
 

@@ -1,9 +1,9 @@
 // OLM v1: catalogd and operator-controller. No code of ours lives here; test/olmv1 builds them when a test needs them.
 //
-// No module proxy serves boxcutter. BOXCUTTER=DIR names a folder with its source, which test/cluster/tools builds with in a copy of
+// No module proxy serves boxcutter. BOXCUTTER=DIR names a folder with its source, which lab/cluster/tools builds with in a copy of
 // this file; without it and without the programs themselves, tests skip. A checksum of one of its dependencies cannot be looked up
 // either: go.sum has the lines of the go.sum of operator-controller.
-module github.com/berth-csi/berth/hack/olmv1
+module github.com/berth-csi/berth/lab/modules/olmv1
 
 go 1.26.3
 

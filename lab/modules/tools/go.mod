@@ -1,6 +1,6 @@
 // Pinned build tools: the local cluster's control plane, OLM, opm, generators and linters.
-// No code of ours lives here; test/cluster builds these into a cache folder keyed by this file.
-module github.com/berth-csi/berth/hack/tools
+// No code of ours lives here; lab/cluster builds these into a cache folder keyed by this file.
+module github.com/berth-csi/berth/lab/modules/tools
 
 go 1.26.3
 

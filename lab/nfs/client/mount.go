@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/drivers/nfs/wire"
+	"github.com/berth-csi/berth/lab/nfs/wire"
 )
 
 // Mount is a mount of an export.

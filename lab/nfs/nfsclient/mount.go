@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/berth-csi/berth/test/drivers/nfs/client"
+	"github.com/berth-csi/berth/lab/nfs/client"
 )
 
 // Exit codes of mount programs, of mount(8).

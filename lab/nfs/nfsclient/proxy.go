@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-csi/berth/test/drivers/nfs/wire"
+	"github.com/berth-csi/berth/lab/nfs/wire"
 )
 
 // tunnelConfig is the configuration that mount.efs writes for efs-proxy, in the format of stunnel.

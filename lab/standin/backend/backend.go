@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
+	"github.com/berth-csi/berth/lab/folders"
 )
 
 // Where stand-ins find the backend: its address on all nodes and in their pods, and the folder on nodes. Pods of drivers

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-csi/berth/test/aws"
-	cloud "github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/lab/aws"
+	cloud "github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
 const fileSystem = "fs-0123456789abcdef0"

@@ -35,7 +35,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
+	"github.com/berth-csi/berth/lab/folders"
 )
 
 // Name is the name of the CSIDriver.

@@ -26,8 +26,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 
-	"github.com/berth-csi/berth/test/drivers/nfs/client"
-	"github.com/berth-csi/berth/test/drivers/nfs/wire"
+	"github.com/berth-csi/berth/lab/nfs/client"
+	"github.com/berth-csi/berth/lab/nfs/wire"
 )
 
 // source is what is mounted: a directory of a file system, with the options of mount.efs.

@@ -12,8 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/nfs"
 )
 
 // TestMountOptions: what mount.efs and mount.nfs4 refuse.

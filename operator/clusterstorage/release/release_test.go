@@ -14,14 +14,14 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/yaml"
 )
 
 // read returns the files of the repository, by the part of their names that is their own.
 func read(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
-	names, err := filepath.Glob("../../../manifests/*")
+	names, err := filepath.Glob("../../../deploy/manifests/*")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("found %d manifests, error %v", len(names), err)
 	}
@@ -32,7 +32,7 @@ func read(t *testing.T) map[string]*unstructured.Unstructured {
 			t.Fatal(err)
 		}
 		u := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(data, &u.Object); err != nil {
+		if err := boundedyaml.UnmarshalStrict(data, &u.Object); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		_, own, inLevel := strings.Cut(filepath.Base(name), "_cluster-storage-operator_")
@@ -132,8 +132,8 @@ func TestCredentialsAreExtractable(t *testing.T) {
 }
 
 func equal(a, b any) bool {
-	first, err1 := yaml.Marshal(a)
-	second, err2 := yaml.Marshal(b)
+	first, err1 := boundedyaml.Marshal(a)
+	second, err2 := boundedyaml.Marshal(b)
 	return err1 == nil && err2 == nil && string(first) == string(second)
 }
 

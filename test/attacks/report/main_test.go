@@ -14,8 +14,8 @@ func TestRead(t *testing.T) {
 {"Action":"pass","Package":"github.com/berth-csi/berth/operator","Test":"TestForged/lock"}
 {"Action":"fail","Package":"github.com/berth-csi/berth/operator","Test":"TestForged/label"}
 {"Action":"skip","Package":"github.com/berth-csi/berth/operator","Test":"TestForged/skipped"}
-{"Action":"fail","Package":"github.com/berth-csi/berth/image","Test":"TestSometimes"}
-{"Action":"pass","Package":"github.com/berth-csi/berth/image","Test":"TestSometimes"}
+{"Action":"fail","Package":"github.com/berth-csi/berth/internal/oci","Test":"TestSometimes"}
+{"Action":"pass","Package":"github.com/berth-csi/berth/internal/oci","Test":"TestSometimes"}
 `))
 	want := map[string]attacks.Outcome{
 		"operator TestForged/lock":  attacks.Stopped,

@@ -25,11 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/build"
-	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/clients"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/images"
 )
 
@@ -148,7 +148,7 @@ func berthBase(t *testing.T) v1.Image {
 	if err := tools.Build(t.Context(), dir, nil, "-ldflags=-s -w", "./cmd/opm"); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := image.Files{
+	layer, err := oci.Files{
 		"bin/opm":               {Source: filepath.Join(dir, "opm"), Executable: true},
 		"bin/grpc_health_probe": {Link: "opm"},
 		"tmp":                   {SharedFolder: true},
@@ -156,7 +156,7 @@ func berthBase(t *testing.T) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built, err := image.Platform{Architecture: "amd64", User: "65532:65532", Entrypoint: []string{"/bin/opm"}, Layers: []v1.Layer{layer}}.Image()
+	built, err := oci.Platform{Architecture: "amd64", User: "65532:65532", Entrypoint: []string{"/bin/opm"}, Layers: []v1.Layer{layer}}.Image()
 	if err != nil {
 		t.Fatal(err)
 	}

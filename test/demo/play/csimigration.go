@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/csimigration"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/restarts"
 )
 

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/progress"
 	"github.com/berth-csi/berth/test/drivers/testbed"
-	"github.com/berth-csi/berth/test/progress"
 )
 
 func main() {

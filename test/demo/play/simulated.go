@@ -7,13 +7,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/realnode/machine"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/session"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/release"
-	"github.com/berth-csi/berth/test/session"
 )
 
 // simulatedCloud is a cloud with a cluster in it. Its process also keeps the cluster.

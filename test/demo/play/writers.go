@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/writer"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/writer"
 )
 
 // writers are pods that write to the same volume all the while, each on a node of its own. They only exist where the driver

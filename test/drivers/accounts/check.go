@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // Check fails the test if a request of the driver's accounts was refused, or if a permission was not used. unexercised

@@ -5,7 +5,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/lab/programs"
 )
 
 // efsUtilsFiles are the files of efs-utils by the pattern of their path in its source, with the folder that they are

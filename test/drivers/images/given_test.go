@@ -22,9 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/drivers/programs"
-	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/programs"
+	"github.com/berth-csi/berth/lab/registry"
 )
 
 // This test's executable is also what users give: it says who it is.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/programs"
 )
 
 // content is what is in an image.
@@ -224,10 +224,10 @@ func (c content) standIns() map[string][]string {
 			found[pkg] = append(found[pkg], targets...)
 		}
 	}
-	const nfsClient = "./test/drivers/nfs/nfsclient"
+	const nfsClient = "./lab/nfs/nfsclient"
 	add(c.nfs, nfsClient, "/usr/sbin/mount.nfs", "/usr/sbin/mount.nfs4")
 	add(c.efsUtils, nfsClient, "/usr/bin/efs-proxy")
-	add(c.diskID, "./test/gcp/diskid", "/usr/lib/udev_containerized/scsi_id", "/usr/lib/udev_containerized/google_nvme_id")
+	add(c.diskID, "./lab/gcp/diskid", "/usr/lib/udev_containerized/scsi_id", "/usr/lib/udev_containerized/google_nvme_id")
 	return found
 }
 

@@ -22,12 +22,12 @@ import (
 
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/drivers/sample"
-	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/lab/programs"
 )
 
 var all = flag.Bool("all-images", false, "pack every image, which takes several minutes and needs Debian packages, and not only a small one")
 
-// small are an image of each kind of program: one of hack/drivers, which demonstrations need, too, one of this
+// small are an image of each kind of program: one of lab/modules/drivers, which demonstrations need, too, one of this
 // project, and two that are in the place of others, under their names and under one of their own.
 var small = []string{"quay.io/openshift/origin-csi-external-provisioner", "quay.io/openshift/origin-csi-livenessprobe", "quay.io/berth-csi/sample-csi-driver",
 	"quay.io/openshift/origin-vsphere-csi-driver"}

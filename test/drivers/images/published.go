@@ -21,9 +21,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/drivers/programs"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/programs"
 )
 
 // PublishedVariable names a file that maps images of the definitions to published images by digest, which are used instead of ours:
@@ -37,12 +37,12 @@ func published() (map[string]name.Digest, error) {
 	if file == "" || err != nil {
 		return nil, err
 	}
-	source, err := yaml.ReadFile(file)
+	source, err := boundedyaml.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", PublishedVariable, err)
 	}
 	var named map[string]string
-	if err := yaml.UnmarshalStrict(source, &named); err != nil {
+	if err := boundedyaml.UnmarshalStrict(source, &named); err != nil {
 		return nil, fmt.Errorf("%s=%s: want a map from images of the definitions to published images by digest: %w", PublishedVariable, file, err)
 	}
 	if len(named) == 0 {

@@ -28,10 +28,10 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/manila"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/openstack"
 	"github.com/berth-csi/berth/test/drivers/images"
 	"github.com/berth-csi/berth/test/drivers/testbed"
-	"github.com/berth-csi/berth/test/openstack"
 )
 
 // testManilaNodes: the node pods start without a restart, even if the NFS plugin comes late, and register the

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-csi/berth/lab/programs"
 	"github.com/berth-csi/berth/test/drivers/images"
-	"github.com/berth-csi/berth/test/drivers/programs"
 )
 
 // Capability is something that a driver may be able to do.

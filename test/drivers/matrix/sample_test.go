@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	driver "github.com/berth-csi/berth/drivers/sample"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/folders"
 	"github.com/berth-csi/berth/test/drivers/accounts"
-	"github.com/berth-csi/berth/test/drivers/folders"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 

@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	driver "github.com/berth-csi/berth/drivers/vsphere"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/folders"
+	"github.com/berth-csi/berth/lab/standin/backend"
+	"github.com/berth-csi/berth/lab/vsphere"
 	"github.com/berth-csi/berth/test/drivers/accounts"
-	"github.com/berth-csi/berth/test/drivers/folders"
-	"github.com/berth-csi/berth/test/drivers/standin/backend"
 	"github.com/berth-csi/berth/test/drivers/testbed"
-	"github.com/berth-csi/berth/test/vsphere"
 )
 
 // The driver's StorageClass and VolumeSnapshotClass.

@@ -22,12 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/disks"
-	"github.com/berth-csi/berth/test/aws/ec2"
-	"github.com/berth-csi/berth/test/aws/iam"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/disks"
+	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/iam"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/cloudcredential"
 )
 
 // AWS is a private region of AWS, with endpoints and a CA of its own, and an instance for each node.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/release"
 )

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // EBS is a testbed with the EBS driver. Its volumes are devices of the nodes.

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/nfs"
 )
 
 // Mount targets have addresses of this range: the first three those of AddFileSystems, others those that EC2 assigns.

@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 
 	driver "github.com/berth-csi/berth/drivers/efs"
-	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/efs"
-	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/lab/aws"
+	"github.com/berth-csi/berth/lab/aws/efs"
+	"github.com/berth-csi/berth/lab/nfs"
 )
 
 // TestExportsOfEFS: a mount gets the root directory of its access point, and only that of its own file system.

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
-	"github.com/berth-csi/berth/test/gcp"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/cloudcredential"
+	"github.com/berth-csi/berth/lab/gcp"
 )
 
 // gcpAddress is where nodes find all services of Google Cloud, whose names only pods on the host network can resolve.

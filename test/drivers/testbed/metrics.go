@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // CheckMetrics reads the metrics of the driver's pods as the cluster's Prometheus does: at each endpoint of each

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
-	"github.com/berth-csi/berth/test/disks"
-	"github.com/berth-csi/berth/test/drivers/nfs"
-	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/cloudcredential"
+	"github.com/berth-csi/berth/lab/disks"
+	"github.com/berth-csi/berth/lab/nfs"
+	"github.com/berth-csi/berth/lab/openstack"
 )
 
 // OpenStackPort and OpenStackAddress are where nodes and their pods find the services of an OpenStack cloud.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/page"
 )
 

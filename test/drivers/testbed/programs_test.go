@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers/azuredisk"
 	"github.com/berth-csi/berth/drivers/ebs"
-	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/lab/programs"
 )
 
 // TestPrograms: what a demonstration and a suite print names the driver, with the image that the administrator has set, what the user

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/drivers/standin/backend"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/standin/backend"
 )
 
 // StandIn is the storage behind a stand-in for a driver.

@@ -26,12 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+	"github.com/berth-csi/berth/lab/nfs"
+	"github.com/berth-csi/berth/lab/proxy"
 	"github.com/berth-csi/berth/test/drivers/images"
-	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/proxy"
 	"github.com/berth-csi/berth/test/release"
 )
 
@@ -104,7 +104,7 @@ func Start(t testing.TB, options Options) *Testbed {
 		build = release.Build
 	}
 	made := build(t, options.Driver)
-	user, err := tools.Programs(t.Context(), "./test/drivers/testbed/user")
+	user, err := tools.Programs(t.Context(), "./lab/user")
 	if err != nil {
 		t.Fatal(err)
 	}

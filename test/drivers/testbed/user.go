@@ -18,9 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/writer"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/writer"
 )
 
 // Claim describes a claim.
