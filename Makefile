@@ -7,7 +7,7 @@ VERSION := $(if $(wildcard .git),$(shell git describe --tags --always --dirty 2>
 LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version/stamp.version=$(VERSION)
 # A program with gRPC's traces keeps every method of every type, and is a third larger.
 TAGS    := grpcnotrace
-TOOL    := go tool -modfile=lab/modules/tools/go.mod
+TOOL    := go tool -modfile=hack/tools/go.mod
 
 # Where a clone may be: docs/develop.md. What the user has set for other modules is not for this one, and without a version the go
 # command cannot find one either.

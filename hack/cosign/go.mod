@@ -1,5 +1,5 @@
-// cosign, which signs what a release pushes and with which a test verifies it. It is apart from lab/modules/tools because it names
-// the modules of dozens of cloud providers and would move versions of the control plane's.
+// cosign, which signs what a release pushes and with which a test verifies it. It is apart from hack/tools because it names
+// the modules of dozens of cloud providers and would move versions of what is there.
 module github.com/berth-csi/berth/hack/cosign
 
 go 1.26.3

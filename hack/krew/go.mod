@@ -1,5 +1,5 @@
-// krew, with which a test installs berth as users of krew do. It is apart from lab/modules/tools because it would move versions of the
-// control plane's modules.
+// krew, with which a test installs berth as users of krew do. It is apart from hack/tools because it is built with
+// earlier versions of the modules of Kubernetes.
 module github.com/berth-csi/berth/hack/krew
 
 go 1.26.3

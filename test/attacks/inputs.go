@@ -2,11 +2,11 @@ package attacks
 
 // The tests in which input of strangers is read.
 const (
-	layers    = "image TestHostileLayers/"
-	platforms = "image TestHostilePlatforms/"
-	manifests = "image TestHostileManifests/"
-	registry  = "image TestHostileRegistry/"
-	inYAML    = "yaml TestHostile/"
+	layers    = "internal/oci TestHostileLayers/"
+	platforms = "internal/oci TestHostilePlatforms/"
+	manifests = "internal/oci TestHostileManifests/"
+	registry  = "internal/oci TestHostileRegistry/"
+	inYAML    = "internal/boundedyaml TestHostile/"
 	commands  = "cmd/berth TestHostileYAML/"
 )
 
@@ -28,7 +28,7 @@ var onInputs = []Attack{
 	{"append much data after the end of the archive", budget, layers + "much_behind_the_archive"},
 	{"make zstd require a window of 512 MiB", "a window is at most 8 MiB, which every decoder supports", layers + "a_large_window_of_zstd"},
 	{"give entries names of 200 kB", "names are limited to 1,024 bytes and 32 folders", layers + "very_long_names"},
-	{"make the reader compare thousands of files and removals with each other", "each name is looked up in a map, so the time is linear", "image TestPullTakesLinearTime"},
+	{"make the reader compare thousands of files and removals with each other", "each name is looked up in a map, so the time is linear", "internal/oci TestPullTakesLinearTime"},
 	{"give a file a name with control characters", "such names are refused, and quoted in the message", layers + "control_characters_in_a_name"},
 	{"leave the folder with a name that contains `..`", "such names are refused", layers + "a_name_that_leads_out"},
 	{"put a file below a symbolic link, so that it ends up elsewhere", "nothing may be below a link, in the same layer or a later one", layers + "a_file_below_a_link_of_another_layer"},
@@ -55,7 +55,7 @@ var onInputs = []Attack{
 	{"the same with merged mappings", expansion, inYAML + "merges"},
 	{"merge mappings very often that add nothing", "the decoder limits the number of aliases that it follows", inYAML + "merged-lists"},
 	{"nest values deeply", "nesting is limited to 500 levels", inYAML + "nested-sequences"},
-	{"fill memory with millions of values of two bytes", "a document is limited to half a million values", "yaml TestManyValues/flow"},
+	{"fill memory with millions of values of two bytes", "a document is limited to half a million values", "internal/boundedyaml TestManyValues/flow"},
 	{"expand YAML in a catalog that is validated", expansion, commands + "validate"},
 	{"the same in a catalog that is compared", expansion, commands + "diff"},
 	{"the same in a catalog that is drawn", expansion, commands + "graph"},
@@ -66,7 +66,7 @@ var onInputs = []Attack{
 	{"the same in a manifest of a bundle from which a catalog is built", expansion, commands + "build_from_a_bundle's_manifest"},
 	{"the same in a template", expansion, commands + "build_from_a_template"},
 	{"the same in a folder that is not part of a bundle, but that validators read", expansion, commands + "validate_a_bundle_with_something_else"},
-	{"put a pipe into a catalog, which blocks forever", "only regular files are read", "fbc TestReadRefusesPipes"},
-	{"link a bundle's file to a device", "only regular files are read, up to 32 MiB", "yaml TestReadFile"},
+	{"put a pipe into a catalog, which blocks forever", "only regular files are read", "catalog/fbc TestReadRefusesPipes"},
+	{"link a bundle's file to a device", "only regular files are read, up to 32 MiB", "internal/boundedyaml TestReadFile"},
 	{"link a file of a catalog or bundle to a secret elsewhere, so that a report quotes it or an image ships it", "links are followed only within the folder", "cmd/berth TestScripts/image"},
 }

@@ -5,7 +5,7 @@ var onMemory = []Attack{
 	{"set so many finalizers that some are lost", "a list that is too long for the cache is read from the API server before it is changed", "sharedvolume TestTenantsFinalizersAreKept"},
 	{"fill memory with lists of large objects", "lists are read in small pages, and each page is trimmed before the next one is requested", "sharedvolume TestTenantHasLargeObjectsListed"},
 	{"make the operator list a namespace's pods again and again", "all claims of a namespace share one list, in pages of 50; the next one follows after ten seconds, and after twenty times as long as the last one took", "sharedvolume TestTenantHasPodsListed"},
-	{"fill memory with large pods", "pods are read one at a time, and only the names of pods and their claims are kept", "listing TestTenantMakesLargePods"},
+	{"fill memory with large pods", "pods are read one at a time, and only the names of pods and their claims are kept", "internal/listing TestTenantMakesLargePods"},
 	{"leave a volume behind that has a name from the community operator", "a volume is found by its owner's UID", "sharedvolume TestTenantLeavesVolume/under_the_community_operator's_name"},
 	{"leave a volume behind that was never bound, or only partly", "a volume is found whether or not it was bound", "sharedvolume TestTenantLeavesVolume/whose_claim_names_another_volume"},
 	{"block the removal of a driver with a pod on no node", "only pods that a node may have started count", "operator TestTenantBlocksRemoval/a_pod_that_is_on_no_node_names_the_claim"},

@@ -24,7 +24,7 @@ var onReports = []Attack{
 		"each word is quoted for a shell, and none is an option; a test reads the source of all commands", "test/attacks TestCommandsAreQuoted"},
 	{"the same with words for a real shell",
 		"as above", "internal/findings/escape TestCommand"},
-	{"put one into any field that doctor reads", "as above", "doctor TestHostileFields"},
+	{"put one into any field that doctor reads", "as above", "internal/doctor TestHostileFields"},
 	{"subscribe to the operator of a driver in a project, so that doctor reports faults of a driver that nobody installed",
 		"Subscriptions count only where an OperatorGroup for all namespaces is", "test/reports TestHostileTenant/doctor"},
 	{"put a link into a pull request in place of the catalog that CI checks",

@@ -59,7 +59,7 @@ func workflowFiles(t *testing.T) []string {
 
 // TestWorkflowsAreValid: GitHub would run the workflows, and the one of the templates.
 func TestWorkflowsAreValid(t *testing.T) {
-	lint, err := tools.Program{Name: "actionlint", Package: "github.com/rhysd/actionlint/cmd/actionlint", Folder: "hack/actionlint"}.Ensure(t.Context(), nil)
+	lint, err := tools.Program{Name: "actionlint", Package: "github.com/rhysd/actionlint/cmd/actionlint", Folder: "hack/tools"}.Ensure(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

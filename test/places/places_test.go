@@ -131,12 +131,12 @@ func TestNoexec(t *testing.T) {
 // TestFolders: make goes to folders of the project, even if CDPATH has some of the same names.
 func TestFolders(t *testing.T) {
 	p, elsewhere := copied(t), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(elsewhere, "lab", "modules"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(elsewhere, "hack", "tools"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p.write(t, "where.mk", "include Makefile\nwhere:\n\t@cd lab/modules/tools && pwd\n")
+	p.write(t, "where.mk", "include Makefile\nwhere:\n\t@cd hack/tools && pwd\n")
 	p.env = append(p.env, "CDPATH="+elsewhere)
-	if out, err := p.run("make --no-print-directory -f where.mk where"); err != nil || out != filepath.Join(p.folder, "lab", "modules")+"\n" {
+	if out, err := p.run("make --no-print-directory -f where.mk where"); err != nil || out != filepath.Join(p.folder, "hack", "tools")+"\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -73,7 +73,7 @@ func readPins(name string) (Pins, error) {
 	return pins, nil
 }
 
-// align raises the modules in a go.mod to the versions of hack/tools.
+// align raises the modules in a go.mod to the versions of lab/modules/tools.
 func align(path string) error {
 	shared, err := ToolPins()
 	if err != nil {

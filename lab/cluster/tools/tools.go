@@ -1,5 +1,5 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager - from the modules that lab/modules/tools pins, and for tests also opm, promtool from those of hack/promtool, and the
+// Manager - from the modules that lab/modules/tools pins, and for tests also opm, promtool from those of lab/modules/promtool, and the
 // container runtime of real nodes from those of lab/modules/node, and etcd's programs for backups from those of hack/etcd. A Program is any other one, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
@@ -21,7 +21,7 @@ import (
 // Folders with a go.mod that pins tools, relative to the module root.
 const (
 	pinsFolder     = "lab/modules/tools"
-	promtoolFolder = "hack/promtool"
+	promtoolFolder = "lab/modules/promtool"
 	nodeFolder     = "lab/modules/node"
 	etcdFolder     = "lab/modules/etcd"
 	e2eFolder      = "lab/modules/e2e"
@@ -33,8 +33,7 @@ const goExitGrace = 5 * time.Second
 // program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// clusterPrograms are the tools of a cluster. lab/modules/tools also pins linters and generators, which a cluster does not
-// need.
+// clusterPrograms are the tools of a cluster. lab/modules/tools also pins what only some clusters need.
 var clusterPrograms = []program{
 	{"etcd", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},

@@ -1,4 +1,4 @@
-// The sidecars and CSI drivers that tests run: real releases, built against the Kubernetes of hack/tools.
+// The sidecars and CSI drivers that tests run: real releases, built against the Kubernetes of lab/modules/tools.
 // No code of ours lives here; lab/programs builds each of them into a cache folder when a test needs it.
 module github.com/berth-csi/berth/lab/modules/drivers
 

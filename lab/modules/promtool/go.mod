@@ -1,7 +1,7 @@
 // promtool, with which tests check and test the alerts. It is apart from lab/modules/tools because it names the
 // modules of dozens of cloud providers and would move versions of the control plane's. What both compile
 // is of the same version as there wherever that can be, so that it is compiled once.
-module github.com/berth-csi/berth/hack/promtool
+module github.com/berth-csi/berth/lab/modules/promtool
 
 go 1.26.3
 

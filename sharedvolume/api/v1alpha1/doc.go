@@ -11,7 +11,7 @@
 // +groupName=aws-efs.managed.openshift.io
 package v1alpha1
 
-//go:generate go tool -modfile=../../../lab/modules/tools/go.mod controller-gen object crd:headerFile=header.yaml.txt paths=. output:crd:dir=../../../drivers/efs/assets/crd
+//go:generate go tool -modfile=../../../hack/tools/go.mod controller-gen object crd:headerFile=header.yaml.txt paths=. output:crd:dir=../../../drivers/efs/assets/crd
 
 // The default status of a SharedVolume has a condition without a time, since nothing has happened yet; metav1.Condition requires one.
 //go:generate sed -i.tmp "/^ *- lastTransitionTime$/d" ../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml
