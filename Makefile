@@ -100,6 +100,11 @@ test-long: browser runtime ## Run the tests that neither make test nor make test
 	@go run ./test/demo tools
 	@go run ./test/tiers third
 
+.PHONY: test-lab
+test-lab: browser runtime ## Run the tests of the lab itself; make test-all does, and make test where the lab was changed
+	@go run ./test/demo tools
+	@go run ./test/tiers lab
+
 .PHONY: test-race
 test-race: browser gcc ## Run the tests that need no cluster, and three journeys, with Go's race detector
 	@go run ./test/demo tools

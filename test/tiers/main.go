@@ -3,6 +3,7 @@
 //   - "first" is make test: all tests that take little time, and one journey for each promise of Berth,
 //   - "second" is make test-all: other tests, of what can go wrong,
 //   - "third" is make test-long: all other tests,
+//   - "lab" is make test-lab: the tests of the lab itself,
 //   - "race" is make test-race: the packages that need no cluster, and three journeys, with Go's race detector.
 //
 // It shows how far it is and about how long is left, and ends with the number of tests that passed, failed and were skipped. What the
@@ -50,7 +51,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := plan(tier, packages)
+	labChanged := labHasChanged(ctx)
+	jobs, err := plan(tier, packages, labChanged)
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	fmt.Print(report.slowest())
 	if tier == first {
-		rest, err := restOf(root)
+		rest, err := restOf(root, labChanged)
 		if err != nil {
 			return err
 		}

@@ -21,9 +21,10 @@ const (
 	second = "second"
 	third  = "third"
 	race   = "race"
+	ofLab  = "lab"
 )
 
-var tiers = []string{first, second, third, race}
+var tiers = []string{first, second, third, race, ofLab}
 
 func isTier(name string) bool { return slices.Contains(tiers, name) }
 
@@ -78,26 +79,31 @@ type job struct {
 // batch is how many packages without a cluster are one job: go test takes a second to find out what to do.
 const batch = 12
 
-// plan returns the jobs of a tier, the long ones first.
-func plan(tier string, packages []testedPackage) ([]job, error) {
+// plan returns the jobs of a tier, the long ones first. While nobody changes the lab, its own tests are in the second tier as a whole.
+func plan(tier string, packages []testedPackage, labChanged bool) ([]job, error) {
 	if tier == race {
 		return planRace(packages), nil
 	}
 	var jobs []job
 	var short []string
 	for _, p := range packages {
-		if !p.hasTests() {
+		inLab := strings.HasPrefix(p.name(), labFolder)
+		whole := inLab && (tier == ofLab || tier == second && !labChanged)
+		if !p.hasTests() || !inLab && tier == ofLab || inLab && tier == first && !labChanged {
 			continue
 		}
 		s, isSplit := splitOf(p.name())
 		switch {
+		case isSplit && whole:
+			jobs = append(jobs, job{packages: []string{s.pkg}, skip: pattern(s.third), options: s.options, weight: weightOf(s.pkg) + s.rest})
 		case isSplit:
 			if j, ok := s.job(tier); ok {
 				jobs = append(jobs, j)
 			}
-		case tier == first && weights[p.name()] >= longJob:
+		case tier != first && !whole:
+		case weights[p.name()] >= longJob:
 			jobs = append(jobs, job{packages: []string{p.name()}, weight: weights[p.name()]})
-		case tier == first:
+		default:
 			short = append(short, p.name())
 		}
 	}
@@ -107,6 +113,22 @@ func plan(tier string, packages []testedPackage) ([]job, error) {
 		}
 	}
 	return sorted(append(jobs, batches(short)...)), nil
+}
+
+// labFolder has what could be a repository of its own.
+const labFolder = "lab/"
+
+// labHasChanged reports whether the clone changes the lab, or the modules that it is built with, since it left origin/main. It counts as
+// changed where Git cannot say.
+func labHasChanged(ctx context.Context) bool {
+	base, err := exec.CommandContext(ctx, "git", "merge-base", "HEAD", "origin/main").Output()
+	if err != nil {
+		return true
+	}
+	paths := []string{"--", labFolder, "go.mod", "go.sum"}
+	differs := exec.CommandContext(ctx, "git", append([]string{"diff", "--quiet", strings.TrimSpace(string(base))}, paths...)...).Run()
+	added, err := exec.CommandContext(ctx, "git", append([]string{"ls-files", "--others", "--exclude-standard"}, paths...)...).Output()
+	return differs != nil || err != nil || len(added) > 0
 }
 
 // sorted returns jobs by weight, the longest first.

@@ -41,7 +41,7 @@ func (s split) tierOf(test string) string {
 }
 
 // restOf says what the other tiers add to the first.
-func restOf(root string) (string, error) {
+func restOf(root string, labChanged bool) (string, error) {
 	count, seconds := map[string]int{}, 0.0
 	var parts []string
 	for _, s := range splits {
@@ -50,6 +50,9 @@ func restOf(root string) (string, error) {
 			return "", err
 		}
 		here := 0
+		if strings.HasPrefix(s.pkg, labFolder) && !labChanged {
+			continue
+		}
 		for _, test := range tests {
 			tier := s.tierOf(test)
 			count[tier]++
@@ -59,6 +62,9 @@ func restOf(root string) (string, error) {
 		}
 		seconds += s.rest
 		parts = append(parts, fmt.Sprintf("%s %d", s.pkg, here))
+	}
+	if !labChanged {
+		parts = append(parts, "and all of the lab's own tests")
 	}
 	return fmt.Sprintf("make test-all adds %d tests that take about %.0f minutes together: %s\nmake test-long adds %d more", count[second], seconds/lanes/60+1, strings.Join(parts, ", "), count[third]), nil
 }

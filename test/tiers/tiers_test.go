@@ -5,6 +5,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -157,6 +158,86 @@ func TestTiersTogetherAreAll(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLab: the lab's own tests are in the second tier as a whole, and as others once somebody changes the lab.
+func TestLab(t *testing.T) {
+	packages := []testedPackage{{ImportPath: module + "lab/ports", TestImports: []string{"testing"}}, {ImportPath: module + "olm/upgrade", TestImports: []string{"testing"}}}
+	for _, s := range splits {
+		packages = append(packages, testedPackage{ImportPath: module + s.pkg, TestImports: []string{"testing"}})
+	}
+	for _, tc := range []struct {
+		tier                string
+		changed             bool
+		ports, upgrade      bool
+		startsOne, restores bool // tests of lab/cluster in the first tier, and in the second
+	}{
+		{first, false, false, true, false, false},
+		{second, false, true, false, true, true},
+		{ofLab, false, true, false, true, true},
+		{first, true, true, true, true, false},
+		{second, true, false, false, false, true},
+		{ofLab, true, true, false, true, true},
+	} {
+		jobs, err := plan(tc.tier, packages, tc.changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(pkg, test string) bool {
+			return slices.ContainsFunc(jobs, func(j job) bool { return slices.Contains(j.packages, pkg) && runs(j, test) })
+		}
+		for pkg, want := range map[string]bool{"lab/ports": tc.ports, "olm/upgrade": tc.upgrade} {
+			if got := has(pkg, "TestAny"); got != want {
+				t.Errorf("tier %s, lab changed %t: it has %s %t, want %t", tc.tier, tc.changed, pkg, got, want)
+			}
+		}
+		if has("lab/cluster", "TestControlPlane") != tc.startsOne || has("lab/cluster", "TestRestore") != tc.restores {
+			t.Errorf("tier %s, lab changed %t: it has tests of lab/cluster in the first tier %t, in the second %t, want %t and %t", tc.tier, tc.changed,
+				has("lab/cluster", "TestControlPlane"), has("lab/cluster", "TestRestore"), tc.startsOne, tc.restores)
+		}
+	}
+}
+
+// TestLabHasChanged: a change in a clone, committed or not, is seen, and one elsewhere does not count.
+func TestLabHasChanged(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	git := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v: %s", args, err, out)
+		}
+	}
+	write := func(name string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustBe := func(want bool, when string) {
+		t.Helper()
+		if got := labHasChanged(t.Context()); got != want {
+			t.Errorf("%s: changed %t, want %t", when, got, want)
+		}
+	}
+	mustBe(true, "without Git")
+	git("init", "-q", "-b", "main")
+	write("lab/a.go")
+	git("add", ".")
+	git("commit", "-qm", "a")
+	mustBe(true, "without origin/main")
+	git("update-ref", "refs/remotes/origin/main", "HEAD")
+	mustBe(false, "of origin/main")
+	write("docs/b.md")
+	mustBe(false, "a page is new")
+	write("lab/b.go")
+	mustBe(true, "a file is new")
+	git("add", ".")
+	git("commit", "-qm", "b")
+	mustBe(true, "a file is committed")
 }
 
 // runs reports whether go test runs a test, perhaps a subtest.
