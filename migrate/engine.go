@@ -1,14 +1,3 @@
-// Package migrate is the engine of migrations. It observes the cluster, shows a plan, executes it step by step,
-// and keeps a journal in the cluster, so that an interrupted migration can be resumed or rolled back.
-//
-// A kind of migration is an Engine, which names it, and a Plan, which brings its own facts and steps. The engine
-// never trusts its memory: it observes, decides from the observed state which step is next, executes that one
-// step, and observes again. So it makes no difference where it was killed, or how often it runs. Each write has
-// the observed state as its precondition.
-//
-// The journal is a ConfigMap that holds the plan and the steps that were started. Whoever can write a journal
-// decides what a migration does, so journals are read only from a namespace that cluster administrators control,
-// and even there each field is validated and compared with the request and the live objects.
 package migrate
 
 import (

@@ -1,18 +1,3 @@
-// Package operator runs one optional CSI driver on a cluster: it installs, configures and removes the driver that a
-// drivers.Driver describes, as the driver's ClusterCSIDriver object asks. Without that object it touches nothing of the
-// driver.
-//
-// Run starts the operator. The reconciler runs a cycle for each desired state of the ClusterCSIDriver, and a cycle runs
-// the controllers for that state: those of library-go's that every CSI driver of OpenShift has, and those of the
-// packages in this folder.
-//
-// Log messages are structured, and name the object that they are about. Their verbosity is
-//
-//	V(0)  changes of state, waits that need an administrator, and errors
-//	V(2)  each write to the cluster, and each request to a backend that fails
-//	V(4)  why nothing was written
-//
-// spec.operatorLogLevel of the ClusterCSIDriver sets it: Normal is 2, Debug is 4.
 package operator
 
 import (

@@ -22,4 +22,40 @@
 //	2  each create, patch and delete, with the object and what was changed; each change of a status, with its reason;
 //	   when a SharedVolume starts to wait for an in-flight slot
 //	4  each decision of each pass, those to read or to wait included, and each list of a namespace's pods
+//
+// # Grants
+//
+// A SharedVolume without a volume of its own requires a grant (sharedvolume/decide.go). The decision is based on the
+// SharedVolumePolicy and the SharedVolumeGrant of the namespace's name, both cluster-scoped and cached. If the grant
+// lists the access point, the controller reads the namespace's UID from the API server. A pure function (grants.go)
+// decides whether the grant is effective for that UID, and computes the grant's status. Namespaces are not watched: when
+// a SharedVolume finds the status of a grant to be stale, the grant is reconciled again. A SharedVolume without a grant
+// gets no in-flight slot, and waits for a change of the grant or the policy.
+//
+// # The binder
+//
+// Kubernetes' binder handles the claims of a cluster one after the other, in the order of their creation, and in
+// OpenShift it may send 150 requests per second. With the claims of ten thousand SharedVolumes in its queue, all other
+// claims would wait for minutes. So sharedvolume does two things:
+//
+//   - Its work queue serves namespaces round-robin (queue.go): however many SharedVolumes a namespace has, the next
+//     request is for another one.
+//   - A namespace has only a few claims in flight, and creates the next one when one of them is bound (slots.go). A
+//     concurrency limiter finds out how many (limiter.go), in the way in which TCP Vegas controls congestion: as few
+//     as keep the binder busy, between 2 and 16. A SharedVolume that is blocked, for example by a quota, releases its
+//     slot immediately, and one whose claim is never bound loses it after ten seconds.
+//
+// The caches hold SharedVolumes and, by a label, the claims and volumes that belong to them. Of each object they hold
+// only the fields that the package reads, a few KiB at most, whatever a tenant has put into it (trim.go). Pods are not
+// cached: those of a namespace are listed when a claim is deleted, in the background, with one pod in memory at a time
+// (users.go, listing), and not again before ten seconds and twenty times the duration of the last list. Volumes of
+// deleted SharedVolumes are found by the UID of these (orphans.go).
+//
+// # Where to read on
+//
+// Reconcile (sharedvolume/controller.go) observes the state from the caches, with the writes that these do not show yet
+// (expectations.go). A pure function (decide.go) returns the next decision: the status (status.go) and one action
+// (actions.go), such as to create the claim or the volume (desired.go, names.go). Reconcile performs it, adds the result
+// to the observed state, and repeats that until the decision is to wait. At log level 2 it logs each write and each
+// change of a status; doc.go lists all levels.
 package sharedvolume

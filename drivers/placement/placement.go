@@ -3,6 +3,29 @@
 // Any signed-in user may create namespaces, with nearly any name, and any objects in them. So neither a namespace's
 // name nor its content proves that a driver is there. The decision is based on cluster-scoped objects, which only
 // administrators write, and a namespace is identified by its UID.
+//
+// # How it decides
+//
+// Any user can create namespaces, and any objects in them, so neither shows where a driver is. drivers/placement reads
+// cluster-scoped objects alone: the annotations of the ClusterCSIDriver, and the service accounts that the driver's
+// SecurityContextConstraints and ClusterRoleBindings name (drivers.Trace). Decide is a pure function of these. It
+// returns the driver's namespace and its UID, or the reason why the namespace is not known and what an administrator can
+// do about it. A recorded namespace that is gone counts as not recorded, because the driver was deleted with it; its
+// permissions are revoked first. A trace that is older than the namespace that it names stands for another namespace of
+// that name. Traces of another operator's driver, which has other names and cannot be adopted, are such a reason, too:
+// then the operator writes nothing but conditions.
+//
+// Where the cluster storage operator owns the driver, which a cluster-scoped object shows as well (Trace.Owner), an
+// operator that OLM runs changes nothing and says so in its OperatorCondition (operator/owner.go). It does not write to
+// the ClusterCSIDriver: its conditions would reach the ClusterOperator storage, and stay there when it is removed.
+//
+// operator/drivernamespace/guard.go is in front of all writes to the cluster except those to the ClusterCSIDriver. It
+// lets them through only while the namespace has the UID that was decided on. Otherwise the cycle ends, and the operator
+// deletes the objects with which it gave that namespace permissions or credentials.
+//
+// The operator creates every object by server-side apply, including the Deployments and DaemonSets that library-go
+// creates (operator/transport/createbyname.go). The request's URL has the object's name then, so the operator needs no
+// permission to create objects of any name.
 package placement
 
 import (

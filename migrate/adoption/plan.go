@@ -7,6 +7,29 @@
 //
 // Nothing else is deleted, above all not the object that configured the earlier operator, nor its API, nor a namespace: the
 // earlier operators remove the driver with the Secrets that its volumes need when that object is deleted.
+//
+// # Who does what
+//
+// The definition says which operators of the driver OLM may have run (drivers.History.Predecessors): versions, the name
+// of the Deployment, and the object that configured it. drivers/predecessor finds them by the ClusterRoleBindings with
+// which OLM gives operators their permissions. Those are cluster-scoped, while any user may create a Subscription.
+//
+//   - Hold (operator/clusterstorage/predecessor.go): while there is such an operator, or a pod of it, the cluster
+//     storage operator does not start its own, and storage stays available. In which namespaces pods may be left, the
+//     related objects of its ClusterOperator say, so a restarted one knows. Once it has started its own operator, it
+//     is never held again, and reports what OLM runs beside that.
+//   - Migration (migrate/adoption): it deletes what OLM has of the operator, and then waits for what others do. Its
+//     subject is the ClusterCSIDriver, which need not exist. The point of no return is the first deletion.
+//   - Who carries it out: the cluster storage operator, in each sync one step that waits for nothing (successor.go),
+//     and berth adopt. They have the journal in common. Rooms import downward only, so the operator knows of a
+//     migration only how far it is (predecessor.Handover), and cmd/berth-operator brings it as a function. The
+//     operator begins one as long as it has not started its own operator, and continues any that is in progress.
+//   - Cleanup (migrate/adoption/cleanup.go): berth adopt cleanup deletes what the former operator made, as the
+//     definition lists it (drivers.Predecessor.Leaves), if nothing needs it any more (proof.go, a pure function). It
+//     has no journal: each deletion is decided from the observed state alone.
+//   - Takeover: the ClusterCSIDriver begins with the log levels of what configured the former operator. Until the new
+//     operator has reported that all is well, conditions that are not Available count as Available, because the
+//     driver serves volumes as before.
 package adoption
 
 import (

@@ -5,6 +5,17 @@
 // When it is switched on, the control plane has to come before the nodes, and the nodes before the control plane when it is
 // switched off. Otherwise volumes stay attached for ever, because what has to detach them is not what has attached them.
 // The nodes are drained one by one by the machine-config operator. No driver is installed or removed.
+//
+// # How it decides
+//
+// The definition of a driver says which in-tree volumes Kubernetes hands to it (drivers.InTree): the volume source, the
+// plugin's name, its feature gate, and the OpenShift versions from which the gate can be switched, and from which it is
+// on for good. migrate/csimigration reads the cluster once for each decision (observed.go), says where each component
+// stands (standing.go), and decides (decide.go). A component of the control plane is on when each of its nodes runs a
+// revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. The ways to tell the cluster
+// are a table (way.go). Switching off, and the rollback of switching on, are the same function.
+//
+// test/restarts plays the operators that restart the components at a real API server.
 package csimigration
 
 import (

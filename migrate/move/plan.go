@@ -8,6 +8,25 @@
 // Both OLMs delete what they have installed when its owner is deleted, APIs included. So every owner is deleted with the request to
 // orphan what it owns, and a finalizer keeps it until its OLM has removed its own finalizers and nothing is owned by it any more: OLM may be in the
 // middle of applying something at the time, and then own it again.
+//
+// # How it goes
+//
+// migrate/move is about anybody's operator, so what is installed says what is moved. Its subject is the
+// ClusterExtension, which need not exist: so both directions, and a rollback, have one journal.
+//
+//   - Plan (input.go, checks.go): the ClusterServiceVersion, its APIs and the InstallPlans say what the bundle has
+//     brought. Whether OLM v1 takes exactly that version is predicted as always (olm/prediction), from a cluster in
+//     which the objects have the marks that the move gives them (bundle.go).
+//   - Leaving (decide.go): both OLMs delete what they have installed with its owner, and may be in the middle of
+//     applying it when that is deleted. So the owner is deleted with the request to orphan, and a finalizer of the
+//     move keeps it until its OLM has removed its own finalizers and nothing is owned by it. Before, cluster roles
+//     lose the labels by which OLM v0 deletes them, so the operator has its permissions all the while. The other
+//     OLM's are made first, and these are deleted last.
+//   - Marks (marks.go): Helm takes over what has its label and annotations. Boxcutter, which prevents collisions,
+//     takes over what its own ClusterObjectSet controls: OLM v1 makes that, finds the collisions, and tries again
+//     each ten seconds.
+//   - Back (decide.go): OLM v0 takes back no version that it has left, but it installs the same one over what exists.
+//     A rollback from anywhere and a move with --to olm-v0 are the same function.
 package move
 
 import (

@@ -14,6 +14,19 @@
 //
 // Log messages have the verbosity of package operator. spec.operatorLogLevel of Storage/cluster sets it for this operator
 // alone: each ClusterCSIDriver has a level of its own.
+//
+// # How a platform gets its drivers
+//
+// operator/clusterstorage is the cluster storage operator. A definition says with ClusterStorage which platform needs
+// the driver. Each sync (controller.go) observes the cluster from caches, chooses the drivers (choose.go, a pure
+// function), applies the objects of their operators (manifests.go, apply.go), and creates a ClusterCSIDriver where there
+// is none. Then it computes the conditions of Storage cluster (conditions.go) and their summary in the ClusterOperator
+// (summary.go), both pure functions, and writes them if they have changed. Only the process that holds the Lease does
+// this (lease.go). Its permissions (rules.go) and deploy/manifests/ (package release) come from the definitions, too.
+// The manifests include the dashboard of OpenShift's console (operator/dashboard).
+//
+// The operator of such a driver runs with --removable=false: it adds no finalizer, so that its ClusterCSIDriver can be
+// deleted and recreated, and it refuses Removed.
 package clusterstorage
 
 import (

@@ -33,8 +33,8 @@ var followers = map[string]map[string][]follower{
 		"## Without a cluster storage operator": {by("test/clusterstorage", "TestAdoptionByOLM")},
 	},
 	"architecture.md": {
-		"# Architecture":                       {drawing, drawing},
-		"## How an object gets into a cluster": {drawing},
+		"# Architecture":                 {drawing, drawing},
+		"## How the parts work together": {drawing},
 	},
 	"aws.md": {
 		"## Create": {cloud, cloud},
