@@ -1,10 +1,12 @@
 package rules
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/install"
@@ -74,22 +76,37 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 		c.report(rule, o.File, apiserver.Metadata(o.Object))
 		return
 	}
+	isDefinition := kind.Kind == "CustomResourceDefinition"
+	digest := sha256.Sum256(o.Document.Content)
+	if faults, known := definitionFaults.Load(digest); isDefinition && known {
+		c.report(definitionRule, o.File, faults.([]apiserver.Fault))
+		return
+	}
 	if !c.decodingFault(rule, o, object) {
 		return
 	}
-	if kind.Kind == "CustomResourceDefinition" {
-		rule = definitionRule
-		if kind.Version != "v1" {
-			return // the API server has not had others since Kubernetes 1.22; a validator checks them
-		}
+	if isDefinition && kind.Version != "v1" {
+		return // the API server has not had others since Kubernetes 1.22; a validator checks them
 	}
-	c.report(rule, o.File, append(apiserver.Unknown(o.Document.Content, kind), apiserver.Validate(object)...))
+	faults := append(apiserver.Unknown(o.Document.Content, kind), apiserver.Validate(object)...)
+	if isDefinition {
+		rule = definitionRule
+		definitionFaults.Store(digest, faults)
+	}
+	c.report(rule, o.File, faults)
 }
+
+// definitionFaults has what the API server says of the CustomResourceDefinitions that were checked in this process, by the SHA-256 digest of
+// their JSON: []apiserver.Fault. Versions of an operator mostly have the same ones, and nothing takes as long to check.
+var definitionFaults sync.Map
 
 // tolerated makes warnings of faults in descriptions of APIs that OLM mends: it decodes a ClusterServiceVersion into its type and writes
 // it again, with empty texts for those that are missing.
 func (c *checked) tolerated(faults []apiserver.Fault) {
-	if c.csv == nil {
+	describes := func(f apiserver.Fault) bool {
+		return !f.Warning && len(f.Path) > 1 && f.Path[0] == "spec" && (f.Path[1] == "customresourcedefinitions" || f.Path[1] == "apiservicedefinitions")
+	}
+	if c.csv == nil || !slices.ContainsFunc(faults, describes) {
 		return
 	}
 	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.csv)
@@ -101,8 +118,7 @@ func (c *checked) tolerated(faults []apiserver.Fault) {
 		left[shown(f.Path)] = true
 	}
 	for i, f := range faults {
-		describes := len(f.Path) > 1 && f.Path[0] == "spec" && (f.Path[1] == "customresourcedefinitions" || f.Path[1] == "apiservicedefinitions")
-		if describes && !f.Warning && !left[shown(f.Path)] {
+		if describes(f) && !left[shown(f.Path)] {
 			faults[i].Warning = true
 			faults[i].Message += "; OLM fills in an empty text, but the API server refuses the ClusterServiceVersion from anybody else"
 		}

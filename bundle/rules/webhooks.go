@@ -8,6 +8,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-csi/berth/internal/findings"
@@ -74,7 +75,7 @@ func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string,
 		} else {
 			converts[name] = index
 		}
-		if d, known := definitions[name]; known && d.Spec.PreserveUnknownFields {
+		if d, known := definitions[name]; known && d.preserves {
 			find(at, "CustomResourceDefinition %s has spec.preserveUnknownFields: true; expected false, or the API server calls no webhook", name)
 		}
 	}
@@ -102,7 +103,7 @@ func refusedGroup(group string, resources []string) string {
 func (c *checked) checkUnserved(definitions map[string]definition, converts map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		d := definitions[name]
-		if d.Spec.Conversion == nil || d.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+		if !d.converts {
 			continue
 		}
 		if _, served := converts[name]; !served {
@@ -117,8 +118,9 @@ var unservedRule = findings.Rule{ID: "conversion-webhook", Severity: findings.Wa
 
 // definition is a CustomResourceDefinition of the bundle.
 type definition struct {
-	*apiextensionsv1.CustomResourceDefinition
 	file string
+	// preserves says that it has spec.preserveUnknownFields, converts that a webhook converts its objects.
+	preserves, converts bool
 }
 
 // definitions returns the CustomResourceDefinitions of the bundle by name.
@@ -128,10 +130,13 @@ func (c *checked) definitions() map[string]definition {
 		if o.GroupVersionKind() != apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
 			continue
 		}
-		d := &apiextensionsv1.CustomResourceDefinition{}
-		if _, known := all[o.GetName()]; !known && o.Document.Decode(d) == nil {
-			all[o.GetName()] = definition{d, o.File}
+		if _, known := all[o.GetName()]; known {
+			continue
 		}
+		// Fields of other types are reported elsewhere.
+		preserves, _, _ := unstructured.NestedBool(o.Object, "spec", "preserveUnknownFields")
+		strategy, _, _ := unstructured.NestedString(o.Object, "spec", "conversion", "strategy")
+		all[o.GetName()] = definition{o.File, preserves, strategy == string(apiextensionsv1.WebhookConverter)}
 	}
 	return all
 }
