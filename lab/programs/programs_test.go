@@ -105,7 +105,7 @@ func TestGiven(t *testing.T) {
 
 // TestFolderOfTheClone: a relative path begins at the root of the clone, not where a test runs.
 func TestFolderOfTheClone(t *testing.T) {
-	t.Setenv(EFSUtilsVariable, "test/drivers")
+	t.Setenv(EFSUtilsVariable, "lab")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
