@@ -93,7 +93,7 @@ test-all: browser runtime ## Run the tests that make test leaves out, and print 
 	@go run ./test/demo tools
 	@[ -f bin/test-first.json ] || { echo "run make test first: its results are in the tables at the end" >&2; exit 1; }
 	@go run ./test/tiers second; passed=$$?; cat bin/test-first.json bin/test-second.json >bin/test.json && \
-	go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
+	go run ./test/trials/report bin/test.json && exit $$passed
 
 .PHONY: test-long
 test-long: browser runtime ## Run the tests that neither make test nor make test-all runs

@@ -1,4 +1,4 @@
-package attacks_test
+package trials
 
 import (
 	"flag"
@@ -9,26 +9,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/test/attacks"
 	"github.com/berth-csi/berth/test/page"
 )
 
-var update = flag.Bool("update", false, "write the tables into docs/attacks.md")
+var update = flag.Bool("update", false, "write the tables into docs/attacks.md and docs/adopt.md")
 
-// table is the part of the page that has the tables.
-var table = page.Part{
-	File:  "../../docs/attacks.md",
-	Begin: "<!-- The table is written by go test ./test/attacks -update. -->", End: "<!-- end of the table -->",
-	Update: "go test ./test/attacks -update",
+// TestPagesShowTheTables: docs/attacks.md and docs/adopt.md have what is listed here.
+func TestPagesShowTheTables(t *testing.T) {
+	const command = "go test ./test/trials -update"
+	for file, want := range map[string]string{"attacks.md": attackTables(), "adopt.md": failureTable() + "\n"} {
+		page.Part{
+			File: "../../docs/" + file, Begin: "<!-- The table is written by " + command + ". -->", End: "<!-- end of the table -->", Update: command,
+		}.Check(t, "\n"+want, *update)
+	}
 }
-
-func TestPageShowsTheTable(t *testing.T) { table.Check(t, "\n"+attacks.Markdown(), *update) }
 
 // Only a run shows whether the subtest exists: it fails if an attack was not tried.
 func TestEachAttackHasItsTest(t *testing.T) {
 	tests := map[string]map[string]bool{}
 	seen := map[string]bool{}
-	for _, a := range attacks.All() {
+	for _, a := range all() {
 		if a.Attack == "" || a.Stops == "" || strings.ContainsAny(a.Attack+a.Stops, "|\n") {
 			t.Errorf("%+v: want both texts, without characters that break a table cell", a)
 		}
@@ -48,6 +48,13 @@ func TestEachAttackHasItsTest(t *testing.T) {
 			t.Errorf("%q: folder %s has no test %s", a.Attack, folder, name)
 		}
 	}
+}
+
+func all() (attacks []Attack) {
+	for _, area := range Areas {
+		attacks = append(attacks, area.Attacks...)
+	}
+	return attacks
 }
 
 // testsIn returns the names of the tests of a folder.
