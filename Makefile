@@ -181,13 +181,18 @@ lint: ## gofmt, go vet and staticcheck
 clone: # what is compared with what is committed, or may be
 	@prefix=$$(git rev-parse --show-prefix 2>&1) && [ -z "$$prefix" ] || { echo "want a Git clone of the project; git rev-parse says: $$prefix" >&2; exit 1; }
 
+# All modules, without one of which a dependency is in no public proxy.
+MODULES := . $(filter-out lab/modules/olmv1/,$(dir $(wildcard hack/*/go.mod lab/modules/*/go.mod)))
+
+.PHONY: tidy
+tidy: ## Tidy go.mod and go.sum of each module
+	for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
+
 .PHONY: verify
 verify: clone ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing, drivers named by their definitions only, no path that leaves the clone
 	go run ./hack/imports
 	go run ./hack/words
 	go run ./hack/drivernames
 	go run ./hack/clone
-	go mod tidy -diff
-	@# One module of lab/modules/olmv1 is in no public proxy.
-	for module in $(filter-out lab/modules/olmv1/,$(dir $(wildcard hack/*/go.mod lab/modules/*/go.mod))); do (cd $$module && go mod tidy -diff) || exit 1; done
+	for module in $(MODULES); do (cd $$module && go mod tidy -diff) || exit 1; done
 	hack/verify-generated
