@@ -288,7 +288,7 @@ func TestNeedCluster(t *testing.T) {
 
 func mustHaveTests(t *testing.T, pkg string) []string {
 	t.Helper()
-	tests, err := testsOf(filepath.Join(root, pkg))
+	tests, err := trials.TestsIn(filepath.Join(root, pkg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,8 @@ package trials
 
 import (
 	"flag"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +24,6 @@ func TestPagesShowTheTables(t *testing.T) {
 
 // Only a run shows whether the subtest exists: it fails if an attack was not tried.
 func TestEachAttackHasItsTest(t *testing.T) {
-	tests := map[string]map[string]bool{}
 	seen := map[string]bool{}
 	for _, a := range all() {
 		if a.Attack == "" || a.Stops == "" || strings.ContainsAny(a.Attack+a.Stops, "|\n") {
@@ -41,10 +38,11 @@ func TestEachAttackHasItsTest(t *testing.T) {
 			t.Errorf("%q: the test is %q, want for example \"operator TestForgedNamespace/efs\"", a.Attack, a.Test)
 			continue
 		}
-		if tests[folder] == nil {
-			tests[folder] = testsIn(t, filepath.Join("..", "..", folder))
+		tests, err := TestsIn(filepath.Join("..", "..", folder))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if name, _, _ := strings.Cut(test, "/"); !tests[folder][name] {
+		if name, _, _ := strings.Cut(test, "/"); !slices.Contains(tests, name) {
 			t.Errorf("%q: folder %s has no test %s", a.Attack, folder, name)
 		}
 	}
@@ -55,26 +53,4 @@ func all() (attacks []Attack) {
 		attacks = append(attacks, area.Attacks...)
 	}
 	return attacks
-}
-
-// testsIn returns the names of the tests of a folder.
-func testsIn(t *testing.T, folder string) map[string]bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, file := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, declared := range parsed.Decls {
-			if function, ok := declared.(*ast.FuncDecl); ok && function.Recv == nil {
-				names[function.Name.Name] = true
-			}
-		}
-	}
-	return names
 }
