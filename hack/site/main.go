@@ -90,12 +90,15 @@ func gather(to string) error {
 		if page == "README.md" {
 			name = "index.md"
 		}
-		if err := os.WriteFile(filepath.Join(to, name), []byte(nest(relink(page, string(text)))), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(to, name), []byte(nest(relink(page, comment.ReplaceAllString(string(text), "")))), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// comment matches a line with a comment, which is for those who edit a page: such as which test runs its commands.
+var comment = regexp.MustCompile(`(?m)^ *<!-- .* -->\n`)
 
 // item matches the beginning of an item of a list.
 var item = regexp.MustCompile(`^(?:-|\d+\.) +`)

@@ -28,6 +28,15 @@ func TestNest(t *testing.T) {
 	}
 }
 
+// TestComment: what a page says to those who edit it is not on the site, and leaves no line behind.
+func TestComment(t *testing.T) {
+	const text = "1. One:\n\n   <!-- test: test/e2e TestOne -->\n   ```\n   oc get pods\n   ```\n\nA <!-- b --> c\n"
+	const want = "1. One:\n\n   ```\n   oc get pods\n   ```\n\nA <!-- b --> c\n"
+	if got := comment.ReplaceAllString(text, ""); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		pages map[string]string

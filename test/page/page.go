@@ -1,5 +1,6 @@
 // Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown, reads the
-// objects that a page has its readers create, does what pages say, and knows which test does that for each block of commands.
+// objects that a page has its readers create, and does what pages say. Marks in the pages say which test does that for each block of
+// commands.
 package page
 
 import (
