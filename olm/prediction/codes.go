@@ -91,6 +91,8 @@ const (
 	OpenShiftUnsupported Code = "openshift-unsupported"
 	// RangeIgnored: a skipRange of the channel is no range of versions, and OLM ignores it.
 	RangeIgnored Code = "skip-range-ignored"
+	// VersionAmbiguous: several bundles have the version that OLM v1 chooses, and it takes any of them.
+	VersionAmbiguous Code = "version-ambiguous"
 	// BundleUnread: the catalog lacks the manifests of a bundle, so what OLM v1 refuses in them is not known.
 	BundleUnread Code = "bundle-unread"
 	// APINeeded: OLM v1 refuses the bundle on clusters that do not serve an API.

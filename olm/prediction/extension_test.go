@@ -148,7 +148,28 @@ entries:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := e.Predict(t.Context(), c); err != nil || p.Verdict != Updates || p.Next.Name != "rowboat.v1.0.0-build.10" {
+	if p, err := e.Predict(t.Context(), c); err != nil || p.Verdict != Updates || p.Next.Name != "rowboat.v1.0.0-build.10" || hasCode(p.Risks, VersionAmbiguous) {
 		t.Errorf("got %+v, error %v; want an update to release 10", p, err)
+	}
+}
+
+// TestSameVersions: of bundles with the same version, OLM v1 takes any.
+func TestSameVersions(t *testing.T) {
+	twin := strings.Replace(bundleOf("1.0.0"), "name: rowboat.v1.0.0", "name: rowboat.twin", 1)
+	c := readCatalog(t, `schema: olm.package
+name: rowboat
+defaultChannel: stable
+---
+schema: olm.channel
+package: rowboat
+name: stable
+entries:
+- name: rowboat.v1.0.0
+- {name: rowboat.twin, replaces: rowboat.v1.0.0}
+`, bundleOf("1.0.0"), twin)
+	e := &Extension{Package: "rowboat"}
+	p, err := e.Predict(t.Context(), c)
+	if err != nil || !hasCode(p.Risks, VersionAmbiguous) || !slices.Contains(p.Warnings, "rowboat.v1.0.0 and rowboat.twin are the same version to OLM v1: it takes the one that it happens to read first") {
+		t.Errorf("got %+v, error %v; want the risk that either is installed", p, err)
 	}
 }

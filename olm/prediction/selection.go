@@ -192,6 +192,23 @@ func (sel *selection) choose(installed installation) (chosen *candidate) {
 	return chosen
 }
 
+// rivals returns the names of the bundles that OLM v1 could choose as well: it reads the files of a package at the same time, and sorts
+// them by version alone.
+func (sel *selection) rivals(chosen *candidate) (names []string) {
+	installed := sel.installed()
+	if chosen.is(installed) {
+		return nil
+	}
+	successors := sel.successors(installed.Version)
+	for _, c := range sel.wanted {
+		may := installed.Name == "" || sel.extension.SelfCertified || successors[c.Name] != nil
+		if c != chosen && may && compare(c, chosen) == 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
 // later returns the latest bundle that is later than an installed one and not deprecated, or nil.
 func (sel *selection) later(installed installation) (latest *candidate) {
 	for _, c := range sel.wanted {
@@ -300,6 +317,10 @@ func (sel *selection) warn(p *Prediction, chosen *candidate) {
 	e := sel.extension
 	if number := chosen.Number(); e.Installed.Number != nil && number != nil && number.LT(*e.Installed.Number) {
 		p.risk(Downgrade, "set spec.source.catalog.version to the installed version or later ones", "%s is earlier than %s, which is installed", chosen.Name, e.Installed.Name)
+	}
+	if same := sel.rivals(chosen); len(same) > 0 {
+		p.risk(VersionAmbiguous, "give each bundle a version of its own", "%s and %s are the same version to OLM v1: it takes the one that it happens to read first",
+			chosen.Name, strings.Join(same, ", "))
 	}
 	for _, deprecated := range []struct{ schema, name, title string }{
 		{declcfg.SchemaPackage, "", "package " + e.Package}, {declcfg.SchemaBundle, chosen.Name, chosen.Name},

@@ -88,6 +88,11 @@ func of(p *prediction.Prediction, installed string) verdict {
 
 // agrees says how a verdict differs from the expected one; "" if it does not. told leaves out of messages what differs from time to time.
 func (v verdict) agrees(p *prediction.Prediction, want verdict, told func(string) string) string {
+	for _, risk := range p.Risks {
+		if risk.Code == prediction.VersionAmbiguous && slices.Contains(strings.FieldsFunc(risk.What, func(r rune) bool { return r == ' ' || r == ',' }), v.Bundle) {
+			want.Bundle = v.Bundle // any of them
+		}
+	}
 	v.Message, want.Message = told(v.Message), told(want.Message)
 	if v.Bundle == "" && v.Reason != "Succeeded" && p.Verdict == prediction.Refused && want.Message == "" { // it cannot write the status
 		return ""
