@@ -3,6 +3,7 @@ package prediction
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
