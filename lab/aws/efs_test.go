@@ -26,7 +26,7 @@ func startEFS(t *testing.T, options aws.Options) (*aws.Cloud, *efssdk.Client, st
 	return c, efssdk.NewFromConfig(c.Configure(t, c.AddUser(t, "driver", "elasticfilesystem:*"))), id
 }
 
-// accessPoint is what the driver asks for.
+// accessPoint returns the driver's request to create an access point.
 func accessPoint(fs, token string, tags ...types.Tag) *efssdk.CreateAccessPointInput {
 	return &efssdk.CreateAccessPointInput{
 		ClientToken: &token, FileSystemId: &fs, Tags: tags, PosixUser: &types.PosixUser{Uid: sdk.Int64(1000), Gid: sdk.Int64(2000)},

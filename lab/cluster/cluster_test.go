@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-// waitLimit is the time limit for what usually takes a moment.
+// waitLimit is the time limit for conditions that usually become true in a moment.
 const waitLimit = 2 * time.Minute
 
 func TestServiceAccountIsBoundByRBAC(t *testing.T) {

@@ -31,7 +31,7 @@ type assignment struct {
 	Tools   tools.Dir `json:"tools"`
 	CRDs    []string  `json:"crds"` // files of definitions
 	Options Options   `json:"options"`
-	// Kept are the folders of the project and of its cache, which pods see wherever they are.
+	// Kept are the folders of the project and of its cache. Pods always see them, even below /run or /tmp.
 	Kept []string `json:"kept"`
 	// NodePrograms are set if there are real nodes.
 	NodePrograms realnode.Programs `json:"nodePrograms"`
@@ -148,7 +148,7 @@ type keeper struct {
 	plane        *controlPlane
 	processes    *processes
 	inProcess    *inProcess
-	realNodes    *realNodes // nil if there are none
+	realNodes    *realNodes // nil without real nodes
 	processNodes map[string]*processNode
 	blocked      io.Closer // see blockOLMPort
 }

@@ -189,7 +189,7 @@ func (k *startedKeeper) detach() error {
 	return k.cmd.Process.Release()
 }
 
-// end stops the cluster and waits until nothing of it is left.
+// end stops the cluster and waits until all of its processes and files are gone.
 func (k *startedKeeper) end() error {
 	k.orders.Close()
 	late := time.AfterFunc(endLimit, func() { k.cmd.Process.Kill() })

@@ -163,7 +163,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// In whatever way a program ends that started a cluster, nothing of the cluster stays.
+// TestNothingIsLeft: however the program that started a cluster ends, nothing of the cluster stays.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	kill := func(signal syscall.Signal) func(*starter) {

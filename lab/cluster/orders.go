@@ -70,8 +70,8 @@ func (c *Cluster) RenewKeys() error { return c.order(order{Do: "renew-keys"}) }
 // ForgetKeys restarts the API server so that it refuses tokens that were signed before RenewKeys.
 func (c *Cluster) ForgetKeys() error { return c.order(order{Do: "forget-keys"}) }
 
-// RestartControllers restarts kube-controller-manager. All that its controllers remembered is gone, such as of which nodes
-// the Attach/Detach controller has to take care.
+// RestartControllers restarts kube-controller-manager. Its controllers lose their in-memory state, such as the nodes
+// that the Attach/Detach controller manages.
 func (c *Cluster) RestartControllers() error { return c.order(order{Do: "restart-controllers"}) }
 
 func (c *Cluster) order(o order) error {

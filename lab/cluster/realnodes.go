@@ -124,7 +124,7 @@ type realNodes struct {
 	proxy   *http.Server
 	// services is where OLM connects to Services: see serveServices.
 	services net.Listener
-	nodes    map[string]*realnode.Node // those that run, by name
+	nodes    map[string]*realnode.Node // running nodes by name
 }
 
 // connectRealNodes creates the network of the real nodes, and the proxy that the API server needs to reach it.
@@ -138,7 +138,7 @@ func connectRealNodes(job assignment, plane *controlPlane) (_ *realNodes, err er
 			r.network.Close()
 		}
 	}()
-	// An abstract socket: it needs no file, whose path might be too long.
+	// An abstract socket: the path of a file might be too long.
 	plane.egressProxy = "@berth-egress-" + plane.address
 	listener, err := net.Listen("unix", plane.egressProxy)
 	if err != nil {
@@ -213,8 +213,8 @@ func (r *realNodes) startNode(ctx context.Context, name string, place *realnode.
 	return nil
 }
 
-// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not. A node
-// whose machine was stopped keeps the roles that it had.
+// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not. A
+// node whose machine was stopped keeps its roles.
 func awaitWorker(ctx context.Context, api client.Client, name string) error {
 	return Until(ctx, "node "+name, func(ctx context.Context) error {
 		var node corev1.Node
@@ -247,7 +247,7 @@ func (r *realNodes) stop() {
 	r.network.Close()
 }
 
-// sweepRealNodes removes what is left of the real nodes of a cluster whose keeper was killed.
+// sweepRealNodes cleans up after the real nodes of a cluster whose keeper was killed.
 func sweepRealNodes(dir string) {
 	left, _ := os.ReadDir(filepath.Join(dir, realNodesFolder))
 	for _, entry := range left {

@@ -207,7 +207,7 @@ func (c *Cluster) ServiceAccountConfig(t testing.TB, namespace, name string) *re
 	return config
 }
 
-// WriteKubeconfig writes the kubeconfig of a service account, which is that of ServiceAccountConfig, to a file.
+// WriteKubeconfig writes ServiceAccountConfig's configuration of a service account to a kubeconfig file.
 func (c *Cluster) WriteKubeconfig(t testing.TB, namespace, name, file string) {
 	t.Helper()
 	account := c.ServiceAccountConfig(t, namespace, name)

@@ -98,7 +98,7 @@ const operatorName = "operator"
 // restart it, when an operator in a crash loop does not answer its probes.
 const recordPattern = "record-*.json"
 
-// A Record is what has happened to an operator so far.
+// A Record describes an operator's activity so far.
 type Record struct {
 	// Lives is how often the operator was started.
 	Lives int

@@ -1,11 +1,10 @@
 // Package disks gives real nodes the disks that a fake cloud attaches to them.
 //
-// A disk is a sparse file. While it is attached, a loop device has this file, and the nodes that are the instances have it
-// as a device of the name that disks have in the cloud, and a link below /dev/disk/by-id that udev makes. Drivers find a
-// disk by this link.
+// A disk is a sparse file. While it is attached, a loop device has this file, and the instances' nodes have a device
+// with the disk's name in the cloud, and udev's link below /dev/disk/by-id, by which drivers find a disk.
 //
 // The files have no names, and loop devices detach themselves when nothing uses them anymore. So nothing stays when the
-// program ends, in whatever way.
+// program ends, even if it is killed.
 package disks
 
 import (
@@ -39,7 +38,7 @@ type Attachment struct {
 	Disk string
 	// Instance is the ID of the instance.
 	Instance string
-	// Name is what the loop device reports as the name of its file. It may be empty.
+	// Name is the file name that the loop device reports. It may be empty.
 	Name string
 }
 
@@ -85,9 +84,9 @@ func (d *Disks) Close() error {
 	return errors.Join(errs...)
 }
 
-// Create makes the content of a disk or a snapshot, which is that of the origin, the ID of another one, or empty. A snapshot
-// has what was written to the disk until now; what a node has only in its memory is not part of it. The copy is not made in
-// one moment: it is consistent if nobody writes meanwhile.
+// Create creates a disk or a snapshot. origin is the ID of the disk or snapshot to copy; without it, the content is
+// empty. A snapshot lacks data that a node has not yet flushed to the disk. The copy is not atomic: it is consistent if
+// nobody writes meanwhile.
 func (d *Disks) Create(id string, size int64, origin string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,6 @@
 package fault
 
-// A Fault is what happens at a point. It is part of a subtest's name.
+// A Fault disturbs the client at a point. It is part of a subtest's name.
 type Fault string
 
 // Faults of a write.

@@ -51,7 +51,7 @@ type Disks interface {
 
 // Call is the record of a request.
 type Call struct {
-	// Method is what was asked for, such as "compute.disks.insert".
+	// Method is the API method, such as "compute.disks.insert".
 	Method string
 	// Principal is the email of the service account that called. It is empty if nobody knows.
 	Principal string

@@ -45,7 +45,7 @@ func start(t *testing.T, options gcp.Options) *bed {
 	return b
 }
 
-// wire returns a context whose HTTP clients find all names at the cloud, and trust its CA.
+// wire returns a context whose HTTP clients resolve all names to the cloud, and trust its CA.
 func wire(t *testing.T, c *gcp.Cloud) context.Context {
 	t.Helper()
 	trusted := x509.NewCertPool()

@@ -17,13 +17,13 @@ import (
 // account is a service account.
 type account struct {
 	email       string
-	permissions []string // those that end with a dot are prefixes
+	permissions []string // a permission that ends with a dot is a prefix
 	keys        map[string]*rsa.PublicKey
 	// subjects are the subjects of an identity provider that may act as the account, as "POOL#SUBJECT".
 	subjects []string
 }
 
-// token is what an access token stands for: a service account or, if subject is set, an identity of a pool.
+// token is the identity behind an access token: a service account or, if subject is set, an identity of a pool.
 type token struct {
 	account, subject string
 	expires          time.Time
@@ -38,8 +38,8 @@ var roles = map[string][]string{
 		"compute.snapshots.createTagBinding", "compute.images.createTagBinding", "compute.disks.listEffectiveTags", "compute.snapshots.listEffectiveTags", "compute.images.listEffectiveTags"},
 }
 
-// AddServiceAccount adds a service account with permissions and roles, and returns its email. One of the same name gets
-// them instead of what it had.
+// AddServiceAccount adds a service account with permissions and roles, and returns its email. They replace the
+// permissions and roles of an existing account.
 func (c *Cloud) AddServiceAccount(name string, permissions []string, of ...string) string {
 	email := name + "@" + c.options.Project + ".iam.gserviceaccount.com"
 	all := slices.Clone(permissions)

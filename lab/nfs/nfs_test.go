@@ -92,7 +92,7 @@ func TestNodesShareAnExport(t *testing.T) {
 	}
 }
 
-// TestErrors: messages and exit codes are those of mount.nfs.
+// TestErrors: messages and exit codes are the same as mount.nfs's.
 func TestErrors(t *testing.T) {
 	n := newNode(t, func(r Request) (string, error) {
 		return "", map[string]error{"/denied": syscall.EACCES, "/broken": os.ErrInvalid}[r.Path]

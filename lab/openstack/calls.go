@@ -22,7 +22,7 @@ type Call struct {
 	Project      string // of the token
 	Microversion string // if one was asked for
 	UserAgent    string
-	Code         int // of the response; 0 while there is none
+	Code         int // of the response; 0 until then
 }
 
 // String returns the call without what differs from one run to the next.

@@ -45,8 +45,8 @@ type Attachment struct {
 	created time.Time
 }
 
-// Disks are what the storage and the hypervisor do to the content of volumes and the disks of instances. Nil functions do
-// nothing.
+// Disks are the operations of the storage and the hypervisor on the content of volumes and the disks of instances. Nil
+// functions do nothing.
 //
 // The node plugin looks for a volume in /dev/disk/by-id, under virtio- and the first 20 characters of its ID.
 type Disks struct {

@@ -34,8 +34,8 @@ var givable = []string{
 	"aws-efs-csi-driver-v2.1.11", "aws-efs-csi-driver-v3.4.1", "catalogd", "csi-node-driver-registrar", "livenessprobe", "nfsplugin", "operator-controller",
 }
 
-// Given returns the path of a program that the user has given by PROGRAMS, or "" if there is none. Whatever is wrong with the
-// folder, or with a program in it that users may give, is an error, also if another one is wanted.
+// Given returns the path of a program that the user has given by PROGRAMS, or "" if there is none. Anything wrong with
+// the folder, or with any program in it that users may give, is an error, even if another program is wanted.
 func Given(name string) (string, error) {
 	if !slices.Contains(givable, name) {
 		return "", nil
@@ -62,8 +62,8 @@ func Given(name string) (string, error) {
 	return found[name], nil
 }
 
-// Folder returns the absolute path of the folder that a variable of the environment names, or "" if it is not set. A relative
-// path begins at the root of the clone, wherever a test runs.
+// Folder returns the absolute path of the folder that a variable of the environment names, or "" if it is not set. A
+// relative path begins at the root of the clone, not at a test's working directory.
 func Folder(variable string) (string, error) {
 	path, err := Place(variable)
 	if path == "" || err != nil {

@@ -91,7 +91,7 @@ func (c *azureConfig) login() (backend.Login, error) {
 	return login, nil
 }
 
-// azureDriver returns what both drivers have in common, and the client of the API server.
+// azureDriver returns the settings that both drivers share, and the client of the API server.
 func azureDriver(flags *flag.FlagSet) (driver, *azureConfig, kubernetes.Interface, error) {
 	config, err := readAzureConfig(valueOf[bool](flags, "allow-empty-cloud-config"))
 	if err != nil {

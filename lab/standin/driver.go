@@ -34,8 +34,8 @@ type driver struct {
 	alsoOnNode, alsoOnNodes bool
 	// topology is the key of the topology that decides where a volume is; "" for none.
 	topology string
-	// parameters are the parameters that a StorageClass may have, in small letters, mutable those that can be changed, and
-	// snapshotParameters those that a VolumeSnapshotClass may have. refused is how a wrong one is refused.
+	// parameters are the parameters of a StorageClass, in lower case; mutable are the changeable ones, and
+	// snapshotParameters the parameters of a VolumeSnapshotClass. refused is the error format for a wrong one.
 	parameters, mutable, snapshotParameters []string
 	refused                                 func(parameter string) error
 	// login returns what the driver logs in with. It is nil where the driver needs no login.
@@ -177,7 +177,7 @@ func (c controller) ControllerGetCapabilities(context.Context, *csi.ControllerGe
 	return response, nil
 }
 
-// checkModes fails if a volume is to be used in a way that the driver has none for.
+// checkModes fails if a volume is to be used in a mode that the driver lacks.
 func (d driver) checkModes(capabilities []*csi.VolumeCapability) error {
 	for _, capability := range capabilities {
 		mode := capability.GetAccessMode().GetMode()

@@ -24,10 +24,10 @@ import (
 	"github.com/berth-csi/berth/lab/folders"
 )
 
-// limit is the time limit of what takes milliseconds on an idle machine.
+// limit is the time limit for conditions that become true in milliseconds on an idle machine.
 const limit = time.Minute
 
-// fakeDriver says what it is, and whether it is ready.
+// fakeDriver serves the identity service: its name, and whether it is ready.
 type fakeDriver struct {
 	csi.UnimplementedIdentityServer
 	ready *atomic.Bool

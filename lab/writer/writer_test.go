@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// run runs a writer for some seconds of which meanwhile is told the first one has passed.
+// run runs a writer for some seconds and calls meanwhile after the first one.
 func run(t *testing.T, meanwhile func(path string)) (Report, time.Duration) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "records")

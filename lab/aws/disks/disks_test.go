@@ -147,7 +147,7 @@ func TestVolumeInUse(t *testing.T) {
 	check(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-2"}))
 }
 
-// TestMissing: there is an error for what does not exist.
+// TestMissing: disks and instances that do not exist are errors.
 func TestMissing(t *testing.T) {
 	d, _ := newDisks(t)
 	for name, err := range map[string]error{

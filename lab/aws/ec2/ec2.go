@@ -1,5 +1,5 @@
 // Package ec2 is a fake EC2, as far as block storage needs it. It speaks the query protocol of the API version
-// 2016-11-15. Its limits and error codes are those of the documentation and of the cases that the EBS CSI driver
+// 2016-11-15. Its limits and error codes come from the documentation and from the cases that the EBS CSI driver
 // distinguishes.
 package ec2
 
@@ -70,7 +70,7 @@ type Service struct {
 	pages         map[string]page
 }
 
-// token is what a client token was used for.
+// token records the request that used a client token.
 type token struct{ parameters, volumeID string }
 
 // page is where the next page of a list begins.
@@ -222,7 +222,7 @@ func dryRun(r *gateway.Request) *gateway.Error {
 // filters is the names and values that items of a list must have.
 type filters map[string][]string
 
-// readFilters returns the filters of a request, of which each must be known.
+// readFilters returns the filters of a request. An unknown filter is an error.
 func readFilters(r *gateway.Request, known ...string) (filters, *gateway.Error) {
 	found := filters{}
 	for i := 1; ; i++ {
@@ -263,7 +263,7 @@ func (f filters) match(attributes map[string][]string, tags Tags) bool {
 	return true
 }
 
-// wildcard matches a pattern in which * stands for any characters and ? for one, like in EC2's filters.
+// wildcard matches a pattern as EC2's filters do: * stands for any characters and ? for one.
 func wildcard(pattern, text string) bool {
 	switch {
 	case pattern == "":
@@ -308,7 +308,8 @@ func (s *Service) paginate(r *gateway.Request, ids []string, minimum int32) ([]s
 	return ids[:size], next, nil
 }
 
-// chosen returns the IDs that a request names, or all of those that exist. A name that does not exist is an error.
+// chosen returns the IDs that a request names, or all existing IDs if it names none. An ID that does not exist is an
+// error.
 func chosen[T any](r *gateway.Request, parameter, prefix, code, noun string, all map[string]T) ([]string, *gateway.Error) {
 	ids := list(r, parameter)
 	if len(ids) == 0 {

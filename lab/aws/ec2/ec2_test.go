@@ -198,7 +198,7 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestPages: a client gets each volume once, whatever the size of the pages.
+// TestPages: a client gets each volume once, with any page size.
 func TestPages(t *testing.T) {
 	_, client, _ := startEC2(t, aws.Options{})
 	for range 12 {

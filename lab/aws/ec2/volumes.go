@@ -17,7 +17,7 @@ type Volume struct {
 	// Throughput is in MiB/s.
 	IOPS, Throughput       int32
 	Encrypted, MultiAttach bool
-	// SnapshotID or SourceID is what the volume was made of, if anything.
+	// SnapshotID or SourceID names the volume's origin, if it has one.
 	SnapshotID, SourceID string
 	Tags                 Tags
 	Attachments          []Attachment
@@ -174,7 +174,7 @@ func (s *Service) zone(r *gateway.Request) (string, *gateway.Error) {
 	return "", gateway.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", name+id)
 }
 
-// restore fills in what a volume has from its snapshot. The caller holds the lock.
+// restore fills in the fields that a volume takes from its snapshot. The caller holds the lock.
 func (s *Service) restore(v *Volume) *gateway.Error {
 	snapshot, ok := s.snapshots[v.SnapshotID]
 	switch {

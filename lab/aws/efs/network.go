@@ -61,7 +61,7 @@ func (s *Service) lock() {
 	}
 }
 
-// settle is when what begins now has settled.
+// settle returns the time when a change that begins now takes effect.
 func (s *Service) settle() time.Time { return time.Now().Add(s.options.Settle) }
 
 // FileSystems returns all file systems, sorted by ID.

@@ -41,7 +41,7 @@ type Request struct {
 	Body []byte
 	// ID is unique.
 	ID string
-	// Action is what is asked for, such as "CreateVolume".
+	// Action is the API action, such as "CreateVolume".
 	Action string
 	// Parameters are recorded. What they are called depends on the service's protocol.
 	Parameters map[string]string
@@ -54,7 +54,7 @@ type Handler func(*Request) (response any, err *Error)
 
 // Service is a service behind the gateway.
 type Service struct {
-	// Name is what requests are signed for, such as "elasticfilesystem".
+	// Name is the service name in signatures, such as "elasticfilesystem".
 	Name string
 	// Read finds the action and the parameters of a request.
 	Read func(*Request) *Error
@@ -70,11 +70,11 @@ type Service struct {
 	Write func(http.ResponseWriter, *Request, any)
 	// Fail writes an error.
 	Fail func(http.ResponseWriter, *Request, *Error)
-	// Refusals are the errors of what services answer alike, but with codes of their own.
+	// Refusals are the errors that all services return, each with its own codes.
 	Refusals Refusals
 }
 
-// Refusals are the errors of a service for what the gateway refuses.
+// Refusals are a service's errors for requests that the gateway refuses.
 type Refusals struct {
 	Unsigned, Unknown, Signature, Expired, Throttled, Unavailable Error
 	// Denied has a message with two %s, for the principal and the action.
@@ -95,7 +95,7 @@ type Call struct {
 	Lost bool
 }
 
-// Kind is a way in which a request goes wrong.
+// Kind says how a request fails.
 type Kind string
 
 const (
@@ -109,8 +109,7 @@ const (
 	Broken Kind = "broken"
 )
 
-// Fault is what happens to requests. Those that match Service, Action and Principal are meant; each is a pattern, and
-// if it is empty, any matches.
+// Fault disturbs the requests that match Service, Action and Principal. Each is a pattern; an empty one matches all.
 type Fault struct {
 	Service, Action, Principal string
 	// Times is how many requests are affected, or 0 for all.
@@ -139,7 +138,7 @@ func New(region string, directory *iam.Directory) *Gateway {
 	return &Gateway{region: region, directory: directory}
 }
 
-// Calls returns all requests so far, in the order in which they ended.
+// Calls returns all requests so far, in the order they ended.
 func (g *Gateway) Calls() []Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -48,8 +48,8 @@ type operator struct {
 	existing   corelisters.SecretLister
 }
 
-// Run reconciles the CredentialsRequests in the operator's namespace until ctx is done. Their definition and that of
-// CloudCredential must exist.
+// Run reconciles the CredentialsRequests in the operator's namespace until ctx is done. The definitions of
+// CredentialsRequest and CloudCredential must exist.
 func Run(ctx context.Context, cfg *rest.Config) error {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), fieldManager)
 	cfg.QPS = -1 // Tests wait for it, and it writes little.

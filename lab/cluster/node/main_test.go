@@ -25,14 +25,14 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-// image is the image whose containers run a program. It has a port, a tag and a digest, none of which is in the
-// node's table.
+// image is the image whose containers run a program. It has a port, a tag and a digest; the node's table has only the
+// repository.
 const (
 	imageRepository = "registry.example.com:5000/test/program"
 	image           = imageRepository + ":v1@sha256:0000000000000000000000000000000000000000000000000000000000000000"
 )
 
-// waitLimit is the time limit for what usually takes a moment.
+// waitLimit is the time limit for conditions that usually become true in a moment.
 const waitLimit = 2 * time.Minute
 
 // testCluster is a cluster whose nodes run this test's executable for image.

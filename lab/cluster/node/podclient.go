@@ -47,7 +47,7 @@ func isOver(phase corev1.PodPhase) bool {
 }
 
 // retryUnlessInvalid makes the pod controller retry to write a status indefinitely, except for a status that the API
-// server will never accept, such as that of a pod that is gone while another pod has its name.
+// server will never accept, for example because another pod has taken the name.
 func retryUnlessInvalid(_ context.Context, _ string, _ int, _ time.Time, err error) (*time.Duration, error) {
 	if apierrors.IsInvalid(err) {
 		return nil, err

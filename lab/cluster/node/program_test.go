@@ -45,7 +45,7 @@ func beProgram() {
 // fail returns an error for the termination message.
 func fail() error { return errors.New("the sky is falling") }
 
-// self is what a program reports about itself.
+// self is a program's report about itself.
 type self struct {
 	PID   int
 	Args  []string

@@ -88,7 +88,7 @@ func (c *container) runBeside(ctx context.Context, v view, command []string) err
 	return nil
 }
 
-// root is the folder of what only this container sees, such as its /tmp.
+// root returns the folder of files that only this container sees, such as its /tmp.
 func (c *container) root() string { return filepath.Join(c.pod.dir, "containers", c.spec.Name) }
 
 // freshRoot empties the folder and creates in it what each run of a container has for itself: /run, with the pod's

@@ -153,7 +153,7 @@ func (v *volumes) token(ctx context.Context, pod *corev1.Pod, volume string, sou
 	return answer.Status.Token, nil
 }
 
-// projection chooses the items of an object's data; without items, all of it.
+// projection chooses the items of an object's data; without items, all data.
 func projection(what string, data map[string][]byte, err error, items []corev1.KeyToPath, optional *bool, defaultMode *int32) (payload, error) {
 	if err != nil {
 		return nil, err

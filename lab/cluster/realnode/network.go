@@ -29,7 +29,7 @@ const APIServer = "10.217.0.1:443"
 // registryAddress is where a node's containerd finds the registry of the node's images.
 const registryAddress = "127.0.0.1:5000"
 
-// Networks as on OpenShift: that of the nodes, and a part of the pods' network for each node.
+// Networks as on OpenShift: one for the nodes, and a subnet of the pods' network for each node.
 var (
 	nodeNetwork = netip.MustParsePrefix("10.0.0.0/24")
 	podNetwork  = netip.MustParsePrefix("10.128.0.0/14")
@@ -42,11 +42,11 @@ const firstNode = 10
 const maxNodes = 100
 
 // Network connects the nodes of a cluster with each other, and with nothing else. It consists of network namespaces:
-// one of each node, and one with a bridge between them. They exist as long as this process, or one in them.
+// one of each node, and one with a bridge between them. They exist as long as this process or a process in them runs.
 //
-// A node has no route out of the network. What it may reach of this machine is forwarded by this process, connection
-// by connection: see Listen and Forward. In the other direction, Proxy lets the API server connect to kubelets and
-// pods. There is no kube-proxy: of the addresses of Services, only that of "kubernetes" leads anywhere.
+// A node has no route out of the network. This process forwards the permitted connections to this machine: see Listen
+// and Forward. In the other direction, Proxy lets the API server connect to kubelets and pods. There is no kube-proxy:
+// the only Service whose address works is "kubernetes".
 type Network struct {
 	places []*Place
 
@@ -141,10 +141,10 @@ func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.
 }
 
 // forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that there is
-// no route; with the usual rate limit, clients would wait in vain for what they cannot reach.
+// no route; with the usual rate limit, clients would wait in vain for unreachable addresses.
 var forwarding = map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"}
 
-// addRoutes makes a node forward packets between its pods and those of the others.
+// addRoutes makes a node forward packets between its pods and the pods of other nodes.
 func (p *Place) addRoutes(all []*Place) error {
 	handle, err := netlink.NewHandleAt(netns.NsHandle(p.namespace.Fd()))
 	if err != nil {

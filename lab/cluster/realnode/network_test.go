@@ -40,7 +40,7 @@ func dialFrom(place *Place, to string) error {
 	})
 }
 
-// TestNetworkHasNoWayOut: what a node reaches is what is forwarded, and the other node.
+// TestNetworkHasNoWayOut: a node reaches only forwarded addresses and the other node.
 func TestNetworkHasNoWayOut(t *testing.T) {
 	n := network(t)
 	server := httptest.NewServer(http.NotFoundHandler())

@@ -212,8 +212,8 @@ func tail(text string, lines int) string {
 	return fmt.Sprintf("(%d lines omitted)\n%s", len(all)-lines, strings.Join(all[len(all)-lines:], "\n"))
 }
 
-// CompileTests compiles the packages of the project's tests, and all that these import, into the go command's cache. flags are those of
-// go test that tell what is compiled. report is called with the progress.
+// CompileTests compiles the packages of the project's tests, and all that these import, into the go command's cache.
+// flags are go test's flags that affect compilation. report is called with the progress.
 func CompileTests(ctx context.Context, report func(Progress), flags []string, packages ...string) error {
 	root, err := Root()
 	if err != nil {

@@ -33,7 +33,7 @@ func Once(ctx context.Context, kind, key string, report func(Progress), fill fun
 	return once(ctx, cache, key, isFolder, report, fill)
 }
 
-// once is Once in a given cache. complete reports whether a folder that exists has what it should have.
+// once is Once in a given cache. complete reports whether an existing folder is complete.
 func once(ctx context.Context, cache, key string, complete func(folder string) bool, report func(Progress), fill func(partial string) error) (_ string, err error) {
 	folder := filepath.Join(cache, key)
 	if complete(folder) {

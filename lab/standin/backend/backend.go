@@ -1,5 +1,5 @@
-// Package backend is the storage behind the drivers of package standin: it serves the controller of the CSI, and keeps
-// volumes in a folder that the nodes share. A stand-in sends it the calls of its sidecars, with what it logs in with.
+// Package backend is the storage behind the drivers of package standin: it serves the CSI's controller, and keeps
+// volumes in a folder that the nodes share. A stand-in sends it the calls of its sidecars, with its login.
 package backend
 
 import (
@@ -30,7 +30,7 @@ const (
 // LoginKey is the key of the metadata of a call that has a Login, in JSON.
 const LoginKey = "login-bin"
 
-// Login is what a driver logs in with, such as "user" and "password", from its configuration.
+// Login holds a driver's credentials from its configuration, such as "user" and "password".
 type Login map[string]string
 
 // Call is a call that a driver has sent.
@@ -38,7 +38,7 @@ type Call struct {
 	// Method is the method of the CSI, such as "CreateVolume".
 	Method string
 	Login  Login
-	// Error is what the answer was, nil for success.
+	// Error is the response's error, nil for success.
 	Error error
 }
 

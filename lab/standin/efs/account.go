@@ -199,7 +199,7 @@ func (a account) mountTargets(ctx context.Context, fileSystem string) (map[strin
 	return addresses, nil
 }
 
-// prefer returns the address in a zone, and any other if there is none.
+// prefer returns the address in a zone, or another one if the zone has no address.
 func prefer(addresses map[string]string, zone string) string {
 	if address, ok := addresses[zone]; ok {
 		return address

@@ -37,7 +37,7 @@ const (
 	volumeName = "csi.storage.k8s.io/pv/name"
 )
 
-// class is what the parameters of a StorageClass want.
+// class holds the parameters of a StorageClass.
 type class struct {
 	fileSystem, base, directory, permissions, zone string
 	// uid and gid are -1 if they are to be chosen from the range.
@@ -449,7 +449,7 @@ func (d *driver) ValidateVolumeCapabilities(_ context.Context, request *csi.Vali
 	return response, nil
 }
 
-// modes are the ways in which a volume can be used.
+// modes are the supported access modes.
 var modes = []csi.VolumeCapability_AccessMode_Mode{csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER}
 
 // check fails if a volume is to be used in a way that the driver does not have.

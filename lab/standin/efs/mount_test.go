@@ -58,7 +58,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// alone gives the test namespaces of its own, on a thread of its own: those of mounts and, with CLONE_NEWNET, of the network.
+// alone gives the test its own thread with its own mount namespace and, with CLONE_NEWNET, network namespace.
 func alone(t *testing.T, namespaces int) {
 	t.Helper()
 	if os.Geteuid() != 0 {

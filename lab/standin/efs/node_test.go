@@ -35,7 +35,7 @@ func TestFailedMount(t *testing.T) {
 	}
 }
 
-// TestMostMounts: with as many mounts under way as are allowed, another one fails.
+// TestMostMounts: at the limit of concurrent mounts, another one fails.
 func TestMostMounts(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	d := &driver{version: V3, Options: Options{MostMounts: 1}, mounting: make(chan struct{}, 1), mount: func(context.Context, source, string) error {
