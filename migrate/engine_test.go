@@ -494,7 +494,7 @@ func TestJournalOfOtherObjects(t *testing.T) {
 	s.mustBe("", "source")
 }
 
-// Nobody is asked to roll back what somebody has changed since.
+// The tool does not suggest rolling back a change that somebody made later.
 func TestChangedAfterRollback(t *testing.T) {
 	s := newScene(t)
 	s.mustWait(s.plan())

@@ -92,7 +92,7 @@ func (o *Outline) describeSteps(t *escape.Lines) {
 	o.describeObjects(t)
 }
 
-// describeObjects lists the objects, with those of a kind that change in the same way on one line.
+// describeObjects lists the objects, one line for all objects of a kind that change in the same way.
 func (o *Outline) describeObjects(t *escape.Lines) {
 	type group struct{ by, kind, namespace, how string }
 	var order []group

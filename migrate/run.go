@@ -54,7 +54,7 @@ type StuckError struct{ cause error }
 func (e *StuckError) Error() string { return e.cause.Error() }
 func (e *StuckError) Unwrap() error { return e.cause }
 
-// Apply carries out a plan, from wherever the cluster is, until it is complete or the context ends.
+// Apply carries out a plan from the cluster's current state until the plan is complete or the context ends.
 func (e Engine[P]) Apply(ctx context.Context, cluster Cluster, p P, o Options) error {
 	return e.run(ctx, cluster, p, o, (*observation).next)
 }
@@ -121,7 +121,7 @@ func Repeat(ctx context.Context, o Options, advance func(ctx context.Context, re
 	}
 }
 
-// Outcome is what became of one round of a run.
+// Outcome is the result of one round of a run.
 type Outcome int
 
 // The outcomes.
@@ -187,7 +187,7 @@ func (e Engine[P]) execute(ctx context.Context, c client.Client, seen *observati
 	return seen.state.Execute(ctx, c, step)
 }
 
-// observation is what a decision is made from.
+// observation is the input of a decision.
 type observation struct {
 	plan         Plan
 	journal      *Journal
@@ -217,7 +217,7 @@ func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observat
 	return o, err
 }
 
-// verify fails unless the journal and the live objects are those of the plan.
+// verify fails unless the journal and the live objects match the plan.
 func (o *observation) verify() error {
 	subject := o.plan.GetOutline().Subject
 	switch {
@@ -238,7 +238,7 @@ func (o *observation) holds() (bool, error) {
 	return o.state.Holds()
 }
 
-// next decides on the next step of a migration. A completed one has none, whatever has changed since.
+// next decides on the next step of a migration. A completed one has no next step, even if something has changed since.
 func (o *observation) next() (Decision, error) {
 	if o.journal.Phase == Completed && o.journal.isFor(o.plan) {
 		holds, err := o.holds()

@@ -65,7 +65,7 @@ func healthy() *input {
 	}
 }
 
-// TestChecks: what keeps a driver from being handed over, and what an administrator has to know.
+// TestChecks: the checks that refuse to hand over a driver, and the warnings for an administrator.
 func TestChecks(t *testing.T) {
 	another := func(namespace, name string) v1alpha1.Subscription {
 		return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "s-2"}, Spec: &v1alpha1.SubscriptionSpec{Package: "boat-operator"}}

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Cleanup is what operators that OLM ran have left, and what of it can be deleted once the driver has been handed over. Its names
-// come from the driver's definition. It has no journal: each deletion is decided from the observed state, so it can be
-// interrupted anywhere, and another run deletes what is left.
+// Cleanup lists the objects that operators run by OLM have left, and which of them can be deleted once the driver has
+// been handed over. Its names come from the driver's definition. It has no journal: each deletion is decided from the
+// observed state, so it can be interrupted anywhere, and another run deletes the rest.
 type Cleanup struct {
 	migrate.Outline
 	// Driver is the name of the driver's definition.
@@ -52,7 +52,7 @@ const (
 	Delete          migrate.StepName = "delete"           // delete an object that nothing needs
 )
 
-// The codes of a cleanup's checks, besides those of an adoption.
+// The codes of a cleanup's checks, in addition to an adoption's.
 const (
 	handOverComplete = "hand-over"          // the hand-over is complete
 	formerOperator   = "former-operator"    // no former operator is left or can be started again
@@ -61,7 +61,7 @@ const (
 	ownNamespaceOnly = "operator-namespace" // the operator's namespace, which somebody chose, stays
 )
 
-// Describe writes whose remains they are.
+// Describe writes the driver, and what the cleanup keeps.
 func (c *Cleanup) Describe(lines *escape.Lines) {
 	lines.Add("Driver %s", c.Subject.Name)
 	lines.Add("  cleans up after the operators that OLM ran")
@@ -115,7 +115,7 @@ func (c *Cleanup) next(now *Cleanup) (*Remain, error) {
 	return &next, nil
 }
 
-// delete makes the next write for an object, each with what was observed as its precondition.
+// delete makes the next write for an object, with the observed state as its precondition.
 func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options, report func(migrate.Event)) (migrate.Outcome, error) {
 	step, does := Delete, "delete "+r.String()
 	var err error
@@ -125,7 +125,7 @@ func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options,
 		report(migrate.Event{Step: step, Does: does})
 		changed := r.object.DeepCopyObject().(client.Object)
 		changed.SetFinalizers(slices.DeleteFunc(slices.Clone(r.object.GetFinalizers()), func(f string) bool { return f == r.finalizer }))
-		// The resource version is that of this very object, so no other of its name can be meant.
+		// The resource version identifies this object, so an object that replaced it is safe.
 		err = c.Patch(ctx, changed, client.MergeFromWithOptions(r.object, client.MergeFromWithOptimisticLock{}))
 	case r.object.GetDeletionTimestamp() != nil:
 		waits := r.String() + " to be gone"
@@ -183,7 +183,7 @@ type found struct {
 	judgement
 }
 
-// found returns the objects that exist, in the order in which they are deleted.
+// found returns the objects that exist, in the order of deletion.
 func (m *remains) found() []found {
 	all := m.others()
 	for _, n := range m.namespaces {
@@ -197,7 +197,7 @@ func (m *remains) found() []found {
 // stages is the order of kinds: permissions go first, and what they are for later.
 var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role", drivers.SecurityContextConstraintsKind.Kind, "ServiceAccount", "ConfigMap", drivers.CredentialsRequestKind.Kind}
 
-// others returns those that are not namespaces.
+// others returns the objects that are not namespaces.
 func (m *remains) others() (all []found) {
 	for _, kind := range stages {
 		for _, l := range m.leftovers {

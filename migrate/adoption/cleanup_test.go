@@ -35,7 +35,7 @@ func live(kind schema.GroupVersionKind, namespace, name string, fields map[strin
 	return object
 }
 
-// remaining is what a boat's former operator left, of which nothing is in use.
+// remaining returns the objects that a boat's former operator left, none of them in use.
 func remaining() *remains {
 	rbac := rbacv1.SchemeGroupVersion
 	of := boat.OldCustomResources()[0]
@@ -97,7 +97,7 @@ func TestCleanupOrder(t *testing.T) {
 	}
 }
 
-// TestCleanupUses: whatever is in use refuses the cleanup, and whatever is somebody else's, too, stays.
+// TestCleanupUses: an object in use refuses the cleanup, and an object that somebody else shares stays.
 func TestCleanupUses(t *testing.T) {
 	pod := func(m *remains, change func(*podUser)) {
 		p := podUser{name: "pod " + port + "/late"}

@@ -84,7 +84,7 @@ func readContent(ctx context.Context, cluster migrate.Cluster, namespace string)
 	return found, nil
 }
 
-// usual is what Kubernetes and OpenShift create in each namespace, by kind.
+// usual lists the objects that Kubernetes and OpenShift create in each namespace, by kind.
 var usual = map[string][]string{
 	"ConfigMap":      {"kube-root-ca.crt", "openshift-service-ca.crt"},
 	"ServiceAccount": usualAccounts,

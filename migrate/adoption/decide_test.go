@@ -137,7 +137,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestVerify: an adoption stops when somebody changes what it is about.
+// TestVerify: an adoption stops when somebody changes the objects that it moves.
 func TestVerify(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	for _, tc := range []struct {

@@ -31,7 +31,7 @@ const handOverFinalizer = "berth.dev/hand-over"
 
 var (
 	extensionKind = clusterextension.Kind
-	// objectSetKind is what OLM v1 keeps what it has installed in, where its feature BoxcutterRuntime is enabled.
+	// objectSetKind is the kind in which OLM v1 records its installed objects if its feature BoxcutterRuntime is enabled.
 	objectSetKind = extensionKind.GroupVersion().WithKind("ClusterObjectSet")
 )
 
@@ -43,7 +43,7 @@ func (e extension) text(path ...string) string {
 	return text
 }
 
-// namespace is where it installs its package, and bundle and version are what of that is installed.
+// namespace is where it installs its package; bundle and version are the installed ones.
 func (e extension) namespace() string { return e.text("spec", "namespace") }
 func (e extension) bundle() string    { return e.text("status", "install", "bundle", "name") }
 func (e extension) version() string   { return e.text("status", "install", "bundle", "version") }
@@ -86,9 +86,9 @@ func listOf(kind schema.GroupVersionKind) schema.GroupVersionKind {
 	return kind
 }
 
-// installedKinds are the kinds of objects that OLM v1 installs for an operator and that serve nothing else, in the order in which
-// they are deleted. The ClusterRoleBindings are last: the cluster storage operator starts nothing while they show an operator.
-// What is not among them stays, above all the APIs.
+// installedKinds are the kinds of objects that OLM v1 installs for an operator and that serve nothing else, in the
+// order of deletion. The ClusterRoleBindings are last: the cluster storage operator starts nothing while they show an
+// operator. Other kinds stay, above all the APIs.
 var installedKinds = []schema.GroupVersionKind{
 	deploymentKind,
 	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
@@ -103,8 +103,9 @@ var installedKinds = []schema.GroupVersionKind{
 
 var deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 
-// readLabelled returns the objects of a kind that have the labels of what OLM v1 has installed for a ClusterExtension. The caller
-// names kinds that are cluster-scoped, or a namespace: anybody can give an object of their own such labels.
+// readLabelled returns the objects of a kind with the labels that OLM v1 gives to what it installs for a
+// ClusterExtension. The caller names kinds that are cluster-scoped, or a namespace: anybody can give an object of their
+// own such labels.
 func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersionKind, name string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(listOf(kind))
@@ -118,8 +119,8 @@ func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersion
 	return list.Items, nil
 }
 
-// readInstalled returns what OLM v1 has installed for an operator of a ClusterExtension, in the order in which it is deleted.
-// Namespaced objects count in the operator's namespace.
+// readInstalled returns the objects that OLM v1 has installed for an operator of a ClusterExtension, in the order of
+// deletion. Namespaced objects count in the operator's namespace.
 func readInstalled(ctx context.Context, c client.Client, name, namespace string) (found []metav1.PartialObjectMetadata, err error) {
 	for _, kind := range installedKinds {
 		objects, err := readLabelled(ctx, c, kind, name, client.InNamespace(namespace))
@@ -131,7 +132,7 @@ func readInstalled(ctx context.Context, c client.Client, name, namespace string)
 	return found, nil
 }
 
-// readExtension reads what is left of the plan's ClusterExtension and of what it has installed.
+// readExtension reads the plan's ClusterExtension and its installed objects, as far as they still exist.
 func (s *state) readExtension(ctx context.Context, c client.Client) error {
 	o := s.plan.Operator
 	name := o.Extension.Name

@@ -122,7 +122,7 @@ func TestExtensionChecks(t *testing.T) {
 	}
 }
 
-// TestHealthyExtension: the plan names the ClusterExtension, and what is deleted of what it has installed.
+// TestHealthyExtension: the plan names the ClusterExtension, and those of its objects that will be deleted.
 func TestHealthyExtension(t *testing.T) {
 	in := healthyExtension()
 	in.extensions[0].set(map[string]any{"configType": "Inline"}, "spec", "config")
@@ -233,7 +233,7 @@ func TestNextOfExtension(t *testing.T) {
 	}
 }
 
-// TestVerifyExtension: a hand-over stops when somebody changes what it is about.
+// TestVerifyExtension: a hand-over stops when somebody changes the objects that it moves.
 func TestVerifyExtension(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	for _, tc := range []struct {
@@ -258,7 +258,8 @@ func TestVerifyExtension(t *testing.T) {
 	}
 }
 
-// TestBackOfExtension: a hand-over can be rolled back as long as the ClusterExtension is not being deleted. Then nothing is left of it.
+// TestBackOfExtension: a hand-over can be rolled back as long as the ClusterExtension is not being deleted. The
+// rollback leaves no trace.
 func TestBackOfExtension(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -39,7 +39,7 @@ type input struct {
 	subscriptions []v1alpha1.Subscription
 	// groups are the namespaces in which OLM installs operators for the whole cluster.
 	groups []string
-	// versions and installPlans are those of the operators' namespaces that are about the driver's package.
+	// versions and installPlans are the ones for the driver's package in the operators' namespaces.
 	versions     []v1alpha1.ClusterServiceVersion
 	installPlans []v1alpha1.InstallPlan
 	// bySuccessor says that the cluster storage operator itself hands the driver over.

@@ -31,7 +31,7 @@ func used(do, use string, args ...any) judgement {
 }
 func stays(why string, args ...any) judgement { return judgement{stays: fmt.Sprintf(why, args...)} }
 
-// untilUpdated is what helps where pods of the former driver run.
+// untilUpdated is the advice if pods of the former driver run.
 const untilUpdated = "wait until it has ended; if its node is lost, delete its Node object"
 
 // judge returns whether a leftover can be deleted.
@@ -68,7 +68,7 @@ func (m *remains) judgeAccount(l leftover) judgement {
 	return unused("no pod runs with it, and no workload would")
 }
 
-// runsWith returns a pod, or what makes pods, with a service account of the driver's namespace; "" if there is none.
+// runsWith returns a pod or a workload that runs as a service account of the driver's namespace, or "".
 func (m *remains) runsWith(account string) string {
 	for _, p := range m.pods {
 		if p.spec.ServiceAccountName == account || p.spec.DeprecatedServiceAccount == account {

@@ -29,20 +29,21 @@ type remains struct {
 	// journal is the journal of the adoption, and command what shows how far it is.
 	journal *migrate.Journal
 	command string
-	// unfinished is what the adoption would have to do or wait for; "" if it is complete.
+	// unfinished says what the adoption still has to do or wait for; "" if it is complete.
 	unfinished string
 	// installed and installing are the ClusterServiceVersions and InstallPlans about the driver's package, where OLM installs
 	// anything: only administrators create the OperatorGroups that it needs for that.
 	installed  []v1alpha1.ClusterServiceVersion
 	installing []v1alpha1.InstallPlan
-	// left is what is left of an operator that OLM ran, such as a pod; "" if nothing.
+	// left is a remaining object of an operator that OLM ran, such as a pod, or "".
 	left string
 	// leftovers are the definition's, with their objects.
 	leftovers []leftover
-	// customs are what configured the operators, and definitions their APIs.
+	// customs are the custom resources that configured the operators, and definitions their APIs.
 	customs     []custom
 	definitions []definition
-	// namespaces are the namespaces of operators that the definition names. existed reports whether that of the journal exists, too.
+	// namespaces are the namespaces of operators that the definition names. existed reports whether the journal's
+	// namespace exists, too.
 	namespaces []operatorNamespace
 	existed    bool
 
@@ -179,7 +180,7 @@ func (m *remains) readInstalled(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// operators returns where operators that OLM ran were: the namespaces that the definition names, and that of the journal.
+// operators returns the namespaces where OLM ran operators: those in the definition, and the one in the journal.
 func (m *remains) operators() []string {
 	found := suggested(m.driver)
 	if o := m.journaled(); o != nil {
@@ -370,7 +371,7 @@ func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// pageSize is the number of objects that are read at a time, of kinds of which there may be very many.
+// pageSize is the number of objects in one page of a list of a kind that may have very many objects.
 const pageSize = 500
 
 // readReferences reads what refers to Secrets of the driver's namespace from outside it: volumes, snapshots, and their classes.
@@ -449,7 +450,7 @@ func (m *remains) referBy(from string, parameters map[string]string) {
 	}
 }
 
-// isOperator reports whether an account may be that of an operator that OLM ran, and is not that of the cluster storage
+// isOperator reports whether an account may belong to an operator that OLM ran, and not to the cluster storage
 // operator's own.
 func isOperator(d drivers.Driver, namespace, account string) bool {
 	return predecessor.IsOperator(d, account) && !(namespace == drivers.ClusterStorageNamespace && account == d.Operator.Name)

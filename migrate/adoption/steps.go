@@ -13,7 +13,7 @@ const (
 	DeleteInstallPlans      migrate.StepName = "delete-installplans" // delete the InstallPlans that only this operator has
 	DeleteVersion           migrate.StepName = "delete-version"      // delete the ClusterServiceVersion
 	AddHandOverFinalizer    migrate.StepName = "add-finalizer"       // add a finalizer to the ClusterExtension
-	DeleteExtension         migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan what it has installed
+	DeleteExtension         migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan its installed objects
 	DeleteObjectSets        migrate.StepName = "delete-objectsets"   // the same with its ClusterObjectSets
 	AwaitOLM                migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
 	KeepAPIs                migrate.StepName = "keep-apis"           // orphan APIs that OLM owns again

@@ -34,9 +34,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // requestTimeout limits a single request of the cluster storage operator. One that is never answered would hold up all drivers.
 const requestTimeout = 30 * time.Second
 
-// NewSuccessor returns the function with which the cluster storage operator hands drivers over to itself. Each call makes at most
-// one step, and never waits. It continues the hand-over in the journal, whoever has begun it. With begin it starts one if
-// nothing speaks against that, unless an administrator has rolled one back.
+// NewSuccessor returns the function by which the cluster storage operator hands drivers over to itself. Each call makes
+// at most one step, and never waits. It continues a hand-over from the journal, no matter who began it. With begin it
+// starts one if no check refuses, unless an administrator has rolled one back.
 func NewSuccessor(config *rest.Config) (func(ctx context.Context, d drivers.Driver, begin bool) (predecessor.Handover, error), error) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
@@ -75,7 +75,7 @@ func handOver(ctx context.Context, cluster migrate.Cluster, d drivers.Driver, be
 		return none, err
 	case !p.Safe:
 		return refusal(p.Checks), nil
-	case p.Operator == nil: // what the caller has seen of it is gone
+	case p.Operator == nil: // the operator that the caller has seen is gone
 		return none, nil
 	}
 	return advance(ctx, cluster, p, j)

@@ -41,7 +41,7 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
-// choose decides which plugins are switched, and in which way.
+// choose decides which plugins are switched, and how.
 func (o *observed) choose(p *Plan, r Request) migrate.Checks {
 	if r.Direction == Downgrade {
 		return o.chooseDowngrade(p, r)

@@ -45,7 +45,7 @@ type cloud interface {
 	detach(ctx context.Context, node string) error
 	// attached returns the nodes to whose instances the volume is attached.
 	attached() []string
-	// refusal is a part of what the cloud says when the volume is attached already.
+	// refusal is a part of the cloud's error for a volume that is attached already.
 	refusal() string
 	// changes returns what the cloud was asked to attach and detach, and did, in order.
 	changes() []change

@@ -144,8 +144,8 @@ func (m *machines) reboot(ctx context.Context, node string, migrated bool) (bool
 	return false, m.cluster.RestartControllers()
 }
 
-// start starts a real machine in the place of a played one. That takes minutes, in which the volume that a drained node had
-// is detached.
+// start replaces a played machine with a real one. That takes minutes, during which the drained node's volume is
+// detached.
 func (m *machines) start(ctx context.Context, played *machine) error {
 	if err := cluster.Until(ctx, "the in-tree plugin to detach what "+played.node+" had", func(context.Context) error {
 		played.mutex.Lock()
@@ -196,7 +196,7 @@ func (m *machines) annotate(ctx context.Context, node, patch string) error {
 	return m.cluster.Client().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// round does what there is to do on a played machine and for it.
+// round does the pending work on a played machine and for it.
 func (m *machines) round(ctx context.Context, each *machine) error {
 	pods := &corev1.PodList{}
 	if err := m.cluster.Client().List(ctx, pods, client.MatchingFields{"spec.nodeName": each.node}); err != nil {
@@ -307,7 +307,7 @@ func (m *machines) heartbeat(ctx context.Context, each *machine) error {
 // the mount, which would keep the device.
 func (each *machine) mountPoint() string { return fmt.Sprintf("/proc/self/fd/%d", each.mounted.Fd()) }
 
-// mount mounts the volume for a pod, and makes a file system on it first if it has none.
+// mount mounts the volume for a pod, and first creates a file system if the volume is empty.
 func (each *machine) mount(pod types.UID) error {
 	links, err := filepath.Glob(filepath.Join(each.root, "dev/disk/by-id/*"))
 	if err != nil {

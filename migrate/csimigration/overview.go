@@ -21,15 +21,15 @@ type Overview struct {
 	// Version is the OpenShift version of the cluster.
 	Version    string              `json:"version"`
 	FeatureSet configv1.FeatureSet `json:"featureSet"`
-	// Patched says that the Attach/Detach controller goes by what nodes say, whatever its own feature gates are.
+	// Patched says that the Attach/Detach controller follows the nodes' reports, regardless of its own feature gates.
 	Patched bool `json:"patched"`
 	// Hosted says that the control plane is not on nodes of this cluster, so that nothing shows where it stands.
 	Hosted  bool           `json:"hosted"`
 	Plugins []PluginReport `json:"plugins"`
 	// Waits says what of control plane and nodes is being rolled out; "" if nothing is.
 	Waits string `json:"waits,omitempty"`
-	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, and nothing is open of
-	// which nothing shows where it stands.
+	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, and no open
+	// switch has an unknown state.
 	Safe bool `json:"safe"`
 	// Migration is the migration in progress.
 	Migration *migrate.Status[*Plan] `json:"migration,omitempty"`

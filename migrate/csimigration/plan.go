@@ -1,10 +1,11 @@
-// Package csimigration switches CSI migration on and off, in the right order: with it, Kubernetes hands volumes with in-tree
-// sources, such as those of a cloud's disks, to CSI drivers. It is a migration of package migrate, and the command
+// Package csimigration switches CSI migration on and off, in the right order: with it, Kubernetes hands volumes with
+// in-tree sources, such as a cloud's disks, to CSI drivers. It is a migration of package migrate, and the command
 // "berth csi-migration".
 //
-// When it is switched on, the control plane has to come before the nodes, and the nodes before the control plane when it is
-// switched off. Otherwise volumes stay attached for ever, because what has to detach them is not what has attached them.
-// The nodes are drained one by one by the machine-config operator. No driver is installed or removed.
+// When it is switched on, the control plane has to come before the nodes, and the nodes before the control plane when
+// it is switched off. Otherwise volumes stay attached for ever, because a different component would have to detach them
+// than attached them. The nodes are drained one by one by the machine-config operator. No driver is installed or
+// removed.
 //
 // # How it decides
 //
@@ -12,8 +13,8 @@
 // plugin's name, its feature gate, and the OpenShift versions from which the gate can be switched, and from which it is
 // on for good. migrate/csimigration reads the cluster once for each decision (observed.go), says where each component
 // stands (standing.go), and decides (decide.go). A component of the control plane is on when each of its nodes runs a
-// revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. The ways to tell the cluster
-// are a table (way.go). Switching off, and the rollback of switching on, are the same function.
+// revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. A table lists the ways to
+// configure the cluster (way.go). Switching off, and the rollback of switching on, are the same function.
 //
 // test/restarts plays the operators that restart the components at a real API server.
 package csimigration
@@ -43,7 +44,7 @@ var Switch = migrate.Engine[*Plan]{
 	Verb:          verb,
 }
 
-// Direction is what a plan leads to.
+// Direction is the goal of a plan.
 type Direction string
 
 // The directions.
@@ -60,7 +61,7 @@ type Plan struct {
 	Direction Direction `json:"direction"`
 	// Plugins are the names of the drivers whose plugins are switched.
 	Plugins []string `json:"plugins,omitempty"`
-	// Way is the way in which the cluster is told. It is empty if there is none.
+	// Way is how the cluster is configured, or empty if it cannot be.
 	Way Way `json:"way,omitempty"`
 	// Version is the OpenShift version of the cluster.
 	Version string `json:"version"`
@@ -96,7 +97,7 @@ func Drivers() (names []string) {
 	return names
 }
 
-// verb is what the command calls the verbs of the engine.
+// verb returns the command's name for a verb of the engine.
 func verb(p *Plan, verb string) string {
 	switch {
 	case verb == "apply":
@@ -169,7 +170,7 @@ func (o *observed) plan(r Request) *Plan {
 	return p
 }
 
-// objects returns the objects that will change. There are none if nothing is left to do.
+// objects returns the objects that will change. The result is empty if nothing is left to do.
 func (s *state) objects() (objects []migrate.Object) {
 	if next, err := s.Next(); err == nil && (next == migrate.Decision{}) {
 		return nil

@@ -78,7 +78,7 @@ func shortList(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// standings returns where each component stands with a plugin, those of the control plane first.
+// standings returns each component's state of a plugin, the control plane first.
 func (o *observed) standings(d drivers.Driver) []Standing {
 	var found []Standing
 	for _, component := range o.operators {
@@ -284,8 +284,8 @@ func (o *observed) stranded(d drivers.Driver) (found []Stranded) {
 	return found
 }
 
-// wrongOrder says that nodes are migrated and the control plane is not, or "". It makes no difference to an Attach/Detach
-// controller that goes by what nodes say.
+// wrongOrder says that nodes are migrated and the control plane is not, or "". It makes no difference to an
+// Attach/Detach controller that follows the nodes' reports.
 func (o *observed) wrongOrder(d drivers.Driver) string {
 	if isPatched(o.version) || len(o.nodeStanding(d).On) == 0 {
 		return ""

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 // limit is how long anything may take on a cluster without machines.
 const limit = 2 * time.Minute
 
-// scene is a cluster with the EBS driver in its objects, whose static-pod operators and machine-config operator are played.
+// scene is a cluster with the EBS driver's objects, and with played static-pod operators and machine-config operator.
 type scene struct {
 	*cluster.Cluster
 	*restarts.Operators
@@ -398,8 +398,8 @@ func (s *scene) mustFind(want ...string) {
 	})
 }
 
-// TestGates: without a way that keeps the order, the pools are paused until the control plane is on. With an Attach/Detach
-// controller that goes by what nodes say, gates go off again.
+// TestGates: without a way that keeps the order, the pools are paused until the control plane is on. With an
+// Attach/Detach controller that follows the nodes' reports, gates go off again.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "4.7.0", false)

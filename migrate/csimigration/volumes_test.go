@@ -55,7 +55,7 @@ type volumeScene struct {
 	written string
 }
 
-// file is on the volume, and pod is that of the StatefulSet.
+// file is on the volume, and pod is the StatefulSet's.
 const (
 	file = "log"
 	pod  = "db-0"
@@ -113,7 +113,7 @@ func testStatefulSet(t *testing.T, in cloud) {
 
 func newVolumeScene(t *testing.T, in cloud) *volumeScene {
 	s := &volumeScene{cloud: in}
-	var played *machines // while they are none, all machines are real
+	var played *machines // nil while all machines are real
 	options := in.options()
 	in.setRoot(func(node string) (string, error) { return played.root(node) })
 	s.bed = testbed.Start(t, testbed.Options{Driver: in.driver(), Cloud: options})
@@ -138,8 +138,8 @@ func newVolumeScene(t *testing.T, in cloud) *volumeScene {
 	return s
 }
 
-// moveControllers gives the nodes their roles, and moves all pods but those of DaemonSets to the node for controllers. Process
-// nodes are masters without pods.
+// moveControllers gives the nodes their roles, and moves all pods except DaemonSets' to the node for controllers.
+// Process nodes are masters without pods.
 func (s *volumeScene) moveControllers() {
 	s.t.Helper()
 	nodes := &corev1.NodeList{}
@@ -348,7 +348,8 @@ func (s *volumeScene) together(requests ...csimigration.Request) {
 	}
 }
 
-// checkChanges checks that the volume was always detached by what had attached it, before anything else attached it.
+// checkChanges checks that the component that had attached the volume always detached it before another one attached
+// it.
 func (s *volumeScene) checkChanges() {
 	s.t.Helper()
 	var has *change

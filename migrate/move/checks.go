@@ -67,7 +67,7 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
-// checks evaluates all checks. Those of what OLM v1 does are left out if that was not predicted.
+// checks evaluates all checks, except those of OLM v1's actions if these were not predicted.
 func (in *input) checks() (found migrate.Checks) {
 	all := []func() migrate.Checks{in.checkV1, in.checkSubscriptions, in.checkGenerated, in.checkInstalled, in.checkPending, in.checkGroup}
 	if in.version() != nil {
@@ -105,8 +105,8 @@ func (in *input) checkV1() migrate.Checks {
 	return passed(extensionExists, "the cluster has OLM v1, and no ClusterExtension for the package")
 }
 
-// checkSubscriptions refuses Subscriptions from which OLM v0 installs the package, too. Elsewhere, those that have installed nothing do
-// no harm: any user can write them.
+// checkSubscriptions refuses Subscriptions from which OLM v0 installs the package, too. Subscriptions in other
+// namespaces that have installed nothing do no harm: any user can write them.
 func (in *input) checkSubscriptions() (found migrate.Checks) {
 	for _, s := range in.twins {
 		name := s.Namespace + "/" + s.Name
@@ -124,7 +124,7 @@ func (in *input) checkSubscriptions() (found migrate.Checks) {
 	return passed(subscriptions, "no other Subscription installs the package")
 }
 
-// generatedAnnotation is on Subscriptions that OLM v0 has created for what another operator needs.
+// generatedAnnotation is on Subscriptions that OLM v0 has created for another operator's dependency.
 const generatedAnnotation = "olm.generated-by"
 
 func (in *input) checkGenerated() migrate.Checks {
@@ -303,7 +303,7 @@ func (in *input) inline() json.RawMessage {
 	return text
 }
 
-// deploymentConfig is what the Subscription sets for the Deployment, if OLM v1 takes that.
+// deploymentConfig returns the Subscription's settings for the Deployment, if OLM v1 accepts them.
 func (in *input) deploymentConfig() *v1alpha1.SubscriptionConfig {
 	if !in.request.Gates[featuregates.DeploymentConfig] {
 		return nil
@@ -311,7 +311,7 @@ func (in *input) deploymentConfig() *v1alpha1.SubscriptionConfig {
 	return in.config()
 }
 
-// config is what the Subscription sets for the Deployment; nil if that is nothing. OLM v0 never used its selector.
+// config returns the Subscription's settings for the Deployment, or nil. OLM v0 never used its selector.
 func (in *input) config() *v1alpha1.SubscriptionConfig {
 	config := in.own.Spec.Config.DeepCopy()
 	if config == nil {

@@ -70,7 +70,7 @@ func other(namespace, name, pkg, installed string) v1alpha1.Subscription {
 	return s
 }
 
-// TestChecks: what keeps an operator from being moved, and what an administrator has to know.
+// TestChecks: the checks that refuse to move an operator, and the warnings for an administrator.
 func TestChecks(t *testing.T) {
 	dependent := func(change func(*v1alpha1.ClusterServiceVersion)) func(*input) {
 		return func(in *input) {

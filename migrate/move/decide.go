@@ -364,7 +364,7 @@ func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 	return &s.made[at]
 }
 
-// forget is complete when OLM v1 remembers nothing, and none of its webhooks is called: OLM v0 gives the operator another certificate.
+// forget is complete when OLM v1's records and webhooks are gone: OLM v0 gives the operator another certificate.
 func (s *state) forget() (migrate.Decision, error) {
 	switch {
 	case len(s.remembered) > 0 && s.remembered[0].DeletionTimestamp != nil:

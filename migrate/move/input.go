@@ -31,7 +31,8 @@ type input struct {
 	// served reports whether the cluster has OLM v1.
 	served       bool
 	namespaceUID types.UID
-	// own is the Subscription, twins are others to its package anywhere, and others those of its namespace to other packages.
+	// own is the Subscription, twins are other Subscriptions to its package anywhere, and others subscribe to other
+	// packages in its namespace.
 	own    *v1alpha1.Subscription
 	twins  []v1alpha1.Subscription
 	others []v1alpha1.Subscription
@@ -42,7 +43,7 @@ type input struct {
 	condition    *operatorsv1.OperatorCondition
 	// extensions are all ClusterExtensions.
 	extensions []*unstructured.Unstructured
-	// bundle is what is installed, as OLM v1 reads it. known reports whether all its objects are.
+	// bundle is the installed bundle, as OLM v1 reads it. known reports whether all its objects are known.
 	bundle *refusal.Bundle
 	known  bool
 	// offered is the bundle as the catalog of OLM v1 has it, or nil if that is not known.
@@ -52,7 +53,7 @@ type input struct {
 	generated []Object
 	// now says what OLM v1 does with exactly the installed version, and then what it does once the move is complete; nil without OLM v1.
 	now, then *prediction.Prediction
-	// channel is that of the Subscription, or else the default one.
+	// channel is the Subscription's channel, or else the default one.
 	channel string
 	// refusedBy is why the API server does not take the ClusterExtension.
 	refusedBy error

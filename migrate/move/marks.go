@@ -19,7 +19,7 @@ import (
 // which prevents collisions, looks at the controller of the object instead: it has to be the ClusterObjectSet that OLM v1 has made of
 // the bundle, and that waits until there is no collision any more.
 
-// The label and the annotations of what Helm has installed.
+// The label and the annotations of objects that Helm has installed.
 const (
 	managedByLabel          = "app.kubernetes.io/managed-by"
 	helmNameAnnotation      = "meta.helm.sh/release-name"
@@ -75,7 +75,7 @@ func v0Labels(pkg, namespace string) []string {
 	return []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel, managedLabel, specHashLabel, componentLabel(pkg, namespace)}
 }
 
-// without changes an object so that it has none of some labels and annotations.
+// without removes labels and annotations from an object.
 func without(object client.Object, labels, annotations []string) {
 	remove := func(of map[string]string, keys []string) map[string]string {
 		left := maps.Clone(of)
@@ -88,7 +88,7 @@ func without(object client.Object, labels, annotations []string) {
 	object.SetAnnotations(remove(object.GetAnnotations(), annotations))
 }
 
-// unmark changes an object so that nothing in it is of OLM v1, whose ClusterExtension and ClusterObjectSets are gone or held.
+// unmark removes OLM v1's marks from an object. The ClusterExtension and ClusterObjectSets are gone or held.
 func unmark(object client.Object) {
 	labels := slices.Collect(maps.Keys(predecessor.LabelsOf("")))
 	if by := object.GetLabels()[managedByLabel]; by == helm && object.GetAnnotations()[helmNameAnnotation] != "" || by == boxcutter {

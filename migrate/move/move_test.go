@@ -21,9 +21,9 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-// TestThereAndBack: with the real OLM v0, and with a stand-in for each applier of OLM v1, an operator moves there and back. Its API with
-// its objects, its Deployment and its pods, and what its bundle has brought are the same ones all the while. However often the tool is
-// killed, the end is the same, and a run after that writes nothing.
+// TestThereAndBack: with the real OLM v0, and with a stand-in for each applier of OLM v1, an operator moves there and
+// back. Its API with its objects, its Deployment and its pods, and the bundle's other objects keep their UIDs
+// throughout. However often the tool is killed, the end is the same, and a run after that writes nothing.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -46,7 +46,8 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// forgeMemory has a tenant write a Secret like those in which OLM v1 remembers an installation, which nobody can delete.
+// forgeMemory has a tenant write a Secret that looks like OLM v1's record of an installation, and that nobody can
+// delete.
 func (p *place) forgeMemory() *corev1.Secret {
 	p.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "remembered", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
@@ -86,8 +87,8 @@ func (p *place) mustWriteNothing(t tool) {
 	}
 }
 
-// TestRollback: a move can be undone from wherever it is before the point of no return, however often the tool is killed. Then it can be
-// moved again.
+// TestRollback: a move can be undone at any step before the point of no return, however often the tool is killed. Then
+// it can be moved again.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

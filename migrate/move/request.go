@@ -17,10 +17,10 @@ import (
 	"github.com/berth-csi/berth/olm/refusal"
 )
 
-// Request is what an administrator asks for. What is not about the subject is only needed to make a plan.
+// Request is an administrator's request. Fields that do not identify the subject are only needed to make a plan.
 type Request struct {
 	Package string
-	// Namespace is that of the Subscription; "" if there is only one to the package.
+	// Namespace is the Subscription's; "" if the package has only one Subscription.
 	Namespace string
 	To        Target
 	// Catalog is the only ClusterCatalog from which OLM v1 may take versions; "" is any.
@@ -49,7 +49,7 @@ func (r Request) Matches(p *Plan) bool {
 	return r.Package == p.Package && (r.Namespace == "" || r.Namespace == p.Namespace)
 }
 
-// Conflicts says in which options the request differs from a plan.
+// Conflicts returns the options in which the request differs from a plan.
 func (r Request) Conflicts(p *Plan) error {
 	var errs []error
 	compare := func(option, planned, requested string) {
@@ -89,7 +89,7 @@ func newExtension(name string) *unstructured.Unstructured {
 	return extension
 }
 
-// Plan makes a plan from what the cluster and its catalogs show.
+// Plan makes a plan from the observed cluster and its catalogs.
 func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
 	if r.To == ToV0 {
 		in, err := observeBack(ctx, cluster, r)

@@ -26,17 +26,20 @@ type state struct {
 	now     time.Time
 	plan    *Plan
 	journal *migrate.Journal
-	// Of OLM v0, in the operator's namespace, whose UID this is: all Subscriptions and InstallPlans, and the version.
+	// OLM v0's objects in the operator's namespace, with the namespace's UID: all Subscriptions and InstallPlans, and the
+	// version.
 	namespaceUID  types.UID
 	subscriptions []v1alpha1.Subscription
 	installPlans  []v1alpha1.InstallPlan
 	version       *v1alpha1.ClusterServiceVersion
-	// Of OLM v1: the ClusterExtension, its ClusterObjectSets, what it has made itself, and the Secrets in which it remembers all that.
+	// OLM v1's objects: the ClusterExtension, its ClusterObjectSets, the objects that it creates itself, and the Secrets
+	// in which it records the installation.
 	extension  *unstructured.Unstructured
 	objectSets []metav1.PartialObjectMetadata
 	made       []metav1.PartialObjectMetadata
 	remembered []metav1.PartialObjectMetadata
-	// taken are the objects that are taken over, in the plan's order, and replaced those that are left of the replaced ones.
+	// taken are the objects to take over, in the plan's order, and replaced the remaining ones of those that OLM v1
+	// replaces.
 	taken       []taken
 	replaced    []metav1.PartialObjectMetadata
 	deployments []appsv1.Deployment
@@ -83,7 +86,7 @@ func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// rememberedLabels select the Secrets in which OLM v1 remembers an installation by Helm, besides their type.
+// rememberedLabels select, together with their type, the Secrets in which OLM v1 records an installation by Helm.
 func rememberedLabels(extension string) client.MatchingLabels {
 	return client.MatchingLabels{"owner": "operator-controller", "name": extension}
 }

@@ -9,7 +9,7 @@ import (
 // The steps of a move.
 const (
 	DeleteSubscription       migrate.StepName = "delete-subscription"        // OLM v0 resolves nothing for it any more
-	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete those of the Subscription alone
+	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete the InstallPlans that only the Subscription owns
 	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to do what it remembers
 	KeepPermissions          migrate.StepName = "keep-permissions"           // remove OLM v0's labels, by which it would delete them
 	RestorePermissions       migrate.StepName = "restore-permissions"        // add these labels again

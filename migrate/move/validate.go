@@ -78,7 +78,7 @@ func (e Extension) validate() error {
 
 func (o Object) validate(field, namespace string, replaced bool) error {
 	errs := []error{migrate.ValidateWord(field+".version", o.Version), migrate.ValidateUID(field+".uid", o.UID)}
-	if isPermission(o.Group, o.Kind) { // whose names may be such as system:reader
+	if isPermission(o.Group, o.Kind) { // which allow names such as system:reader
 		errs = append(errs, migrate.ValidateUID(field+".name", types.UID(o.Name)))
 	} else {
 		errs = append(errs, migrate.ValidateName(field+".name", o.Name))

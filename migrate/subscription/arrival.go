@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// readArrived finds what the switch has installed. As soon as OLM no longer asks for approval, it may update the target to a
-// later version of the same catalog.
+// readArrived finds the version that the switch has installed. As soon as OLM no longer asks for approval, it may
+// update the target to a later version of the same catalog.
 func (s *state) readArrived(ctx context.Context, cluster migrate.Cluster) error {
 	s.arrived = s.csv(s.plan.Target)
 	for _, name := range s.successors() {

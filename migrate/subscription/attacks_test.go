@@ -432,7 +432,7 @@ func (a *attack) lock(p *place) {
 	}
 }
 
-// report sets the conditions of the ClusterCSIDriver to those of an available driver.
+// report sets the ClusterCSIDriver's conditions as for an available driver.
 func (a *attack) report(driver string) {
 	a.t.Helper()
 	custom := &operatorv1.ClusterCSIDriver{}

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// Content is what OLM installs for a ClusterServiceVersion.
+// Content lists the objects that OLM installs for a ClusterServiceVersion.
 type Content struct {
 	Name            string `json:"name"`
 	SourceNamespace string `json:"sourceNamespace"`

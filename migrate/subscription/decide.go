@@ -26,7 +26,7 @@ func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, 
 // none is the decision of a stage that is complete.
 func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
 
-// Next decides on the next step. Each stage returns the first step that is left of it.
+// Next decides on the next step. Each stage returns its first unfinished step.
 func (s *state) Next() (migrate.Decision, error) {
 	if err := s.removed(); err != nil {
 		return migrate.Decision{}, err

@@ -90,7 +90,7 @@ type place struct {
 	subscription *v1alpha1.Subscription
 }
 
-// newPlace creates a place with CatalogSources for the first catalog and for those that are named.
+// newPlace creates a place with CatalogSources for the first catalog and for the named ones.
 func (s *site) newPlace(t *testing.T, approval v1alpha1.Approval, known ...string) *place {
 	t.Helper()
 	return s.newPlaceIn(t, s.Namespace(t), approval, known...)

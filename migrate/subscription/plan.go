@@ -47,10 +47,11 @@ type Plan struct {
 	// Additional are the other ClusterServiceVersions that OLM installs at the same time: dependencies, and updates
 	// for other Subscriptions of the namespace.
 	Additional []string `json:"additional,omitempty"`
-	// Contents are what OLM installs of the target and of each additional ClusterServiceVersion, and from where.
+	// Contents are the objects that OLM installs for the target and for each additional ClusterServiceVersion, and their
+	// sources.
 	Contents []Content `json:"contents,omitempty"`
 	Strategy Strategy  `json:"strategy"`
-	// Driver is the CSI driver of the operator. It is nil if the operator is not that of a known driver.
+	// Driver is the CSI driver of the operator. It is nil if the operator has no known driver.
 	Driver *Driver `json:"driver,omitempty"`
 	// Outcomes are the predictions for all Subscriptions of the namespace.
 	Outcomes []*prediction.Prediction `json:"outcomes"`
@@ -83,11 +84,11 @@ type Driver struct {
 	Lock string `json:"lock"`
 	// DaemonSets are the names of the driver's DaemonSets.
 	DaemonSets []string `json:"daemonSets"`
-	// Create reports whether the ClusterCSIDriver is to be created if there is none.
+	// Create reports whether to create a missing ClusterCSIDriver.
 	Create bool `json:"create"`
 }
 
-// Choice is what a Subscription subscribes to.
+// Choice holds a Subscription's package, channel and catalog.
 type Choice struct {
 	Source          string `json:"source"`
 	SourceNamespace string `json:"sourceNamespace"`
@@ -96,7 +97,7 @@ type Choice struct {
 	StartingCSV     string `json:"startingCSV,omitempty"`
 }
 
-// choiceOf returns what a Subscription subscribes to.
+// choiceOf returns the choice in a Subscription's spec.
 func choiceOf(s *v1alpha1.SubscriptionSpec) Choice {
 	return Choice{Source: s.CatalogSource, SourceNamespace: s.CatalogSourceNamespace, Package: s.Package, Channel: s.Channel, StartingCSV: s.StartingCSV}
 }

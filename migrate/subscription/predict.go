@@ -53,8 +53,8 @@ func (in *input) isSwitched(p *Plan) bool {
 	return pkg != nil && pkg.FindBundle(p.Installed) != nil
 }
 
-// defaultChannel chooses the default channel of the package in the other catalog, if none was requested and there is
-// none with the present name. It reports whether it has.
+// defaultChannel chooses the default channel of the package in the other catalog, if no channel was requested and none
+// has the present name. It reports whether it has.
 func (in *input) defaultChannel(p *Plan, r Request) bool {
 	c := in.Catalogs[in.target]
 	if r.Channel != "" || p.To.Channel == "" || c == nil || c.Find(p.To.Package) == nil {
@@ -122,7 +122,7 @@ func (in *input) replaced(p *Plan) *prediction.State {
 	return &later
 }
 
-// setContents records the content of the target and of what OLM installs at the same time.
+// setContents records the content of the target and of the versions that OLM installs at the same time.
 func (p *Plan) setContents() error {
 	if p.Strategy == Keep {
 		return nil

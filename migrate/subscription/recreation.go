@@ -29,7 +29,7 @@ import (
 type recreation struct {
 	// nonce is written before the Subscription is created, which has it as an annotation.
 	nonce string
-	// uid is that of the Subscription, written once it exists.
+	// uid is the Subscription's UID, written once it exists.
 	uid types.UID
 }
 
@@ -177,7 +177,7 @@ func (s *state) recreate(ctx context.Context, c client.Client) error {
 	if created := s.subscription; created != nil {
 		return s.journal.WriteNotes(ctx, c, func(notes map[string]string) { notes[uidKey] = string(created.UID) })
 	}
-	if s.recreation().nonce == "" || s.isRecreated() { // the recreated Subscription is gone, and its nonce is known to whoever has read it
+	if s.recreation().nonce == "" || s.isRecreated() { // the recreated Subscription is gone, and its nonce is known to anyone who has read it
 		nonce := newNonce()
 		if err := s.journal.WriteNotes(ctx, c, func(notes map[string]string) {
 			notes[nonceKey] = nonce

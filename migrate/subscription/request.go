@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// Request is what an administrator asks for. Empty fields keep the present value if possible.
+// Request is an administrator's request. Empty fields keep the present value if possible.
 type Request struct {
 	// Package is the Subscription's present package.
 	Package string
@@ -53,7 +53,7 @@ func (r Request) Matches(p *Plan) bool {
 	return (r.Package == p.From.Package || r.Package == p.To.Package) && (r.Namespace == "" || r.Namespace == p.Subject.Namespace)
 }
 
-// Conflicts says in which options the request differs from a plan.
+// Conflicts returns the options in which the request differs from a plan.
 func (r Request) Conflicts(p *Plan) error {
 	var errs []error
 	compare := func(option, planned, requested string) {
@@ -84,7 +84,7 @@ func (r Request) choiceFrom(c Choice) Choice {
 	return c
 }
 
-// Find returns the requested Subscription as it is now, or nil if there is none. It fails if there are several.
+// Find returns the requested Subscription as it is now, or nil if it does not exist. It fails if several match.
 func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
 	namespaces, err := prediction.Observe(ctx, cluster.Config, r.Namespace)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Su
 	return &migrate.Subject{Namespace: in.Namespace, Name: in.subscription.Name, UID: in.subscription.UID}, nil
 }
 
-// Plan makes a plan from what the cluster and its catalogs show.
+// Plan makes a plan from the observed cluster and its catalogs.
 func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
 	in, err := observe(ctx, cluster, r)
 	if err != nil {

@@ -24,8 +24,8 @@ type state struct {
 	plan         *Plan
 	journal      *migrate.Journal
 	subscription *v1alpha1.Subscription
-	// installPlans are the InstallPlans of the namespace for the target, and leftovers those that only a Subscription of this
-	// name has asked for.
+	// installPlans are the InstallPlans of the namespace for the target, and leftovers the ones that only a Subscription
+	// of this name has asked for.
 	installPlans, leftovers []*v1alpha1.InstallPlan
 	// current is the InstallPlan that the Subscription refers to, which is the latest.
 	current *v1alpha1.InstallPlan
@@ -36,9 +36,9 @@ type state struct {
 	asks bool
 	// csvs are the ClusterServiceVersions of the namespace, without those copied from others.
 	csvs []v1alpha1.ClusterServiceVersion
-	// arrived is what the switch has installed: the target, or a later version that OLM has updated it to.
+	// arrived is the version that the switch has installed: the target, or a later version that OLM has updated it to.
 	arrived *v1alpha1.ClusterServiceVersion
-	// deployments are the existing ones of what has arrived.
+	// deployments are the existing Deployments of the arrived version.
 	deployments []appsv1.Deployment
 	// lockHolder is the pod that holds the lock of the driver's operator.
 	lockHolder *corev1.Pod

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// The steps, in the order in which they are executed.
+// The steps, in the order of execution.
 const (
 	RequireApproval      migrate.StepName = "require-approval"      // have OLM ask for approval
 	SwitchSource         migrate.StepName = "switch-source"         // set the Subscription to the other catalog

@@ -63,7 +63,7 @@ func TestDisturbedSwitch(t *testing.T) {
 	})
 }
 
-// switchTest is what happens in a place of its own.
+// switchTest is a test in a place of its own.
 type switchTest struct {
 	approval v1alpha1.Approval
 	known    []string

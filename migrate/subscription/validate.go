@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// Validate fails unless every field is one that a plan can have, so that whatever is executed or printed is valid.
+// Validate fails unless every field has a value that a plan can have, so that everything executed or printed is valid.
 func (p *Plan) Validate() error {
 	return errors.Join(p.validateSettings(), p.From.validate("from"), p.To.validate("to"), p.validateTarget(), p.validateContents(), p.validateDriver(), p.validateOutcomes())
 }

@@ -187,7 +187,7 @@ func TestParseJournal(t *testing.T) {
 	}
 }
 
-// A request asks for what the plan says, or for something else.
+// TestRequestConflicts: a request matches the plan, or names the options that differ.
 func TestRequestConflicts(t *testing.T) {
 	requested := Request{Package: "buoy", Source: "second"}
 	for name, test := range map[string]struct {
@@ -221,8 +221,8 @@ func TestRequestConflicts(t *testing.T) {
 	}
 }
 
-// TestRandomJournals: whatever reads as a journal is shown and decided about without a panic, whatever the cluster shows. Fuzzing would
-// first compile all of Kubernetes once more, for its coverage.
+// TestRandomJournals: any readable journal is shown and decided about without a panic, whatever the cluster shows.
+// Fuzzing would first compile all of Kubernetes once more, for its coverage.
 func TestRandomJournals(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

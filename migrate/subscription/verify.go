@@ -54,7 +54,7 @@ func (s *state) foreignError() error {
 		p.Subject, s.subscription.UID, cmp.Or(s.recreation().uid, p.Subject.UID), s.journal.Abandon())
 }
 
-// alternative is what can be done instead of reverting a change.
+// alternative says how to continue without reverting a change.
 func (s *state) alternative() string {
 	if s.journal.IsOpen() {
 		return s.journal.Abandon()
