@@ -25,7 +25,7 @@ const (
 	port        = "20100"
 )
 
-// Names of images: that of Debian, and the one that is built on it.
+// Names of images: Debian, and the one built on it.
 const (
 	system = "localhost/debian:bookworm"
 	image  = "localhost/efs-utils-base"

@@ -1,5 +1,5 @@
-// Package base builds the image that the EFS driver's image is built on, and that one, with buildah. It needs no container
-// engine, and keeps no image: those that it builds are in a storage that is removed at the end.
+// Package base builds the base image of the EFS driver, and the EFS driver's image, with buildah. It needs no container
+// engine, and keeps no image: it removes its storage at the end.
 package base
 
 import (
@@ -64,7 +64,7 @@ func (b *Builder) Run(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Options are what the image efs-utils-base is built of.
+// Options are the sources of the image efs-utils-base.
 type Options struct {
 	// Base is an image of CentOS Stream, RHEL or Debian.
 	Base string
@@ -77,7 +77,7 @@ type Options struct {
 	FIPS string
 	// ExtraPackages are installed, too.
 	ExtraPackages []string
-	// Architecture is one of Go's names. Time is that of all files.
+	// Architecture is one of Go's names. Time is the time of all files.
 	Architecture string
 	Time         time.Time
 }

@@ -172,7 +172,7 @@ func (c container) answers(t *testing.T) bool {
 	return err == nil
 }
 
-// state is what mount.efs writes about a mount, for the watchdog.
+// state is the file about a mount that mount.efs writes for the watchdog.
 type state map[string]any
 
 func (c container) statePath() string {
@@ -192,7 +192,7 @@ func (c container) readState(t *testing.T) state {
 	return s
 }
 
-// logs returns the ends of what efs-utils has logged, for tests that fail.
+// logs returns the ends of efs-utils' logs, for tests that fail.
 func (c container) logs() string {
 	var all strings.Builder
 	found, _ := filepath.Glob(filepath.Join(c.root, "var/log/amazon/efs/*.log"))

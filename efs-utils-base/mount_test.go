@@ -46,7 +46,7 @@ func checkStranger(t *testing.T, root string) {
 	forget(t, root)
 }
 
-// forget removes what a mount has left on the node.
+// forget removes the state of a mount from the node.
 func forget(t *testing.T, root string) {
 	t.Helper()
 	for _, folder := range []string{"run/efs", "var/log/amazon/efs"} {
@@ -163,8 +163,8 @@ var tunnels = map[string]string{
 	"/usr/bin/efs-proxy":  "Debian",
 }
 
-// checkAdopted: on a node whose mounts another image made, and whose tunnels ended with it, the watchdog starts them from the
-// node's folders alone.
+// checkAdopted: on a node with mounts by another image, whose tunnels ended with it, the watchdog restarts the tunnels
+// from the node's folders alone.
 func checkAdopted(t *testing.T, root string, ca *authority.Authority) {
 	forget(t, root)
 	earlier := start(t, root)

@@ -39,7 +39,7 @@ func (r *release) packArchives(ctx context.Context) error {
 		return err
 	}
 	folder := filepath.Join(r.output, "archives")
-	if err := os.RemoveAll(folder); err != nil { // with those of another version
+	if err := os.RemoveAll(folder); err != nil { // including another version's
 		return err
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {

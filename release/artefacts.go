@@ -1,6 +1,6 @@
 package main
 
-// What a release consists of. Bundles are those that the templates of the catalogs list.
+// The artefacts of a release. Its bundles are listed in the templates of the catalogs.
 
 // project is where the definitions say that Berth's own images are. A release pins these to what it pushes.
 const project = "quay.io/berth-csi"
@@ -11,7 +11,7 @@ type program struct {
 	pkg     string
 	module  string // folder with the go.mod that pins it; "" for the project's own
 	tags    string
-	ldflags string // besides those of every program; VERSION is replaced
+	ldflags string // in addition to every program's; VERSION is replaced
 }
 
 const stamp = "-X github.com/berth-csi/berth/cmd/internal/version/stamp.version=VERSION"
@@ -50,8 +50,8 @@ const nobody = "65532:65532"
 var programImages = []programImage{
 	{name: "berth-operator", program: operator, entrypoint: true, user: nobody},
 	{name: "berth", program: berth, entrypoint: true, user: nobody},
-	// The base of images of catalogs, in the place of opm's own image: Dockerfiles and OLM name /bin/opm, and OLM probes with what it finds
-	// as grpc_health_probe on the PATH.
+	// The base of catalog images, instead of opm's own image: Dockerfiles and OLM name /bin/opm, and OLM probes with
+	// grpc_health_probe on the PATH.
 	{name: "berth-opm", program: opm, entrypoint: true, user: nobody, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
 	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So it cannot do without
 	// a shell, nor can the script.

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// Media types of what is attached to images.
+// Media types of the documents attached to images.
 const (
 	sbomType       = "application/spdx+json"
 	provenanceType = "application/vnd.in-toto+json"

@@ -25,7 +25,7 @@ const (
 	efsDriverImage = "quay.io/openshift/origin-aws-efs-csi-driver"
 )
 
-// efsDriver is what the image of the EFS driver is built of, as a file says it. Folders are relative to the file's.
+// efsDriver is the content of a file that says how to build the EFS driver's image. Folders are relative to the file's.
 type efsDriver struct {
 	// Source is a folder with the driver's source, and Version the version that it reports.
 	Source  string `json:"source"`

@@ -19,10 +19,10 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// licenceNames are the names of files with licences, and with what a licence demands to be passed on.
+// licenceNames matches the names of files with licences, and with notices that a licence requires to be passed on.
 var licenceNames = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents|authors)([-._].*)?$`)
 
-// module is a module of which a program has packages.
+// module is a module with packages of a program.
 type module struct{ Path, Version, Dir string }
 
 // dependency is a module with the files that say under which licences a program has it, by their paths in an image.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// statement is an in-toto statement with a provenance of SLSA, version 1. Own types, because those of the standard's
-// module are written as JSON whose bytes differ from build to build.
+// statement is an in-toto statement with a provenance of SLSA, version 1. Own types, because the JSON of the standard's
+// module differs from build to build.
 type statement struct {
 	Type          string    `json:"_type"`
 	Subject       []subject `json:"subject"`

@@ -180,7 +180,7 @@ func files(t *testing.T, img v1.Image) map[string][]byte {
 func TestRelease(t *testing.T) {
 	r := startReleasing(t)
 
-	// Half of it is pushed when the registry refuses a manifest.
+	// The registry refuses a manifest halfway.
 	r.Guard(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 			if request.Method == http.MethodPut && strings.Contains(request.URL.Path, "berth-catalog-openshift/manifests") {
@@ -438,7 +438,7 @@ func mustRun(t *testing.T, dir, program string, args ...string) {
 	}
 }
 
-// checkDocuments checks that the registry lists an SBOM and a provenance of the operator's image, of what they should be.
+// checkDocuments checks that the registry lists an SBOM and a provenance of the operator's image, and their content.
 func (r *releasing) checkDocuments(t *testing.T) {
 	index := r.index(t, "berth-operator:latest")
 	digest, err := index.Digest()

@@ -71,7 +71,7 @@ func (c compiled) ingredients() ([]ingredient, error) {
 			return nil, err
 		}
 		i := ingredient{name: d.Path, version: d.Version, licence: licence}
-		if d.Version != "" { // the project itself has none
+		if d.Version != "" { // the project itself has no version
 			i.purl = "pkg:golang/" + d.Path + "@" + d.Version
 		}
 		if d.Path == goItself {

@@ -51,8 +51,8 @@ func (k *knownAccessPoints) set(name string, present bool) {
 	k.changed <- struct{}{}
 }
 
-// TestFileSystemAvailable: the status of a SharedVolume follows what is known about its access point. Nobody asks for those that the
-// namespace was not granted.
+// TestFileSystemAvailable: the status of a SharedVolume follows the known state of its access point. Access points
+// without a grant for the namespace are never looked up.
 func TestFileSystemAvailable(t *testing.T) {
 	env := isolated(t)
 	namespace := env.keptNamespace()
@@ -89,7 +89,7 @@ func TestFileSystemAvailable(t *testing.T) {
 	}
 }
 
-// available waits until the condition about AWS has a status, a reason and a message, or until there is none.
+// available waits until the condition about AWS has a status, a reason and a message, or until it is absent.
 func (env testEnv) available(sv *v1alpha1.SharedVolume, want string) {
 	env.t.Helper()
 	env.eventually("the condition to be "+want, sv, func() error {

@@ -28,7 +28,7 @@ func isolated(t *testing.T) testEnv {
 		env.defineAll()
 		env.setAccess(v1alpha1.AccessGranted)
 		isolatedConfig = env.controllerConfig()
-		// One controller writes the status of the policy, so that none of the others has to.
+		// One controller writes the status of the policy, so that the others need not.
 		stop := env.runConfined("none")
 		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
 		env.eventually("the policy's status", policy, func() error {

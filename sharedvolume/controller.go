@@ -47,7 +47,7 @@ const DefaultWorkers = 16
 type Options struct {
 	// Workers is how many SharedVolumes are reconciled at the same time; 0 means DefaultWorkers.
 	Workers int
-	// InitialAccess is what Prepare has returned.
+	// InitialAccess is Prepare's result.
 	InitialAccess v1alpha1.Access
 	// AccessPoints knows which access points exist; nil if nobody asks AWS.
 	AccessPoints AccessPoints
@@ -220,8 +220,8 @@ func forward(ctx context.Context, from <-chan struct{}, to chan<- event.GenericE
 	}
 }
 
-// ownerOfClaim maps a claim to the SharedVolume that it may belong to. A claim in another namespace or with another name
-// cannot belong to it, whatever its labels say.
+// ownerOfClaim maps a claim to the SharedVolume that it may belong to. A claim in another namespace or with another
+// name cannot belong to it, regardless of its labels.
 func ownerOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 	owner := ownerOf(claim)
 	if owner.Namespace != claim.GetNamespace() || ClaimName(owner.Name) != claim.GetName() {
@@ -278,7 +278,7 @@ type reconciler struct {
 	// accessPoints is nil if nobody asks AWS.
 	accessPoints AccessPoints
 	staleGrants  chan<- event.GenericEvent
-	// retry is the backoff for what may become possible without an event.
+	// retry is the backoff for actions that may become possible without an event.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
@@ -450,7 +450,7 @@ func getListed(ctx context.Context, live client.Reader, key types.NamespacedName
 	return &list.Items[0], nil
 }
 
-// get reads an object; it returns nil if there is none.
+// get reads an object; it returns nil if the object does not exist.
 func get[T any, P interface {
 	*T
 	client.Object

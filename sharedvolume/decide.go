@@ -26,17 +26,16 @@ type observed struct {
 	sharedVolume *v1alpha1.SharedVolume
 	// fresh is true if no controller has reconciled the SharedVolume before.
 	fresh bool
-	// claim is the claim of the SharedVolume's claim name, whoever created it; nil if there is none.
+	// claim is the existing claim with the SharedVolume's claim name, whoever created it, or nil.
 	claim *corev1.PersistentVolumeClaim
-	// volume has the name that the controller gives a volume, and communityVolume the name that the community operator
-	// gave it, whoever created them; nil if there is none.
+	// volume has the name that the controller gives a volume, and communityVolume the community operator's name for it.
+	// Anyone may have created them; nil if they do not exist.
 	volume, communityVolume *corev1.PersistentVolume
 	// open is true if no grant is required.
 	open bool
-	// grant is the SharedVolumeGrant of the namespace's name; nil if there is none. It is shared with the cache: do not
-	// change it.
+	// grant is the SharedVolumeGrant with the namespace's name, or nil. It is shared with the cache: do not change it.
 	grant *v1alpha1.SharedVolumeGrant
-	// accessPoint is what is known of the access point in AWS.
+	// accessPoint is the known state of the access point in AWS.
 	accessPoint accessPoint
 	// namespace is the SharedVolume's namespace, read from the API server; nil if it does not exist. namespaceKnown is true
 	// once it was read.
@@ -57,7 +56,7 @@ type observed struct {
 	now       time.Time
 }
 
-// action is what to do next about a SharedVolume. Most are one request.
+// action is the next action for a SharedVolume. Most are one request.
 type action string
 
 const (

@@ -404,8 +404,8 @@ func TestDefaultStatus(t *testing.T) {
 	}
 }
 
-// TestColumns: what kubectl get shows fits into 110 columns for names of ten characters, has a word for what is wrong, also in AWS, and
-// a command only as a whole.
+// TestColumns: the output of kubectl get fits into 110 columns for names of ten characters, names the problem, also one
+// in AWS, and never cuts a command.
 func TestColumns(t *testing.T) {
 	missing := accessPoint{known: true, reason: "FileSystemNotFound", message: "AWS has none"}
 	command := "berth grant team fs-0123456789abcdef0 fsap-0123456789abcdef0"

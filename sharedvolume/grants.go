@@ -48,11 +48,11 @@ type effect struct {
 	reason, message string
 }
 
-// effectOf decides whether a grant is effective for the namespace of its name; namespace is nil if there is none.
+// effectOf decides whether a grant is effective for the namespace of its name; namespace is nil if it does not exist.
 //
-// Anybody may create a namespace of a free name, so the name alone proves nothing. A grant is for the UID in its spec. Without
-// one, it is for the UID that the operator has recorded in its status. If there is none either, it is for a namespace that is
-// not newer than the grant, because the author of the grant saw that one.
+// Anybody may create a namespace of a free name, so the name alone proves nothing. A grant is for the UID in its spec.
+// Without one, it is for the UID that the operator has recorded in its status. Without either, it is for a namespace
+// that is not newer than the grant, because the author of the grant saw that one.
 func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) effect {
 	wanted, from := grant.Spec.NamespaceUID, "spec.namespaceUID"
 	if wanted == "" {

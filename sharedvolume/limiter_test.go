@@ -40,8 +40,8 @@ func TestLimiterFollowsQueue(t *testing.T) {
 	}
 }
 
-// TestLimiter simulates a cluster in which one namespace has a thousand claims to bind, and another has one now and then.
-// Whatever the latencies, the binder is rarely idle, and the other namespace's claims rarely wait for long.
+// TestLimiter simulates a cluster in which one namespace has a thousand claims to bind, and another has one now and
+// then. With all latencies, the binder is rarely idle, and the other namespace's claims rarely wait for long.
 func TestLimiter(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {

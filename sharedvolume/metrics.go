@@ -54,8 +54,8 @@ const readyObjective = time.Minute
 // waits are the SharedVolumes of this process that are not Ready yet.
 var waits = readinessTimer{since: map[types.NamespacedName]time.Time{}}
 
-// readinessTimer measures how long SharedVolumes take to become Ready. It does not count the time in which somebody else has to solve a
-// problem, such as a missing grant.
+// readinessTimer measures how long SharedVolumes take to become Ready. It does not count the time while somebody else
+// has to solve a problem, such as a missing grant.
 type readinessTimer struct {
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time

@@ -53,7 +53,7 @@ func (env testEnv) state(namespace string, names commonNames) map[string]any {
 	return state
 }
 
-// commonNames replace the names of one run by those that are common to all runs, and back.
+// commonNames replace the names of one run by names common to all runs, and back.
 type commonNames struct{ toCommon, toOwn *strings.Replacer }
 
 // namesOf returns the names of a run with one SharedVolume. The name of its volume contains its UID.

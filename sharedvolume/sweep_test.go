@@ -30,7 +30,7 @@ const (
 // noPoints are the requests that get no fault and are not counted.
 var noPoints = fault.Target{Resource: "events"}
 
-// scenario is what the controller does while a fault is injected. It starts with one SharedVolume.
+// scenario is the controller's work while a fault is injected. It starts with one SharedVolume.
 type scenario struct {
 	name string
 	// act acts on the SharedVolume once it is Ready. If nil, the SharedVolume is new.

@@ -26,8 +26,8 @@ import (
 // teamRoles are the roles that the bundle ships.
 const teamRoles = "../bundle/aws-efs-operator/1.0.0/manifests/*.clusterrole.yaml"
 
-// TestTenants runs in a cluster in which namespaces need grants, as in every new installation, and teams have
-// the bundle's roles.
+// TestTenants runs in a cluster where namespaces need grants, as in every new installation, and teams have the bundle's
+// roles.
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
@@ -319,7 +319,7 @@ func (env testEnv) ungranted(sv *v1alpha1.SharedVolume, want string) {
 	}
 }
 
-// TestOpen: where no grant is required, whoever may create SharedVolumes may use any access point.
+// TestOpen: where no grant is required, anyone who may create SharedVolumes may use any access point.
 func TestOpen(t *testing.T) {
 	env := served(t)
 	sv := volumeOf(env.Namespace(t), "logs", "fs-0a", "fsap-0a")

@@ -138,8 +138,8 @@ func trimmedCondition(condition metav1.Condition) metav1.Condition {
 	return condition
 }
 
-// selectKeys returns the entries with the given keys, unless their values are too long for a label or a name; nil if there are
-// none. All objects share the memory of the keys, while objects from the API server have a copy each.
+// selectKeys returns the entries with the given keys, unless their values are too long for a label or a name; nil if no
+// entry is left. All objects share the memory of the keys, while objects from the API server have a copy each.
 func selectKeys(entries map[string]string, keys ...string) map[string]string {
 	var found map[string]string
 	for _, key := range keys {

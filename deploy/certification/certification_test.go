@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// yes are the capabilities of each driver, beside those of all.
+// yes are the capabilities of each driver, in addition to all drivers'.
 var yes = map[string]string{
 	"azuredisk": "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
 	"azurefile": "fsGroup volumeMountGroup snapshotDataSource pvcDataSource RWX controllerExpansion offlineExpansion onlineExpansion",
@@ -71,7 +71,7 @@ func TestIncompleteDefinition(t *testing.T) {
 	}
 }
 
-// placeholder is what job leaves if it does not know a placeholder of a step.
+// placeholder matches a placeholder that job has left because it does not know it.
 var placeholder = regexp.MustCompile(`@[A-Z_]+@`)
 
 func TestJobs(t *testing.T) {

@@ -79,7 +79,7 @@ func filesOf(d drivers.Driver) ([]File, error) {
 	for _, document := range []struct {
 		file  string
 		value any
-		leave bool // there is none
+		leave bool // the value is missing
 	}{
 		{ManifestFile, s.manifest(), false},
 		{ocpManifestFile, ocpManifest{Driver: d.CSIName, LUNStressTest: stress}, false},

@@ -70,7 +70,7 @@ var (
 	up = regexp.MustCompile(`(?:^|[^\w/.$})])((?:\.\./)+)([\w@-][\w./@-]*)?`)
 	// joined is the same as arguments of filepath.Join.
 	joined = regexp.MustCompile(`(?:"\.\.", )+`)
-	// beside is the folder with data that some machines have beside the clone, wherever a path to it begins.
+	// beside matches paths to the folder with data that some machines have beside the clone.
 	beside = regexp.MustCompile(`\.\./shared/`)
 )
 

@@ -19,10 +19,10 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// rooms are those whose code serves all drivers alike.
+// rooms are the rooms whose code serves all drivers alike.
 var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "internal/doctor", "cmd", "deploy/certification"}
 
-// exempt are files about what a cloud has for one driver, with the reason.
+// exempt are files about a cloud's service for one driver, with the reason.
 var exempt = map[string]string{
 	"cmd/berth/grant.go": "SharedVolumes are of EFS file systems",
 	"cmd/berth/aws.go":   "only EFS needs something in AWS before its driver can be used, and it deletes what EFS and EBS leave",

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/net/html"
 )
 
-// page is what is checked of a page of the site.
+// page holds the parts of a page of the site that are checked.
 type page struct {
 	ids   map[string]bool
 	links []string
-	// loads are what a browser loads with the page.
+	// loads are the files that a browser loads with the page.
 	loads []string
 	// unboxed are paragraphs of nothing but code: blocks of code that MkDocs has not recognized.
 	unboxed []string

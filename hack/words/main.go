@@ -71,7 +71,7 @@ func checkFile(file, content string) []string {
 	return found
 }
 
-// checkText checks a line, of which the names are identifiers of Go. Line 0 is the name of the file.
+// checkText checks a line. names are its Go identifiers. Line 0 is the name of the file.
 func checkText(file string, line int, text string, names []string) (found []string) {
 	inText, inNames := split(text), split(strings.Join(names, " "))
 	for _, r := range rules {
@@ -133,7 +133,7 @@ type rule struct {
 	in []string
 	// names limits the rule to identifiers of Go and names of files: in prose the word is plain English.
 	names bool
-	// but are phrases that hold this one and are right, such as those of an API.
+	// but are correct phrases that contain this one, such as an API's.
 	but []string
 }
 
