@@ -52,7 +52,7 @@ func (b *Builder) Close() error {
 func (b *Builder) Run(ctx context.Context, args ...string) (string, error) {
 	storage := []string{"--storage-driver", "vfs", "--root", filepath.Join(b.scratch, "images"), "--runroot", filepath.Join(b.scratch, "run")}
 	command := exec.CommandContext(ctx, b.buildah, append(storage, args...)...)
-	// buildah removes what it has begun when it is interrupted.
+	// buildah cleans up when it is interrupted.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	var complaints strings.Builder
 	command.Stderr = io.MultiWriter(b.log, &complaints)

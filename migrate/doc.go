@@ -32,7 +32,7 @@
 // another namespace that an administrator names. Even there they are not trusted: every field is validated (read.go of
 // the engine, validate.go of the migration), and before each write the plan is compared with the command line and with
 // the live objects, which are identified by their UIDs (verify.go). While an operator is replaced, its Subscription
-// does not exist for some seconds, and whoever may write Subscriptions there could create one of its name. A nonce,
+// does not exist for some seconds, and anyone who may write Subscriptions there could create one of its name. A nonce,
 // recorded in the journal before the Subscription is recreated, identifies the right one (recreation.go). OLM asks for
 // approval until the switch is complete, and an InstallPlan is approved only if it installs exactly the planned objects
 // from the planned catalog (content.go).

@@ -16,7 +16,7 @@ const (
 	downloads = homepage + "/releases/download/"
 )
 
-// summary and description say what berth is, in one sentence and in a few.
+// summary and description describe berth, in one sentence and in a few.
 const (
 	summary     = "Package, ship and move optional CSI drivers for OpenShift and OKD"
 	description = `Makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from,

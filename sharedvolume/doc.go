@@ -47,10 +47,10 @@
 //     and one whose claim is never bound loses it after ten seconds.
 //
 // The caches hold SharedVolumes and, by a label, the claims and volumes that belong to them. They hold only the fields
-// that the package reads, a few KiB per object at most, regardless of what a tenant has put into it (trim.go). Pods are
-// not cached: a namespace's pods are listed when a claim is deleted, in the background, with one pod in memory at a
-// time (users.go, listing), and not again before ten seconds and twenty times the duration of the last list. Volumes of
-// deleted SharedVolumes are found by the SharedVolume's UID (orphans.go).
+// that the package reads, a few KiB per object at most, regardless of its size (trim.go). Pods are not cached: a
+// namespace's pods are listed when a claim is deleted, in the background, with one pod in memory at a time (users.go,
+// listing), and not again before ten seconds and twenty times the duration of the last list. Volumes of deleted
+// SharedVolumes are found by the SharedVolume's UID (orphans.go).
 //
 // # Where to read on
 //

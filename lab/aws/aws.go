@@ -39,7 +39,7 @@ type Options struct {
 	Disks ec2.Disks
 	// MaxAccessPoints is for each file system. By default it is 10000.
 	MaxAccessPoints int
-	// SessionLifetime is how long sessions of roles last. By default it is what the client asks for, at least 15 minutes.
+	// SessionLifetime is how long sessions of roles last. By default the client decides, at least 15 minutes.
 	SessionLifetime time.Duration
 }
 
@@ -169,8 +169,8 @@ func (c *Cloud) StartMetadata(t testing.TB, i ec2.Instance) Metadata {
 	return Metadata{service, c.serve(t, "metadata", service, false)}
 }
 
-// Environment returns the variables that lead AWS SDKs to the cloud and to no other address. Without metadata, the SDKs
-// are told that there is none. The variables name a file of the CA's certificate, if the cloud has one, but no
+// Environment returns the variables that lead AWS SDKs to the cloud and to no other address. Without metadata, they
+// tell the SDKs not to look for it. The variables name a file of the CA's certificate, if the cloud has one, but no
 // credentials.
 func (c *Cloud) Environment(t testing.TB, m *Metadata) []string {
 	t.Helper()

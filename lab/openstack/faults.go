@@ -160,7 +160,7 @@ func (c *Cloud) fails(operation Operation) (detail string, fails bool) {
 	return pending[0], true
 }
 
-// Quota limits what a project has of each kind. 0 is no limit.
+// Quota limits a project's resources of each kind. 0 is no limit.
 type Quota struct {
 	Shares, ShareGigabytes, ShareSnapshots int
 	Volumes, Gigabytes, VolumeSnapshots    int // Gigabytes counts volumes and their snapshots

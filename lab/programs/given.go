@@ -34,8 +34,8 @@ var givable = []string{
 	"aws-efs-csi-driver-v2.1.11", "aws-efs-csi-driver-v3.4.1", "catalogd", "csi-node-driver-registrar", "livenessprobe", "nfsplugin", "operator-controller",
 }
 
-// Given returns the path of a program that the user has given by PROGRAMS, or "" if there is none. Anything wrong with
-// the folder, or with any program in it that users may give, is an error, even if another program is wanted.
+// Given returns the path of a program that the user has given by PROGRAMS, or "". Anything wrong with the folder, or
+// with any program in it that users may give, is an error, even if another program is wanted.
 func Given(name string) (string, error) {
 	if !slices.Contains(givable, name) {
 		return "", nil

@@ -169,10 +169,9 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// BenchmarkRawYAML compares package rawyaml with the library that it stands in for, on the catalog in YAML. The document
-// part converts every document of the catalog to JSON, in this process. The validate part runs the command, and once
-// more a build of it in which rawyaml refuses everything. of-library is how many times as much the library
-// takes.
+// BenchmarkRawYAML compares package rawyaml with the library that it replaces, on the catalog in YAML. The document
+// part converts every document of the catalog to JSON, in this process. The validate part runs the command, and a build
+// of it where rawyaml refuses everything. of-library is the ratio of the library's figure to rawyaml's.
 func BenchmarkRawYAML(b *testing.B) {
 	b.Run("documents", func(b *testing.B) {
 		sources := documents(b, generate(b, catalogs.Community))
@@ -333,7 +332,7 @@ func size(b *testing.B, dir string) (bytes int64) {
 	return bytes
 }
 
-// usage is what a command took, as program measure prints it.
+// usage holds the resources that a command used, as program measure prints them.
 type usage struct {
 	Wall, CPU              float64
 	PeakRSS, PeakAnonymous int64

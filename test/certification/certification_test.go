@@ -118,8 +118,8 @@ func TestPageShowsTheTables(t *testing.T) {
 	shown.Check(t, "\n"+Markdown(records)+"\n", *update)
 }
 
-// TestReasons: each reason is that of a test, once all drivers that it applies to have a record, and each test that does not pass has
-// one, which applies to its driver.
+// TestReasons: each reason explains a test, once all drivers that it applies to have a record, and each test that does
+// not pass has a reason that applies to its driver.
 func TestReasons(t *testing.T) {
 	records, err := Records()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Outcome is what became of a test.
+// Outcome is the outcome of a test.
 type Outcome struct {
-	// Test is the test's name without that of the driver, such as "[Testpattern: Dynamic PV (default fs)] subPath should …".
+	// Test is the test's name without the driver's, such as "[Testpattern: Dynamic PV (default fs)] subPath should …".
 	Test string
 	// State is "pass", "fail" or "skip".
 	State string
@@ -29,7 +29,7 @@ const (
 	Skip = "skip"
 )
 
-// ginkgoReport is what ginkgo writes of a suite.
+// ginkgoReport is ginkgo's report of a suite.
 type ginkgoReport struct {
 	SpecReports []struct {
 		ContainerHierarchyTexts []string
@@ -44,8 +44,8 @@ type ginkgoReport struct {
 // prefix begins the names of the external storage tests of a driver.
 func prefix(csiName string) string { return "External Storage [Driver: " + csiName + "] " }
 
-// Read reads a report of ginkgo, in JSON. It returns the outcomes of the external storage tests of a driver, sorted, and fails if there are
-// none, or if anything beside the tests failed, such as the preparation of the cluster.
+// Read reads a report of ginkgo, in JSON. It returns the outcomes of the external storage tests of a driver, sorted,
+// and fails without outcomes, or if anything beside the tests failed, such as the preparation of the cluster.
 func Read(from io.Reader, csiName string) ([]Outcome, error) {
 	var reports []ginkgoReport
 	if err := json.NewDecoder(from).Decode(&reports); err != nil {

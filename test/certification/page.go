@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// Records returns the records in testdata, by driver. A driver whose tests nobody has run has none.
+// Records returns the records in testdata, by driver. A driver whose tests nobody has run has no record.
 func Records() (map[string]Record, error) {
 	records := map[string]Record{}
 	for _, name := range registry.Names() {
@@ -97,7 +97,7 @@ func tests(records map[string]Record) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// outcome is what the table shows of a test.
+// outcome returns the table's text for a test.
 func (r Record) outcome(test string) string {
 	switch {
 	case slices.Contains(r.Passed, test):

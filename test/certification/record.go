@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Record is what a run of a driver's tests has shown.
+// Record is the result of a run of a driver's tests.
 type Record struct {
 	// Date is the date of the run, such as "2026-11-27", and Programs says which programs ran, as testbed.Programs does.
 	Date, Programs string

@@ -69,7 +69,7 @@ type Run struct {
 // reportFile is the name of ginkgo's report.
 const reportFile = "report.json"
 
-// Run runs the tests, and returns their outcomes. An error says that there are none.
+// Run runs the tests, and returns their outcomes, or an error and no outcomes.
 func (r Run) Run(ctx context.Context) ([]Outcome, error) {
 	suite, err := tools.E2E(ctx, nil)
 	if err != nil {

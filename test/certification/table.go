@@ -2,7 +2,7 @@ package certification
 
 import "regexp"
 
-// reasons are those of all drivers. The first one that explains an outcome counts.
+// reasons are the reasons for all drivers. The first one that explains an outcome counts.
 var reasons = []Reason{
 	// What the format of the manifest cannot say.
 	{Name: "pre-provisioned", Kind: NotApplicable, Tests: pattern("Pre-provisioned PV"),

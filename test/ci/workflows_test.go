@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// workflow is what is looked at of a workflow of GitHub.
+// workflow holds the checked fields of a GitHub workflow.
 type workflow struct {
 	Permissions map[string]string
 	Jobs        map[string]job
@@ -76,7 +76,7 @@ func TestWorkflowsAreValid(t *testing.T) {
 	}
 }
 
-// TestActionsArePinned: an action that others publish is what it was when somebody looked at it.
+// TestActionsArePinned: other people's actions are pinned to the commit that somebody has reviewed.
 func TestActionsArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[A-Za-z0-9-]+(/[A-Za-z0-9_-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	for _, path := range append(workflowFiles(t), "../../ci/bump.yml", "../../ci/action.yml") {

@@ -191,8 +191,8 @@ func (f *former) forgedJournal(namespace string, phase migrate.Phase) *corev1.Co
 	return journal
 }
 
-// mustRefuseJournals fails the test unless the cluster storage operator does nothing with journals that name something else than an
-// operator of the driver, wherever they come from, and leaves them alone.
+// mustRefuseJournals fails the test unless the cluster storage operator does nothing with journals from any source that
+// name something else than an operator of the driver, and leaves them alone.
 func (f *former) mustRefuseJournals() {
 	f.t.Helper()
 	t, d := f.t, f.driver

@@ -29,11 +29,11 @@ import (
 	"github.com/berth-csi/berth/test/openshift45"
 )
 
-// outlive are the kinds of what OpenShift 4.5's operators made that is never deleted.
+// outlive are the kinds of OpenShift 4.5's objects that are never deleted.
 var outlive = []string{"Namespace", "Secret", "StorageClass"}
 
-// TestLeftovers: whatever OpenShift 4.5's operators made is of the definition of today, or is one of its leftovers, or is never
-// deleted. And nothing is a leftover that they did not make.
+// TestLeftovers: every object that OpenShift 4.5's operators created is in today's definition, or is one of its
+// leftovers, or is never deleted. And they created every leftover.
 func TestLeftovers(t *testing.T) {
 	for _, d := range succeedable() {
 		t.Run(d.Name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func (f *former) mustRefuseCleanup(name, want string) {
 	}
 }
 
-// testCleanup cleans up after an operator, from which the driver has been handed over. What is deleted is what the operator made and
-// nothing else; whatever volumes need stays as it is.
+// testCleanup cleans up after an operator, from which the driver has been handed over. The cleanup deletes exactly the
+// operator's objects; everything that volumes need stays as it is.
 func (f *former) testCleanup(injector *fault.Injector) {
 	t := f.t
 	t.Helper()

@@ -24,8 +24,8 @@ import (
 
 const adoptPage = "adopt.md"
 
-// TestAdoptionRefusals: a real cluster in which something is not as it should be is refused, and nothing is written. When that is
-// put right, the driver is handed over, although the tool is killed before and after each of its writes.
+// TestAdoptionRefusals: a problem in a real cluster refuses the hand-over, and nothing is written. Once the problem is
+// fixed, the driver is handed over, although the tool is killed before and after each of its writes.
 func TestAdoptionRefusals(t *testing.T) {
 	t.Parallel()
 	d := succeedable()[0]

@@ -35,9 +35,9 @@ var notOfHandOver = slices.Concat(reports, []fault.Target{{Resource: "events"}, 
 	{Resource: "roles"}, {Resource: "rolebindings"}, {Resource: "clusterroles"}, {Resource: "clusterrolebindings"}, {Resource: "deployments"}, {Resource: "clustercsidrivers"},
 	{Resource: "prometheusrules"}, {Resource: "servicemonitors"}})
 
-// TestAdoptionSweep injects every fault into every write with which a driver is handed over, once those of the cluster storage operator,
-// and once those of the tool. Whatever the fault, the end is the same, nothing that volumes need is touched, and in the end
-// neither has anything to write.
+// TestAdoptionSweep injects every fault into every write of a hand-over, both by the cluster storage operator and by
+// the tool. With every fault, the end is the same, nothing that volumes need is touched, and in the end neither has
+// anything to write.
 func TestAdoptionSweep(t *testing.T) {
 	if !fault.All() {
 		t.Skip("it takes many minutes; run it with -all-faults, or make prove SUITE=sweep-adopt")

@@ -56,7 +56,8 @@ func succeedable() []drivers.Driver {
 	return slices.DeleteFunc(registry.All(), func(d drivers.Driver) bool { return len(d.Predecessors()) == 0 })
 }
 
-// newFormer starts a cluster in which OLM has installed OpenShift 4.5's operator of a driver, which has installed the driver.
+// newFormer starts a cluster where OLM has installed OpenShift 4.5's operator of a driver, which has installed the
+// driver.
 func newFormer(t testing.TB, d drivers.Driver, images map[string]string) *former {
 	t.Helper()
 	catalog := openshift45.Catalog(t, d) // skips without it
@@ -70,8 +71,8 @@ func newFormer(t testing.TB, d drivers.Driver, images map[string]string) *former
 	return f
 }
 
-// newOwnFormer starts a cluster in which OLM has installed our operator of a driver in a namespace, which has installed the
-// driver.
+// newOwnFormer starts a cluster where OLM has installed our operator of a driver in a namespace, which has installed
+// the driver.
 func newOwnFormer(t testing.TB, d drivers.Driver, namespace string, images map[string]string) *former {
 	t.Helper()
 	f := &former{
@@ -291,9 +292,9 @@ func (f *former) plan() *adoption.Plan {
 
 var allAdoptions = flag.Bool("all-adoptions", false, "hand over each driver from each operator, which takes minutes")
 
-// TestAdoption: when the cluster storage operator starts, it takes over drivers whose operators OLM runs, those of OpenShift 4.5 and
-// ours, by itself, also while an administrator runs the tool. Over the whole journey nothing that volumes need is another
-// object, and two operators are never there together. In the end neither it nor the tool has anything to write.
+// TestAdoption: when the cluster storage operator starts, it takes over drivers whose operators OLM runs, OpenShift
+// 4.5's and ours, by itself, also while an administrator runs the tool. Throughout, no object that volumes need is
+// replaced, and two operators never run together. In the end neither it nor the tool has anything to write.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	type begin struct {
@@ -386,9 +387,8 @@ func (f *former) mustBeHandedOver() {
 	}
 }
 
-// checkForbidden fails the test if a request of ours was forbidden. OLM takes the permissions of its operator away while that
-// ends. Where its account is that of the new operator, too, requests count from when the cluster storage operator creates the
-// Deployment of the new one.
+// checkForbidden fails the test if a request of ours was forbidden. OLM takes the permissions of its operator away
+// while that ends. If the new operator has the same account, requests count from the creation of its Deployment.
 func (f *former) checkForbidden() {
 	f.t.Helper()
 	requests := f.account().Requests(f.t)

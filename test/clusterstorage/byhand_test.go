@@ -68,7 +68,7 @@ func (w *environment) runByHand(operator string) {
 	})
 }
 
-// variables are the variables of the operator's Deployment, but for what only a pod has.
+// variables returns the variables of the operator's Deployment, except those that only a pod has.
 func (w *environment) variables() (all []string) {
 	w.t.Helper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}}

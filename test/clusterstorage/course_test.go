@@ -12,11 +12,10 @@ import (
 	"github.com/berth-csi/berth/operator/clusterstorage"
 )
 
-// A course is what the ClusterOperator says in the course of something: the statuses of each condition, and the versions, one
-// after the other.
+// A course is the history of a ClusterOperator: the successive statuses of each condition, and the versions.
 type course map[string]string
 
-// whatever is any course of a condition.
+// whatever matches any course of a condition.
 const whatever = "whatever"
 
 // expect fails the test unless the ClusterOperator takes a course while something happens. It checks each version that the

@@ -72,7 +72,7 @@ func driversOf(platform configv1.PlatformType) []drivers.Driver {
 	return slices.DeleteFunc(clusterstorage.OfPlatforms(registry.All()), func(d drivers.Driver) bool { return d.ClusterStorage.Platform != platform })
 }
 
-// platformStatuses are what installers write about their platforms.
+// platformStatuses are the statuses that installers write about their platforms.
 var platformStatuses = map[configv1.PlatformType]configv1.PlatformStatus{
 	configv1.AWSPlatformType:   {AWS: &configv1.AWSPlatformStatus{Region: "us-east-1"}},
 	configv1.AzurePlatformType: {Azure: &configv1.AzurePlatformStatus{ResourceGroupName: "berth-x7k2p-rg", CloudName: configv1.AzurePublicCloud}},
@@ -189,7 +189,7 @@ func (w *environment) account() walk.Account {
 	return walk.Account{Cluster: w.Cluster, Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}
 }
 
-// accountOf returns that of a driver's operator.
+// accountOf returns the account of a driver's operator.
 func (w *environment) accountOf(d drivers.Driver) walk.Account {
 	return walk.Account{Cluster: w.Cluster, Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}
 }
@@ -197,7 +197,7 @@ func (w *environment) accountOf(d drivers.Driver) walk.Account {
 // notKept are requests that store nothing, and what says who is active and what happened.
 var notKept = []string{"tokenreviews", "subjectaccessreviews", "leases", "events"}
 
-// writes returns what our operators have written since a time, in the order of the responses.
+// writes returns our operators' writes since a time, in the order of the responses.
 func (w *environment) writes(since time.Time) []cluster.AuditEvent {
 	w.t.Helper()
 	var found []cluster.AuditEvent
@@ -275,7 +275,8 @@ func (w *environment) checkForbidden() {
 	w.checkRefusals(walk.Discovers)
 }
 
-// checkRefusals fails the test if a request of ours was forbidden, except those that others would have had to permit.
+// checkRefusals fails the test if a request of ours was forbidden, except requests that others would have had to
+// permit.
 func (w *environment) checkRefusals(byOthers func(cluster.AuditEvent) bool) {
 	w.t.Helper()
 	for _, account := range w.accounts() {

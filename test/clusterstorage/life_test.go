@@ -162,8 +162,8 @@ func (l *life) run(g generation) {
 	l.t.Cleanup(func() { l.end() })
 }
 
-// TestLife plays what a cluster with drivers of its platform meets, and compares what the ClusterOperator says all the while
-// with what it should say.
+// TestLife plays the life of a cluster with the drivers of its platform, and compares every status of the
+// ClusterOperator with the expected one.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	platforms := []configv1.PlatformType{configv1.AWSPlatformType}
@@ -352,7 +352,8 @@ func (l *life) awaitOthers(but drivers.Driver, version string) {
 	})
 }
 
-// failures are why a container whose image is broken does not run. A process node may not even find all mount points for it.
+// failures are the reasons of a container with a broken image. A process node may not even find all mount points for
+// it.
 var failures = []string{"CrashLoopBackOff", "CreateContainerError"}
 
 // awaitBroken waits until a pod of a driver has an image of a version, and does not run.

@@ -114,7 +114,7 @@ func (w *environment) touchAll() []*unstructured.Unstructured {
 	}
 	for _, object := range made {
 		if object.GetKind() == "Deployment" {
-			continue // its generation changes with its annotations, too, and that is what is reported
+			continue // its reported generation changes with its annotations, too
 		}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/note":"of an administrator"}}}`))
 		if err := w.Client().Patch(w.t.Context(), object, patch); err != nil {

@@ -32,7 +32,7 @@ var LaterImages = map[string]string{
 	"quay.io/k8scsi/livenessprobe":                      "quay.io/openshift/origin-csi-livenessprobe",
 }
 
-// FileSystem and AccessPoint are what all SharedVolumes share.
+// FileSystem and AccessPoint are the same in all SharedVolumes.
 const FileSystem, AccessPoint = "fs-0123cdef", "fsap-00000000000000000"
 
 // Driver returns the objects of the driver, which the operator created in its own namespace. Their owner is the

@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	syscall.Umask(0o022) // other users' processes, such as those of pods, read some of the files
+	syscall.Umask(0o022) // other users' processes, such as pods, read some of the files
 	root, err := tools.Root()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func predict(what string, missing error, root bool) (string, error) {
 	}
 	see := ""
 	if !root {
-		// sudo has another PATH, in which go need not be.
+		// sudo has another PATH, which may lack go.
 		see = "; with sudo: " + `sudo env "PATH=$PATH" make ` + target(what)
 	}
 	switch name, _, _ := strings.Cut(what, " "); name {

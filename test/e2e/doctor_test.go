@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// working is what "berth doctor" says of a driver that works.
+// working are the verdicts of "berth doctor" for a driver that works.
 var working = map[doctor.Code]doctor.Verdict{
 	"operator-active": doctor.OK, "operator-permitted": doctor.OK, "conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK,
 	"sharedvolumes": doctor.OK,

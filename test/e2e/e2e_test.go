@@ -244,7 +244,7 @@ func (w *environment) removeOperator(ctx context.Context, c client.Client, csv s
 	if err := c.Delete(ctx, subscription); err != nil {
 		return err
 	}
-	// While there is one, OLM takes it for that of the next Subscription, and installs nothing.
+	// OLM would take an old one for the next Subscription's, and install nothing.
 	err := cluster.Until(ctx, "the Subscription's InstallPlans to be gone", func(ctx context.Context) error {
 		plans := &v1alpha1.InstallPlanList{}
 		if err := c.List(ctx, plans, client.InNamespace(namespace)); err != nil {

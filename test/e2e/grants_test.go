@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestGrantsAreForAdministrators installs the operator as a new cluster does, and has a tenant try to mount what
-// nobody has granted, with all rights that OLM gives to who is admin of a namespace.
+// TestGrantsAreForAdministrators installs the operator as a new cluster does, and has a tenant try to mount an access
+// point without a grant, with all rights that OLM gives to the admin of a namespace.
 func TestGrantsAreForAdministrators(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})

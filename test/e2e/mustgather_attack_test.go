@@ -29,8 +29,8 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestMustGatherAttacks: a tenant tries to get at the credentials of whoever collects support data, or to
-// choose what is collected. The operator of the driver was removed, but its ClusterCSIDriver is there.
+// TestMustGatherAttacks: a tenant tries to steal the credentials of the user who collects support data, or to choose
+// what is collected. The operator of the driver was removed, but its ClusterCSIDriver is there.
 func TestMustGatherAttacks(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t, cluster.Options{Name: "must-gather attacks"})

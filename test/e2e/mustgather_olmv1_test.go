@@ -21,7 +21,8 @@ import (
 	"github.com/berth-csi/berth/test/mustgather"
 )
 
-// installedByOLMv1 is what OLM v1 has in a cluster for operator boat, in its namespace, and what an administrator has asked it for.
+// installedByOLMv1 are OLM v1's objects in a cluster for operator boat, in its namespace, and the administrator's
+// request.
 const installedByOLMv1 = `
 apiVersion: olm.operatorframework.io/v1
 kind: ClusterCatalog
@@ -73,7 +74,7 @@ func TestMustGatherOfOLMv1(t *testing.T) {
 	extend(t, c, "raft", raft)
 	extend(t, c, "tug", boat)
 	installOperator(t, c, "boat", boat, predecessor.LabelsOf("boat"), nil)
-	installOperator(t, c, "raft", raft, nil, predecessor.LabelsOf("raft")) // only whoever may write in the namespace says so
+	installOperator(t, c, "raft", raft, nil, predecessor.LabelsOf("raft")) // anyone who may write there could have created it
 	installOperator(t, c, "tug", tug, predecessor.LabelsOf("tug"), nil)    // the ClusterExtension is for another namespace
 
 	for _, unprintable := range []bool{false, true} {

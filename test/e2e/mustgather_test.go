@@ -145,7 +145,7 @@ func TestMustGather(t *testing.T) {
 	w.checkGatherInPod()
 }
 
-// checkGatherInPod runs the script in a pod, whose account it uses.
+// checkGatherInPod runs the script in a pod, as the pod's account.
 func (w *environment) checkGatherInPod() {
 	w.t.Helper()
 	root, err := tools.Root()

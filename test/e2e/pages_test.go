@@ -225,7 +225,7 @@ func (w *environment) awaitVariable(name, value string) {
 	})
 }
 
-// mustPrint fails the test unless what commands print has all of these texts.
+// mustPrint fails the test unless the output of commands has all of these texts.
 func mustPrint(t testing.TB, printed string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {

@@ -36,10 +36,10 @@ const (
 	silence = 10 * time.Second
 )
 
-// TestSwitchWithKilledOperator switches by hand, with an operator that is killed before and after each of its
-// writes, from the lock on until it has nothing more to write. The end state is that of an undisturbed switch.
-// Volumes are served all the time, because that does not depend on an operator, and the lock is handed over only
-// once, because it belongs to the pod.
+// TestSwitchWithKilledOperator switches by hand, with an operator that is killed before and after each of its writes,
+// from the lock on until it has nothing more to write. The end state is the same as of an undisturbed switch. Volumes
+// are served all the time, because that does not depend on an operator, and the lock is handed over only once, because
+// it belongs to the pod.
 func TestSwitchWithKilledOperator(t *testing.T) {
 	t.Parallel()
 	undisturbed, killed := switchWith(t, crashloop.Recorded), switchWith(t, crashloop.Killed)

@@ -197,7 +197,7 @@ func (w *environment) kubectlBerth(input string, args ...string) string {
 	return out.String()
 }
 
-// checkSettled does something, in which berth must write nothing. Others may.
+// checkSettled does something during which berth must write nothing. Others may.
 func (w *environment) checkSettled(do func()) {
 	w.t.Helper()
 	before := len(w.toolWrites())
@@ -373,7 +373,7 @@ func (r *switchRecord) check() {
 func checkServed(t testing.TB, kind community.Kind, was, object client.Object) {
 	t.Helper()
 	switch object := object.(type) {
-	case *appsv1.DaemonSet: // whose pods are replaced one after the other
+	case *appsv1.DaemonSet: // replaces its pods one after the other
 		return
 	case *corev1.PersistentVolume:
 		if diff := cmp.Diff(was.(*corev1.PersistentVolume).Spec, object.Spec); diff != "" {

@@ -73,8 +73,8 @@ func stored(namespace, name string) *sharedvolume.SharedVolume {
 	return volume
 }
 
-// teamRoles returns the names and verbs of the cluster roles that give rights to SharedVolumes to whoever
-// has a role of Kubernetes: those of the bundle, and those that OLM makes besides.
+// teamRoles returns the names and verbs of the cluster roles that give rights to SharedVolumes to everyone with a role
+// of Kubernetes: the bundle's, and OLM's.
 func (w *environment) teamRoles() map[string][]string {
 	w.t.Helper()
 	const api = "sharedvolumes.aws-efs.managed.openshift.io"

@@ -61,8 +61,8 @@ func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
 	w.checkVerdictsAreWrittenFirst(len(want) + 1)
 }
 
-// checkVerdictsAreWrittenFirst checks the operator's writes: so many verdicts, and that of the adoption
-// before anything was adopted.
+// checkVerdictsAreWrittenFirst checks the operator's writes: want verdicts, and the adoption's verdict before anything
+// was adopted.
 func (w *environment) checkVerdictsAreWrittenFirst(want int) {
 	w.t.Helper()
 	verdicts := 0

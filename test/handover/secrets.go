@@ -102,7 +102,7 @@ func (r *Recording) mustReplaceAtOnce(t *testing.T, retired *drivers.RetiredKeys
 	}
 }
 
-// revision is that of etcd. The API server has one for all resources.
+// revision returns etcd's revision. The API server has one for all resources.
 func revision(t *testing.T, object client.Object) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)

@@ -1,4 +1,4 @@
-// Package mustgather runs the script that collects what support needs, and looks at what it has collected.
+// Package mustgather runs the script that collects support data, and looks at its output.
 package mustgather
 
 import (
@@ -32,8 +32,8 @@ func Run(t testing.TB, c *cluster.Cluster, drivers ...string) (folder, output st
 	return folder, string(out)
 }
 
-// Kubeconfig writes a kubeconfig of an account that may do anything, as that of the pod in which
-// `oc adm must-gather` runs a script. It has a token, which the operator, too, knows it by.
+// Kubeconfig writes a kubeconfig of an account that may do anything, like the account of the pod where `oc adm
+// must-gather` runs a script. It has a token, which the operator accepts, too.
 func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 	t.Helper()
 	in := c.Namespace(t)

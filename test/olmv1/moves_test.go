@@ -166,7 +166,7 @@ func shapes(gates featuregates.Set) []*shape {
 	}
 }
 
-// moveSetups are the ways in which OLM v1 is set up for moves.
+// moveSetups are the setups of OLM v1 for moves.
 var moveSetups = []setup{
 	{name: "helm"},
 	{name: "boxcutter", gates: "BoxcutterRuntime=true"},
@@ -411,7 +411,7 @@ func (m *mover) apply(t *testing.T, to move.Target) {
 	}
 }
 
-// isWithV1 fails unless OLM v1 has the operator, and OLM v0 has nothing of it.
+// isWithV1 fails unless OLM v1 manages the operator, and OLM v0 has no objects for it.
 func (m *mover) isWithV1(ctx context.Context) error {
 	name := m.shape.name
 	for _, object := range []client.Object{&v1alpha1.Subscription{}, &v1alpha1.ClusterServiceVersion{}} {
@@ -434,7 +434,7 @@ func (m *mover) isWithV1(ctx context.Context) error {
 	return nil
 }
 
-// observed returns the UIDs of what the bundle has brought, of the custom resources, and of the operator's pods.
+// observed returns the UIDs of the bundle's objects, of the custom resources, and of the operator's pods.
 func (m *mover) observed(t *testing.T) map[string]types.UID {
 	t.Helper()
 	uids := map[string]types.UID{}

@@ -205,8 +205,8 @@ func (o *OLM) create(object client.Object) {
 	})
 }
 
-// certificates returns the certificate of OLM's servers and of its registry, and the Secret with it for OLM's pod. OLM trusts its
-// authority, and that of another registry, which may be nil.
+// certificates returns the certificate of OLM's servers and of its registry, and the Secret with it for OLM's pod. OLM
+// trusts its authority, and the authority of another registry, which may be nil.
 func (o *OLM) certificates(other *registry.Secure) (*tls.Config, *corev1.Secret) {
 	o.t.Helper()
 	made, err := authority.New("olmv1")
@@ -427,7 +427,7 @@ func (o *OLM) await(object *unstructured.Unstructured, of, want string) {
 	})
 }
 
-// report writes the end of OLM's logs to that of the test.
+// report writes the end of OLM's logs to the test's log.
 func (o *OLM) report() {
 	output, err := o.cluster.Kubectl(context.Background(), "logs", "--namespace="+Namespace, "--all-containers", "--prefix", "--tail=60", "olmv1").CombinedOutput()
 	o.t.Logf("OLM v1: %v\n%s", err, output)

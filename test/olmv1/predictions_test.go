@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // limit is for a step of OLM v1, which retries with a backoff.
 const limit = 15 * time.Minute
 
-// TestPredictions: what `berth catalog plan` says of a ClusterExtension is what OLM v1 does.
+// TestPredictions: OLM v1 does what `berth catalog plan` predicts for a ClusterExtension.
 func TestPredictions(t *testing.T) {
 	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")

@@ -39,7 +39,7 @@ const latest = 4
 
 const publicFile = "testdata/public.json"
 
-// public is a package of community operators: its latest versions, each of which replaces the one before.
+// public is a package of community operators: its latest versions. Each replaces the previous one.
 type public struct {
 	name     string
 	versions []publicVersion

@@ -31,7 +31,7 @@ type trap struct {
 	name string
 	// bundles are the versions of the package. Each replaces the one before.
 	bundles []bundle
-	// installed is the version that is installed first; "" is none. What follows is then set on the ClusterExtension.
+	// installed is the version to install first, or "". The fields below are set on the ClusterExtension after that.
 	installed string
 	wants     fields // of spec.source.catalog
 	config    any    // spec.config.inline, if it is not nil
@@ -53,7 +53,7 @@ type bundle struct {
 	noImage    bool
 }
 
-// parts are what a bundle has, as a trap changes it.
+// parts are the objects of a bundle, for a trap to change.
 type parts struct {
 	pkg     string // in the annotations
 	csv     *v1alpha1.ClusterServiceVersion
@@ -72,7 +72,7 @@ func (tr *trap) told(message string) string {
 	return regexp.MustCompile(`unknown field "\w+"`).ReplaceAllString(message, "unknown field")
 }
 
-// parts returns what a bundle has.
+// parts returns the objects of a bundle.
 func (tr *trap) parts(b bundle) *parts {
 	labels := map[string]string{"app": tr.name}
 	csv := &v1alpha1.ClusterServiceVersion{

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-csi/berth/test/olmv1"
 )
 
-// setup is a way in which OLM v1 is set up.
+// setup is a setup of OLM v1.
 type setup struct {
 	name  string
 	gates string // as the flag --feature-gates has them
@@ -55,7 +55,7 @@ func (s *setup) on(t *testing.T) featuregates.Set {
 	return set
 }
 
-// verdict is what OLM v1 has done with a trap: the condition Progressing, and the bundle that is installed.
+// verdict is OLM v1's reaction to a trap: the condition Progressing, and the installed bundle.
 type verdict struct {
 	Setup   string `json:"setup"`
 	Case    string `json:"case"`
@@ -64,7 +64,7 @@ type verdict struct {
 	Bundle  string `json:"bundle,omitempty"`
 }
 
-// record are verdicts, when they were given, and by what.
+// record holds verdicts, with their time and the version of OLM.
 type record struct {
 	Date               string    `json:"date"`
 	OperatorController string    `json:"operatorController"`
@@ -131,8 +131,8 @@ func lines(message string) []string {
 	return all
 }
 
-// TestPredictionsOfTraps has OLM v1 install every trap in every setup, and compares what it does with what is predicted. It records the
-// verdicts with -update.
+// TestPredictionsOfTraps has OLM v1 install every trap in every setup, and compares the result with the prediction. It
+// records the verdicts with -update.
 func TestPredictionsOfTraps(t *testing.T) {
 	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
@@ -149,7 +149,7 @@ func TestPredictionsOfTraps(t *testing.T) {
 	}
 }
 
-// write writes the verdicts, sorted, over those of the same setups and cases that the file has.
+// write writes the verdicts, sorted, and replaces the file's verdicts of the same setups and cases.
 func (r *record) write(t *testing.T, path string) {
 	t.Helper()
 	given := map[[2]string]bool{}
@@ -336,7 +336,8 @@ func (x *extension) installFirst(t *testing.T, tr *trap) string {
 	return name
 }
 
-// write writes the ClusterExtension with these fields of spec.source.catalog, and with what a trap, which may be nil, says besides.
+// write writes the ClusterExtension with these fields of spec.source.catalog, and with the additional fields of a trap,
+// which may be nil.
 func (x *extension) write(t *testing.T, tr *trap, wants fields) {
 	t.Helper()
 	cluster.Eventually(t, limit, "the ClusterExtension to be written", func(ctx context.Context) error {
@@ -419,7 +420,7 @@ func (tr *trap) installedAs(t *testing.T, on featuregates.Set) fields {
 	return said
 }
 
-// certManager are minimal definitions of what cert-manager serves.
+// certManager returns minimal definitions of cert-manager's APIs.
 func certManager() (all []*unstructured.Unstructured) {
 	for plural, kind := range map[string]string{"issuers": "Issuer", "certificates": "Certificate"} {
 		all = append(all, &unstructured.Unstructured{Object: fields{

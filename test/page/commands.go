@@ -37,7 +37,7 @@ func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []
 	return slices.DeleteFunc(blocks, func(b Block) bool { return b.Heading != below })
 }
 
-// read returns the headings of a page, and all of its blocks except those that are the output of another one, with other names.
+// read returns the headings of a page, and all of its blocks except the outputs of other blocks, with other names.
 func read(t testing.TB, path string, names *strings.Replacer) (headings []string, blocks []Block) {
 	t.Helper()
 	content, err := os.ReadFile(path)

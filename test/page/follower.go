@@ -17,7 +17,8 @@ type follower struct {
 
 func by(pkg string, tests ...string) follower { return follower{pkg: pkg, tests: tests} }
 
-// printingNothing returns a follower of a block whose commands print nothing, or what differs in each cluster and is for a console.
+// printingNothing returns a follower of a block whose commands print nothing, or output for a console that differs in
+// each cluster.
 func (f follower) printingNothing() follower {
 	f.quiet = true
 	return f

@@ -105,7 +105,7 @@ func TestFollowersExist(t *testing.T) {
 	}
 }
 
-// source is what the tests of a package have in them.
+// source holds the functions and the texts of a package's tests.
 type source struct{ functions, texts map[string]bool }
 
 func parse(t *testing.T, pkg string) source {

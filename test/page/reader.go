@@ -36,7 +36,7 @@ type Reader struct {
 	Variables string
 	// Limit is for each block.
 	Limit time.Duration
-	// Dir is the folder in which commands run.
+	// Dir is the working directory of commands.
 	Dir string
 }
 
@@ -53,8 +53,8 @@ esac
 exec %[1]s "$@"
 `
 
-// Follow does what a page says below a heading, and returns what the commands print, which must be what the page shows, if it does.
-// An object goes into a file of its name, too, as commands expect it. Numbers choose some of the blocks, from 0.
+// Follow follows a page below a heading, and returns the output of the commands, which must match the page if that
+// shows it. An object also goes into a file of its name, as commands expect. Numbers choose some of the blocks, from 0.
 func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed string) {
 	t.Helper()
 	commands, done := 0, 0

@@ -185,7 +185,7 @@ func TestWithoutPackages(t *testing.T) {
 	}
 }
 
-// TestTable: docs/develop.md has the rows, with what shows each.
+// TestTable: docs/develop.md has the rows, each with its proof.
 func TestTable(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| --- | --- | --- |\n")
@@ -203,8 +203,8 @@ func TestTable(t *testing.T) {
 	}.Check(t, table.String(), *update)
 }
 
-// copied returns a copy of the project in a folder whose name is unusual, without history, and an environment in which the go command has
-// its usual caches wherever HOME is.
+// copied returns a copy of the project, without history, in a folder with an unusual name, and an environment where the
+// go command has its usual caches regardless of HOME.
 func copied(t *testing.T) *place {
 	t.Helper()
 	root, err := tools.Root()

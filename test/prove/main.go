@@ -32,12 +32,12 @@ type suite struct {
 	pkg     string
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
-	logs    bool     // prints what the tests log, and not only those that fail
-	given   string   // the variable with what it needs besides the clone
+	logs    bool     // prints the logs of all tests, not only of failing ones
+	given   string   // the variable for its additional input
 	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
 	optional *regexp.Regexp
-	// report, which may be nil, returns what else the suite prints of its tests' outcomes, by their names, and the names of
-	// those that it misses.
+	// report, which may be nil, returns additional output from the tests' outcomes by name, and the names of missing
+	// tests.
 	report func(outcomes map[string]string) (text string, missing []string)
 }
 
@@ -146,7 +146,7 @@ func list() string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// prove runs the suite's tests and prints those that fail or are skipped, a line each minute, and the table.
+// prove runs the suite's tests and prints failing and skipped tests, a line each minute, and the table.
 func (s suite) prove(ctx context.Context, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, limit)
@@ -180,7 +180,7 @@ func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 	return nil
 }
 
-// tally is what has happened so far in a suite.
+// tally is the progress of a suite.
 type tally struct {
 	out      io.Writer
 	began    time.Time

@@ -17,17 +17,17 @@ import (
 // A Payload is a release of OpenShift, as far as it is about the cluster storage operator.
 type Payload struct {
 	Version string
-	// Images are the pull specs by the variables of the cluster storage operator's Deployment, for those that are not the
-	// definitions' own.
+	// Images are pull specs by the variables of the cluster storage operator's Deployment, where they differ from the
+	// definitions'.
 	Images map[string]string
 	// Stopped says that the cluster storage operator gets no pod, because a test runs it.
 	Stopped bool
 }
 
-// snapshot is what a release replaces by its version.
+// snapshot is the placeholder that a release replaces by its version.
 const snapshot = "0.0.1-snapshot"
 
-// Objects returns the objects of the manifests for the drivers, in the order in which the cluster version operator applies
+// Objects returns the objects of the manifests for the drivers, in the order that the cluster version operator applies
 // them.
 func (p Payload) Objects(all []drivers.Driver) ([]*unstructured.Unstructured, error) {
 	files, err := release.Files(all)

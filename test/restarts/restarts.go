@@ -1,9 +1,9 @@
-// Package restarts plays, at the API of a real cluster, the operators that restart components of an OpenShift cluster when
-// its feature gates change: those of static pods, and the machine-config operator with the kubelets. No component is really
-// restarted, and no kernel boots; Kubernetes 1.36 has no gates of CSI migration any more. What is played follows the
-// published behaviour of these operators: a new revision for each configuration, which gets to one node at a time and may
-// fail there; pools that give nodes a new configuration one at a time, after a drain by the eviction API, unless they are
-// paused or a node is degraded.
+// Package restarts plays, at the API of a real cluster, the operators that restart components of an OpenShift cluster
+// when its feature gates change: the static pods' operators, and the machine-config operator with the kubelets. No
+// component is really restarted, and no kernel boots; Kubernetes 1.36 has no gates of CSI migration any more. It
+// follows the published behaviour of these operators: a new revision for each configuration, which gets to one node at
+// a time and may fail there; pools that give nodes a new configuration one at a time, after a drain by the eviction
+// API, unless they are paused or a node is degraded.
 package restarts
 
 import (
@@ -55,7 +55,8 @@ type Operators struct {
 	reboot Reboot
 
 	mutex sync.Mutex
-	// failing are the components whose revisions fail, degraded the nodes that are, and keeping those that are not drained.
+	// failing are the components whose revisions fail, degraded the degraded nodes, and keeping the nodes that are not
+	// drained.
 	failing, degraded, keeping map[string]bool
 	// drained are the nodes that were drained, in order.
 	drained []string
@@ -188,7 +189,7 @@ func (o *Operators) Fail(component string, fails bool) { o.mark(o.failing, compo
 // Degrade has a node not get its configuration, or get it again.
 func (o *Operators) Degrade(node string, is bool) { o.mark(o.degraded, node, is) }
 
-// Keep has a node keep its pods when it is restarted: those that have nowhere else to go.
+// Keep has a node keep its pods when it is restarted, as pods that have nowhere else to go.
 func (o *Operators) Keep(node string) { o.mark(o.keeping, node, true) }
 
 func (o *Operators) mark(marks map[string]bool, name string, is bool) {

@@ -69,7 +69,7 @@ func (a *arena) make(ctx context.Context, namespace string, i int) error {
 	return a.client.Status().Update(ctx, sv)
 }
 
-// makePair creates a claim and a volume in the order in which the binder needs the fewest writes.
+// makePair creates a claim and a volume in the order that needs the fewest writes of the binder.
 func (a *arena) makePair(ctx context.Context, namespace, name, handle string) error {
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

@@ -67,7 +67,7 @@ func listPackages(ctx context.Context) (packages []testedPackage, err error) {
 // A job is one run of go test.
 type job struct {
 	packages []string // folders
-	// run and skip are those of go test, or "".
+	// run and skip are go test's flags, or "".
 	run, skip string
 	// named are the tests that it must run, perhaps with subtests: go test does not say that a pattern matches none.
 	named   []string

@@ -17,9 +17,9 @@ import (
 	"github.com/berth-csi/berth/test/results"
 )
 
-// lanes is how many long jobs run at the same time. Each of the long packages has several clusters, and with three of these at once, two
-// processors are busy with switching between control planes. But they wait for these clusters a third of the time, in which one more lane
-// compiles and runs the batches.
+// lanes is how many long jobs run at the same time. Each of the long packages has several clusters, and with three of
+// these at once, two processors are busy with switching between control planes. But they wait for these clusters a
+// third of the time, while one more lane compiles and runs the batches.
 const lanes = 2
 
 // limit is the time limit of a job.
@@ -33,7 +33,7 @@ func flags(tier string) []string {
 	return []string{"-vet=off", "-ldflags=-w"}
 }
 
-// report is what came of the tests.
+// report holds the tests' outcomes.
 type report struct {
 	mu                      sync.Mutex
 	began                   time.Time

@@ -27,7 +27,7 @@ type Account struct {
 // User is the account's user name.
 func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
-// Requests returns what the operator has requested so far.
+// Requests returns the operator's requests so far.
 func (a Account) Requests(t testing.TB) []cluster.AuditEvent {
 	t.Helper()
 	return a.Cluster.AuditOf(t, cluster.Requests{User: a.User()})
@@ -44,8 +44,8 @@ func (a Account) AwaitRequest(t testing.TB, what string, is func(cluster.AuditEv
 	})
 }
 
-// CheckRefusals fails the test for each request that was refused, except those that others would have had to permit, and if
-// there were no requests.
+// CheckRefusals fails the test for each request that was refused, except requests that others would have had to permit,
+// and if there were no requests.
 func CheckRefusals(t testing.TB, requests []cluster.AuditEvent, byOthers func(cluster.AuditEvent) bool) {
 	t.Helper()
 	for _, request := range requests {

@@ -39,7 +39,7 @@ func MakeUnfit(object *unstructured.Unstructured) bool {
 	return change != nil
 }
 
-// UIDs returns the UIDs of those of the objects that exist, by kind and name.
+// UIDs returns the UIDs of the existing objects among those given, by kind and name.
 func UIDs(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unstructured) map[string]string {
 	t.Helper()
 	uids := map[string]string{}

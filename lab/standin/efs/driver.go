@@ -41,7 +41,7 @@ import (
 // Name is the name of the CSIDriver.
 const Name = "efs.csi.aws.com"
 
-// Version is what a version of the driver does.
+// Version is the behaviour of a version of the driver.
 type Version struct {
 	Number string
 	// accessPoints is how many access points the version expects of a file system. It has as many group IDs, and one more.

@@ -119,7 +119,7 @@ func (p *place) dial(ctx context.Context, client int) (connection net.Conn, err 
 	return connection, err
 }
 
-// memory is what a control group cannot take back, in bytes.
+// memory is a control group's unreclaimable memory, in bytes.
 type memory struct{ anonymous, kernel int64 }
 
 func (m memory) mebibytes() float64 { return float64(m.anonymous+m.kernel) / (1 << 20) }

@@ -54,7 +54,7 @@ const (
 // bounds are the most that a pod of Berth may take, anonymous and kernel memory in MiB, by catalog.
 var bounds = map[string]float64{"metadata": 46}
 
-// otherBound is that of all other catalogs.
+// otherBound is the bound of all other catalogs.
 const otherBound = 40
 
 // opmImage is the name by which OLM knows the image that serves what it extracts.
@@ -63,7 +63,7 @@ const opmImage = "quay.io/berth-csi/berth-opm"
 // program is an image with a program that serves catalogs.
 type program struct {
 	name string
-	// on puts the layer of a catalog, and what the program keeps of it, on the image.
+	// on adds layers to the image: the catalog, and the program's cache of it.
 	on func(t *testing.T, catalog string) v1.Image
 }
 
@@ -123,7 +123,7 @@ func catalogFolders(t *testing.T) map[string]string {
 	folders := map[string]string{}
 	kinds := []catalogs.Kind{catalogs.Metadata}
 	if *more == "" {
-		kinds = append(kinds, catalogs.Community) // which is like those that are public
+		kinds = append(kinds, catalogs.Community) // which resembles public ones
 	}
 	for _, kind := range kinds {
 		dir := t.TempDir()
@@ -262,7 +262,7 @@ func (b bed) limitMemory(t *testing.T, limited bool) {
 	}
 }
 
-// figures are what a pod took. Memory is in bytes: anonymous, and what the kernel keeps for it.
+// figures are the resources that a pod used. Memory is in bytes: anonymous, and the kernel's for the pod.
 type figures struct {
 	name            string
 	answered, ready time.Duration
@@ -271,7 +271,7 @@ type figures struct {
 	listed          time.Duration
 	perSecond       map[int]int64
 	restarts        int32
-	// failed is the number of probes that failed, of which kubelet writes events.
+	// failed is the number of failed probes, counted by kubelet's events.
 	failed int32
 	fault  string
 }

@@ -168,7 +168,7 @@ func (s *demo) exec(ctx context.Context, pod string, command ...string) (string,
 	return string(output), nil
 }
 
-// userProgram is what the pods have: there is no shell in them.
+// userProgram is the only program in the pods: they have no shell.
 const userProgram = "/usr/bin/user"
 
 // readFrom is the command that reads the file of a pod.

@@ -33,10 +33,10 @@ func main() {
 	}
 }
 
-// script is what a demonstration does: in the process that the user sees, and in that of the cloud.
+// script is a demonstration's work: in the process that the user sees, and in the cloud's.
 type script struct {
 	folder     string                             // below the common one
-	run, cloud func(context.Context, *demo) error // the cloud is nil if there is none
+	run, cloud func(context.Context, *demo) error // cloud may be nil
 }
 
 // demos are the demonstrations.

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// writers are pods that write to the same volume all the while, each on a node of its own. They only exist where the driver
+// writers are pods that keep writing to the same volume, each on a node of its own. They only exist where the driver
 // really runs.
 var writers = []client.ObjectKey{{Namespace: "shop", Name: "writer-0"}, {Namespace: "shop", Name: "writer-1"}}
 

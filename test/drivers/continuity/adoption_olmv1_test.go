@@ -21,9 +21,9 @@ import (
 	"github.com/berth-csi/berth/test/openshift45"
 )
 
-// TestAdoptEBSOfOLMv1 and the other test here: OLM v1 has installed the operator, for a ClusterExtension. The cluster storage operator
-// waits until an administrator hands the driver over. The tool is killed after each of its writes, and the API of what configured
-// the operator stays, though OLM v1 deletes the APIs of a ClusterExtension with it.
+// TestAdoptEBSOfOLMv1 and the other test here: OLM v1 has installed the operator, for a ClusterExtension. The cluster
+// storage operator waits until an administrator hands the driver over. The tool is killed after each of its writes, and
+// the API of the operator's configuration stays, though OLM v1 deletes the APIs of a ClusterExtension with it.
 func TestAdoptEBSOfOLMv1(t *testing.T) { ebsToAdopt(t, origin{extension: true}).play(t) }
 
 func TestAdoptEBSOfOLMv1WithObjectSets(t *testing.T) {

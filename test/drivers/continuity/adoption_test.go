@@ -41,8 +41,8 @@ import (
 // installed, and the pods that write to its volumes notice nothing. Old volumes can be used, copied and deleted afterwards, and new
 // ones created.
 //
-// The operator of OpenShift 4.5 asks for APIs that no cluster serves any more, so its pod is only reported as running, and the test
-// makes what it had made: see openshift45.Running for what is today's there.
+// The operator of OpenShift 4.5 asks for APIs that no cluster serves any more, so its pod is only reported as running,
+// and the test creates the objects that it had created: see openshift45.Running for the differences.
 func TestAdoptEBSOfOpenShift45(t *testing.T) { ebsToAdopt(t, origin{}).play(t) }
 
 func TestAdoptEBSOfOurs(t *testing.T) { ebsToAdopt(t, origin{own: true}).play(t) }
@@ -64,7 +64,7 @@ type adopted struct {
 	*watch
 	former handover.Former
 	from   origin
-	// class is the operator's, and ofWriters that of the volumes to which pods write. Both have the access mode.
+	// class is the operator's class, and ofWriters the class of the volumes that pods write to. Both have the access mode.
 	class, ofWriters string
 	mode             corev1.PersistentVolumeAccessMode
 	// attaches says whether volumes are attached to nodes.
@@ -93,7 +93,7 @@ func ebsToAdopt(t *testing.T, from origin) *adopted {
 		return found
 	}
 	a.left = func() int { return len(region.EC2.Volumes()) + len(region.EC2.Snapshots()) }
-	request, err := openshift45.Request(ebs.Driver) // with what today's driver may do
+	request, err := openshift45.Request(ebs.Driver) // with the permissions of today's driver
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func manilaToAdopt(t *testing.T, from origin) *adopted {
 	return a
 }
 
-// start starts a testbed in which OLM has installed a driver.
+// start starts a testbed where OLM has installed a driver.
 func (a *adopted) start(t *testing.T, d drivers.Driver, cloud testbed.Cloud, pods openshift45.Cloud) {
 	options := testbed.Options{Driver: d, Cloud: cloud, Snapshots: true}
 	if a.from.own {

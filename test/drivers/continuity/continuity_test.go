@@ -1,7 +1,7 @@
 // Package continuity shows that pods use their volumes without noticing what happens to a driver and its operator: each
-// pod writes fifty times a second all the while. `make prove SUITE=continuity` prints the longest pause of each step,
-// `make prove SUITE=adopt-drivers` those while drivers are handed over to the cluster storage operator, and `make prove SUITE=life`
-// the journal of a long life.
+// pod writes fifty times a second throughout. `make prove SUITE=continuity` prints the longest pause of each step,
+// `make prove SUITE=adopt-drivers` the pauses while drivers are handed over to the cluster storage operator, and `make
+// prove SUITE=life` the journal of a long life.
 package continuity
 
 import (
@@ -119,12 +119,12 @@ func watchDriver(t *testing.T, bed *testbed.Testbed, claims ...*corev1.Persisten
 	})
 }
 
-// watch is what pods see of a driver.
+// watch is a driver from the view of pods.
 type watch struct {
 	*testbed.Testbed
 	writers []testbed.RunningPod
 	journal journal
-	// accounts are those whose writes count as the operator's.
+	// accounts are the accounts whose writes count as the operator's.
 	accounts []string
 }
 

@@ -17,7 +17,7 @@ import (
 // journal says what has happened: an entry for each step.
 type journal []entry
 
-// entry is what has happened in a step.
+// entry is the record of a step.
 type entry struct {
 	what         string
 	began, ended time.Time

@@ -336,8 +336,8 @@ func (l *life) objects(t *testing.T) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// renewCertificates renews the certificates with which the driver serves its metrics, and the key pairs with which it logs in
-// to the cloud, of which the former ones are revoked.
+// renewCertificates renews the certificates with which the driver serves its metrics, and its key pairs for the cloud,
+// and revokes the former key pairs.
 func (l *life) renewCertificates(t *testing.T) {
 	before := l.DriverPods(t)
 	l.RenewCertificates(t)
@@ -430,7 +430,7 @@ func (l *life) replaceNode(t *testing.T) {
 	l.checkFile(t, l.writers[at], lost.Name, written)
 }
 
-// checkFile checks that a pod finds what another one has written.
+// checkFile checks that a pod finds the records that another one has written.
 func (l *life) checkFile(t *testing.T, pod testbed.RunningPod, file string, records int) {
 	t.Helper()
 	if lines := strings.Count(pod.Read(t, file), "\n"); lines < records {

@@ -35,9 +35,10 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// TestPublishedRelease: what `make release` pushes to a registry with TLS and a login is what runs. An administrator follows
-// docs/release.md and docs/olm-v1.md: installs the EFS operator from the catalog's image by OLM v0, which unpacks the bundle's
-// image, gets the next release, moves to OLM v1 and back, and removes everything. Pods write all the while.
+// TestPublishedRelease: a release that `make release` pushes to a registry with TLS and a login runs. An administrator
+// follows docs/release.md and docs/olm-v1.md: installs the EFS operator from the catalog's image by OLM v0, which
+// unpacks the bundle's image, gets the next release, moves to OLM v1 and back, and removes everything. Pods write
+// throughout.
 func TestPublishedRelease(t *testing.T) {
 	needAll(t)
 	ofOLMv1 := olmv1.Images(t)
@@ -142,8 +143,8 @@ func (p *published) catalogImage(t *testing.T) string {
 	return p.PullSpec(t, "berth-catalog-openshift:latest")
 }
 
-// mustRunOperator waits until the operator of the last release is active, and checks that what runs is what was pushed: the
-// program, as the user of the image, beside nothing else.
+// mustRunOperator waits until the operator of the last release is active, and checks that the pushed image runs: its
+// program, as its user, and nothing else.
 func (p *published) mustRunOperator(t *testing.T) {
 	t.Helper()
 	want := p.PullSpec(t, "berth-operator:latest")

@@ -1,5 +1,5 @@
-// Package endurance lets a driver and its operator work for a long time in a large cluster, and shows that they need no more of it
-// in the end than in the beginning: `make prove SUITE=endurance`.
+// Package endurance lets a driver and its operator work for a long time in a large cluster, and shows that they need no
+// more resources in the end than in the beginning: `make prove SUITE=endurance`.
 package endurance
 
 import (
@@ -190,7 +190,7 @@ func (c *churn) pods(t *testing.T) []corev1.Pod {
 	return found
 }
 
-// memory is the resident memory of the programs in MiB; of replicas, that of the largest one.
+// memory returns the resident memory of the programs in MiB; for replicas, the largest one's.
 func (c *churn) memory(t *testing.T) map[string]float64 {
 	found := map[string]float64{}
 	for _, pod := range c.pods(t) {

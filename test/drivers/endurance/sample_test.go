@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// sample is what programs needed in a part of the time.
+// sample holds the programs' resource use during a part of the time.
 type sample struct {
 	// claims is how many came and went.
 	claims int
@@ -41,8 +41,8 @@ func table(samples []sample) string {
 	return text.String()
 }
 
-// Growth that is not yet one: memory that the Go runtime keeps for the next garbage collection, and requests that come with time and
-// not with claims, such as those of leases.
+// Tolerated growth: memory that the Go runtime keeps for the next garbage collection, and requests that come with time
+// and not with claims, such as for leases.
 const (
 	memoryFactor, memoryMiB     = 1.25, 10
 	requestsFactor, requestsMin = 1.25, 0.5

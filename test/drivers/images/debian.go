@@ -22,8 +22,9 @@ import (
 // suite is the release of Debian in images of drivers.
 const suite = "bookworm"
 
-// packages are what drivers run: mount and umount; blkid and lsblk; mkfs, fsck and resize2fs for ext4; mkfs.xfs and
-// xfs_growfs; Python and openssl for mount.efs, which creates a certificate for each mount.
+// packages are the packages with the programs that drivers run: mount and umount; blkid and lsblk; mkfs, fsck and
+// resize2fs for ext4; mkfs.xfs and xfs_growfs; Python and openssl for mount.efs, which creates a certificate for each
+// mount.
 var packages = []string{"mount", "util-linux", "e2fsprogs", "xfsprogs", "python3", "openssl"}
 
 // Options of mmdebstrap: only essential packages and these, without documentation; or those and apt.

@@ -109,13 +109,13 @@ var efsHelpers = map[string]string{
 	"efs-proxy":                           "<PROXY_CONFIG_PATH>",
 }
 
-// nfsHelpers are the stand-ins for those of nfs-utils.
+// nfsHelpers are the stand-ins for nfs-utils' programs.
 var nfsHelpers = map[string]string{
 	"/sbin/mount.nfs":  "usage: mount.nfs remotetarget dir",
 	"/sbin/mount.nfs4": "usage: mount.nfs4 remotetarget dir",
 }
 
-// diskIDHelpers are the stand-ins for those that identify disks.
+// diskIDHelpers are the stand-ins for the programs that identify disks.
 var diskIDHelpers = map[string]string{
 	"/lib/udev_containerized/scsi_id --page=0x83 --whitelisted --device=/dev/sda": "scsi_id: ",
 	"/lib/udev_containerized/google_nvme_id -d/dev/nvme0n1":                       "is no NVMe disk",

@@ -103,7 +103,7 @@ func (c content) archiveOfPublished(ctx context.Context, report func(tools.Progr
 	return filepath.Join(folder, archiveName), err
 }
 
-// pull returns a published image for this machine. What is read of it is compared with the digest.
+// pull returns a published image for this machine. Its content is compared with the digest.
 func pull(ctx context.Context, from name.Digest) (v1.Image, error) {
 	image, err := remote.Image(from, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))

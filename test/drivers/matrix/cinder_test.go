@@ -163,7 +163,7 @@ func (b *cinderBed) refusals(t *testing.T) {
 	waiting := b.Create(t, testbed.Pod{Name: "broken", Node: testbed.Nodes[0], Claim: broken})
 	b.AwaitEvent(t, waiting, "FailedAttachVolume", "the status is error")
 	b.Delete(t, waiting)
-	b.cloud.ResetVolumes() // or the driver refuses to detach what it has failed to attach
+	b.cloud.ResetVolumes() // or the driver refuses to detach volumes that it has failed to attach
 	b.Delete(t, broken)
 	b.wantEmpty(t) // or the next faults would be for attempts to attach that volume
 

@@ -394,7 +394,7 @@ func (b efsBed) mustExplain(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// awaitAvailable waits until a SharedVolume says what AWS has of it.
+// awaitAvailable waits until a SharedVolume reports its state in AWS with a reason.
 func (b efsBed) awaitAvailable(t *testing.T, shared *sharedvolume.SharedVolume, reason string) {
 	t.Helper()
 	cluster.Eventually(t, testbed.Limit, "SharedVolume "+shared.Name+" to say "+reason, func(ctx context.Context) error {

@@ -231,8 +231,8 @@ func attachConfigDrive(t *testing.T, c *cluster.Cluster, instance openstack.Inst
 	attachLoop(t, drive, filepath.Join(root, "dev"))
 }
 
-// attachLoop makes a file a disk whose device is in a folder, until the test ends. Its number is one that other nodes have no
-// device file for, so it is not among their disks.
+// attachLoop makes a file a disk with a device file in a folder, until the test ends. Other nodes have no device file
+// with its number, so it is not among their disks.
 func attachLoop(t *testing.T, path, folder string) {
 	t.Helper()
 	file, err := os.Open(path)

@@ -147,7 +147,7 @@ func (m *manilaBed) expand(t *testing.T) {
 	m.writer.Write(t, "larger", "still writes")
 }
 
-// snapshot: what is written after a snapshot is not in a volume that is made of it.
+// snapshot: a volume that is restored from a snapshot lacks later writes.
 func (m *manilaBed) snapshot(t *testing.T) {
 	m.writer.Write(t, "state", "before")
 	snapshot := m.Snapshot(t, m.claims[0], "backup", snapshotClass)
@@ -265,7 +265,7 @@ var manilaUnexercised = map[string]string{
 	"manila-privileged-role: use securitycontextconstraints.security.openshift.io manila-csi-driver-node": "the local cluster has no admission by SecurityContextConstraints",
 }
 
-// permissions: what the driver's accounts may is what their programs have asked for.
+// permissions: the driver's accounts may do exactly what their programs have requested.
 func (m *manilaBed) permissions(t *testing.T) {
 	accounts.Check(t, m.Cluster, m.Driver, m.DriverNamespace(), manilaUnexercised)
 }

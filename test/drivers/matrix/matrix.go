@@ -1,5 +1,5 @@
-// Package matrix lists what drivers can do, and the test that shows each of it on a testbed. `make prove SUITE=drivers`
-// runs them all and prints the matrix; docs/drivers.md has it.
+// Package matrix lists the capabilities of drivers, and the tests that show them on a testbed. `make prove
+// SUITE=drivers` runs them all and prints the matrix; docs/drivers.md has it.
 package matrix
 
 import (
@@ -28,7 +28,7 @@ const (
 	PrivateEndpoint Capability = "private endpoint"
 )
 
-// Capabilities are all of them, in order, with what their tests show.
+// Capabilities are all capabilities, in order, with the claims that their tests show.
 var Capabilities = []struct {
 	Name  Capability
 	Shows string
@@ -59,7 +59,7 @@ type Row struct {
 	Cells  map[Capability]Cell
 	// Image is the repository of the image with the driver.
 	Image string
-	// More are images with further programs of the driver, by what these are called in the table.
+	// More are images with further programs of the driver, by the programs' names in the table.
 	More map[string]string
 }
 
@@ -95,7 +95,7 @@ var sidecars = []struct{ name, image string }{
 	{"kube-rbac-proxy", "quay.io/openshift/origin-kube-rbac-proxy"},
 }
 
-// passes is what a cell shows whose test has passed.
+// passes returns the text of a cell whose test has passed.
 func passes(real bool) string {
 	if real {
 		return "yes"
@@ -103,8 +103,8 @@ func passes(real bool) string {
 	return "stand-in"
 }
 
-// Report returns the matrix with the outcome of each test, "pass", "fail" or "skip", by the test's name, and the names of
-// the tests that have not passed. The programs are those that run in this environment.
+// Report returns the matrix with the outcome of each test, "pass", "fail" or "skip", by the test's name, and the names
+// of the tests that have not passed. The programs are this environment's.
 func Report(outcomes map[string]string) (text string, open []string) {
 	text, err := render(images.WhichRuns, func(real bool, cell Cell) string {
 		switch outcome := outcomes[cell.Test]; {
@@ -126,8 +126,8 @@ func Report(outcomes map[string]string) (text string, open []string) {
 	return text, open
 }
 
-// Markdown returns the matrix with the capabilities that have a test, and the reasons why others have none. The programs are those that
-// run in a clone without anything else.
+// Markdown returns the matrix with the capabilities that have a test, and the reasons why others have no test. The
+// programs are a plain clone's.
 func Markdown() (string, error) {
 	table, err := render(images.WhichIsPacked, func(real bool, cell Cell) string {
 		if cell.Test == "" {

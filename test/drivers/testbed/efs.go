@@ -18,14 +18,14 @@ import (
 	"github.com/berth-csi/berth/lab/nfs"
 )
 
-// Mount targets have addresses of this range: the first three those of AddFileSystems, others those that EC2 assigns.
+// Mount targets have addresses of this range: AddFileSystems uses the first three, and EC2 assigns others.
 var mountTargets = netip.MustParsePrefix("10.0.80.0/24")
 
 // maxMountTargets is how many mount targets nodes can reach.
 const maxMountTargets = 9
 
-// FileSystems are the file systems of a region of EFS. Nodes can mount them, also those that are created later, such as by
-// an administrator.
+// FileSystems are the file systems of a region of EFS. Nodes can mount them, including file systems created later, for
+// example by an administrator.
 type FileSystems struct {
 	// NFS serves them.
 	NFS *nfs.Server

@@ -22,7 +22,8 @@ import (
 	"github.com/berth-csi/berth/lab/gcp"
 )
 
-// gcpAddress is where nodes find all services of Google Cloud, whose names only pods on the host network can resolve.
+// gcpAddress is the address of all services of Google Cloud on nodes. Only pods on the host network can resolve their
+// names.
 const gcpAddress = "203.0.113.10"
 
 // GCP is Google Cloud, with an instance for each node. Its disks are devices of the nodes.
@@ -40,7 +41,7 @@ type GCP struct {
 // GCPOptions say what a cluster on Google Cloud has.
 type GCPOptions struct {
 	Cloud gcp.Options
-	// Labels and Tags are those that the Infrastructure wants on all resources.
+	// Labels and Tags are the labels and tags that the Infrastructure requires on all resources.
 	Labels []configv1.GCPResourceLabel
 	Tags   []configv1.GCPResourceTag
 	// Tokens says that the driver has no key, but exchanges its service account's token.

@@ -47,7 +47,7 @@ type OpenStack struct {
 	Instances []openstack.Instance
 	// CA may be set before Options.
 	CA CASource
-	// Root is as that of AWS.
+	// Root is the same as AWS.Root.
 	Root func(node string) (string, error)
 
 	t testing.TB
@@ -140,7 +140,7 @@ func configOf(cloud *openstack.Cloud) *corev1.ConfigMap {
 	}
 }
 
-// credentialsOf returns the Secret in which the installer stores the cluster's credentials for a cloud: a new application
+// credentialsOf returns the installer's Secret with the cluster's credentials for a cloud: a new application
 // credential, and the cloud's CA.
 func credentialsOf(cloud *openstack.Cloud) *corev1.Secret {
 	login := cloud.LoginWithCredential("")

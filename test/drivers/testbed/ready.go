@@ -59,7 +59,7 @@ func (b *Testbed) KillDriver(t *testing.T) {
 	b.AwaitReplaced(t, before)
 }
 
-// AwaitReplaced waits until none of the driver's pods is one of those before, and the new ones are ready.
+// AwaitReplaced waits until all of the driver's former pods are gone, and the new ones are ready.
 func (b *Testbed) AwaitReplaced(t testing.TB, before []corev1.Pod) {
 	t.Helper()
 	cluster.Eventually(t, Limit, "the driver's pods to be replaced", func(context.Context) error {

@@ -27,8 +27,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// Surroundings are what a cluster has around it, beside the servers that its nodes reach: what OpenShift and the cloud do
-// for drivers and their pods.
+// Surroundings are the parts of OpenShift and of the cloud around a cluster that serve drivers and their pods, besides
+// the servers that its nodes reach.
 type Surroundings struct {
 	cluster  *cluster.Cluster
 	services *certificates // of Services
