@@ -29,8 +29,8 @@ type Builder struct {
 	log     io.Writer
 }
 
-// NewBuilder returns a builder that works in a new folder. Folder is efs-utils-base of a clone. What is built is explained to
-// log.
+// NewBuilder returns a builder that works in a new folder. Folder is efs-utils-base of a clone. It logs each build step
+// to log.
 func NewBuilder(folder string, log io.Writer) (*Builder, error) {
 	buildah, err := exec.LookPath("buildah")
 	if err != nil {
@@ -48,7 +48,7 @@ func (b *Builder) Close() error {
 	return errors.Join(err, rmiErr, os.RemoveAll(b.scratch))
 }
 
-// Run runs a command of buildah with the builder's storage, and returns what it prints.
+// Run runs a command of buildah with the builder's storage, and returns its output.
 func (b *Builder) Run(ctx context.Context, args ...string) (string, error) {
 	storage := []string{"--storage-driver", "vfs", "--root", filepath.Join(b.scratch, "images"), "--runroot", filepath.Join(b.scratch, "run")}
 	command := exec.CommandContext(ctx, b.buildah, append(storage, args...)...)

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/lab/nfs"
 )
 
-// options are those with which the driver mounts, and the tunnel of the earlier kind.
+// options are the driver's mount options, with the earlier kind of tunnel.
 var options = "tls,stunnel,tlsport=" + port + ",region=eu-central-1,accesspoint=" + accessPoint
 
 // mount mounts the file system, as the driver does.
@@ -206,8 +206,8 @@ func checkAdopted(t *testing.T, root string, ca *authority.Authority) {
 	}
 }
 
-// mustRun waits until the process of the state is a program that has started. What stands in for efs-proxy speaks no TLS, so
-// the server does not answer.
+// mustRun waits until the process of the state is a program that has started. The stand-in for efs-proxy speaks no TLS,
+// so the server does not answer.
 func (c container) mustRun(t *testing.T, program string) {
 	t.Helper()
 	pidFile := "run/efs/" + fileSystem + ".mnt." + port + "+/stunnel.pid"

@@ -6,9 +6,9 @@
 // again. So it makes no difference where it was killed, or how often it runs. Each write has the observed state as its
 // precondition.
 //
-// The journal is a ConfigMap that holds the plan and the steps that were started. Whoever can write a journal
-// decides what a migration does, so journals are read only from a namespace that cluster administrators control,
-// and even there each field is validated and compared with the request and the live objects.
+// The journal is a ConfigMap that holds the plan and the steps that were started. Anyone who can write a journal
+// controls the migration, so journals are read only from a namespace that cluster administrators control, and even
+// there each field is validated and compared with the request and the live objects.
 //
 // # How a migration goes
 //
@@ -28,7 +28,7 @@
 //   - Journal (migrate/journal.go): a ConfigMap holds the plan, which cannot be made again once the migration has
 //     begun and is all that a rollback needs.
 //
-// Whoever can write a journal decides what is done next. Journals are therefore read only from kube-system, or from
+// Anyone who can write a journal controls the next steps. Journals are therefore read only from kube-system, or from
 // another namespace that an administrator names. Even there they are not trusted: every field is validated (read.go of
 // the engine, validate.go of the migration), and before each write the plan is compared with the command line and with
 // the live objects, which are identified by their UIDs (verify.go). While an operator is replaced, its Subscription

@@ -26,7 +26,7 @@ type Engine[P Plan] struct {
 	// Changes returns the differences between two plans that matter, each as a phrase. Identical plans, made at
 	// different times, have none.
 	Changes func(was, now P) []string
-	// Verb, if set, returns what the command calls "apply" and "rollback" of a plan, if that is something else.
+	// Verb, if set, returns the command's names for "apply" and "rollback" of a plan.
 	Verb func(p P, verb string) string
 }
 
@@ -35,7 +35,7 @@ type Plan interface {
 	GetOutline() *Outline
 	// Validate checks the fields that were read from JSON, except the Outline's.
 	Validate() error
-	// ValidateNotes checks what the journal's notes say.
+	// ValidateNotes checks the journal's notes.
 	ValidateNotes(notes map[string]string) error
 	// ListSteps returns the steps that carry out the plan, without the engine's own steps.
 	ListSteps() []Step

@@ -218,7 +218,7 @@ func TestRollbackKilledAtEachWrite(t *testing.T) {
 	if err := s.Client().Get(t.Context(), client.ObjectKeyFromObject(s.source), after); err != nil || after.UID != s.source.UID {
 		t.Errorf("the source has UID %q, %v; want %q as before", after.UID, err, s.source.UID)
 	}
-	s.run(fault.Record(), s.apply(s.plan(), true, migrate.Options{})) // what is rolled back can be applied again
+	s.run(fault.Record(), s.apply(s.plan(), true, migrate.Options{})) // a migration that was rolled back can be applied again
 	s.mustBe(migrate.Completed, "target")
 }
 
@@ -262,7 +262,7 @@ func TestApplyEndedAtEachWrite(t *testing.T) {
 	s.mustSettle(apply)
 }
 
-// countWrites counts what was created and deleted, by kind of object.
+// countWrites counts the created and deleted objects by kind.
 func countWrites(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {
@@ -278,7 +278,7 @@ func countWrites(writes []fault.Write) map[string]fault.Count {
 	return counts
 }
 
-// What is complete is never opened again: what has changed since is reported, and nothing is written.
+// A complete migration is never opened again: later changes are reported, and nothing is written.
 func TestCompleteStaysComplete(t *testing.T) {
 	s := newScene(t)
 	p := s.plan()
@@ -422,7 +422,7 @@ func (s *scene) forged(namespace, name string, p *movePlan, phase string) *corev
 	}
 }
 
-// Journals outside of their namespace are not read. Inside, what is not valid is ignored with a warning.
+// Journals outside of their namespace are not read. Inside, invalid ones are ignored with a warning.
 func TestForgedAndCorruptJournals(t *testing.T) {
 	s := newScene(t)
 	p := s.plan()

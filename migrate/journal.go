@@ -100,7 +100,7 @@ func (j *Journal) Abandon() string {
 	return fmt.Sprintf("to abandon this migration as it stands, run `%s` and make a new plan", escape.Command("kubectl -n %s delete configmap %s", j.namespace, j.name))
 }
 
-// findJournals returns the journals that match. It ignores what is not a valid journal, with a warning.
+// findJournals returns the journals that match. It ignores invalid journals, with a warning.
 func (e Engine[P]) findJournals(ctx context.Context, cluster Cluster, matches func(P) bool) ([]*Journal, error) {
 	list := &corev1.ConfigMapList{}
 	if err := cluster.Client.List(ctx, list, client.InNamespace(cluster.journals()), client.MatchingLabels(e.labels())); err != nil {

@@ -56,7 +56,7 @@ type Check struct {
 	Code    string  `json:"code"`
 	Verdict Verdict `json:"verdict"`
 	What    string  `json:"what"`
-	// Do says what helps.
+	// Do says how to solve the problem.
 	Do string `json:"do,omitempty"`
 }
 

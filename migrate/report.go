@@ -40,7 +40,7 @@ var marks = map[Verdict]string{OK: "✔", Warning: "!", Refused: "✗"}
 // Described is a plan, or something else with an Outline.
 type Described interface {
 	GetOutline() *Outline
-	// Describe writes what is to be changed, as the head of a report.
+	// Describe writes the planned change, as the head of a report.
 	Describe(lines *escape.Lines)
 }
 

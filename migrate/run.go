@@ -230,7 +230,7 @@ func (o *observation) verify() error {
 	return o.state.Verify()
 }
 
-// holds reports whether what a completed migration has led to is still in place.
+// holds reports whether the result of a completed migration is still in place.
 func (o *observation) holds() (bool, error) {
 	if o.namespaceUID != o.plan.GetOutline().Subject.NamespaceUID {
 		return false, nil

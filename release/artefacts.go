@@ -2,7 +2,7 @@ package main
 
 // The artefacts of a release. Its bundles are listed in the templates of the catalogs.
 
-// project is where the definitions say that Berth's own images are. A release pins these to what it pushes.
+// project is the location of Berth's own images in the definitions. A release pins these to its pushed images.
 const project = "quay.io/berth-csi"
 
 // program is a program that is compiled for each architecture.
@@ -28,11 +28,11 @@ var (
 type programImage struct {
 	name    string
 	program program
-	// entrypoint says that containers run the program; else they run what they are told to.
+	// entrypoint says that containers run the program; otherwise their command decides.
 	entrypoint bool
 	// user runs the program, unless the cluster chooses another one, as OpenShift does. It may write nothing.
 	user string
-	// onBase says that the image is put on the base that must-gather needs; else it has nothing but what is listed here.
+	// onBase says that the image is put on the base that must-gather needs; otherwise it has only the files listed here.
 	onBase bool
 	// path is the path of the program in the image, unless it is /usr/bin/NAME.
 	path string

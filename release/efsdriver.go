@@ -157,14 +157,14 @@ func (r *release) efsDriverFor(ctx context.Context, architecture string) (v1.Ima
 	return mutate.AppendLayers(img, licences)
 }
 
-// ingredientsOfEFSDriver returns what the driver's image consists of. The list of packages is in the image.
+// ingredientsOfEFSDriver returns the ingredients of the driver's image. The list of packages is in the image.
 func (r *release) ingredientsOfEFSDriver(architecture string) ([]ingredient, error) {
 	of, err := r.programFor(r.efs.program(), architecture).ingredients()
 	return append(of, ingredient{name: "efs-utils", version: base.Version, licence: "MIT", purl: "pkg:github/aws/efs-utils@" + base.Version},
 		imageIngredient(r.pins[r.efs.Base])), err
 }
 
-// close removes what was built outside of the output folder.
+// close removes build results outside of the output folder.
 func (r *release) close(err error) error {
 	if r.builder == nil {
 		return err

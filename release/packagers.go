@@ -42,7 +42,7 @@ func (p packed) program() string {
 	return "berth"
 }
 
-// writePackagers writes what krew and Homebrew install berth from, beside the archives.
+// writePackagers writes the files that krew and Homebrew install berth from, beside the archives.
 func (r *release) writePackagers(folder string, archives []packed) error {
 	manifest, err := krewManifest(r.source.version, archives)
 	if err != nil {

@@ -36,7 +36,7 @@ type predicate struct {
 	} `json:"runDetails"`
 }
 
-// provenance says what an image was built from: the commit, the version of Go, and images that others have built.
+// provenance returns the sources of an image: the commit, the version of Go, and images that others have built.
 func (r *release) provenance(p pushed) ([]byte, error) {
 	s := statement{
 		Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1",

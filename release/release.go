@@ -54,7 +54,7 @@ func newRelease(ctx context.Context, o options) (*release, error) {
 	return r, err
 }
 
-// run makes the release. What can fail for a reason outside of this machine comes before what takes long.
+// run makes the release. Steps that can fail for a reason outside of this machine come before slow steps.
 func (r *release) run(ctx context.Context) error {
 	if r.source.modified {
 		r.say("there are changes that no commit has: nobody can build these images again")

@@ -40,7 +40,7 @@ import (
 // maxOperator is the size goal of the operator's image, compressed, for each architecture.
 const maxOperator = 25 << 20
 
-// releasing is a registry, and what is needed to release into it.
+// releasing is a registry with the inputs of a release into it.
 type releasing struct {
 	*registry.Secure
 	prefix                    string // of the repositories
@@ -275,7 +275,7 @@ func (r *releasing) checkOperator(t *testing.T) {
 // maxOPM is the size goal of the base image of catalogs, compressed, in bytes. The one of opm has 30 MB.
 const maxOPM = 12 << 20
 
-// TestBaseImageOfCatalogs: the image has what Dockerfiles and OLM expect of opm's image.
+// TestBaseImageOfCatalogs: the image meets the expectations of Dockerfiles and OLM about opm's image.
 func TestBaseImageOfCatalogs(t *testing.T) {
 	root, err := tools.Root()
 	if err != nil {

@@ -20,8 +20,8 @@ type ingredient struct {
 	purl                   string // package URL
 }
 
-// sbom returns the software bill of materials of something that has a digest, as SPDX in JSON. It depends on nothing but
-// what it describes.
+// sbom returns the software bill of materials of something that has a digest, as SPDX in JSON. It depends only on its
+// content.
 func (s source) sbom(name, digest string, of []ingredient) ([]byte, error) {
 	described := ingredient{name: name, version: s.version, licence: "Apache-2.0"}
 	document := v2_3.Document{

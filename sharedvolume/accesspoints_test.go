@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// knownAccessPoints knows what a test says.
+// knownAccessPoints knows the access points that a test sets.
 type knownAccessPoints struct {
 	changed chan struct{}
 
@@ -43,7 +43,7 @@ func (k *knownAccessPoints) Release(user string) {
 
 func (k *knownAccessPoints) Changed() <-chan struct{} { return k.changed }
 
-// set says what is known.
+// set makes an access point known.
 func (k *knownAccessPoints) set(name string, present bool) {
 	k.mu.Lock()
 	k.present[name] = present

@@ -110,9 +110,10 @@ func (r *reconciler) patchFinalizers(ctx context.Context, o *observed, change fu
 		"metadata": map[string]any{"finalizers": finalizers}}})
 }
 
-// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it. The next
-// decision finds out whose an existing one is. For a new SharedVolume nobody has had a reason yet to take the name. For others it reads first, because the caches do not have
-// objects without our labels, and an attempt to create is a write.
+// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it.
+// The next decision finds out who owns an existing one. For a new SharedVolume nobody has had a reason yet to take the
+// name. For others it reads first, because the caches do not have objects without our labels, and an attempt to create
+// is a write.
 func createOrGet[T any, P interface {
 	*T
 	client.Object
@@ -197,7 +198,7 @@ func (r *reconciler) delete(ctx context.Context, o *observed, object client.Obje
 	return nil
 }
 
-// recordWrite adds an object as it is after a write to the observed state, and to what the caches are expected to show.
+// recordWrite adds an object as it is after a write to the observed state, and to the caches' expectations.
 func (r *reconciler) recordWrite(o *observed, object client.Object) {
 	o.set(object)
 	o.expecting = true

@@ -193,8 +193,8 @@ func manyUngranted(a arena) {
 	}
 }
 
-// A tenant can create what the community operator leaves in a namespace. Only cluster-scoped objects show that it has managed a
-// cluster.
+// A tenant can create the objects that the community operator leaves in a namespace. Only cluster-scoped objects show
+// that it has managed a cluster.
 func forgedOrigin(a arena) {
 	tn := person.New(a.t, a.Cluster)
 	project := tn.Project(a.t, "")

@@ -111,7 +111,7 @@ func (a arena) claim(name, volume string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// check checks what must hold after any attack.
+// check checks the conditions that must hold after any attack.
 func (a arena) check() {
 	a.t.Helper()
 	a.ready(a.stake)

@@ -25,7 +25,7 @@ func parkClaim(a arena) {
 	fresh := volumeOf(a.victim.namespace, "fresh", "fs-01", "fsap-02")
 	a.do("create", a.victim.api.Create(a.t.Context(), fresh))
 	a.until(fresh, "QuotaExceeded")
-	// Only the victim can read what the volume's name is derived from; assume that the attacker has guessed it.
+	// Only the victim can read the UID in the volume's name; assume that the attacker has guessed it.
 	parked := a.claim("parked", "sharedvolume-"+string(fresh.UID))
 	a.created(parked)
 	volumes := a.watchVolumes()

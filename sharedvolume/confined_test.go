@@ -47,8 +47,8 @@ var (
 	isolatedConfig  *rest.Config // the controllers'
 )
 
-// keptNamespace creates a namespace that is never deleted, with a grant for all that the tests' SharedVolumes use. Its deletion
-// would wait for a controller, and many of those take longer than the tests.
+// keptNamespace creates a namespace that is never deleted, with a grant for all that the tests' SharedVolumes use. Its
+// deletion would wait for a controller, and many deletions take longer than the tests.
 func (env testEnv) keptNamespace() string {
 	env.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "isolated-"}}

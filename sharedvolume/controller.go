@@ -55,10 +55,11 @@ type Options struct {
 
 // AccessPoints knows which access points exist in AWS, and can be reached from the nodes.
 type AccessPoints interface {
-	// Find returns what is known of the access point that a user, such as a SharedVolume, refers to: whether it is present, with
-	// the reason and the message for a condition. The reason is "" if nothing can be known. What is not known yet is looked for.
+	// Find returns the known state of the access point that a user, such as a SharedVolume, refers to: whether it is
+	// present, with the reason and the message for a condition. The reason is "" if its state cannot be known. If it is
+	// not known yet, Find starts a lookup.
 	Find(user, fileSystem, accessPoint string) (present bool, reason, message string, known bool)
-	// Release forgets to what a user refers.
+	// Release forgets a user's reference.
 	Release(user string)
 	// Changed gets a value when Find would return something else than before.
 	Changed() <-chan struct{}
@@ -404,8 +405,8 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 	return o, nil
 }
 
-// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the access point:
-// others would learn what exists.
+// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the
+// access point: others would learn which ones exist.
 func (r *reconciler) findAccessPoint(key types.NamespacedName, o observed) accessPoint {
 	spec := o.sharedVolume.Spec
 	if r.accessPoints == nil {

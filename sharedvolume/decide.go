@@ -85,14 +85,14 @@ type decision struct {
 	volumeName string
 	// status is written before the action; nil leaves the status as it is.
 	status *readiness
-	// slot says what a SharedVolume that waits needs its slot for.
+	// slot is the purpose of the slot that a SharedVolume waits for.
 	slot slotUse
 	// requeueAfter is when to reconcile again if no event comes; 0 is never. backoff asks for an exponential backoff instead.
 	requeueAfter time.Duration
 	backoff      bool
 }
 
-// next decides what to do next. It is a pure function.
+// next returns the next decision. It is a pure function.
 func next(o observed) decision {
 	if o.sharedVolume.DeletionTimestamp != nil {
 		return nextDeletion(o)
@@ -123,8 +123,8 @@ var (
 	accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]{1,123}$`)
 )
 
-// problemOf returns what is wrong with a spec. The CRD rejects all invalid specs but a missing one, but an object may have
-// been stored under another CRD.
+// problemOf returns the problem of a spec, or "". The CRD rejects all invalid specs but a missing one, but an object
+// may have been stored under another CRD.
 func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	switch {
 	case !fileSystemID.MatchString(spec.FileSystemID):
@@ -136,8 +136,8 @@ func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	}
 }
 
-// hasVolume reports whether the SharedVolume has its volume already, and so no longer requires a grant. It relies only on
-// what no tenant can write: a volume's name, labels and reservation, and creation times.
+// hasVolume reports whether the SharedVolume has its volume already, and so no longer requires a grant. It relies only
+// on fields that no tenant can write: a volume's name, labels and reservation, and creation times.
 //
 // The controller puts the UID of the SharedVolume into the volume's name. The community operator used names that another
 // SharedVolume, in an earlier namespace, may have had too. Such a volume counts if it is bound to the existing claim, or was

@@ -40,8 +40,8 @@ func (env testEnv) touch(namespace string) {
 	}
 }
 
-// state returns all objects of a namespace, by kind and name, under common names and without what differs between equivalent
-// runs.
+// state returns all objects of a namespace, by kind and name, under common names and without differences between
+// equivalent runs.
 func (env testEnv) state(namespace string, names commonNames) map[string]any {
 	env.t.Helper()
 	state := map[string]any{}

@@ -84,7 +84,8 @@ func shortened(text string, limit int) string {
 	return text
 }
 
-// setColumns sets the fields that kubectl shows as columns, from the others. What is not Ready counts more than what AWS lacks.
+// setColumns sets the fields that kubectl shows as columns, from the others. A problem of readiness counts more than
+// one in AWS.
 func setColumns(status *v1alpha1.SharedVolumeStatus, r readiness, claim string) {
 	status.Reason, status.Summary = r.reason, cmp.Or(r.summary, r.message)
 	if r.phase == v1alpha1.Ready {
@@ -214,7 +215,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		condition.Status = metav1.ConditionTrue
 	}
 	if ready := meta.FindStatusCondition(status.Conditions, condition.Type); ready != nil && ready.LastTransitionTime.Unix() == 0 && r != waiting {
-		// The default of an earlier CRD has no time. It is only replaced in a write that there is anyway.
+		// The default of an earlier CRD has no time. It is only replaced in a write that happens anyway.
 		ready.LastTransitionTime = sv.CreationTimestamp
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)

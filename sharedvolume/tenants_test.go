@@ -115,7 +115,7 @@ func (env testEnv) tenantCalled(name, namespace, role string) tenant {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
 	}))
-	// The API server takes in bindings, and what is aggregated to a role, with a small delay.
+	// The API server applies bindings and aggregated roles with a small delay.
 	cluster.Eventually(env.t, waitLimit, "the tenant's rights", func(ctx context.Context) error {
 		return api.List(ctx, &v1alpha1.SharedVolumeList{}, client.InNamespace(namespace))
 	})
@@ -157,7 +157,7 @@ func (env testEnv) refused(what string, err error, want string) {
 	}
 }
 
-// testTeamRoles checks what Kubernetes' own roles permit about SharedVolumes.
+// testTeamRoles checks the permissions of Kubernetes' own roles on SharedVolumes.
 func testTeamRoles(t *testing.T, env testEnv) {
 	t.Parallel()
 	for role, may := range map[string]struct{ read, write, empty bool }{
@@ -240,7 +240,7 @@ func testGrants(t *testing.T, env testEnv) {
 		late := volumeOf(first.namespace, "late", "fs-01", "fsap-01")
 		env.do("create", first.api.Create(t.Context(), late))
 		env.ungranted(late, "there is no SharedVolumeGrant")
-		// What was granted keeps working, is repaired and can be deleted.
+		// Granted SharedVolumes keep working, are repaired and can be deleted.
 		env.do("delete the claim", first.api.Delete(t.Context(), p.claim))
 		env.gone(p.claim)
 		env.bound(own)
@@ -273,7 +273,7 @@ func testGrants(t *testing.T, env testEnv) {
 	})
 }
 
-// shell runs an administrator's command line, with kubectl for oc, and returns what it prints.
+// shell runs an administrator's command line, with kubectl for oc, and returns its output.
 func (env testEnv) shell(commands string) string {
 	env.t.Helper()
 	kubectl, folder := env.Kubectl(env.t.Context()), env.t.TempDir()

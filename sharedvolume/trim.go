@@ -28,8 +28,9 @@ const (
 // omittedFinalizers stands for the finalizers that a trimmed object lacks. No finalizer can have this name.
 const omittedFinalizers = "…"
 
-// trim removes from an object all fields that this package does not read, and truncates the others to a bounded size. Caches
-// and expectations hold trimmed objects only. Writes do not need what it removes, because they patch single fields.
+// trim removes from an object all fields that this package does not read, and truncates the others to a bounded size.
+// Caches and expectations hold trimmed objects only. Writes do not need the removed fields, because they patch single
+// fields.
 func trim(object client.Object) {
 	switch object := object.(type) {
 	case *v1alpha1.SharedVolume:

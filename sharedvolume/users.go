@@ -26,7 +26,7 @@ const (
 	listBackoff = 20
 	// listWorkers is how many namespaces' pods are listed at the same time.
 	listWorkers = 2
-	// usersRetention is how long a result is kept that nobody asks for.
+	// usersRetention is how long an unrequested result is kept.
 	usersRetention = time.Minute
 	// maxUsers is how many pods are kept for a claim; a message names fewer.
 	maxUsers = maxNamedUsers + 1

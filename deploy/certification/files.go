@@ -24,7 +24,7 @@ const (
 	snapshotClassFile   = "volumesnapshotclass.yaml"
 	attributesClassFile = "volumeattributesclass.yaml"
 	jobFile             = "job.sh"
-	// dockerfile builds the image in which CI has the files of all drivers.
+	// dockerfile builds the image with the files of all drivers for CI.
 	dockerfile = "Dockerfile.test"
 )
 

@@ -33,7 +33,7 @@ type class struct {
 	FromFile              string `json:",omitempty"`
 }
 
-// driverInfo says what a driver can do. Sets are maps without values.
+// driverInfo lists a driver's features. Sets are maps without values.
 type driverInfo struct {
 	Name                 string
 	SupportedSizeRange   sizeRange
@@ -82,7 +82,7 @@ var capabilities = []struct {
 	has  func(*subject) bool
 }{
 	{"persistence", always},
-	{"block", (*subject).attaches}, // What is attached to a node is a device, and pods can have it as one.
+	{"block", (*subject).attaches}, // An attached volume is a device, and pods can use it as one.
 	{"fsGroup", func(s *subject) bool {
 		return s.hasFSGroupPolicy(storagev1.FileFSGroupPolicy) || s.Certification.MountGroup
 	}},
@@ -119,7 +119,7 @@ func (s *subject) attaches() bool {
 	return s.csiDriver.AttachRequired == nil || *s.csiDriver.AttachRequired
 }
 
-// shares reports whether several nodes can write to a volume. What is mounted over the network, they can.
+// shares reports whether several nodes can write to a volume, as with network file systems.
 func (s *subject) shares() bool         { return !s.attaches() }
 func (s *subject) expands() bool        { return s.HasImage(drivers.ResizerImage) }
 func (s *subject) takesSnapshots() bool { return s.HasImage(drivers.SnapshotterImage) }

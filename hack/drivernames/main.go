@@ -73,7 +73,7 @@ func check() ([]string, error) {
 	return found, nil
 }
 
-// namesOf returns the words by which code could know a driver.
+// namesOf returns the words that identify a driver in code.
 func namesOf(all []drivers.Driver) []string {
 	var names []string
 	for _, d := range all {

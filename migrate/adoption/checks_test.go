@@ -185,7 +185,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestHealthy: the plan of a driver that can be handed over names what is deleted, and nothing else.
+// TestHealthy: the plan of a driver that can be handed over names exactly the objects to delete.
 func TestHealthy(t *testing.T) {
 	p := healthy().plan()
 	for _, c := range p.Checks {

@@ -71,7 +71,7 @@ func (c *Cleanup) Describe(lines *escape.Lines) {
 // Text describes the cleanup for people.
 func (c *Cleanup) Text(colour migrate.Palette) string { return migrate.Text(c, colour) }
 
-// Cleanup returns what can be cleaned up after a driver's operators. Nothing is written.
+// Cleanup returns the objects that can be deleted after a driver's operators. Nothing is written.
 func (r Request) Cleanup(ctx context.Context, cluster migrate.Cluster) (*Cleanup, error) {
 	m, err := r.survey(ctx, cluster, true)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r Request) Cleanup(ctx context.Context, cluster migrate.Cluster) (*Cleanup
 	return m.cleanup(), nil
 }
 
-// CleanUp deletes what a cleanup names. It fails as soon as something needs one of these objects, or is not as it was.
+// CleanUp deletes the objects of a cleanup. It fails as soon as something needs one of these objects, or has changed.
 func (r Request) CleanUp(ctx context.Context, cluster migrate.Cluster, c *Cleanup, o migrate.Options) error {
 	return migrate.Repeat(ctx, o, func(ctx context.Context, report func(migrate.Event)) (migrate.Outcome, error) {
 		m, err := r.survey(ctx, cluster, false)
@@ -147,7 +147,7 @@ func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options,
 	return migrate.Executed, nil
 }
 
-// cleanup decides what can be deleted.
+// cleanup decides which objects can be deleted.
 func (m *remains) cleanup() *Cleanup {
 	c := &Cleanup{Driver: m.driver.Name, Namespace: m.placed.Namespace, Outline: migrate.Outline{Schema: CleanupSchema, Subject: migrate.Subject{Name: m.driver.CSIName}}}
 	if m.custom != nil {
@@ -194,7 +194,7 @@ func (m *remains) found() []found {
 	return all
 }
 
-// stages is the order of kinds: permissions go first, and what they are for later.
+// stages is the order of kinds: permissions go first, and their subjects later.
 var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role", drivers.SecurityContextConstraintsKind.Kind, "ServiceAccount", "ConfigMap", drivers.CredentialsRequestKind.Kind}
 
 // others returns the objects that are not namespaces.
@@ -228,7 +228,7 @@ func (m *remains) checkComplete() migrate.Checks {
 	return passed(handOverComplete, "the hand-over is complete: the cluster storage operator's operator runs the driver, and all the driver's pods are up to date")
 }
 
-// checkFormer refuses while an operator that OLM ran is there, or can be started again: it would act on what is deleted.
+// checkFormer refuses while an operator that OLM ran exists, or can be started again: it would react to the deletions.
 func (m *remains) checkFormer() (checks migrate.Checks) {
 	const do = "remove it from OLM first, with `berth adopt apply`"
 	refuse := func(what string, args ...any) { checks = append(checks, refused(formerOperator, do, what, args...)...) }

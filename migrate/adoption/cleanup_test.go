@@ -78,7 +78,7 @@ func remaining() *remains {
 	}
 }
 
-// TestCleanupOrder: permissions go first, then what they are for, and what configured the operator before its API.
+// TestCleanupOrder: permissions go first, then their subjects, and the operator's configuration before its API.
 func TestCleanupOrder(t *testing.T) {
 	c := remaining().cleanup()
 	if !c.Safe {
@@ -231,7 +231,7 @@ func TestCleanupRefused(t *testing.T) {
 	}
 }
 
-// TestCleanupNext: only what was listed is deleted, and only as long as nothing speaks against it.
+// TestCleanupNext: only listed objects are deleted, and only as long as no check refuses.
 func TestCleanupNext(t *testing.T) {
 	listed := remaining().cleanup()
 	if next, err := listed.next(remaining().cleanup()); err != nil || next == nil || next.String() != "ClusterRoleBinding old-boat" {
@@ -252,7 +252,7 @@ func TestCleanupNext(t *testing.T) {
 	}
 }
 
-// TestStrangers: what belongs to an operator's installation or to each namespace is no stranger, and all else is.
+// TestStrangers: objects of an operator's installation or of each namespace are no strangers, and all others are.
 func TestStrangers(t *testing.T) {
 	object := func(kind, name string, change func(*metav1.PartialObjectMetadata)) metav1.PartialObjectMetadata {
 		o := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(kind + name)}}

@@ -64,7 +64,7 @@ func (in *input) checkConfiguration(o *operator) migrate.Checks {
 		o.subscription.Namespace, o.subscription.Name, strings.Join(lost, ", "))
 }
 
-// insteadOf says where to set what a variable of the operator sets.
+// insteadOf says where to make a setting instead of in a variable of the operator.
 func (in *input) insteadOf(variable corev1.EnvVar) string {
 	switch {
 	case slices.Contains(proxies, strings.ToUpper(variable.Name)):

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// readNamespaces reads the namespaces of operators that the definition names, and what is in them besides what belongs to the
+// readNamespaces reads the definition's namespaces of operators, and the objects in them that do not belong to the
 // operator. If something else is left to clean up, the content is only read on demand.
 func (m *remains) readNamespaces(ctx context.Context, cluster migrate.Cluster, content bool) error {
 	if o := m.journaled(); o != nil {
@@ -66,7 +66,7 @@ func readContent(ctx context.Context, cluster migrate.Cluster, namespace string)
 			return nil, err
 		}
 		for _, resource := range list.APIResources {
-			// What nobody can create or delete is only a view of something else, such as a PackageManifest.
+			// An object that nobody can create or delete is only a view of another one, such as a PackageManifest.
 			if !slices.Contains(resource.Verbs, "list") || !slices.Contains(resource.Verbs, "delete") || resource.Kind == "Event" {
 				continue
 			}

@@ -87,7 +87,7 @@ func handedOver() *state {
 	return s
 }
 
-// TestNext: which step follows from which state.
+// TestNext: the next step for each state.
 func TestNext(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	for _, tc := range []struct {

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is deleted, the
-// garbage collector deletes that with it, APIs included, unless the request asks it to orphan what the ClusterExtension owns.
+// OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is
+// deleted, the garbage collector deletes these objects with it, APIs included, unless the request orphans them.
 //
-// OLM does not act on a ClusterExtension that is being deleted, but it may be in the middle of applying it when it is deleted,
-// and then own an API again that the garbage collector has just orphaned. As soon as the ClusterExtension were gone, that API
-// would go, too. So a finalizer keeps the ClusterExtension until OLM has removed its own and had some time, and no API is owned by
-// it any more.
+// OLM does not act on a ClusterExtension that is being deleted, but it may still be applying it when it is deleted, and
+// then own an API again that the garbage collector has just orphaned. Without the ClusterExtension, that API would go,
+// too. So a finalizer keeps the ClusterExtension until OLM has removed its own and had some time, and it owns no API
+// any more.
 
 // handOverFinalizer keeps a ClusterExtension from going before nothing that has to stay is owned by it.
 const handOverFinalizer = "berth.dev/hand-over"
@@ -55,8 +55,8 @@ func (e extension) isOrphaning() bool {
 	return slices.Contains(e.GetFinalizers(), metav1.FinalizerOrphanDependents)
 }
 
-// ofOLM returns the other finalizers. OLM removes its own when it sees that a ClusterExtension is deleted, after what it was doing
-// with it, as it does one thing at a time.
+// ofOLM returns the other finalizers. OLM removes its own when it sees that a ClusterExtension is deleted, after its
+// current action: it does one at a time.
 func (e extension) ofOLM() []string {
 	return slices.DeleteFunc(e.GetFinalizers(), func(finalizer string) bool {
 		return finalizer == handOverFinalizer || finalizer == metav1.FinalizerOrphanDependents
@@ -72,8 +72,8 @@ func (in *input) readExtensions(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// readInstalled reads what the ClusterExtension has installed, if there is just one. The cluster storage operator, which never deletes
-// that, may not read it either.
+// readInstalled reads the installed objects of the only ClusterExtension. The cluster storage operator, which never
+// deletes them, may not read them either.
 func (in *input) readInstalled(ctx context.Context, c client.Client) (err error) {
 	if o := in.operator(); o != nil && o.extension != nil && !in.bySuccessor {
 		in.installed, err = readInstalled(ctx, c, o.extension.GetName(), o.proof.Namespace)
@@ -103,9 +103,8 @@ var installedKinds = []schema.GroupVersionKind{
 
 var deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 
-// readLabelled returns the objects of a kind with the labels that OLM v1 gives to what it installs for a
-// ClusterExtension. The caller names kinds that are cluster-scoped, or a namespace: anybody can give an object of their
-// own such labels.
+// readLabelled returns the objects of a kind with OLM v1's labels for a ClusterExtension. The caller names kinds that
+// are cluster-scoped, or a namespace: anybody can give an object of their own such labels.
 func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersionKind, name string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(listOf(kind))

@@ -65,7 +65,7 @@ func healthyExtension() *input {
 	return in
 }
 
-// TestExtensionChecks: what keeps an operator that OLM v1 runs from being handed over.
+// TestExtensionChecks: the checks that refuse to hand over an operator that OLM v1 runs.
 func TestExtensionChecks(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -186,7 +186,7 @@ func goneExtension() *state {
 	return s
 }
 
-// TestNextOfExtension: which step follows from which state.
+// TestNextOfExtension: the next step for each state.
 func TestNextOfExtension(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	api := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "boats.example.com", OwnerReferences: []metav1.OwnerReference{{UID: "e-1"}}}}

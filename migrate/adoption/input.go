@@ -27,15 +27,15 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// input is the observed state that a plan is made from. What does not exist is nil.
+// input is the observed state that a plan is made from. Missing objects are nil.
 type input struct {
 	driver drivers.Driver
-	// proven are the operators to which OLM has given permissions, which nobody but OLM and administrators can pretend.
+	// proven are the operators to which OLM has given permissions, which only OLM and administrators can forge.
 	proven []predecessor.Operator
 	// started reports whether the cluster storage operator has started its operator of the driver.
 	started bool
-	// subscriptions are those to the driver's package, of all namespaces. Users write most of them, so only those in the
-	// operators' own namespaces have more than a name.
+	// subscriptions subscribe to the driver's package, in all namespaces. Users write most of them, so only the ones in
+	// the operators' own namespaces have more than a name.
 	subscriptions []v1alpha1.Subscription
 	// groups are the namespaces in which OLM installs operators for the whole cluster.
 	groups []string
@@ -44,7 +44,8 @@ type input struct {
 	installPlans []v1alpha1.InstallPlan
 	// bySuccessor says that the cluster storage operator itself hands the driver over.
 	bySuccessor bool
-	// extensions are the ClusterExtensions of the driver's package, and installed what the only one has installed.
+	// extensions are the ClusterExtensions of the driver's package, and installed the objects that the only one has
+	// installed.
 	extensions   []extension
 	installed    []metav1.PartialObjectMetadata
 	namespaceUID types.UID // of the operator's namespace
@@ -101,7 +102,7 @@ func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]pre
 	return operators, predecessor.Succeeded(d, bindings), err
 }
 
-// readOLM reads what OLM has in the namespaces of the operators.
+// readOLM reads OLM's objects in the namespaces of the operators.
 func (in *input) readOLM(ctx context.Context, c client.Client) error {
 	groups, err := predecessor.ReadGroups(ctx, c)
 	if err != nil {

@@ -92,7 +92,8 @@ type Reference struct {
 	UID  types.UID `json:"uid"`
 }
 
-// Settings are the object that configured the operator, and what the cluster storage operator takes over from it.
+// Settings are the object that configured the operator, and the fields that the cluster storage operator takes over
+// from it.
 type Settings struct {
 	// Resource is its kind and name, as in "AWSEBSDriver cluster".
 	Resource         string    `json:"resource"`
@@ -147,7 +148,7 @@ func (p *Plan) Arguments(string) string { return escape.Command(" %s", p.Driver)
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what is handed over.
+// Describe writes the driver and its operator.
 func (p *Plan) Describe(lines *escape.Lines) {
 	lines.Add("Driver %s", p.Subject.Name)
 	switch o := p.Operator; {

@@ -23,10 +23,10 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// remains is the observed state that a cleanup is decided from. What does not exist is nil.
+// remains is the observed state that a cleanup is decided from. Missing objects are nil.
 type remains struct {
 	*input
-	// journal is the journal of the adoption, and command what shows how far it is.
+	// journal is the journal of the adoption, and command the command that shows its progress.
 	journal *migrate.Journal
 	command string
 	// unfinished says what the adoption still has to do or wait for; "" if it is complete.
@@ -47,7 +47,7 @@ type remains struct {
 	namespaces []operatorNamespace
 	existed    bool
 
-	// What may use them: all bindings, and in the driver's namespace the pods, what makes pods, and Secrets.
+	// Their possible users: all bindings, and the pods, workloads and Secrets in the driver's namespace.
 	bindings []binding
 	pods     []podUser
 	secrets  map[string]*corev1.Secret
@@ -77,7 +77,7 @@ type definition struct {
 	others []string
 }
 
-// operatorNamespace is a namespace of an operator, or nil, and what is in it besides what belongs to the operator.
+// operatorNamespace is a namespace of an operator, or nil, with the objects that do not belong to the operator.
 type operatorNamespace struct {
 	name    string
 	object  *corev1.Namespace
@@ -101,7 +101,7 @@ func named(kind, namespace, name string) string {
 	return kind + " " + namespace + "/" + name
 }
 
-// podUser is a pod, or what makes pods.
+// podUser is a pod or a workload.
 type podUser struct {
 	name string
 	spec corev1.PodSpec
@@ -190,7 +190,7 @@ func (m *remains) operators() []string {
 	return slices.Compact(found)
 }
 
-// suggested returns the namespaces of their own in which bundles of the predecessors suggested to install them.
+// suggested returns the dedicated namespaces that the predecessors' bundles suggested for their installation.
 func suggested(d drivers.Driver) (found []string) {
 	for _, p := range d.Predecessors() {
 		if p.Namespace != "" {
@@ -333,7 +333,7 @@ func (m *remains) readPermitted(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// readUsers reads what may use accounts and Secrets of the driver's namespace.
+// readUsers reads the possible users of accounts and Secrets of the driver's namespace.
 func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 	if m.placed.Refusal != nil {
 		return nil
@@ -374,7 +374,8 @@ func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 // pageSize is the number of objects in one page of a list of a kind that may have very many objects.
 const pageSize = 500
 
-// readReferences reads what refers to Secrets of the driver's namespace from outside it: volumes, snapshots, and their classes.
+// readReferences reads the references to Secrets of the driver's namespace from outside it: in volumes, snapshots, and
+// their classes.
 func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 	volumes := &corev1.PersistentVolumeList{}
 	if err := eachPage(ctx, c, volumes, func() {
@@ -440,8 +441,8 @@ func (m *remains) refer(from, namespace, name string) {
 	}
 }
 
-// referBy adds what parameters or annotations refer to, in pairs of keys such as csi.storage.k8s.io/provisioner-secret-name and
-// csi.storage.k8s.io/provisioner-secret-namespace.
+// referBy adds the references in parameters or annotations, in pairs of keys such as
+// csi.storage.k8s.io/provisioner-secret-name and csi.storage.k8s.io/provisioner-secret-namespace.
 func (m *remains) referBy(from string, parameters map[string]string) {
 	for key, name := range parameters {
 		if begin, is := strings.CutSuffix(key, "secret-name"); is {

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// state is the observed state that the next step of an adoption is decided from. What does not exist is nil.
+// state is the observed state that the next step of an adoption is decided from. Missing objects are nil.
 type state struct {
 	now     time.Time
 	plan    *Plan
@@ -101,7 +101,7 @@ func (s *state) readOLM(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// readLeft reads what is left of the operator that OLM ran: its Deployment, then ReplicaSets, then pods.
+// readLeft reads the remaining objects of the operator that OLM ran: its Deployment, then ReplicaSets, then pods.
 func (s *state) readLeft(ctx context.Context, c client.Client) error {
 	o := s.plan.Operator
 	deployment := &appsv1.Deployment{}

@@ -20,7 +20,7 @@ const (
 	RemoveHandOverFinalizer migrate.StepName = "remove-finalizer"    // remove the finalizer from the ClusterExtension
 	DeleteOperator          migrate.StepName = "delete-operator"     // delete the operator's Deployment
 	AwaitEnd                migrate.StepName = "await-end"           // wait until nothing of the operator runs or has permissions
-	DeleteInstalled         migrate.StepName = "delete-installed"    // delete what else was installed for the operator
+	DeleteInstalled         migrate.StepName = "delete-installed"    // delete the operator's other installed objects
 	AwaitOperator           migrate.StepName = "await-operator"      // wait until the new operator runs
 	AwaitDriver             migrate.StepName = "await-driver"        // wait until the new operator has taken the driver over
 )

@@ -110,8 +110,8 @@ func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.J
 	return h, nil
 }
 
-// followExtension says how far an administrator is who hands over what OLM v1 has installed. It is over for the cluster storage operator
-// when nothing has permissions from OLM any more.
+// followExtension returns the progress of an administrator who hands over an operator of OLM v1. For the cluster
+// storage operator, that ends when nothing has permissions from OLM any more.
 func followExtension(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
 	d, err := p.definition()
 	if err != nil {
@@ -128,7 +128,7 @@ func followExtension(ctx context.Context, cluster migrate.Cluster, p *Plan, j *m
 // decisions are the checks that fail because an administrator wants it that way.
 var decisions = []string{managementState, clusterExtension}
 
-// refusal says which checks fail, and what to do about that.
+// refusal returns the failed checks with their solutions.
 func refusal(checks migrate.Checks) predecessor.Handover {
 	h := predecessor.Handover{Stage: predecessor.Refused}
 	var lines []string

@@ -83,6 +83,6 @@ func (s *state) verifySettings() error {
 	return nil
 }
 
-// isStarted reports whether the cluster storage operator runs its operator, so that what configured the earlier one has no
-// effect any more.
+// isStarted reports whether the cluster storage operator runs its operator, so that the earlier one's configuration has
+// no effect any more.
 func (s *state) isStarted() bool { return s.successor != nil }

@@ -26,9 +26,9 @@ import (
 // controller of today always migrates, so a played kubelet does not set it.
 const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// machines are the machines of workers. A machine on which CSI migration is on is a real node, with the real kubelet and the real
-// driver. A machine on which it is off is played, as no kubelet of today can do without: what is played is the kubelet,
-// and what the Attach/Detach controller did with the in-tree plugin. Devices, file systems and mounts are real on both.
+// machines are the machines of workers. A machine with CSI migration is a real node, with the real kubelet and the real
+// driver. A machine without it is played, as today's kubelets always migrate: the test plays the kubelet, and the
+// Attach/Detach controller's part with the in-tree plugin. Devices, file systems and mounts are real on both.
 type machines struct {
 	cluster *cluster.Cluster
 	cloud   cloud
@@ -37,7 +37,7 @@ type machines struct {
 	workers []string
 
 	mutex  sync.Mutex          // not held while the cloud is called, which calls root
-	played map[string]*machine // those on which CSI migration is off, by their nodes
+	played map[string]*machine // machines without CSI migration, by their nodes
 	err    error
 	// refused is the last refusal of the cloud to attach the volume for the in-tree plugin.
 	refused error
@@ -123,7 +123,7 @@ func (m *machines) reboot(ctx context.Context, node string, migrated bool) (bool
 	case !slices.Contains(m.workers, node):
 		return false, nil // no volume is ever used there
 	case migrated && played == nil, !migrated && played != nil:
-		return migrated, nil // it has been restarted, and what followed failed
+		return migrated, nil // it has been restarted, and a later step failed
 	case migrated:
 		return true, m.start(ctx, played)
 	}
@@ -343,7 +343,7 @@ func (each *machine) mount(pod types.UID) error {
 
 func (each *machine) unmount() {
 	if each.mounted != nil {
-		each.mounted.Close() // and writes what is not on the device yet
+		each.mounted.Close() // and flushes to the device
 	}
 	each.user, each.mounted = "", nil
 }

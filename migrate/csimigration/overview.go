@@ -26,7 +26,7 @@ type Overview struct {
 	// Hosted says that the control plane is not on nodes of this cluster, so that nothing shows where it stands.
 	Hosted  bool           `json:"hosted"`
 	Plugins []PluginReport `json:"plugins"`
-	// Waits says what of control plane and nodes is being rolled out; "" if nothing is.
+	// Waits names the parts of control plane and nodes that are being rolled out, or "".
 	Waits string `json:"waits,omitempty"`
 	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, and no open
 	// switch has an unknown state.
@@ -101,7 +101,7 @@ func (o *observed) overview() *Overview {
 	return report
 }
 
-// rollouts says what of control plane and nodes is being rolled out, or "".
+// rollouts names the parts of control plane and nodes that are being rolled out, or "".
 func (o *observed) rollouts() string {
 	for _, component := range o.operators {
 		if component.found && len(component.nodes) == 0 {
@@ -127,7 +127,7 @@ func (r *Overview) Text(colour migrate.Palette) string {
 			locked = append(locked, p.Plugin)
 		}
 		if p.Locked && len(p.Stranded) == 0 && p.DriverMissing == "" && p.WrongOrder == "" {
-			continue // where it stands is known, and nobody can change it
+			continue // its state is known, and nobody can change it
 		}
 		t.Add("")
 		notes := []string{"feature gate " + p.Gate}

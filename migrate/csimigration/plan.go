@@ -11,10 +11,10 @@
 //
 // The definition of a driver says which in-tree volumes Kubernetes hands to it (drivers.InTree): the volume source, the
 // plugin's name, its feature gate, and the OpenShift versions from which the gate can be switched, and from which it is
-// on for good. migrate/csimigration reads the cluster once for each decision (observed.go), says where each component
-// stands (standing.go), and decides (decide.go). A component of the control plane is on when each of its nodes runs a
-// revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. A table lists the ways to
-// configure the cluster (way.go). Switching off, and the rollback of switching on, are the same function.
+// on for good. migrate/csimigration reads the cluster once for each decision (observed.go), determines the state of
+// each component (standing.go), and decides (decide.go). A component of the control plane is on when each of its nodes
+// runs a revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. A table lists the
+// ways to configure the cluster (way.go). Switching off, and the rollback of switching on, are the same function.
 //
 // test/restarts plays the operators that restart the components at a real API server.
 package csimigration
@@ -67,7 +67,7 @@ type Plan struct {
 	Version string `json:"version"`
 	// To is the version of a downgrade.
 	To string `json:"to,omitempty"`
-	// Before is the feature set when the plan was made, and Off the one with which all is off.
+	// Before is the feature set when the plan was made, and Off the one that switches everything off.
 	Before configv1.FeatureSet `json:"before"`
 	Off    configv1.FeatureSet `json:"off"`
 	// PausesPools says that MachineConfigPools are paused until the control plane is on.
@@ -79,7 +79,7 @@ func (p *Plan) drivers() []drivers.Driver {
 	return slices.DeleteFunc(plugins(), func(d drivers.Driver) bool { return !slices.Contains(p.Plugins, d.Name) })
 }
 
-// Irreversible says what of the plan cannot be taken back, or "".
+// Irreversible names the parts of the plan that cannot be undone, or "".
 func (p *Plan) Irreversible() string {
 	for _, c := range p.Checks {
 		if c.Code == irreversible && c.Verdict == migrate.Warning {
@@ -134,7 +134,7 @@ func (p *Plan) Arguments(string) string { return "" }
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what is switched.
+// Describe writes the plugins and the direction.
 func (p *Plan) Describe(lines *escape.Lines) {
 	title := map[Direction]string{Enable: "on", Disable: "off", Downgrade: "kept on for a downgrade to version " + p.To}[p.Direction]
 	lines.Add("CSI migration of the cluster, version %s: %s", p.Version, title)

@@ -12,12 +12,12 @@ import (
 // kubelets is the component that all nodes have.
 const kubelets = "kubelet"
 
-// Standing is where a component stands with a plugin: on which nodes it is on, and on which it is not.
+// Standing is a component's state of a plugin: the nodes where it is on, and where it is off.
 type Standing struct {
 	Component string   `json:"component"`
 	On        []string `json:"on,omitempty"`
 	Off       []string `json:"off,omitempty"`
-	// Unknown are the nodes on which nothing shows which, each with the reason.
+	// Unknown are the nodes with an unknown state, each with the reason.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
@@ -29,7 +29,7 @@ func (s Standing) is(on bool) bool {
 	return len(s.On)+len(s.Unknown) == 0 && len(s.Off) > 0
 }
 
-// other describes the nodes on which the component is not as wanted.
+// other describes the nodes where the component is not as wanted.
 func (s Standing) other(on bool) string {
 	nodes, word := s.Off, "off"
 	if !on {
@@ -129,8 +129,8 @@ func (o *observed) nodeStanding(d drivers.Driver) Standing {
 	return s
 }
 
-// controlPlaneDiffers says what of the control plane is not as wanted for some plugins, or "". Then each node of each
-// component runs a revision with the gates, and the latest revision has them, too.
+// controlPlaneDiffers names the parts of the control plane that are not as wanted for some plugins, or "". With "",
+// each node of each component runs a revision with the gates, and the latest revision has them, too.
 func (o *observed) controlPlaneDiffers(of []drivers.Driver, on bool) string {
 	for _, component := range o.operators {
 		if !component.found {
@@ -149,7 +149,7 @@ func (o *observed) controlPlaneDiffers(of []drivers.Driver, on bool) string {
 	return ""
 }
 
-// rollout says what is left of the roll-out of a component's latest revision, starting with a colon; "" if nothing.
+// rollout describes the rest of the roll-out of a component's latest revision, starting with a colon, or "".
 func (o *operator) rollout() string {
 	for _, status := range o.nodes {
 		switch {
@@ -162,7 +162,7 @@ func (o *operator) rollout() string {
 	return ""
 }
 
-// nodesDiffer says what of the nodes is not as wanted for some plugins, or "".
+// nodesDiffer describes the nodes that are not as wanted for some plugins, or "".
 func (o *observed) nodesDiffer(of []drivers.Driver, on bool) string {
 	for _, d := range of {
 		if s := o.nodeStanding(d); !s.is(on) {

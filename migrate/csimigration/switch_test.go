@@ -306,7 +306,7 @@ func TestOnAndOff(t *testing.T) {
 	s.run(fault.Record(), s.do(enable, migrate.Options{}, inOrder))
 	s.run(fault.Record(), s.do(disable, migrate.Options{}, inOrder))
 
-	// The other direction undoes what is in progress.
+	// The other direction undoes the migration in progress.
 	s.Degrade("worker-0", true)
 	s.mustWait(enable, "MachineConfigPool worker is degraded")
 	s.Degrade("worker-0", false)
@@ -338,8 +338,8 @@ func (s *scene) reader() *page.Reader {
 	}
 }
 
-// TestWrongOrder: what somebody did by hand in a wrong order is found, with the volumes that it strands, and the way out
-// works. On or off all at once is a wrong order, because nodes do not wait for the control plane.
+// TestWrongOrder: a manual switch in the wrong order is found, with the volumes that it strands, and the way out works.
+// On or off all at once is a wrong order, because nodes do not wait for the control plane.
 func TestWrongOrder(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "4.7.0", true)

@@ -189,8 +189,8 @@ func (s *volumeScene) createStatefulSet() {
 	}})
 }
 
-// mustUse waits until the pod runs, and its volume is attached to its node by the in-tree plugin, or by the driver, alone.
-// What was written before has to be there. Then it writes more.
+// mustUse waits until the pod runs, and its volume is attached to its node by the in-tree plugin, or by the driver,
+// alone. Earlier data must be there. Then it writes more.
 func (s *volumeScene) mustUse(by string) {
 	s.t.Helper()
 	user := s.awaitUser(by)
@@ -255,7 +255,7 @@ func (s *volumeScene) awaitUser(by string) *corev1.Pod {
 	return user
 }
 
-// driverRefused matches what drivers say when the volume is attached elsewhere.
+// driverRefused matches drivers' errors for a volume that is attached elsewhere.
 var driverRefused = regexp.MustCompile("(?i)attached to|in.use")
 
 // mustRefuse has the other side try to attach the volume, which the cloud has to refuse.

@@ -75,7 +75,7 @@ func isPreview(d drivers.Driver, version semver.Version) bool {
 // isPatched reports whether an OpenShift version's Attach/Detach controller follows the nodes' reports.
 func isPatched(version semver.Version) bool { return minor(version).GTE(patchedSince) }
 
-// minor drops what follows the minor version, so that a release candidate counts as its release.
+// minor drops everything after the minor version, so that a release candidate counts as its release.
 func minor(version semver.Version) semver.Version {
 	return semver.Version{Major: version.Major, Minor: version.Minor}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// The codes of checks that are not about what OLM v1 does with the version.
+// The codes of checks other than OLM v1's handling of the version.
 const (
 	olmV1             = "olm-v1"              // the cluster has OLM v1
 	extensionExists   = "cluster-extension"   // no ClusterExtension is for the package
@@ -32,7 +32,7 @@ const (
 	pendingUpdate     = "pending-update"      // no update is under way
 	operatorGroup     = "operator-group"      // OLM v1 can have the operator watch the same namespaces
 	scopedAccount     = "service-account"     // OLM v0 does not install with fewer permissions than OLM v1; can be accepted
-	subscriptionConf  = "subscription-config" // what the Subscription sets for the operator's Deployment stays; can be accepted
+	subscriptionConf  = "subscription-config" // the Subscription's settings for the operator's Deployment stay; can be accepted
 	conditions        = "operator-condition"  // the operator does not ask OLM v0 to wait with updates; can be accepted
 	olmV0APIs         = "olm-v0-apis"         // the operator works without OLM v0's APIs; can be accepted
 	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 takes away with the version
@@ -46,7 +46,7 @@ const (
 	movedBefore       = "moved-before"        // the operator was moved from OLM v0, so that its Subscription is known; back
 	extensionProgress = "extension-progress"  // OLM v1 has finished with the ClusterExtension; back
 	sourceVersion     = "source-version"      // the CatalogSource has the version; back
-	namespaceTaken    = "subscription-exists" // nothing of the package is installed by OLM v0; back
+	namespaceTaken    = "subscription-exists" // OLM v0 has not installed the package; back
 )
 
 // acceptable are the checks whose refusal an administrator can accept.
@@ -150,7 +150,7 @@ func (in *input) checkInstalled() migrate.Checks {
 	return passed(installedVersion, "ClusterServiceVersion %s is installed", v.Name)
 }
 
-// checkPending refuses an update that OLM v0 carries out. One that nobody has approved is dropped.
+// checkPending refuses an update that OLM v0 carries out. An unapproved one is dropped.
 func (in *input) checkPending() migrate.Checks {
 	for _, p := range in.installPlans {
 		if phase := p.Status.Phase; isOf(p, in.own.UID) && phase != v1alpha1.InstallPlanPhaseComplete && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseRequiresApproval {
@@ -255,7 +255,8 @@ func (in *input) checkDependents() (found migrate.Checks) {
 // propertiesAnnotation has the properties of the bundle.
 const propertiesAnnotation = "operatorframework.io/properties"
 
-// requiredOf returns what a version needs of a package, or of the APIs that another one owns, as the properties of its bundle say.
+// requiredOf returns a version's dependencies on a package, or on APIs that another version owns, from its bundle's
+// properties.
 func requiredOf(v v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.ClusterServiceVersion) (found []string) {
 	var said struct {
 		Properties []property.Property `json:"properties"`
@@ -392,7 +393,7 @@ func (in *input) checkWebhooks() migrate.Checks {
 	return warned(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
 }
 
-// checkObjects refuses what is unknown or of others.
+// checkObjects refuses unknown objects and other owners' objects.
 func (in *input) checkObjects() (found migrate.Checks) {
 	if !in.known {
 		found = refused(unknownObjects, "run it with --images, which pulls the bundle",
@@ -470,7 +471,7 @@ func (in *input) checkNow() (found migrate.Checks) {
 	return passed(exactVersion, "OLM v1 takes exactly the installed version, %s", in.version().Name)
 }
 
-// checkThen says what OLM v1 does once the move is complete.
+// checkThen reports OLM v1's action once the move is complete.
 func (in *input) checkThen() (found migrate.Checks) {
 	then := in.then
 	switch {

@@ -22,8 +22,8 @@ import (
 // moveFinalizer keeps an owner from going before nothing that has to stay is owned by it.
 const moveFinalizer = "berth.dev/move"
 
-// delay is the time that an OLM gets to finish what it was doing or what it remembers, after something was deleted. Nothing shows
-// whether it does anything.
+// delay is the time that an OLM gets to finish its work after a deletion, also from memory. Nothing shows whether it
+// does anything.
 const delay = 15 * time.Second
 
 func execute(step migrate.StepName) (migrate.Decision, error) {
@@ -60,10 +60,11 @@ func (s *state) goBack() (migrate.Decision, error) {
 	return stages(s.leaveV1, s.unmarkAll, s.forget, s.endVersion, s.subscribe, s.dropMade)
 }
 
-// endVersion is complete when OLM v0 has nothing of the operator any more, and nothing that has to stay has gone.
+// endVersion is complete when OLM v0 has no objects of the operator, and no object that must stay is gone.
 //
-// The version comes first. OLM v0 does nothing with one that is being deleted, and as long as the finalizer of the move keeps it, it
-// cannot install it again either. Without the Subscription, it would set back what that sets for the Deployment, and restart the operator.
+// The version comes first. OLM v0 does nothing with one that is being deleted, and as long as the finalizer of the move
+// keeps it, it cannot install it again either. Without the Subscription, it would revert the Subscription's settings
+// for the Deployment, and restart the operator.
 func (s *state) endVersion() (migrate.Decision, error) {
 	if s.again() != nil { // it has a version of its own
 		return none()
@@ -233,7 +234,8 @@ func (s *state) unmarked() *metav1.PartialObjectMetadata {
 	return nil
 }
 
-// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest, or says what it does.
+// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest, or returns its
+// current action.
 func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
 	if name := text(e, "status", "install", "bundle", "name"); name != "" && name != v.Name {
 		return false, "it has installed " + name
@@ -299,7 +301,7 @@ func catalogOf(e *unstructured.Unstructured) map[string]any {
 	return found
 }
 
-// leaveV1 is complete when OLM v1 has nothing of the operator any more, and nothing that has to stay has gone.
+// leaveV1 is complete when OLM v1 has no objects of the operator, and no object that must stay is gone.
 func (s *state) leaveV1() (migrate.Decision, error) {
 	e := s.extension
 	switch {

@@ -103,7 +103,7 @@ func (s *state) keep(ctx context.Context, c client.Client) error {
 	})
 }
 
-// mark marks an object for OLM v1, and removes what OLM v0 has left of itself.
+// mark marks an object for OLM v1, and removes OLM v0's marks.
 func (s *state) mark(ctx context.Context, c client.Client) error {
 	p := s.plan
 	return change(ctx, c, s.unmarked(), func(o client.Object) {
@@ -116,7 +116,7 @@ func (s *state) mark(ctx context.Context, c client.Client) error {
 	})
 }
 
-// subscription is the Subscription of a way back. OLM v0 installs nothing for it that nobody approves.
+// subscription returns the Subscription of a move back. OLM v0 installs nothing for it without approval.
 func (p *Plan) subscription() *v1alpha1.Subscription {
 	s := &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Subscription.Name, Annotations: map[string]string{movedAnnotation: string(p.Subscription.UID)}},

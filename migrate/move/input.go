@@ -25,7 +25,7 @@ import (
 	"github.com/berth-csi/berth/olm/refusal"
 )
 
-// input is the observed state that a plan for a move to OLM v1 is made from. What does not exist is nil.
+// input is the observed state that a plan for a move to OLM v1 is made from. Missing objects are nil.
 type input struct {
 	request Request
 	// served reports whether the cluster has OLM v1.
@@ -51,7 +51,8 @@ type input struct {
 	// present are the objects that OLM v1 will make and that exist, and generated the permissions that OLM v0 has made.
 	present   []present
 	generated []Object
-	// now says what OLM v1 does with exactly the installed version, and then what it does once the move is complete; nil without OLM v1.
+	// now predicts OLM v1's action with exactly the installed version, and then its action once the move is complete; nil
+	// without OLM v1.
 	now, then *prediction.Prediction
 	// channel is the Subscription's channel, or else the default one.
 	channel string
@@ -196,8 +197,8 @@ func (in *input) readExtensions(ctx context.Context, c client.Client) (err error
 	return err
 }
 
-// predict predicts what OLM v1 does with the installed version, and what it does later, and asks the API server whether it takes the
-// ClusterExtension.
+// predict predicts OLM v1's actions with the installed version and later, and asks the API server whether it accepts
+// the ClusterExtension.
 func (in *input) predict(ctx context.Context, cluster migrate.Cluster) (err error) {
 	catalogs, done, err := in.request.Catalogs(ctx)
 	if err != nil {

@@ -152,8 +152,9 @@ func TestCrashSweep(t *testing.T) {
 
 const movePage = "move-to-olm-v1.md"
 
-// TestFollowPage: an administrator does what docs/move-to-olm-v1.md says, with its commands: looks at the plan, changes their mind, moves
-// the operator to OLM v1, and moves it back. Then they move two operators with one command, which moves none if one cannot be moved.
+// TestFollowPage: an administrator follows docs/move-to-olm-v1.md, with its commands: looks at the plan, changes their
+// mind, moves the operator to OLM v1, and moves it back. Then they move two operators with one command, which moves
+// none if one cannot be moved.
 func TestFollowPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

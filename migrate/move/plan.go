@@ -214,7 +214,7 @@ func (p *Plan) Arguments(verb string) string {
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what is moved.
+// Describe writes the operator and the direction.
 func (p *Plan) Describe(lines *escape.Lines) {
 	subscription, extension := "OLM v0: Subscription "+p.Namespace+"/"+p.Subscription.Name, "OLM v1: ClusterExtension "+p.Subject.Name
 	from, to := subscription, extension

@@ -33,7 +33,7 @@ type Request struct {
 	Gates featuregates.Set
 	// Catalogs reads the ClusterCatalogs, and returns a function that ends the use of them.
 	Catalogs func(context.Context) ([]*prediction.ClusterCatalog, func() error, error)
-	// Content returns what OLM v1 reads of a bundle, or nil if that is not known.
+	// Content returns the parts of a bundle that OLM v1 reads, or nil if they are unknown.
 	Content func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
 }
 
@@ -66,14 +66,14 @@ func (r Request) Conflicts(p *Plan) error {
 	return errors.Join(errs...)
 }
 
-// accepted returns what is accepted, sorted.
+// accepted returns the accepted codes, sorted.
 func (r Request) accepted() []string {
 	all := slices.Clone(r.Accepted)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Find returns the ClusterExtension of the package, or what it will be.
+// Find returns the existing or future ClusterExtension of the package.
 func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
 	extension := newExtension(r.Package)
 	if _, err := migrate.Find(ctx, cluster.Client, extension, "", r.Package); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// state is the observed state that the next step of a move is decided from. What does not exist is nil.
+// state is the observed state that the next step of a move is decided from. Missing objects are nil.
 type state struct {
 	now     time.Time
 	plan    *Plan

@@ -56,7 +56,7 @@ func (s *state) foreign() (found []v1alpha1.Subscription) {
 	return found
 }
 
-// verifyBefore fails unless what OLM v0 has is as the plan says, as long as its Subscription is there.
+// verifyBefore fails unless OLM v0's objects match the plan, as long as its Subscription exists.
 func (s *state) verifyBefore() error {
 	p, own := s.plan, s.before()
 	if p.To != ToV1 || own == nil {

@@ -124,8 +124,8 @@ func (s *state) removed() error {
 	return fmt.Errorf("the operator was removed: Subscription %s does not exist; this switch does not install it again: %s", s.plan.Subject, do)
 }
 
-// isRecreating reports whether the Subscription may be missing because this switch replaces it. What the journal says that
-// was done after that shows that it existed again.
+// isRecreating reports whether the Subscription may be missing because this switch replaces it. Later steps in the
+// journal show that it existed again.
 func (s *state) isRecreating() bool {
 	if s.plan.Strategy != Replace || !s.journal.IsOpen() {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// The codes of checks that are not about what OLM does.
+// The codes of checks other than OLM's actions.
 const (
 	channelChanged  = "channel-changed"  // the other catalog has a channel of the present name
 	catalogUnread   = "catalog-unread"   // the catalogs of other Subscriptions could be read

@@ -100,7 +100,7 @@ func (p *Plan) validateContents() error {
 	return nil
 }
 
-// matches fails unless an InstallPlan installs exactly what the plan says.
+// matches fails unless an InstallPlan installs exactly the plan's objects.
 func (p *Plan) matches(installPlan *v1alpha1.InstallPlan) error {
 	for _, name := range installPlan.Spec.ClusterServiceVersionNames {
 		if !slices.ContainsFunc(p.Contents, func(c Content) bool { return c.Name == name }) {

@@ -74,7 +74,7 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	return in, nil
 }
 
-// withoutSubscription says that there is no Subscription, and what OLM v1 has installed instead.
+// withoutSubscription returns the error for a missing Subscription, with OLM v1's installation instead.
 func withoutSubscription(ctx context.Context, c client.Client, r Request) error {
 	found, err := clusterextension.OfPackage(ctx, c, r.Package)
 	if err != nil {

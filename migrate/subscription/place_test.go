@@ -46,9 +46,9 @@ type site struct {
 	addresses       map[string]string // of catalogs, by the names of CatalogSources
 }
 
-// The catalogs of a site. The first has version 1.0.0 of the package, which is buoy by default, and the others have what
-// may follow. The longer catalog has a version after that. In the renamed catalog, the package is called beacon by default
-// and has no upgrade edge from buoy.
+// The catalogs of a site. The first has version 1.0.0 of the package, which is buoy by default, and the others have
+// later versions. The longer catalog has a version after that. In the renamed catalog, the package is called beacon by
+// default and has no upgrade edge from buoy.
 const (
 	first   = "first"
 	second  = "second"
@@ -132,7 +132,7 @@ func (s *site) newPlaceIn(t *testing.T, namespace string, approval v1alpha1.Appr
 	return p
 }
 
-// tell logs what OLM made of the namespace if the test has failed.
+// tell logs OLM's objects in the namespace if the test has failed.
 func (p *place) tell() {
 	if !p.t.Failed() {
 		return
@@ -199,7 +199,7 @@ type end struct {
 	approval             v1alpha1.Approval
 	installed            string
 	versions             map[string]v1alpha1.ClusterServiceVersionPhase
-	pending              []string // what unapproved InstallPlans would install
+	pending              []string // versions that unapproved InstallPlans would install
 	state                string   // phase of the journal
 }
 

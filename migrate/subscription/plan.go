@@ -1,7 +1,7 @@
 // Package subscription moves an operator that the Operator Lifecycle Manager (OLM) runs from one catalog to another,
-// such as from the community's to the certified one. It is a migration of package migrate, and the command
-// "berth switch". It changes the operator's Subscription to the other catalog; OLM then updates the operator from
-// there. What the operator manages is never touched.
+// such as from the community's to the certified one. It is a migration of package migrate, and the command "berth
+// switch". It changes the operator's Subscription to the other catalog; OLM then updates the operator from there. The
+// operator's custom resources and their workloads are never touched.
 package subscription
 
 import (
@@ -40,8 +40,8 @@ type Plan struct {
 	Config *v1alpha1.SubscriptionConfig `json:"config,omitempty"`
 	From   Choice                       `json:"from"`
 	To     Choice                       `json:"to"`
-	// Installed is the ClusterServiceVersion that is installed, and Target the one that OLM will install. They are
-	// the same if there is nothing to install, and Target is empty if OLM will not install any.
+	// Installed is the ClusterServiceVersion that is installed, and Target the one that OLM will install. They are the
+	// same if nothing is to be installed, and Target is empty if OLM will not install any.
 	Installed string `json:"installed"`
 	Target    string `json:"target,omitempty"`
 	// Additional are the other ClusterServiceVersions that OLM installs at the same time: dependencies, and updates
@@ -67,10 +67,10 @@ type Strategy string
 const (
 	// Update: there is an upgrade edge, and OLM updates the operator as it does within a catalog.
 	Update Strategy = "update"
-	// Replace: the package has another name in the other catalog, and nothing there updates what is installed. The
-	// operator is removed and installed again. What it manages stays, and so do its APIs and their objects.
+	// Replace: the package has another name in the other catalog, without an upgrade edge from the installed version. The
+	// operator is removed and installed again. Its workloads stay, and so do its APIs and their objects.
 	Replace Strategy = "replace"
-	// Keep: what is installed is also the head of the other catalog's channel.
+	// Keep: the installed version is also the head of the other catalog's channel.
 	Keep Strategy = "keep"
 )
 
@@ -171,7 +171,7 @@ func (p *Plan) Arguments(verb string) string {
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what the Subscription is switched from and to.
+// Describe writes the Subscription's old and new catalog.
 func (p *Plan) Describe(lines *escape.Lines) {
 	own := p.outcome()
 	lines.Add("Subscription %s", p.Subject)

@@ -42,8 +42,8 @@ func (in *input) plan(ctx context.Context, r Request) (*Plan, error) {
 	return p, err
 }
 
-// isSwitched reports whether the Subscription is to the other catalog already, and what is installed is from there. Then
-// nothing is left to switch, and what OLM updates it to is no part of a switch.
+// isSwitched reports whether the Subscription is to the other catalog already, and the installed version is from there.
+// Then nothing is left to switch, and OLM's later updates are no part of a switch.
 func (in *input) isSwitched(p *Plan) bool {
 	catalog := in.Catalogs[in.target]
 	if p.From != p.To || p.Installed == "" || catalog == nil {
@@ -68,7 +68,7 @@ func (in *input) defaultChannel(p *Plan, r Request) bool {
 	return true
 }
 
-// predict predicts what OLM will do, which determines the strategy and the target. It returns the prediction for the
+// predict predicts OLM's actions, which determine the strategy and the target. It returns the prediction for the
 // Subscription.
 func (in *input) predict(ctx context.Context, p *Plan) (*prediction.Prediction, error) {
 	switched, err := in.WithSpec(p.Subject.Name, p.To.applyTo)

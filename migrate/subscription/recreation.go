@@ -62,7 +62,7 @@ func isKept(key string) bool {
 	return key != nonceAnnotation && !slices.ContainsFunc(ofOLM, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// metadataOf returns what is kept of a Subscription's metadata.
+// metadataOf returns the metadata of a Subscription to keep.
 func metadataOf(s *v1alpha1.Subscription) keptMetadata {
 	kept := keptMetadata{maps.Clone(s.Labels), maps.Clone(s.Annotations)}
 	for _, values := range []map[string]string{kept.Labels, kept.Annotations} {
@@ -126,7 +126,7 @@ func newNonce() string {
 	return hex.EncodeToString(bytes)
 }
 
-// recreation returns what the journal says of the Subscription that this switch has recreated.
+// recreation returns the journal's record of the Subscription that this switch has recreated.
 func (s *state) recreation() recreation {
 	return recreation{s.journal.Notes[nonceKey], types.UID(s.journal.Notes[uidKey])}
 }

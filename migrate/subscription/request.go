@@ -75,7 +75,7 @@ func (r Request) Conflicts(p *Plan) error {
 	return errors.Join(errs...)
 }
 
-// choice returns what a Subscription is to subscribe to. A missing channel is not yet replaced by the default one.
+// choice returns the requested choice of a Subscription. A missing channel is not yet replaced by the default one.
 func (r Request) choice(now *v1alpha1.SubscriptionSpec) Choice { return r.choiceFrom(choiceOf(now)) }
 
 func (r Request) choiceFrom(c Choice) Choice {

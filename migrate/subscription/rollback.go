@@ -71,8 +71,8 @@ func (s *state) resolverSince() time.Time {
 	return time.Time{}
 }
 
-// idleInstallPlan returns an InstallPlan for the target that installs nothing: nobody has approved it, or it has
-// failed. While it exists, OLM does not look at the catalog.
+// idleInstallPlan returns an InstallPlan for the target that installs nothing: it is unapproved, or has failed. While
+// it exists, OLM does not look at the catalog.
 func (s *state) idleInstallPlan() *v1alpha1.InstallPlan {
 	for _, installPlan := range s.installPlans {
 		if !installPlan.Spec.Approved || installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed {

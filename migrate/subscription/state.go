@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/olm/installplan"
 )
 
-// state is the observed state that the next step of a switch is decided from. What does not exist is nil.
+// state is the observed state that the next step of a switch is decided from. Missing objects are nil.
 type state struct {
 	now          time.Time
 	plan         *Plan
@@ -130,7 +130,7 @@ func (s *state) csv(name string) *v1alpha1.ClusterServiceVersion {
 	return nil
 }
 
-// readOperator reads what shows whether the operator that has arrived runs.
+// readOperator reads the objects that show whether the arrived operator runs.
 func (s *state) readOperator(ctx context.Context, c client.Client) error {
 	if s.arrived == nil {
 		return nil
@@ -153,7 +153,7 @@ func (s *state) readOperator(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// readDriver reads what shows whether the driver runs.
+// readDriver reads the objects that show whether the driver runs.
 func (s *state) readDriver(ctx context.Context, c client.Client) error {
 	if !s.plan.createsDriver() {
 		return nil

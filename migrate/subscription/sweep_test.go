@@ -136,8 +136,8 @@ func pointsOf(reference []fault.Write) (points []fault.Point) {
 // deleted InstallPlan. It creates and deletes nothing.
 const correction = "subscriptions/status"
 
-// tally counts what was created and deleted by resource, because OLM generates some names. What had to be deleted again
-// counts once if the audit log shows that OLM has created it again.
+// tally counts creations and deletions by resource, because OLM generates some names. A repeated deletion counts once
+// if the audit log shows that OLM has recreated the object.
 func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {

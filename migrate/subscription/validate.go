@@ -47,7 +47,7 @@ func validateOptional(field, name string) error {
 	return migrate.ValidateName(field, name)
 }
 
-// validateTarget checks what is installed, what will be, and the strategy.
+// validateTarget checks the installed version, the target, and the strategy.
 func (p *Plan) validateTarget() error {
 	errs := []error{validateOptional("installed", p.Installed), validateOptional("target", p.Target)}
 	for _, name := range p.Additional {

@@ -293,7 +293,7 @@ func mutated(random *rand.Rand, document string) string {
 	return document
 }
 
-// TestArguments: options of the command line are options, and what the plan names never is one.
+// TestArguments: options of the command line are options, and a name from the plan never is one.
 func TestArguments(t *testing.T) {
 	p := valid(Replace)
 	for _, tc := range []struct{ pkg, verb, want string }{
@@ -335,7 +335,7 @@ func states(j *migrate.Journal) []*state {
 	return all
 }
 
-// An InstallPlan installs what the plan says, or something else.
+// An InstallPlan matches the plan, or differs.
 func TestMatches(t *testing.T) {
 	p := valid(Update)
 	csv := &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: p.Target}}

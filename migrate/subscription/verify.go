@@ -9,7 +9,7 @@ import (
 )
 
 // Verify fails unless the Subscription is the one that the plan was made for, or the one that this switch has
-// recreated, and nothing but what the switch changes has changed.
+// recreated, and nothing has changed except by the switch.
 func (s *state) Verify() error {
 	p := s.plan
 	switch {
