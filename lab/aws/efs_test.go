@@ -158,7 +158,7 @@ func TestEFSTags(t *testing.T) {
 		t.Errorf("got %d tags: %v", len(left), left)
 	}
 
-	// Who may not tag may not create what is tagged.
+	// A user without permission to tag may not create tagged resources.
 	limited := efssdk.NewFromConfig(c.Configure(t, c.AddUser(t, "limited", "elasticfilesystem:CreateAccessPoint")))
 	_, err = limited.CreateAccessPoint(ctx, accessPoint(fs, "pvc-2", efsTag("a", "b")))
 	if message := aws.WantCode(t, err, "AccessDeniedException"); !strings.Contains(message, "elasticfilesystem:TagResource") {

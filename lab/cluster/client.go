@@ -52,8 +52,8 @@ func newClient(config *rest.Config) (client.Client, error) {
 // wait at the same time, and the API server then spends most of its time on these checks.
 var polling = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.1, Steps: math.MaxInt, Cap: 500 * time.Millisecond}
 
-// Until waits until check returns nil or ctx ends. Its error then has what it waited for, which completes the
-// sentence "waited for …", and the last error of check. Tests use Eventually.
+// Until waits until check returns nil or ctx ends. Its error then has what, which completes the sentence "waited for
+// …", and the last error of check. Tests use Eventually.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
 	next := polling
 	began := time.Now()

@@ -57,8 +57,8 @@ type Options struct {
 	Reachable map[string]string `json:"reachable,omitempty"`
 	// Durable makes etcd sync each write to disk, as in a real cluster. Benchmarks need that.
 	Durable bool `json:"durable,omitempty"`
-	// ManagerQPS limits the requests per second of each controller in the controller manager, such as the one that
-	// binds claims. 0 means OpenShift's limit. A benchmark raises it to see what else limits the throughput.
+	// ManagerQPS limits the requests per second of each controller in the controller manager, such as the one that binds
+	// claims. 0 means OpenShift's limit. A benchmark raises it to find other limits of the throughput.
 	ManagerQPS int `json:"managerQPS,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func Init() {
 	keepIfAsked()
 }
 
-// ErrNotRunning is returned by Find and Stop if there is no cluster.
+// Find and Stop return ErrNotRunning if no cluster runs.
 var ErrNotRunning = errors.New("no cluster is running")
 
 // Up starts a cluster in the folder dir that keeps running after this process, until Stop. report, which may be nil,

@@ -33,7 +33,7 @@ type assignment struct {
 	Options Options   `json:"options"`
 	// Kept are the folders of the project and of its cache. Pods always see them, even below /run or /tmp.
 	Kept []string `json:"kept"`
-	// NodePrograms are set if there are real nodes.
+	// NodePrograms are set for real nodes.
 	NodePrograms realnode.Programs `json:"nodePrograms"`
 }
 

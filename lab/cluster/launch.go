@@ -73,7 +73,7 @@ func launch(ctx context.Context, dir string, options Options, report func(tools.
 	return c, nil
 }
 
-// newAssignment prepares what would take a keeper too long.
+// newAssignment prepares everything that would take a keeper too long.
 func newAssignment(ctx context.Context, dir string, options Options, report func(tools.Progress)) (assignment, error) {
 	built, err := tools.Ensure(ctx, report)
 	if err != nil {

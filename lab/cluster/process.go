@@ -223,7 +223,8 @@ func tailOfFile(path string, lines int) string {
 // object without its label, and a user's proxy reaches neither a real node nor a Service.
 var disinherited = []string{"CI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
 
-// inherited returns what a cluster's programs get of an environment. Programs read the names of proxies in lower case, too.
+// inherited returns the variables of an environment that a cluster's programs get. Programs read the names of proxies
+// in lower case, too.
 func inherited(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// NeedRealNodes skips a test on a machine on which real nodes cannot run.
+// NeedRealNodes skips a test on a machine where real nodes cannot run.
 func NeedRealNodes(t testing.TB) {
 	t.Helper()
 	if err := machine.Missing(); err != nil {
@@ -56,8 +56,8 @@ func (c *Cluster) ContainerProcess(pod *corev1.Pod, container string) (string, e
 	return "", fmt.Errorf("pod %s on node %s: container %s does not run", pod.Name, pod.Spec.NodeName, container)
 }
 
-// MountOn mounts a folder of this machine at a path of a real node, as an administrator mounts an export there. All nodes
-// on which a folder is mounted share its files.
+// MountOn mounts a folder of this machine at a path of a real node, as an administrator mounts an export there. All
+// nodes that mount a folder share its files.
 func (c *Cluster) MountOn(node, folder, path string) error {
 	if err := realnode.Mount(realNodeFolder(c.Dir(), node), folder, path); err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
@@ -235,7 +235,7 @@ func awaitWorker(ctx context.Context, api client.Client, name string) error {
 	})
 }
 
-// stop ends the nodes, and removes what they leave.
+// stop ends the nodes, and cleans up after them.
 func (r *realNodes) stop() {
 	var all sync.WaitGroup
 	for _, node := range r.nodes {

@@ -128,7 +128,7 @@ func progressTo(t testing.TB) func(tools.Progress) {
 	}
 }
 
-// dumpLogs logs the last lines of each program's log, and what holds up pods.
+// dumpLogs logs the last lines of each program's log, and the reasons why pods are not ready.
 func (c *Cluster) dumpLogs(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -39,8 +39,7 @@ var injectors = map[Mode]func(leftOut ...fault.Target) *fault.Injector{Recorded:
 // clients that read metrics.
 var reviews = []fault.Target{{Resource: "tokenreviews"}, {Resource: "subjectaccessreviews"}}
 
-// prefix is followed by the mode, in the name by which the running program recognizes that it is the operator's
-// image.
+// prefix and the mode make the name that tells the running program that it is the operator's image.
 const prefix = "crashloop-"
 
 // Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path of a

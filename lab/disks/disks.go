@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/lab/loop"
 )
 
-// Options say what disks are called.
+// Options say how disks are named.
 type Options struct {
 	// Root returns the root folder of the node that is an instance, as this machine sees it: see cluster.NodeRoot.
 	Root func(instance string) (string, error)
@@ -100,7 +100,7 @@ func (d *Disks) Create(id string, size int64, origin string) error {
 	return d.keep(id, content, err)
 }
 
-// keep keeps the content if there is no error.
+// keep keeps the content unless err is set.
 func (d *Disks) keep(id string, content *os.File, err error) error {
 	if err != nil {
 		return fmt.Errorf("the content of %s: %w", id, errors.Join(err, content.Close()))
@@ -164,7 +164,7 @@ func (d *Disks) Attach(a Attachment) error {
 	return attached.giveTo(a.Instance, root, d.options.Device, d.options.Link(a))
 }
 
-// Limits of the wait for those who have a loop device open without using it, such as programs that look at all of them.
+// Limits of the wait for programs that have a loop device open without using it, such as ones that scan all devices.
 const (
 	releaseLimit = time.Second
 	releaseRetry = 10 * time.Millisecond

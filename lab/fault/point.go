@@ -20,9 +20,8 @@ import (
 type Point struct {
 	// Verb is the API server's verb: create, update, patch, delete, deletecollection or watch.
 	Verb string
-	// Resource is the plural, with the subresource if there is one: "deployments", "pods/status". It has no API
-	// group: requests for objects with the same name in resources with the same name of different groups differ in
-	// Occurrence.
+	// Resource is the plural, with the subresource, if any: "deployments", "pods/status". It has no API group: requests
+	// for objects with the same name in resources with the same name of different groups differ in Occurrence.
 	Resource string
 	// Namespace and Name identify the object. A name that the API server generates is "web-*". An event's name, which ends
 	// in a time, is "web.*". The name of a watch is the name of the single object that it selects, or "".

@@ -29,7 +29,7 @@ type Controller struct {
 
 // Features are the features that only some drivers have.
 type Features struct {
-	// Attaches says that a volume is on one node at a time, to which it is attached.
+	// Attaches says that a volume must be attached to a node, one at a time.
 	Attaches bool
 	// Clones says that a volume can be a copy of another one.
 	Clones bool
@@ -41,7 +41,7 @@ type Features struct {
 	GrowsAlone bool
 	// MountGroup says that nodes mount a volume for the group of a pod.
 	MountGroup bool
-	// Nodes reports whether there is a node with an ID, to which a volume may be attached; nil if there are all.
+	// Nodes reports whether a node with an ID exists, for attaching volumes; nil accepts all IDs.
 	Nodes func(id string) bool
 }
 

@@ -92,7 +92,7 @@ type IdentityProvider struct {
 	KeySet func() ([]byte, error)
 }
 
-// AddIdentityProvider adds a pool with a provider, and returns the audience for which clients ask tokens to be exchanged.
+// AddIdentityProvider adds a pool with a provider, and returns the audience of clients' token exchanges.
 func (c *Cloud) AddIdentityProvider(pool string, provider IdentityProvider) (audience string) {
 	audience = fmt.Sprintf("//iam.googleapis.com/projects/%d/locations/global/workloadIdentityPools/%s/providers/%[2]s", projectNumber, pool)
 	c.mu.Lock()
@@ -101,8 +101,8 @@ func (c *Cloud) AddIdentityProvider(pool string, provider IdentityProvider) (aud
 	return audience
 }
 
-// Trust lets a subject of a pool's tokens act as a service account. It returns the file with which clients do that, who find
-// the token in another file.
+// Trust lets a subject of a pool's tokens act as a service account. It returns the clients' credentials file, which
+// refers to the file of the token.
 func (c *Cloud) Trust(t testing.TB, audience, subject, email, tokenFile string) []byte {
 	t.Helper()
 	c.mu.Lock()
@@ -127,7 +127,7 @@ func (c *Cloud) newToken(of token) (string, time.Time) {
 	return text, of.expires
 }
 
-// authenticate returns what the access token of a request stands for.
+// authenticate returns the identity behind a request's access token.
 func (c *Cloud) authenticate(r *http.Request) (token, *fault) {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {

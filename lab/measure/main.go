@@ -22,7 +22,7 @@ import (
 type Usage struct {
 	Wall, CPU float64 // in seconds
 	PeakRSS   int64   // in bytes
-	// PeakAnonymous is the same without what is mapped from files, such as the program itself, in bytes. It is the largest of samples.
+	// PeakAnonymous is the same without mapped files, such as the program itself, in bytes. It is the largest of samples.
 	PeakAnonymous int64
 	Exit          int
 }

@@ -273,7 +273,7 @@ func (v versions) minor(asked string) (int, error) {
 	return minor, nil
 }
 
-// decode returns what is under a key of a request's body.
+// decode returns the value of a key in a request's body.
 func decode[T any](r *request, key string) (T, error) {
 	var content map[string]json.RawMessage
 	var value T

@@ -302,7 +302,7 @@ func (l Login) CloudsYAML() []byte {
 	return fmt.Appendf(text, "    region_name: %s\n    identity_api_version: \"3\"\n    verify: true\n", l.Region)
 }
 
-// CloudConf returns the section of cloud.conf with which the Cinder driver logs in.
+// CloudConf returns the section of cloud.conf with the Cinder driver's login.
 func (l Login) CloudConf() []byte {
 	text := fmt.Appendf(nil, "[Global]\nauth-url = %s\nregion = %s\n", l.URL, l.Region)
 	if l.CAFile != "" {

@@ -1,4 +1,4 @@
-// Package process finds running programs, and reads what the kernel counts of them.
+// Package process finds running programs, and reads the kernel's counters for them.
 package process
 
 import (
@@ -59,7 +59,7 @@ func (p Process) Anonymous() (now float64, err error) {
 	return in["RssAnon:"], err
 }
 
-// status returns what the kernel says of the memory of the process, in MiB.
+// status returns the kernel's counters of the process's memory, in MiB.
 func (p Process) status() (in map[string]float64, err error) {
 	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
 	if err != nil {

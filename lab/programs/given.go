@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// Variables of the environment with which users name what no module proxy serves.
+// Variables of the environment by which users provide programs that no module proxy serves.
 const (
 	// GivenVariable names a folder with programs, which are used instead of ours in their place.
 	GivenVariable = "PROGRAMS"
@@ -26,7 +26,7 @@ const (
 	OperatorsVariable = "OPERATORS"
 )
 
-// WantEFSUtils says in one line what is missing where EFSUtilsVariable is not set.
+// WantEFSUtils is the message of one line if EFSUtilsVariable is not set.
 const WantEFSUtils = "want " + EFSUtilsVariable + "=DIR, a folder with the source of efs-utils v3.2.0 (github.com/aws/efs-utils)"
 
 // givable are the names of the programs that users may give. All others are built from modules.

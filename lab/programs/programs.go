@@ -1,6 +1,6 @@
-// Package programs builds the sidecars and CSI drivers that tests run, and what OLM puts into its pods: real releases, from the
-// modules that lab/modules/drivers and lab/modules/olm pin. Each is built once into the user's cache, and only if something needs it. For what no
-// module proxy serves, and for the sample driver, there are packages of this project.
+// Package programs builds the sidecars and CSI drivers that tests run, and the programs in OLM's pods: real releases,
+// from the modules that lab/modules/drivers and lab/modules/olm pin. Each is built once into the user's cache, and only
+// if something needs it. This project has packages for programs that no module proxy serves, and for the sample driver.
 package programs
 
 import (

@@ -90,7 +90,7 @@ func Check(t testing.TB, o Options) {
 	}
 }
 
-// requestsWithSecrets are those for which csi-sanity takes secrets.
+// requestsWithSecrets are the requests that csi-sanity takes secrets for.
 var requestsWithSecrets = []string{
 	"CreateVolume", "DeleteVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "ControllerValidateVolumeCapabilities",
 	"NodeStageVolume", "NodePublishVolume", "CreateSnapshot", "DeleteSnapshot", "ControllerExpandVolume", "ControllerModifyVolume",

@@ -63,7 +63,7 @@ func readAzureConfig(allowEmpty bool) (*azureConfig, error) {
 	return config, nil
 }
 
-// login returns what the driver logs in to Azure with. Of several ways it takes the one that the real driver takes.
+// login returns the driver's credentials for Azure. If several are configured, it uses the same one as the real driver.
 func (c *azureConfig) login() (backend.Login, error) {
 	if c == nil {
 		return nil, errors.New("no cloud config provided")
@@ -136,8 +136,8 @@ func azureDisk(ctx context.Context, flags *flag.FlagSet) error {
 // defaultDataDisks is how many disks a virtual machine of an unknown type can have.
 const defaultDataDisks = 16
 
-// azureNode says what a node is. The real driver asks the metadata service first, which is not simulated here, and reads the
-// Node if that does not answer.
+// azureNode describes a node. The real driver asks the metadata service first, which is not simulated here, and reads
+// the Node if that does not answer.
 func azureNode(ctx context.Context, api kubernetes.Interface, name, topology string, config *azureConfig, limit int) (*csi.NodeGetInfoResponse, error) {
 	node, err := api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -2,8 +2,8 @@
 // started with selects the program.
 //
 // It takes the command line of the real program and nothing else, reads the same variables and files, refuses the same
-// mistakes in them, and serves the CSI in the same way: the same name, capabilities, modes and parameters. It asks the
-// API server for what the real one needs. Volumes are folders, see packages folders and backend: nothing is formatted,
+// mistakes in them, and serves the CSI in the same way: the same name, capabilities, modes and parameters. It makes the
+// real one's requests to the API server. Volumes are folders, see packages folders and backend: nothing is formatted,
 // and no cloud is called.
 package main
 

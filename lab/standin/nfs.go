@@ -40,8 +40,8 @@ var nfsFlags = map[string]any{
 	"working-mount-dir":                 "/tmp",
 }
 
-// nfsPlugin mounts shares, for the driver for Manila on the same node. Of the real one it has no controller, which nobody asks
-// there, and it keeps no measurements.
+// nfsPlugin mounts shares, for the driver for Manila on the same node. Unlike the real one, it has no controller, which
+// nobody uses there, and it keeps no measurements.
 func nfsPlugin(ctx context.Context, flags *flag.FlagSet) error {
 	socket, ok := strings.CutPrefix(valueOf[string](flags, "endpoint"), "unix://")
 	if !ok {

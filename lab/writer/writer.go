@@ -1,6 +1,5 @@
-// Package writer writes to a volume and reads back what it wrote, fifty times a second, and reports what happened
-// meanwhile: how long the longest pause was, what the volume refused, and what it lost. Tests run it in pods
-// while drivers are switched, updated and killed.
+// Package writer writes records to a volume and reads them back, fifty times a second, and reports the longest pause,
+// and the records that the volume refused or lost. Tests run it in pods while drivers are switched, updated and killed.
 package writer
 
 import (

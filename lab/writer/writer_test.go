@@ -60,7 +60,7 @@ func TestVolumeGoesAway(t *testing.T) {
 	}
 }
 
-// TestVolumeForgets: what was written once is gone, though new records are accepted.
+// TestVolumeForgets: old records are gone, though new ones are accepted.
 func TestVolumeForgets(t *testing.T) {
 	report, _ := run(t, func(path string) {
 		file, err := os.OpenFile(path, os.O_WRONLY, 0)

@@ -74,7 +74,7 @@ func wantText(t *testing.T, device *os.File, text string, at int64) {
 	}
 }
 
-// TestVolumes: what is written to a volume is there on the next instance, in snapshots and in what is made of these, and
+// TestVolumes: data written to a volume is there on the next instance, in snapshots and in volumes made of these, and
 // the device of a volume grows while it is open.
 func TestVolumes(t *testing.T) {
 	t.Parallel()

@@ -142,7 +142,7 @@ func read(r *gateway.Request) *gateway.Error {
 	return nil
 }
 
-// alsoNeeded returns CreateTags for requests that create what they tag at once.
+// alsoNeeded returns CreateTags for requests that create a resource with tags.
 func alsoNeeded(r *gateway.Request) []string {
 	if r.Action == "CreateTags" || r.Parameters["TagSpecification.1.Tag.1.Key"] == "" {
 		return nil
@@ -346,7 +346,7 @@ func identifier(prefix string) string {
 	return prefix + fmt.Sprintf("%x", random)[:17]
 }
 
-// disks calls Disks, if there are any. The caller does not hold the lock, so that the cloud answers in the meantime.
+// disks calls Disks unless it is nil. The caller does not hold the lock, so that the cloud answers in the meantime.
 func (s *Service) disks(call func(Disks) error) *gateway.Error {
 	if s.options.Disks == nil {
 		return nil

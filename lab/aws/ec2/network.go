@@ -139,7 +139,7 @@ func (s *Service) RemoveInterface(id string) {
 	}
 }
 
-// users returns what uses a security group. The caller holds the lock.
+// users returns the users of a security group. The caller holds the lock.
 func (s *Service) users(group string) (found []string) {
 	for id, i := range s.network.interfaces {
 		if slices.Contains(i.groups, group) && !settled(i.gone) {

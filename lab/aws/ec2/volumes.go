@@ -47,7 +47,7 @@ func noVolume(id string) *gateway.Error {
 	return gateway.Errorf("InvalidVolume.NotFound", "The volume '%s' does not exist.", id)
 }
 
-// lock locks the state and brings it up to date: what has settled is done.
+// lock locks the state and completes settled changes.
 func (s *Service) lock() {
 	s.mu.Lock()
 	now := time.Now()
@@ -118,7 +118,7 @@ type createVolumeResult struct {
 	volumeItem
 }
 
-// asked reads what CreateVolume and CopyVolumes have in common.
+// asked reads the parameters that CreateVolume and CopyVolumes share.
 func asked(r *gateway.Request) (v Volume, err *gateway.Error) {
 	v = Volume{Type: r.Parameters["VolumeType"], MultiAttach: r.Parameters["MultiAttachEnabled"] == "true"}
 	for name, value := range map[string]*int32{"Size": &v.Size, "Iops": &v.IOPS, "Throughput": &v.Throughput} {
@@ -157,7 +157,7 @@ func (s *Service) createVolume(r *gateway.Request) (any, *gateway.Error) {
 	return &createVolumeResult{volumeItem: item}, nil
 }
 
-// zone returns the zone for which a volume is requested, by its name or its ID.
+// zone returns the requested zone of a volume, by its name or its ID.
 func (s *Service) zone(r *gateway.Request) (string, *gateway.Error) {
 	name, id := r.Parameters["AvailabilityZone"], r.Parameters["AvailabilityZoneId"]
 	switch {

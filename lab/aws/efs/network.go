@@ -40,7 +40,7 @@ func (s span) state(now time.Time) string {
 	}
 }
 
-// lock locks the state, and removes what is gone.
+// lock locks the state, and removes deleted resources.
 func (s *Service) lock() {
 	s.mu.Lock()
 	now := time.Now()

@@ -43,13 +43,13 @@ type Request struct {
 	ID string
 	// Action is the API action, such as "CreateVolume".
 	Action string
-	// Parameters are recorded. What they are called depends on the service's protocol.
+	// Parameters are recorded. Their names depend on the service's protocol.
 	Parameters map[string]string
 	// Principal is zero for the actions that need no signature.
 	Principal iam.Principal
 }
 
-// Handler does what a request asks for and returns the response. What kind of response that is is up to the service.
+// Handler serves a request and returns the response, in a type of the service.
 type Handler func(*Request) (response any, err *Error)
 
 // Service is a service behind the gateway.
@@ -64,7 +64,7 @@ type Service struct {
 	Unsigned []string
 	// Free are actions that every principal may call.
 	Free []string
-	// Also returns actions that a request needs permission for besides its own. It may be nil.
+	// Also returns further actions that a request needs permission for. It may be nil.
 	Also func(*Request) []string
 	// Write writes the response of a handler.
 	Write func(http.ResponseWriter, *Request, any)
@@ -236,7 +236,7 @@ func (g *Gateway) handle(s Service, r *Request) (response any, err *Error, lost 
 	return nil, failure, false
 }
 
-// fault returns the fault for a request, if there is one.
+// fault returns the fault for a request, or nil.
 func (g *Gateway) fault(s Service, r *Request) *Fault {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // launcherName is the argv[0] of a process that is to become a container's program.
 const launcherName = "process-node-launcher"
 
-// launcherReport is the file descriptor on which the launcher reports why it could not start the program. It is
-// closed when the program starts.
+// launcherReport is the launcher's file descriptor for the error that kept it from starting the program. It is closed
+// when the program starts.
 const launcherReport = 3
 
 // launch tells the launcher which program to run, with which view of the file system.

@@ -113,7 +113,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	return runControllers(ctx, cancel, pods, registration, opts.Ready)
 }
 
-// newHost creates what pods need, except for objects from the API server.
+// newHost creates the resources of pods, except for objects from the API server.
 func newHost(cfg *rest.Config, client kubernetes.Interface, opts Options) (*host, error) {
 	addresses, err := newAddresses(opts.Subnet)
 	if err != nil {

@@ -17,8 +17,8 @@ type payloadFile struct {
 	mode fs.FileMode
 }
 
-// The names with which the content of a volume is replaced atomically. Programs that watch their certificates or
-// configuration look for them.
+// The names that make replacing the content of a volume atomic. Programs that watch their certificates or configuration
+// look for them.
 const dataLink, newDataLink, dataPrefix = "..data", "..data_tmp", "..content-"
 
 // write makes the folder show exactly this content. Readers see the old files or the new ones and never a mixture:

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// programVariable makes the test's executable a container's program, which does what the variable says.
+// programVariable makes the test's executable a container's program, and selects its action.
 const programVariable = "TEST_PROGRAM"
 
 var programs = map[string]func() error{

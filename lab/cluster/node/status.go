@@ -23,8 +23,8 @@ type observation struct {
 	init, main []corev1.ContainerStatus
 }
 
-// podStatus returns the status of a pod as a kubelet would report it. It keeps what others wrote, such as the
-// scheduler's condition.
+// podStatus returns the status of a pod as a kubelet would report it. It keeps others' fields, such as the scheduler's
+// condition.
 func podStatus(pod *corev1.Pod, seen observation, now metav1.Time) corev1.PodStatus {
 	if seen.ended {
 		seen.init, seen.main = endedContainers(seen.init, now), endedContainers(seen.main, now)

@@ -204,7 +204,7 @@ func fileMode(mode, defaultMode *int32) fs.FileMode {
 	return 0o644
 }
 
-// mounts says what the container sees of the pod's volumes, parents before what lies in them.
+// mounts returns the container's mounts of the pod's volumes, parents before their children.
 func (v *volumes) mounts(pod *corev1.Pod, container *corev1.Container, vars map[string]string) ([]mount, error) {
 	var mounts []mount
 	for _, m := range container.VolumeMounts {

@@ -92,7 +92,7 @@ func removeControlGroups(dir string) error {
 	return last
 }
 
-// removeTree removes a control group and those below it. Their files cannot be removed, and go with the folder.
+// removeTree removes a control group and its children. Their files cannot be removed, and go with the folder.
 func removeTree(folder string) error {
 	var all []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

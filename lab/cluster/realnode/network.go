@@ -140,8 +140,8 @@ func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.
 	return errors.Join(node.LinkSetUp(loopback), node.LinkSetUp(cable))
 }
 
-// forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that there is
-// no route; with the usual rate limit, clients would wait in vain for unreachable addresses.
+// forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that a route
+// is missing; with the usual rate limit, clients would wait in vain for unreachable addresses.
 var forwarding = map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"}
 
 // addRoutes makes a node forward packets between its pods and the pods of other nodes.
@@ -243,7 +243,7 @@ func Find(dir string) (*Place, error) {
 	return &Place{namespace: namespace}, err
 }
 
-// Close forgets the place. What listens there keeps running.
+// Close forgets the place. Its listeners keep running.
 func (p *Place) Close() error { return p.namespace.Close() }
 
 func (p *Place) addAddress(addr netip.Addr) error {
@@ -293,7 +293,7 @@ func (n *Network) Forward(at, to string) error {
 // dialLimit is the time limit for a connection. Nothing is far away here.
 const dialLimit = 10 * time.Second
 
-// Proxy serves the CONNECT requests with which the API server connects to nodes and pods, and to loopback addresses of
+// Proxy serves the CONNECT requests of the API server for connections to nodes and pods, and to loopback addresses of
 // this machine. It refuses to connect to any other address.
 func (n *Network) Proxy() http.Handler { return proxy.Handler(n.Dial) }
 

@@ -48,7 +48,7 @@ type Options struct {
 	Place *Place
 	// Kubeconfig is the kubelet's. Its server is APIServer.
 	Kubeconfig []byte
-	// ClientCA is the certificate authority of those who may use the kubelet's API, as PEM.
+	// ClientCA is the certificate authority of the kubelet API's clients, as PEM.
 	ClientCA []byte
 }
 

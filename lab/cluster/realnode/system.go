@@ -201,7 +201,7 @@ func (s system) makeRoot() error {
 	if err := enterRoot(root); err != nil {
 		return err
 	}
-	// As on a machine with systemd: containers can share what they mount below a shared mount.
+	// As on a machine with systemd: containers can share their mounts below a shared mount.
 	return mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 

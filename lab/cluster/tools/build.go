@@ -139,8 +139,8 @@ func compileWith(ctx context.Context, module string, total int, args []string, r
 	return err
 }
 
-// download fetches the modules that programs need, and returns the number of their packages. Unlike "go mod
-// download", listing the packages fetches only what is compiled.
+// download fetches the modules that programs need, and returns the number of their packages. Unlike "go mod download",
+// listing the packages fetches only compiled modules.
 func download(ctx context.Context, module string, args []string, report func(Progress)) (packages int, err error) {
 	fetched := 0
 	report(Progress{Phase: "downloading modules"})

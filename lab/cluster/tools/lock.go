@@ -32,7 +32,7 @@ func lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	return lockOne(ctx, []string{path}, waiting)
 }
 
-// lockOne does the same with the first of several files that nobody holds.
+// lockOne does the same with the first free one of several files.
 func lockOne(ctx context.Context, paths []string, waiting func()) (unlock func(), err error) {
 	retry := time.NewTicker(100 * time.Millisecond)
 	defer retry.Stop()

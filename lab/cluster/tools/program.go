@@ -23,8 +23,7 @@ type Program struct {
 	// compiled packages are shared.
 	Aligned bool
 	// Replaced maps the paths of modules that Folder pins, and that no module proxy serves, to folders of this machine
-	// with their source. They go into a copy of go.mod, and the go command adds to the copy of go.sum what it has
-	// verified.
+	// with their source. They go into a copy of go.mod, and the go command adds verified checksums to the copy of go.sum.
 	Replaced map[string]string
 	// Tests says that the program is the package's test binary, whose name ends with ".test".
 	Tests bool

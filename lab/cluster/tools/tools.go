@@ -34,7 +34,7 @@ const goExitGrace = 5 * time.Second
 // program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// clusterPrograms are the tools of a cluster. lab/modules/tools also pins what only some clusters need.
+// clusterPrograms are the tools of a cluster. lab/modules/tools also pins tools that only some clusters need.
 var clusterPrograms = []program{
 	{"etcd", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -178,7 +178,7 @@ func ProgramsForImages(ctx context.Context, packages ...string) (Dir, error) {
 	return programsIn(ctx, "test-images", append([]string{"-buildvcs=false"}, packages...))
 }
 
-// programsIn builds what the arguments of go build say into a folder in bin.
+// programsIn builds the packages in go build's arguments into a folder in bin.
 func programsIn(ctx context.Context, folder string, args []string) (Dir, error) {
 	root, err := Root()
 	if err != nil {

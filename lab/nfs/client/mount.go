@@ -124,7 +124,7 @@ func redeem(ticket wire.Ticket) (int, error) {
 	return descriptors[0], nil
 }
 
-// Explain returns what mount.nfs of nfs-utils 2.6 prints for an error of Attach. spec is the mount source, such as
+// Explain returns the message of mount.nfs of nfs-utils 2.6 for an error of Attach. spec is the mount source, such as
 // "server:/path".
 func Explain(err error, spec, target string) string {
 	errno := syscall.EIO

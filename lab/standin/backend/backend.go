@@ -42,11 +42,11 @@ type Call struct {
 	Error error
 }
 
-// Options say what a backend does.
+// Options configure a backend.
 type Options struct {
 	// Folder is where the volumes are. It must be mounted on each node, at Folder.
 	Folder string
-	// Nodes reports whether there is a node with an ID; nil if there are all.
+	// Nodes reports whether a node with an ID exists; nil accepts all IDs.
 	Nodes func(id string) bool
 	// Login fails if a driver may not log in. All may if it is nil.
 	Login func(Login) error

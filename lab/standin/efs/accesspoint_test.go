@@ -289,7 +289,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDeleteNothing: what is no volume with an access point counts as deleted.
+// TestDeleteNothing: a handle without an access point counts as deleted.
 func TestDeleteNothing(t *testing.T) {
 	r := newRegion(t, V3, 100, Options{DeleteRootDir: true})
 	for _, id := range []string{"vol-1", fileSystem, fileSystem + ":/a", fileSystem + "::fsap-0aaaaaaaaaaaaaaaa"} {

@@ -64,7 +64,7 @@ func newAccount(ctx context.Context, region, role, externalID string, adaptive b
 	return account{efs.NewFromConfig(settings, func(o *efs.Options) { o.APIOptions = append(o.APIOptions, counted.count) }), version}, nil
 }
 
-// translate returns an error that the driver knows, or says what failed.
+// translate returns an error that the driver knows, or wraps it with the failed call.
 func translate(what string, err error) error {
 	var failure smithy.APIError
 	if errors.As(err, &failure) && known[failure.ErrorCode()] != nil {
@@ -133,7 +133,7 @@ func (a account) describe(ctx context.Context, id, fileSystem string) (accessPoi
 // pageSize is how many access points are on a page at most.
 const pageSize = 1000
 
-// list lists the access points of a file system: all, or those on the first page.
+// list lists the access points of a file system: all, or only the first page.
 func (a account) list(ctx context.Context, fileSystem string) ([]accessPoint, error) {
 	return a.listPages(ctx, fileSystem, pageSize)
 }

@@ -350,8 +350,8 @@ func (d *driver) reach(ctx context.Context, a account, c class, byName bool, att
 	return err
 }
 
-// DeleteVolume deletes an access point, with its directory if the driver is to do that. What is no volume of this driver counts as
-// deleted.
+// DeleteVolume deletes an access point, with its directory if the driver is to do that. A handle of another driver
+// counts as deleted.
 func (d *driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	a, role, byName, err := d.roleOf(request.Secrets)
 	if err != nil {

@@ -131,7 +131,7 @@ func separate(all []string) (client.Options, map[string]string, error) {
 		case slices.Contains(ofEFS, name):
 			settings[name] = value
 		case name == "port":
-			settings[name] = value // for nothing: what is mounted is behind the tunnel
+			settings[name] = value // without effect: the server is behind the tunnel
 		case name == "capath":
 			return options, nil, failed("Unsupported mount options detected: \"capath\"")
 		case !options.Apply(option):
@@ -266,7 +266,7 @@ var (
 	refusal = error(syscall.EACCES)
 )
 
-// attach mounts at a folder that exists. What is mounted there already stays.
+// attach mounts at an existing folder. An existing mount stays.
 func attach(ctx context.Context, m client.Mount, target string, isAccessPoint bool) error {
 	if info, err := os.Stat(target); err != nil || !info.IsDir() {
 		return failed("mount point %s does not exist", target)

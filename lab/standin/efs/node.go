@@ -127,7 +127,7 @@ func (v Version) parseAttributes(all map[string]string, zone string) (a attribut
 	return a, err
 }
 
-// sourceOf returns what is to be mounted for a request.
+// sourceOf returns the mount source for a request.
 func (v Version) sourceOf(request *csi.NodePublishVolumeRequest, zone string) (source, error) {
 	a, err := v.parseAttributes(request.VolumeContext, zone)
 	if err != nil {

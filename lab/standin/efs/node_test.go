@@ -22,7 +22,7 @@ func publish(target string) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{VolumeId: fileSystem, TargetPath: target, VolumeCapability: shared[0]}
 }
 
-// TestFailedMount: the folder that was made for a mount that failed is gone, and the error says what was to be mounted.
+// TestFailedMount: a failed mount's new folder is gone, and the error names the mount source.
 func TestFailedMount(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "pods", "mount")
 	d := &driver{version: V2, volumes: newMeasurements(VolumeMetrics{}), mount: func(context.Context, source, string) error { return errors.New("no way") }}

@@ -16,7 +16,7 @@ import (
 // CNIFolder has the CNI plugins of Debian's package.
 const CNIFolder = "/usr/lib/cni"
 
-// Missing returns what this machine lacks for real nodes, in one line, and nil if they can run.
+// Missing returns an error of one line with the missing requirements of real nodes, and nil if they can run.
 func Missing() error {
 	var missing []string
 	if os.Geteuid() != 0 {
@@ -85,7 +85,7 @@ type Hierarchy struct {
 	Own string
 }
 
-// MountPoint returns the folder on which the hierarchy is mounted.
+// MountPoint returns the mount point of the hierarchy.
 func (h Hierarchy) MountPoint() string {
 	return filepath.Join(CgroupFolder, strings.TrimPrefix(h.Controllers, "name="))
 }
