@@ -41,7 +41,7 @@ const (
 	foreignObjects    = "foreign-objects"     // all that OLM v1 takes over is of this operator
 	differentContent  = "different-content"   // the catalog of OLM v1 has the same version of the same content
 	exactVersion      = "exact-version"       // OLM v1 takes exactly the installed version
-	laterVersions     = "later-versions"      // what OLM v1 does once the move is complete
+	laterVersions     = "later-versions"      // OLM v1's actions once the move is complete
 	extensionRefused  = "extension-refused"   // the API server takes the ClusterExtension
 	movedBefore       = "moved-before"        // the operator was moved from OLM v0, so that its Subscription is known; back
 	extensionProgress = "extension-progress"  // OLM v1 has finished with the ClusterExtension; back

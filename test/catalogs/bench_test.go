@@ -40,9 +40,10 @@ import (
 // rounds is how often each program runs, alternating with its peer. The best run of each counts.
 const rounds = 3
 
-// The benchmarks compare with real opm in the same run. x-faster is opm's time divided by ours, rss-of-opm our peak memory
-// divided by opm's, and grown-of-opm the same after subtracting what each program needs to print its version, which is
-// mapped parts of the program. Peak memory says more about the page cache than about a program; MiB-anonymous is without what is mapped. cache-of-catalog is the disk space to serve a catalog divided by the catalog's size.
+// The benchmarks compare with real opm in the same run. x-faster is opm's time divided by ours, rss-of-opm our peak
+// memory divided by opm's, and grown-of-opm the same after subtracting each program's memory for printing its version,
+// which is mapped parts of the program. Peak memory says more about the page cache than about a program; MiB-anonymous
+// is without mapped files. cache-of-catalog is the disk space to serve a catalog divided by the catalog's size.
 
 func BenchmarkValidate(b *testing.B) { compareCommands(b, "validate") }
 

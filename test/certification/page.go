@@ -32,7 +32,8 @@ func Records() (map[string]Record, error) {
 	return records, nil
 }
 
-// Markdown returns the tables of the page: how many tests there are of each kind, what passes and fails, and why others do not run.
+// Markdown returns the tables of the page: the number of tests of each kind, the passing and failing ones, and why
+// others do not run.
 func Markdown(records map[string]Record) string {
 	var text strings.Builder
 	text.WriteString("| driver | programs | on | pass | fail | cannot run here | do not apply |\n| --- | --- | --- | --- | --- | --- | --- |\n")

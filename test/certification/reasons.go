@@ -12,7 +12,7 @@ type Kind string
 const (
 	// NotApplicable tests need a feature that the driver lacks, or that the manifest cannot describe.
 	NotApplicable Kind = "does not apply"
-	// NotHere tests need what the cluster of the tests does not have.
+	// NotHere tests need a feature that the tests' cluster lacks.
 	NotHere Kind = "cannot run here"
 	// Fails is for tests that run and fail.
 	Fails Kind = "fails"

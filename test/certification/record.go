@@ -46,10 +46,10 @@ func (r Record) String() string {
 	return fmt.Sprintf("%s\t%s\t%s\n", ran, r.Date, r.Programs) + r.outcomes()
 }
 
-// ran begins the line that says when and with which programs the tests ran.
+// ran begins the line with the date and the programs of the run.
 const ran = "ran"
 
-// outcomes returns the record without when and with which programs it was made.
+// outcomes returns the record without the date and the programs.
 func (r Record) outcomes() string {
 	var text strings.Builder
 	for _, test := range r.Passed {

@@ -60,9 +60,9 @@ type Run struct {
 	Processes int
 	// Limit is the time limit of all tests.
 	Limit time.Duration
-	// Focus matches the names of the tests to run, and Exclude those among them that are not tried; "" for none.
+	// Focus matches the names of the tests to run, and Exclude the ones among them to leave out; "" for none.
 	Focus, Exclude string
-	// Log gets what ginkgo prints.
+	// Log gets ginkgo's output.
 	Log io.Writer
 }
 

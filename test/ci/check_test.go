@@ -23,7 +23,7 @@ type actionPart struct {
 // runner runs the steps of an action as GitHub does.
 type runner struct {
 	*checkout
-	contexts map[string]string // what is in ${{ }}
+	contexts map[string]string // the values of ${{ }}
 	path     string            // the file $GITHUB_PATH
 	// said is the output of each script, and used the inputs of each other action, by name.
 	said   map[string]string

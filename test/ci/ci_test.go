@@ -132,7 +132,7 @@ func TestInputsAreDeclared(t *testing.T) {
 	}
 }
 
-// dockerScript plays docker: it creates a container of an image, from which the program can be copied.
+// dockerScript plays docker: it creates a container of an image, to copy the program out.
 const dockerScript = `#!/bin/sh
 case "$1 $2" in
 "create quay.io/berth-csi/berth:v1.0.0") echo c0ffee ;;

@@ -100,8 +100,8 @@ func (f *former) mustRefuseCleanup(name, want string) {
 	}
 }
 
-// testCleanup cleans up after an operator, from which the driver has been handed over. The cleanup deletes exactly the
-// operator's objects; everything that volumes need stays as it is.
+// testCleanup cleans up after an operator whose driver has been handed over. The cleanup deletes exactly the operator's
+// objects; everything that volumes need stays as it is.
 func (f *former) testCleanup(injector *fault.Injector) {
 	t := f.t
 	t.Helper()
@@ -157,7 +157,7 @@ func (f *former) user() *corev1.Pod {
 	return pod
 }
 
-// foreignFinalizer adds a finalizer to what configured the operator, and returns what undoes that.
+// foreignFinalizer adds a finalizer to the operator's custom resource, and returns a function that removes it.
 func (f *former) foreignFinalizer() func() {
 	f.t.Helper()
 	before := f.old()
@@ -291,7 +291,7 @@ func (f *former) released() (names []string) {
 	return names
 }
 
-// mustKeepShared fails the test unless what somebody else uses, too, stays, and all else goes.
+// mustKeepShared fails the test unless shared objects stay, and all others go.
 func (f *former) mustKeepShared() {
 	f.t.Helper()
 	leftovers, err := f.driver.Leftovers(f.driver.Namespace)

@@ -176,8 +176,8 @@ func (f *former) mustDecline(name, reason, says, want string, spoil func() func(
 	f.mustRefuse(name, want, func() func() { return func() {} })
 }
 
-// mustLeaveUnmanaged fails the test unless the cluster storage operator writes nothing but its ClusterOperator while Storage is
-// Unmanaged.
+// mustLeaveUnmanaged fails the test unless the cluster storage operator writes only its ClusterOperator while Storage
+// is Unmanaged.
 func (f *former) mustLeaveUnmanaged() {
 	f.t.Helper()
 	storage := &operatorv1.Storage{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}

@@ -84,7 +84,7 @@ func TestAdoptionSweep(t *testing.T) {
 	}
 }
 
-// play hands the driver over, checks that, and gives it back to OLM. It returns what there was in the end.
+// play hands the driver over, checks that, and gives it back to OLM. It returns the end state.
 func (f *former) play(injector *fault.Injector, tool bool) []string {
 	f.t.Helper()
 	defer f.giveBack()
@@ -168,7 +168,7 @@ func (f *former) madeByOperator() (found []*unstructured.Unstructured) {
 	return found
 }
 
-// end returns what a hand-over leads to.
+// end returns the end state of a hand-over.
 func (f *former) end() (lines []string) {
 	f.t.Helper()
 	phase, err := f.phase(f.t.Context())

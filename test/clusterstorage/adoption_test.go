@@ -159,7 +159,7 @@ func (f *former) configure(spec map[string]any) {
 	f.create(object)
 }
 
-// installOperand makes what the operator had made, and waits until the driver's pods run.
+// installOperand creates the operator's objects, and waits until the driver's pods run.
 func (f *former) installOperand() {
 	f.t.Helper()
 	for _, object := range openshift45.Operand(f.t, f.driver) {
@@ -199,7 +199,7 @@ func (f *former) available(ctx context.Context) operatorv1.OperatorCondition {
 	return operatorv1.OperatorCondition{}
 }
 
-// useVolumes creates what uses the driver: volumes, attachments, claims, and an application.
+// useVolumes creates users of the driver: volumes, attachments, claims, and an application.
 func (f *former) useVolumes() {
 	f.t.Helper()
 	namespace := f.Namespace(f.t)
@@ -348,7 +348,8 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// mustBeHandedOver fails the test unless OLM has nothing of the operator any more, and what configured it is as it was.
+// mustBeHandedOver fails the test unless OLM has no objects of the operator any more, and the operator's custom
+// resource is unchanged.
 func (f *former) mustBeHandedOver() {
 	f.t.Helper()
 	ctx := f.t.Context()

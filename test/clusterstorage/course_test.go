@@ -18,8 +18,8 @@ type course map[string]string
 // whatever matches any course of a condition.
 const whatever = "whatever"
 
-// expect fails the test unless the ClusterOperator takes a course while something happens. It checks each version that the
-// ClusterOperator reports against what runs at that time.
+// expect fails the test unless the ClusterOperator takes a course while something happens. It compares each version
+// that the ClusterOperator reports with the running one.
 func (l *life) expect(what string, want course, happens func()) {
 	l.t.Helper()
 	workloads := &workloadRecord{t: l.t}

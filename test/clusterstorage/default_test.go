@@ -124,8 +124,8 @@ func (w *environment) recreate(name string) {
 	})
 }
 
-// followAlerts does what the runbooks of the platform's alerts say, on a cluster with a second default class, a claim that is full and
-// its volume.
+// followAlerts follows the runbooks of the platform's alerts, on a cluster with a second default class, a claim that is
+// full and its volume.
 func (w *environment) followAlerts(class string) {
 	w.t.Helper()
 	const second, volume, claim, namespace = "second-default", "full-volume", "full", "default"

@@ -194,7 +194,7 @@ func (w *environment) accountOf(d drivers.Driver) walk.Account {
 	return walk.Account{Cluster: w.Cluster, Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}
 }
 
-// notKept are requests that store nothing, and what says who is active and what happened.
+// notKept are the resources of requests that store nothing, of leases and of events.
 var notKept = []string{"tokenreviews", "subjectaccessreviews", "leases", "events"}
 
 // writes returns our operators' writes since a time, in the order of the responses.

@@ -121,7 +121,7 @@ func writeProgram(t *testing.T, folder, name, script string) string {
 type generation struct {
 	version string
 	broken  string                              // the name of a driver whose own images are broken
-	define  func(drivers.Driver) drivers.Driver // what differs in the definitions; nil for nothing
+	define  func(drivers.Driver) drivers.Driver // changes the definitions, may be nil
 }
 
 // run applies a generation's manifests, and runs its operator in the place of the one before.
@@ -181,7 +181,7 @@ func TestLife(t *testing.T) {
 
 func live(t *testing.T, platform configv1.PlatformType) {
 	l := newLife(t, platform)
-	first := l.drivers[len(l.drivers)-1] // what happens to one driver, happens to this one
+	first := l.drivers[len(l.drivers)-1] // events of a single driver happen to this one
 	v1, v2 := generation{version: "4.22.1"}, generation{version: "4.22.2"}
 	steady := course{"Available": "True", "Progressing": "False", "Degraded": "False", "Upgradeable": "True"}
 	t.Cleanup(l.checkForbidden)

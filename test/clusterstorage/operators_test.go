@@ -27,9 +27,9 @@ import (
 	"github.com/berth-csi/berth/test/walk"
 )
 
-// TestOperators: on each platform, the release's manifests are enough for storage to become available, with real operators,
-// and then they rest. Nothing changes when an administrator annotates what they made, nor when they start again. (They apply an
-// object again when it has changed, and when they start; that changes nothing in it.)
+// TestOperators: on each platform, the release's manifests are enough for storage to become available, with real
+// operators, and then they rest. Nothing changes when an administrator annotates their objects, or when they restart.
+// (They apply an object again when it has changed, and when they start; that changes nothing in it.)
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	for _, platform := range platforms() {
@@ -140,7 +140,7 @@ func (w *environment) mustBeUnchanged(after string, objects []*unstructured.Unst
 	}
 }
 
-// content returns an object without its bookkeeping, and a workload without what the controller manager writes.
+// content returns an object without its bookkeeping, and a workload without the controller manager's fields.
 func content(object *unstructured.Unstructured) map[string]any {
 	content := object.DeepCopy().Object
 	unstructured.RemoveNestedField(content, "metadata", "resourceVersion")

@@ -82,8 +82,8 @@ type loss struct {
 	began, ended time.Time
 }
 
-// permittedByOthers reports whether a request is about something that the rules need not permit: everybody may ask what the API
-// server serves. In a namespace that is being deleted, nobody may create anything, and a Role in it is gone with it.
+// permittedByOthers reports whether the rules need not permit a request: everybody may discover the APIs. In a
+// namespace that is being deleted, nobody may create anything, and a Role in it is gone with it.
 func (w *walker) permittedByOthers(request cluster.AuditEvent) bool {
 	return walk.Discovers(request) || request.Code == http.StatusForbidden && slices.ContainsFunc(w.losses, func(l loss) bool {
 		return request.Namespace == l.namespace && request.Answered.After(l.began) && request.Received.Before(l.ended)
@@ -104,7 +104,7 @@ func (w *walker) makeNamespaces() {
 	}
 }
 
-// makeUnfit creates objects that cannot be changed to what the drivers and their operators need.
+// makeUnfit creates objects that cannot be changed to the desired state of the drivers and their operators.
 func (w *walker) makeUnfit() {
 	w.t.Helper()
 	for _, d := range w.drivers {
@@ -155,7 +155,7 @@ func (w *walker) objectsOf(d drivers.Driver) []*unstructured.Unstructured {
 	return objects
 }
 
-// monitoringOf returns what belongs to the monitoring of a driver's operator.
+// monitoringOf returns the monitoring objects of a driver's operator.
 func (w *walker) monitoringOf(d drivers.Driver, kind string) []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := d.OperatorMonitoring()
@@ -170,7 +170,7 @@ func (w *walker) monitoringOf(d drivers.Driver, kind string) []*unstructured.Uns
 	return objects
 }
 
-// metrics returns what reads the metrics of all operators, which get certificates.
+// metrics returns scrapers of all operators' metrics; the operators get certificates.
 func (w *walker) metrics() []walk.Scraper {
 	w.t.Helper()
 	own := &corev1.Service{
@@ -424,7 +424,7 @@ func (w *walker) checkOwn() {
 			elsewhere = append(elsewhere, request)
 		}
 	}
-	// What is not limited to a namespace is checked with the operator's own.
+	// Cluster-wide rules are checked with the operator's own.
 	isThere := func(r permissions.Rule) bool { return r.Own }
 	everywhere := slices.Concat(inOwn, slices.DeleteFunc(slices.Clone(inDrivers), isThere))
 	used := walk.Exercise(w.t, everywhere, clusterstorage.Namespace, elsewhere, w.permittedByOthers)

@@ -1,4 +1,4 @@
-// Package community creates what version 0.0.8 of the community's aws-efs-operator, the last one, leaves in a
+// Package community creates the objects that the last version of the community's aws-efs-operator, 0.0.8, leaves in a
 // cluster: the initial state of an adoption.
 package community
 

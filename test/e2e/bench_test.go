@@ -111,7 +111,7 @@ func (w *environment) installTime() time.Duration {
 			done = event.Answered
 		}
 	}
-	// Manila's operator also writes the Secret with which its driver logs in.
+	// Manila's operator also writes the Secret with its driver's login.
 	if want := len(w.driverObjects()); created < want {
 		w.t.Fatalf("the operator created %d objects, want at least %d", created, want)
 	}
@@ -133,7 +133,7 @@ func (w *environment) uninstall() {
 const (
 	// quiet is how long an operator writes nothing before it counts as settled.
 	quiet = 15 * time.Second
-	// observed is how long a settled operator is observed. What it does every minute shows twice.
+	// observed is how long a settled operator is observed. An action of every minute shows twice.
 	observed = 2 * time.Minute
 )
 

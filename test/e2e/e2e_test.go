@@ -231,8 +231,8 @@ func (w *environment) atRest(context.Context) error {
 // removeOperator removes the Subscription and the ClusterServiceVersion, as an administrator does to
 // remove an operator from OLM, and waits until no pod of the operator is left.
 func (w *environment) removeOperator(ctx context.Context, c client.Client, csv string) error {
-	// While it installs, OLM may carry out an InstallPlan twice, the second time from memory: what is removed then
-	// comes back.
+	// While it installs, OLM may carry out an InstallPlan twice, the second time from memory: removed objects then come
+	// back.
 	if err := cluster.Until(ctx, "OLM to have done what it was about", w.atRest); err != nil {
 		return err
 	}

@@ -88,8 +88,7 @@ func (w *environment) awaitAccess(want sharedvolume.Access) {
 	}
 }
 
-// awaitOLMRoles waits until OLM has made what it makes for each API that a bundle brings: roles that are part of
-// those that teams have.
+// awaitOLMRoles waits for OLM's roles for each API of a bundle, which are aggregated to the teams' roles.
 func (w *environment) awaitOLMRoles(resources ...string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "OLM's roles for the APIs", func(ctx context.Context) error {

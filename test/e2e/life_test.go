@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/test/walk"
 )
 
-// What happens in the life of an operator, whichever its driver is.
+// The events in the life of any driver's operator.
 
 // earlierOperator is one that was there first, in a namespace of its own.
 type earlierOperator struct {
@@ -26,8 +26,8 @@ type earlierOperator struct {
 	pod       *corev1.Pod
 }
 
-// leaveEarlierOperator makes what an earlier operator of the driver has made, objects that cannot be changed
-// to what the driver needs, and the earlier operator's lock, which a pod still holds.
+// leaveEarlierOperator creates an earlier operator's objects, objects that cannot be changed to the desired state, and
+// the earlier operator's lock, which a pod still holds.
 func (w *environment) leaveEarlierOperator() earlierOperator {
 	w.t.Helper()
 	earlier := earlierOperator{namespace: w.driver.Namespace}

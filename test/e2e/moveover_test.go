@@ -45,7 +45,8 @@ func TestMoveOver(t *testing.T) {
 	}
 }
 
-// installRedHats leaves what Red Hat's operator is installed with, and what it makes. It returns how to list what is left of that.
+// installRedHats creates the installation of Red Hat's operator, and that operator's objects. It returns a function
+// that lists the remaining ones.
 func (w *environment) installRedHats() (left func() string) {
 	w.t.Helper()
 	const in, name = drivers.ClusterStorageNamespace, "aws-efs-csi-driver-operator"

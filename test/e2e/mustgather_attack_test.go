@@ -155,7 +155,7 @@ func (s *spy) hear(what string) {
 	s.heard = append(s.heard, what)
 }
 
-// check checks that nobody was lured.
+// check checks that the spy got no credentials.
 func (s *spy) check(t *testing.T) {
 	t.Helper()
 	s.mutex.Lock()

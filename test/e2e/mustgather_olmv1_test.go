@@ -58,8 +58,8 @@ kind: Boat
 metadata: {name: ferry}
 `
 
-// TestMustGatherOfOLMv1: which ClusterExtension an operator belongs to, only cluster-scoped objects tell. What they hold that may be
-// secret is left out, also where kubectl cannot print them as YAML.
+// TestMustGatherOfOLMv1: only cluster-scoped objects tell an operator's ClusterExtension. Their secret fields are left
+// out, even if kubectl cannot print them as YAML.
 func TestMustGatherOfOLMv1(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
@@ -132,7 +132,7 @@ func createWhenServed(t *testing.T, c *cluster.Cluster, document string) *unstru
 	return object
 }
 
-// extend creates a ClusterExtension, for which OLM v1 has installed version 1.0.0 in a namespace.
+// extend creates a ClusterExtension with version 1.0.0 installed in a namespace.
 func extend(t *testing.T, c *cluster.Cluster, name, namespace string) {
 	t.Helper()
 	extension := createWhenServed(t, c, fmt.Sprintf("{apiVersion: olm.operatorframework.io/v1, kind: ClusterExtension, metadata: {name: %s}, spec: {namespace: %s, "+

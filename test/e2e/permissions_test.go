@@ -100,9 +100,8 @@ func (w *environment) checkExercised() {
 	}
 }
 
-// givenByOthers tells whether a request is about something that the bundle need not permit: everybody may
-// ask what the API server serves, and OLM permits the use of the object that it makes for each operator, a
-// moment after it has started that.
+// givenByOthers reports whether the bundle need not permit a request: everybody may discover the APIs, and OLM permits
+// the use of each operator's OperatorCondition, a moment after it has started the operator.
 func givenByOthers(event cluster.AuditEvent) bool {
 	return walk.Discovers(event) || event.Group == "operators.coreos.com" && event.Resource == "operatorconditions"
 }

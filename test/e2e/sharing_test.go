@@ -21,7 +21,7 @@ var apiUses = map[string]func(*environment){
 	"sharedvolumepolicies.aws-efs.managed.openshift.io": (*environment).openAndClose,
 }
 
-// useAPIs does with the APIs that come with the driver what their users do.
+// useAPIs uses the APIs that come with the driver like their users.
 func (w *environment) useAPIs() {
 	w.t.Helper()
 	apis, err := w.driver.ServedAPIs()

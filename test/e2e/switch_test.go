@@ -111,7 +111,7 @@ func TestSwitchWithKilledTool(t *testing.T) {
 	testSwitch(t, way{update: run(false), adopt: run(true)}, communityBundles(t)[0])
 }
 
-// apply does what "berth switch apply" does, in this process.
+// apply runs "berth switch apply" in this process.
 func (w *environment) apply(ctx context.Context, config *rest.Config, request subscription.Request) error {
 	api, err := client.New(config, client.Options{Scheme: w.Client().Scheme(), Mapper: w.Client().RESTMapper()})
 	if err != nil {
@@ -278,7 +278,7 @@ func (w *environment) buildCatalog(bundle string) string {
 	return folder
 }
 
-// leaveCommunityOperator creates what the community's operator would have created, with SharedVolumes of two teams.
+// leaveCommunityOperator creates the community operator's objects, with SharedVolumes of two teams.
 func (w *environment) leaveCommunityOperator(shares int) {
 	w.t.Helper()
 	teams := []string{"team-one", "team-other"}

@@ -98,7 +98,7 @@ func (w *environment) waitForUpgradeable(own *operatorsv2.OperatorCondition, rea
 	})
 }
 
-// watchUpgradeable returns a function that returns what has become of the condition since.
+// watchUpgradeable returns a function that returns the condition's changes since.
 func (w *environment) watchUpgradeable(own *operatorsv2.OperatorCondition) func() []string {
 	w.t.Helper()
 	c, err := client.NewWithWatch(w.Config(), client.Options{Scheme: w.Client().Scheme()})

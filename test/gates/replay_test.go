@@ -26,7 +26,7 @@ const repositories = "OPERATORS"
 // merged is how many of the last changes of each repository are replayed.
 const merged = 300
 
-// TestReplay: of changes that were merged, and so have passed the pipeline, nothing is an error but what testdata/faults.txt lists.
+// TestReplay: merged changes, which have passed the pipeline, have no errors except those in testdata/faults.txt.
 func TestReplay(t *testing.T) {
 	folders := filepath.SplitList(os.Getenv(repositories))
 	if len(folders) == 0 {
@@ -54,7 +54,7 @@ func knownFaults(t *testing.T) map[string]string {
 	return known
 }
 
-// outcome counts what was found, by rule.
+// outcome counts the findings by rule.
 type outcome struct{ errors, warnings map[string]int }
 
 func replayAll(t *testing.T, folder string, known map[string]string) {
@@ -130,8 +130,8 @@ func (g *history) try(args ...string) ([]byte, error) {
 // change is one merge.
 type change struct{ commit, before string }
 
-// changes returns what was merged into the main branch and changes operators or catalogs, the latest first. The commits of a branch that
-// was merged as they are have the same time; the pipeline has seen only the last of them.
+// changes returns the merges into the main branch that change operators or catalogs, the latest first. The commits of a
+// branch that was merged as they are have the same time; the pipeline has seen only the last of them.
 func (g *history) changes() (all []change) {
 	last := ""
 	for line := range strings.Lines(string(g.git("log", "--first-parent", "--format=%H %ct", fmt.Sprint("-", merged*3), "HEAD", "--", "operators", "catalogs"))) {

@@ -1,4 +1,4 @@
-// Package handover records what happens while a driver is handed over from OLM to the cluster storage operator, and
+// Package handover records the events while a driver is handed over from OLM to the cluster storage operator, and
 // checks what must hold throughout: no object that volumes need is replaced, and two operators never run together.
 //
 //	recorded := handover.Record(t, c, handover.Former{Driver: driver, Namespace: namespace, Operator: operator})

@@ -92,7 +92,7 @@ func shapes(gates featuregates.Set) []*shape {
 	configured.change = func(s *v1alpha1.SubscriptionSpec) {
 		s.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DEPTH", Value: "3"}}}
 	}
-	configured.restarts = []move.Target{move.ToV0} // OLM v0 first installs a version without what the Subscription sets
+	configured.restarts = []move.Target{move.ToV0} // OLM v0 first installs a version without the Subscription's settings
 	if !gates[featuregates.DeploymentConfig] {
 		configured.refused = "subscription-config"
 	}
@@ -318,7 +318,7 @@ func (m *mover) isWithV0(ctx context.Context) error {
 	if s.Spec.Config == nil {
 		return nil
 	}
-	d := &appsv1.Deployment{} // OLM v0 has installed it without what the Subscription sets, at first
+	d := &appsv1.Deployment{} // OLM v0 has installed it without the Subscription's settings, at first
 	if err := m.Client().Get(ctx, client.ObjectKey{Namespace: name, Name: name}, d); err != nil {
 		return err
 	}
@@ -377,7 +377,8 @@ func (m *mover) play(t *testing.T) {
 	}
 }
 
-// mustRefuse fails the test unless the operator is refused for the reason, once OLM v0 has installed what it needs, too.
+// mustRefuse fails the test unless the operator is refused for the reason, once OLM v0 has installed its dependencies,
+// too.
 func (m *mover) mustRefuse(t *testing.T) {
 	t.Helper()
 	cluster.Eventually(t, limit, "the plan to refuse it for "+m.shape.refused, func(ctx context.Context) error {
@@ -445,7 +446,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 			t.Fatal(err)
 		}
 		for _, o := range list.Items {
-			if strings.HasPrefix(o.Name, m.versionName()) || o.Name == "default" { // what each OLM makes itself
+			if strings.HasPrefix(o.Name, m.versionName()) || o.Name == "default" { // created by each OLM itself
 				continue
 			}
 			uids[kind+" "+o.Name] = o.UID

@@ -66,8 +66,8 @@ var images = map[string]string{
 // boxcutter is the module of OLM's programs that no module proxy serves.
 const boxcutter = "pkg.package-operator.run/boxcutter"
 
-// Images returns OLM's programs by the repositories of their images, for cluster.Options. It skips the test if the user has given
-// neither a program nor what it can be built from, or if the machine cannot have real nodes.
+// Images returns OLM's programs by the repositories of their images, for cluster.Options. It skips the test if the user
+// has given neither a program nor its source, or if the machine cannot have real nodes.
 func Images(t testing.TB) map[string]string {
 	t.Helper()
 	cluster.NeedRealNodes(t)
@@ -120,7 +120,7 @@ func programOf(name, source string) (tools.Program, error) {
 // pins is the folder that pins OLM's programs.
 const pins = "lab/modules/olmv1"
 
-// missing says in one line what a program of OLM needs.
+// missing returns the requirements of a program of OLM in one line.
 func missing(name string) string {
 	version := "pinned"
 	if pinned, err := tools.PinsOf(pins); err == nil {
@@ -343,8 +343,9 @@ func (o *OLM) pushBundle(folder, pkg, name string) string {
 	return address + repository + "@" + catalogs.PushBundle(o.t, folder, pkg, o.push+repository+":"+strings.ReplaceAll(name, "+", "-"))
 }
 
-// PushCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and returns the
-// reference of that. The name has a tag. What the catalog says about the bundles comes from a folder with a catalog; its other packages are left out.
+// PushCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and returns
+// the image's reference. The name has a tag. The bundles' entries come from a folder with a catalog; its other packages
+// are left out.
 func (o *OLM) PushCatalog(name, dir, pkg string, bundles map[string]string) string {
 	o.t.Helper()
 	config, err := declcfg.LoadFS(o.t.Context(), os.DirFS(dir))

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestRecord compares what is predicted of every trap with the verdicts that OLM v1 gave when suite olm-v1-predictions recorded them.
+// TestRecord compares the prediction for every trap with OLM v1's verdict, as suite olm-v1-predictions recorded it.
 func TestRecord(t *testing.T) {
 	data, err := os.ReadFile(recordFile)
 	if err != nil {

@@ -86,7 +86,7 @@ func of(p *prediction.Prediction, installed string) verdict {
 	return want
 }
 
-// agrees says how a verdict differs from the expected one; "" if it does not. told leaves out of messages what differs from time to time.
+// agrees returns the difference of a verdict to the expected one, or "". told removes the varying parts of messages.
 func (v verdict) agrees(p *prediction.Prediction, want verdict, told func(string) string) string {
 	v.Message, want.Message = told(v.Message), told(want.Message)
 	if v.Bundle == "" && v.Reason != "Succeeded" && p.Verdict == prediction.Refused && want.Message == "" { // it cannot write the status
@@ -99,7 +99,7 @@ func (v verdict) agrees(p *prediction.Prediction, want verdict, told func(string
 		return ""
 	}
 	const cut = "... [message truncated]"
-	if strings.HasSuffix(v.Message, cut) && strings.HasSuffix(want.Message, cut) { // what is cut depends on the order of the lines
+	if strings.HasSuffix(v.Message, cut) && strings.HasSuffix(want.Message, cut) { // the cut depends on the order of the lines
 		return ""
 	}
 	have, wanted := lines(v.Message), lines(want.Message)
@@ -226,7 +226,7 @@ func (s *setup) run(t *testing.T, images map[string]string, found *record) {
 	}
 }
 
-// try has OLM do what a trap wants, and returns its verdict.
+// try has OLM act on a trap, and returns its verdict.
 func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) verdict {
 	t.Helper()
 	if err := x.EnsureNamespace(t.Context(), x.name); err != nil {
@@ -273,7 +273,7 @@ func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) 
 	return got
 }
 
-// observe waits until OLM does what is predicted, and returns what it does in the end.
+// observe waits for the predicted action of OLM, and returns its final verdict.
 func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict, installed string, told func(string) string) (got verdict) {
 	t.Helper()
 	problem := ""
@@ -308,7 +308,7 @@ const (
 	settling = 4 * time.Second
 )
 
-// verdict returns what OLM says of the ClusterExtension as it is, or no reason if it has not seen that yet.
+// verdict returns OLM's status of the current ClusterExtension, or no reason if OLM has not seen it yet.
 func (x *extension) verdict(ctx context.Context) (v verdict, err error) {
 	object, err := x.get(ctx)
 	if err != nil || generationSeen(object) != object.GetGeneration() {
@@ -355,7 +355,7 @@ func (x *extension) write(t *testing.T, tr *trap, wants fields) {
 	})
 }
 
-// configure sets what a trap says beside the catalog.
+// configure sets a trap's fields beside the catalog.
 func (tr *trap) configure(t *testing.T, object *unstructured.Unstructured, namespace string) {
 	t.Helper()
 	set := func(value any, path ...string) {
@@ -388,7 +388,7 @@ func (tr *trap) existing(t *testing.T, namespace string) (all []*unstructured.Un
 	return all
 }
 
-// content returns what OLM reads of the trap's bundles.
+// content returns the parts of the trap's bundles that OLM reads.
 func (tr *trap) content(t *testing.T) func(context.Context, *fbc.Bundle) (*refusal.Bundle, error) {
 	t.Helper()
 	config := tr.catalog()

@@ -79,7 +79,7 @@ func privileged(name string, d drivers.Driver) *unstructured.Unstructured {
 	}}
 }
 
-// age removes from a workload what 4.5's did not have, and configures it for the cluster.
+// age removes the fields from a workload that 4.5's lacked, and configures it for the cluster.
 func age(object *unstructured.Unstructured, d drivers.Driver, cluster drivers.Cluster) error {
 	object.SetAnnotations(nil)
 	template, _, err := unstructured.NestedMap(object.Object, "spec", "template")

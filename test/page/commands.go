@@ -13,7 +13,7 @@ type Block struct {
 	Heading  string // such as "## Install"
 	Language string // yaml, json; nothing for shell commands
 	Text     string
-	Output   string // what the commands print, if the page shows that in a block of the language "text" right after them
+	Output   string // the commands' output, if the page shows it in a block of the language "text" right after them
 
 	indent         string // of its lines in the page
 	end, outputEnd int    // the numbers of the lines that end it and its output

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// follower says which tests do what a block of a page says, or why none does.
+// follower names the tests that follow a block of a page, or the reason why no test does.
 type follower struct {
 	pkg   string // the folder with the tests
 	tests []string

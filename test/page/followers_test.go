@@ -63,7 +63,7 @@ func TestEachBlockHasAFollower(t *testing.T) {
 	}
 }
 
-// TestEachBlockShowsWhatItPrints: a page shows what its commands print, as a test has seen it.
+// TestEachBlockShowsWhatItPrints: a page shows the output of its commands, as a test has seen it.
 func TestEachBlockShowsWhatItPrints(t *testing.T) {
 	for name, sections := range followers {
 		for heading, all := range sections {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Step is a command of a transcript, and what the page shows that it prints.
+// Step is a command of a transcript, and its output on the page.
 type Step struct{ Command, Output string }
 
 // Transcript returns the steps of a block that shows commands with their output. Other blocks have no steps.

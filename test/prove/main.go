@@ -1,5 +1,5 @@
-// Command prove runs one of the suites that take too long for "make test", and ends with a table of what it proved. It
-// fails if a test fails or is skipped, except for a test that not every machine can run: it names those.
+// Command prove runs one of the suites that take too long for "make test", and ends with a table of results. It fails
+// if a test fails or is skipped, except for a test that not every machine can run: it names those.
 package main
 
 import (
@@ -34,7 +34,7 @@ type suite struct {
 	options []string // of the tests
 	logs    bool     // prints the logs of all tests, not only of failing ones
 	given   string   // the variable for its additional input
-	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
+	// optional matches the names of tests that may be skipped, because some machines lack their requirements.
 	optional *regexp.Regexp
 	// report, which may be nil, returns additional output from the tests' outcomes by name, and the names of missing
 	// tests.
@@ -167,7 +167,7 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 	return cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
 }
 
-// complaint prints the suite's own report, and returns what it misses.
+// complaint prints the suite's own report, and returns its missing tests.
 func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 	if s.report == nil {
 		return nil
@@ -184,7 +184,7 @@ func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 type tally struct {
 	out      io.Writer
 	began    time.Time
-	logs     bool                // prints what all tests log
+	logs     bool                // prints the logs of all tests
 	optional *regexp.Regexp      // as in suite
 	unshown  []string            // the optional tests that were skipped, with their output
 	reported time.Duration       // when the last line about progress was printed

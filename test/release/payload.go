@@ -76,8 +76,8 @@ func (p Payload) setImages(deployment *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers")
 }
 
-// Apply does what the cluster version operator does with the manifests: it creates what is missing, and sets in everything
-// else what the manifests say. It creates ClusterOperators, and what is to be created only, and leaves them alone then.
+// Apply applies the manifests like the cluster version operator: it creates missing objects, and sets the manifests'
+// fields in existing ones. It only creates ClusterOperators and create-only objects, and then leaves them alone.
 func (p Payload) Apply(ctx context.Context, c client.Client, all []drivers.Driver) error {
 	objects, err := p.Objects(all)
 	if err != nil {

@@ -45,7 +45,7 @@ const (
 	current            = "machineconfiguration.openshift.io/currentConfig"
 	desired            = "machineconfiguration.openshift.io/desiredConfig"
 	reason             = "machineconfiguration.openshift.io/reason"
-	// onConfig ends the names of configurations with the gates of CSI migration, and offConfig of those without.
+	// onConfig ends the names of configurations with the gates of CSI migration, and offConfig the names of others.
 	onConfig, offConfig = "-migrated", "-plain"
 )
 
@@ -124,7 +124,7 @@ func SetVersion(ctx context.Context, c *cluster.Cluster, version string) error {
 	return c.Client().Status().Update(ctx, found)
 }
 
-// InstallDriver creates the objects by which a driver shows that it is available. Its pods are not there.
+// InstallDriver creates the objects that show a driver as available, without its pods.
 func InstallDriver(ctx context.Context, c *cluster.Cluster, csiName string) error {
 	if err := c.Client().Create(ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiName}}); err != nil {
 		return err
@@ -158,8 +158,8 @@ func Register(ctx context.Context, c *cluster.Cluster, csiName string, nodes ...
 	return nil
 }
 
-// Reboot restarts the machine of a node, with a kubelet for which CSI migration is on, or off. It reports whether that kubelet
-// is a real one, which says itself which plugins are migrated.
+// Reboot restarts the machine of a node, with CSI migration on or off for the kubelet. It reports whether that kubelet
+// is a real one, which reports the migrated plugins itself.
 type Reboot func(ctx context.Context, node string, migrated bool) (isReal bool, err error)
 
 // Play plays the operators until stop is called, which returns the last error that was not a conflict. No machine is rebooted.
@@ -249,8 +249,8 @@ func first(a, b error) error {
 	return b
 }
 
-// gatesOf returns the arguments with which a component is started. The machine-config operator does not heed the feature
-// set for the control plane.
+// gatesOf returns the arguments of a component. The machine-config operator does not heed the feature set for the
+// control plane.
 func gatesOf(spec configv1.FeatureGateSpec, ofNodes bool) string {
 	gates := map[string]bool{}
 	for _, d := range registry.All() {

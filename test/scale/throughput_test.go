@@ -17,8 +17,8 @@ import (
 const budgetTime = 3 * time.Second
 
 // BenchmarkThroughput creates SharedVolumes at once, and measures the time until all their claims are Bound: with the
-// operator, and with a bare client that does only what is necessary. The same binder serves both, with OpenShift's
-// limit on its requests.
+// operator, and with a bare client that makes only the necessary requests. The same binder serves both, with
+// OpenShift's limit on its requests.
 func BenchmarkThroughput(b *testing.B) {
 	a := newArena(b, 0)
 	n := few(1000, 100)

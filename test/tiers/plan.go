@@ -76,7 +76,7 @@ type job struct {
 	weight float64
 }
 
-// batch is how many packages without a cluster are one job: go test takes a second to find out what to do.
+// batch is how many packages without a cluster are one job: go test takes a second to start.
 const batch = 12
 
 // plan returns the jobs of a tier, the long ones first. While nobody changes the lab, its own tests are in the second tier as a whole.
@@ -115,7 +115,7 @@ func plan(tier string, packages []testedPackage, labChanged bool) ([]job, error)
 	return sorted(append(jobs, batches(short)...)), nil
 }
 
-// labFolder has what could be a repository of its own.
+// labFolder could be a repository of its own.
 const labFolder = "lab/"
 
 // labHasChanged reports whether the clone changes the lab, or the modules that it is built with, since it left origin/main. It counts as

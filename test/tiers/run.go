@@ -25,7 +25,7 @@ const lanes = 2
 // limit is the time limit of a job.
 const limit = 75 * time.Minute
 
-// flags are those with which the tests of a tier are compiled. make lint vets, and no debugger needs symbols.
+// flags returns the flags for compiling the tests of a tier. make lint vets, and no debugger needs symbols.
 func flags(tier string) []string {
 	if tier == race {
 		return []string{"-race", "-vet=off"}
@@ -300,7 +300,7 @@ func (r *report) slowest() string {
 	return text.String()
 }
 
-// complaint says what failed.
+// complaint lists the failures.
 func (r *report) complaint() string {
 	slices.Sort(r.failures)
 	return fmt.Sprintf("%d tests failed:\n  %s", r.failed, strings.Join(append(r.failures, r.broken...), "\n  "))

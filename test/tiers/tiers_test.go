@@ -328,7 +328,7 @@ func TestMissedTest(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTests: a signal reaches the programs of tests, for which go test waits.
+// TestInterruptEndsTests: a signal reaches the test binaries that go test waits for.
 func TestInterruptEndsTests(t *testing.T) {
 	dir := t.TempDir()
 	started := filepath.Join(dir, "started") // a pipe, which can be read once the program has written to it

@@ -1,5 +1,4 @@
-// Package walk leads an operator through its life, and compares what the operator asks of the API server meanwhile with its
-// permissions.
+// Package walk leads an operator through its life, and compares the operator's API requests with its permissions.
 package walk
 
 import (
@@ -75,7 +74,7 @@ func Exercise(t testing.TB, rules []permissions.Rule, namespace string, requests
 	return used
 }
 
-// Discovers reports whether a request asks what the API server serves, as everybody may.
+// Discovers reports whether a request discovers the APIs, as everybody may.
 func Discovers(request cluster.AuditEvent) bool { return request.Resource == "" }
 
 // needsOf returns the permissions that it took to have a request answered to an operator in a namespace.

@@ -64,7 +64,7 @@ func LoseObjects(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unst
 	for _, object := range objects {
 		if (drivers.Manifest{Object: object}).Kept() {
 			delete(before, object.GetKind()+" "+object.GetName())
-			continue // nobody takes that away
+			continue // it stays in the cluster
 		}
 		if err := c.Client().Delete(t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			t.Fatal(err)

@@ -133,7 +133,7 @@ var (
 	kernelIn    = regexp.MustCompile(`(?m)^kernel (\d+)$`)
 )
 
-// now returns what the control group holds.
+// now returns the control group's current memory.
 func (p *place) now() (m memory) {
 	stat, _ := os.ReadFile(filepath.Join(p.group, "memory.stat"))
 	number := func(pattern *regexp.Regexp, text []byte) (n int64) {

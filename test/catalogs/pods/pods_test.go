@@ -40,7 +40,7 @@ var (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// What the pods must stay within.
+// The limits of the pods.
 const (
 	limit       = 50 << 20 // of the container, in bytes
 	manyClients = 50
@@ -57,7 +57,7 @@ var bounds = map[string]float64{"metadata": 46}
 // otherBound is the bound of all other catalogs.
 const otherBound = 40
 
-// opmImage is the name by which OLM knows the image that serves what it extracts.
+// opmImage is OLM's name for the image that serves extracted catalogs.
 const opmImage = "quay.io/berth-csi/berth-opm"
 
 // program is an image with a program that serves catalogs.
@@ -67,7 +67,7 @@ type program struct {
 	on func(t *testing.T, catalog string) v1.Image
 }
 
-// TestPods prints what pods of catalogs take, and fails if one of Berth's takes more than it may.
+// TestPods prints the resource use of catalogs' pods, and fails if one of Berth's exceeds its limits.
 func TestPods(t *testing.T) {
 	if !*measured {
 		t.Skip("without -pods: see make prove SUITE=catalog-pods")
@@ -117,7 +117,7 @@ func imageOf(program, catalog string) string {
 	return "quay.io/example/" + program + "-" + strings.ReplaceAll(catalog, ".", "-")
 }
 
-// catalogFolders generates catalogs, and adds those that the user names.
+// catalogFolders generates catalogs, and adds the user's.
 func catalogFolders(t *testing.T) map[string]string {
 	t.Helper()
 	folders := map[string]string{}
@@ -189,7 +189,7 @@ func opmWith(t *testing.T) func(*testing.T, string) v1.Image {
 	}
 }
 
-// withCatalog puts a catalog, and a cache if there is one, on an image, which serves it as a Dockerfile of opm says.
+// withCatalog puts a catalog, and optionally a cache, on an image, which serves it like opm's Dockerfile.
 func withCatalog(t *testing.T, base v1.Image, catalog, cache string) v1.Image {
 	t.Helper()
 	layers := []v1.Layer{owned(t, catalog, "configs")}

@@ -144,7 +144,7 @@ func (h handOver) install(ctx context.Context) (string, error) {
 	return "OLM installed " + csv, err
 }
 
-// makeDriver makes what the operator made for its custom resource, and waits until the driver runs.
+// makeDriver creates the operator's objects for its custom resource, and waits until the driver runs.
 func (h handOver) makeDriver(ctx context.Context) (string, error) {
 	c := h.cluster.Client()
 	of := h.driver.OldCustomResources()[0]

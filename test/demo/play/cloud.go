@@ -69,11 +69,11 @@ const (
 	metadataAddress = "169.254.169.254:80"
 	// ready is printed by a cloud when it serves its cluster.
 	ready = "ready"
-	// cloudOf is the prefix of the argument with which a demonstration starts its cloud.
+	// cloudOf is the prefix of the argument that starts a demonstration's cloud.
 	cloudOf = "cloud-of-"
 )
 
-// startCloud starts a process that is the cloud of the nodes, and ends with the cluster. It does nothing if there is one.
+// startCloud starts a process that is the cloud of the nodes, and ends with the cluster. It does nothing if one runs.
 func (s *demo) startCloud(ctx context.Context) (string, error) {
 	return "serves file systems and metadata to the nodes, in place of AWS", s.startCloudProcess(ctx)
 }

@@ -1,6 +1,7 @@
-// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from the
-// community's operator to the certified one, the drivers of a platform, the hand-over of a driver from OLM to the cluster
-// storage operator, a file system from its creation to its removal, and CSI migration. Command demo builds what this needs and runs it.
+// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from
+// the community's operator to the certified one, the drivers of a platform, the hand-over of a driver from OLM to the
+// cluster storage operator, a file system from its creation to its removal, and CSI migration. Command demo builds its
+// programs and runs it.
 package main
 
 import (

@@ -22,8 +22,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// onPlatform shows what the cluster storage operator does on a platform: it runs that platform's drivers, and a pod uses
-// a volume of each.
+// onPlatform shows the cluster storage operator on a platform: it runs that platform's drivers, and a pod uses a volume
+// of each.
 type onPlatform struct{ name string }
 
 func (p onPlatform) run(ctx context.Context, s *demo) error {

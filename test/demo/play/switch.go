@@ -81,7 +81,7 @@ func (w switching) setUp(ctx context.Context) error {
 	)
 }
 
-// leave creates what the community's operator would have created, and records it.
+// leave creates the community operator's objects, and records them.
 func (w switching) leave(ctx context.Context) (string, error) {
 	for _, share := range shares {
 		if err := w.cluster.EnsureNamespace(ctx, share.Namespace); err != nil {

@@ -59,7 +59,7 @@ func (s *demo) mountOf(ctx context.Context, key client.ObjectKey) (string, error
 	return mount, err
 }
 
-// compareWriters says what the writers noticed: records that were refused or lost, mounts that were replaced, and the
+// compareWriters reports the writers' findings: records that were refused or lost, mounts that were replaced, and the
 // longest pause.
 func (s *demo) compareWriters(ctx context.Context, before *record, writers []client.ObjectKey) (string, error) {
 	records, pause, now := 0, time.Duration(0), time.Now()

@@ -127,7 +127,8 @@ func (a *adopted) extension(t *testing.T) *unstructured.Unstructured {
 	return object
 }
 
-// mustHaveInstalled fails the test if something is left that OLM v1 had installed for a ClusterExtension, besides some APIs.
+// mustHaveInstalled fails the test if any object that OLM v1 had installed for a ClusterExtension is left, except some
+// APIs.
 func (w *watch) mustHaveInstalled(t *testing.T, extension string, apis int) {
 	t.Helper()
 	const rbac = "rbac.authorization.k8s.io/v1"

@@ -174,7 +174,7 @@ func (a *adopted) subscribe(t testing.TB, bed *testbed.Testbed, catalog string) 
 	}
 }
 
-// makeOld makes what the operator of OpenShift 4.5 had made.
+// makeOld creates the objects of OpenShift 4.5's operator.
 func (a *adopted) makeOld(t testing.TB, bed *testbed.Testbed, operand []*unstructured.Unstructured) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
@@ -323,7 +323,7 @@ func (a *adopted) handOver(t *testing.T) {
 	}
 }
 
-// unregistered returns the nodes on which the driver was not registered at some time. Now it is: see AwaitReady.
+// unregistered returns the nodes where the driver was not registered at some time. Now it is: see AwaitReady.
 func (a *adopted) unregistered(events []eventwatch.Event) (nodes []string) {
 	for _, event := range events {
 		node := event.Object.(*storagev1.CSINode)
@@ -335,8 +335,8 @@ func (a *adopted) unregistered(events []eventwatch.Event) (nodes []string) {
 	return nodes
 }
 
-// grow expands the volumes to which pods write. Those of Manila's class of OpenShift 4.5 cannot grow. So an administrator deletes the
-// class, which the operator makes again as it is today, and a new volume grows.
+// grow expands the volumes that pods write to. Volumes of OpenShift 4.5's Manila class cannot grow. So an administrator
+// deletes the class, the operator creates today's class, and a new volume grows.
 func (a *adopted) grow(t *testing.T) {
 	class := &storagev1.StorageClass{}
 	if err := a.Client().Get(t.Context(), client.ObjectKey{Name: a.ofWriters}, class); err != nil {
@@ -381,7 +381,7 @@ func (a *adopted) useNew(t *testing.T) {
 	}
 }
 
-// restore makes a volume of the snapshot, and finds there what the writer had written.
+// restore makes a volume of the snapshot, and finds the writer's records there.
 func (a *adopted) restore(t *testing.T) {
 	source := &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: a.snapshot.GetName()}
 	a.use(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1]}, testbed.Claim{Class: a.ofWriters, Source: source}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {

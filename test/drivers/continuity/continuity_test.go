@@ -1,7 +1,7 @@
-// Package continuity shows that pods use their volumes without noticing what happens to a driver and its operator: each
-// pod writes fifty times a second throughout. `make prove SUITE=continuity` prints the longest pause of each step,
-// `make prove SUITE=adopt-drivers` the pauses while drivers are handed over to the cluster storage operator, and `make
-// prove SUITE=life` the journal of a long life.
+// Package continuity shows that pods use their volumes undisturbed by events of a driver and its operator: each pod
+// writes fifty times a second throughout. `make prove SUITE=continuity` prints the longest pause of each step, `make
+// prove SUITE=adopt-drivers` the pauses while drivers are handed over to the cluster storage operator, and `make prove
+// SUITE=life` the journal of a long life.
 package continuity
 
 import (
@@ -143,7 +143,7 @@ func (w *watch) startWriter(t *testing.T, name, node string, claim *corev1.Persi
 type step struct {
 	what string
 	do   func(*testing.T)
-	// holds, which may be nil, checks what must be true then, beside what must be true after each step.
+	// holds, which may be nil, is an additional check after this step.
 	holds func(*testing.T)
 }
 
@@ -282,7 +282,7 @@ func (w *watch) awaitVersion(t *testing.T, version string, is func(*v1alpha1.Clu
 	return csv
 }
 
-// reinstall removes what OLM has installed, as an administrator does, and subscribes again.
+// reinstall removes OLM's installation, as an administrator does, and subscribes again.
 func (w *watch) reinstall(t *testing.T) {
 	subscription := &v1alpha1.Subscription{}
 	key := client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: w.Driver.Package.Name}

@@ -24,8 +24,8 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// TestEFSOfOLMv1: an administrator does what docs/olm-v1.md says, with its commands: moves the operator from OLM v0, updates it,
-// removes it and installs it again. The API of SharedVolumes stays, with the volumes that pods use.
+// TestEFSOfOLMv1: an administrator follows docs/olm-v1.md, with its commands: moves the operator from OLM v0, updates
+// it, removes it and installs it again. The API of SharedVolumes stays, with the volumes that pods use.
 func TestEFSOfOLMv1(t *testing.T) {
 	needAll(t)
 	programs := olmv1.Images(t)
@@ -132,7 +132,7 @@ func (e *extended) mustDiagnose(t *testing.T, berth string) {
 	})
 }
 
-// mustGather checks that what support needs of an operator that OLM v1 has installed is collected.
+// mustGather checks that the script collects the support data of an operator that OLM v1 has installed.
 func (e *extended) mustGather(t *testing.T) {
 	t.Helper()
 	folder, _ := mustgather.Run(t, e.Cluster)

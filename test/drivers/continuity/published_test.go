@@ -216,8 +216,8 @@ func (p *published) mustBe(t *testing.T, pod *corev1.Pod, img v1.Image) {
 	}
 }
 
-// gather runs must-gather's image as `oc adm must-gather` does: in a pod that may do anything, from which a second container lets
-// the files be copied.
+// gather runs must-gather's image as `oc adm must-gather` does: in a pod that may do anything, with a second container
+// for copying the files.
 func (p *published) gather(t *testing.T) {
 	namespace := p.Namespace(t)
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -276,7 +276,7 @@ func (p *published) mustRunDriver(t *testing.T) {
 	}
 }
 
-// moveToOLMv1 does what docs/olm-v1.md says, with the catalog that OLM v0 has used.
+// moveToOLMv1 follows docs/olm-v1.md, with OLM v0's catalog.
 func (p *published) moveToOLMv1(t *testing.T) {
 	olmv1.Start(t, p.Cluster, olmv1.Options{Registry: p.Secure})
 	p.Follow(t, olmPage, "## From OLM v0")
@@ -284,7 +284,7 @@ func (p *published) moveToOLMv1(t *testing.T) {
 	p.install(t, p.Repository("berth-catalog-openshift:latest"))
 }
 
-// end deletes what uses volumes, and then everything, as the page says.
+// end deletes the users of volumes, and then everything, as the page says.
 func (p *published) end(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	for _, writer := range p.writers {
 		p.Delete(t, writer.Pod)

@@ -43,8 +43,9 @@ const (
 	class = "endurance"
 )
 
-// TestChurn: with many nodes and claims, claims of the EBS driver come and go. Memory and requests of the operator, the sidecars and
-// the driver do not grow, nothing restarts, and the cloud has in the end what the claims that stay say.
+// TestChurn: with many nodes and claims, claims of the EBS driver come and go. Memory and requests of the operator, the
+// sidecars and the driver do not grow, nothing restarts, and the cloud's resources match the remaining claims in the
+// end.
 func TestChurn(t *testing.T) {
 	bed := testbed.StartEBS(t, ebs.Driver, testbed.EBSOptions{})
 	addHollowNodes(t, bed.Testbed, *nodes-len(testbed.Nodes))
@@ -134,7 +135,7 @@ func (c *churn) retire(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// window lets claims come and go for some time, and returns what that took.
+// window lets claims come and go for some time, and returns the used resources.
 func (c *churn) window(t *testing.T, length time.Duration) sample {
 	requests, made := c.requests(t), c.made.Load()
 	end := time.Now().Add(length)

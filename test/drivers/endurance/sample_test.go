@@ -15,7 +15,7 @@ type sample struct {
 	claims int
 	// memory is the resident memory at its end, in MiB, by container.
 	memory map[string]float64
-	// requests are those to the API server for each claim, by program.
+	// requests are the requests to the API server per claim, by program.
 	requests map[string]float64
 }
 
@@ -48,7 +48,7 @@ const (
 	requestsFactor, requestsMin = 1.25, 0.5
 )
 
-// growth returns what needs more in a later sample than in an earlier one.
+// growth returns the resources that grow from an earlier sample to a later one.
 func growth(early, late sample) (grows []string) {
 	for name, now := range late.memory {
 		if limit := early.memory[name]*memoryFactor + memoryMiB; now > limit {

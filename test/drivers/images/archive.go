@@ -38,7 +38,7 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 	building.Go(func() (err error) {
 		files, err = c.files(both, report)
 		if report != nil && c.debian {
-			report(installing) // what is left, unless it is done
+			report(installing) // the remaining time, unless it is done
 		}
 		return err
 	})
@@ -135,7 +135,7 @@ func (c content) pack(folder string, tag name.Tag, base string, files []file) er
 	return tarball.WriteToFile(filepath.Join(folder, archiveName), tag, image)
 }
 
-// configure sets what the runtime starts.
+// configure sets the command that the runtime starts.
 func (c content) configure(image v1.Image) (v1.Image, error) {
 	config, err := image.ConfigFile()
 	if err != nil {

@@ -27,7 +27,7 @@ const suite = "bookworm"
 // mount.
 var packages = []string{"mount", "util-linux", "e2fsprogs", "xfsprogs", "python3", "openssl"}
 
-// Options of mmdebstrap: only essential packages and these, without documentation; or those and apt.
+// Options of mmdebstrap: only essential packages and these, without documentation; optionally with apt.
 var (
 	options = append([]string{"--variant=essential", "--include=" + strings.Join(packages, ",")}, lean...)
 	withApt = append([]string{"--variant=apt"}, lean...)

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// This test's executable is also what users give: it says who it is.
+// This test's executable also plays users' programs: it prints its name.
 const (
 	given   = "livenessprobe" // the name of a program
 	ofImage = "published"     // the name of the program of a published image

@@ -34,7 +34,7 @@ type content struct {
 	efsUtils bool
 	// beside are the paths of further programs of package programs in the image, by their names.
 	beside map[string]string
-	// diskID says that the image has the stand-ins for the programs with which the GCP PD driver identifies disks.
+	// diskID says that the image has the stand-ins for the GCP PD driver's programs that identify disks.
 	diskID bool
 }
 
@@ -79,7 +79,7 @@ var contents = map[string]content{
 
 	"quay.io/berth-csi/sample-csi-driver": {program: "sample", entrypoint: "/usr/bin/sample"},
 
-	// What OpenShift 4.21 ships, and a newer release.
+	// OpenShift 4.21's release, and a newer one.
 	"quay.io/openshift/origin-aws-efs-csi-driver":             efs("v2.1.11"),
 	"public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver": efs("v3.4.1"),
 }
@@ -88,7 +88,7 @@ func sidecar(program string) content {
 	return content{program: program, entrypoint: "/usr/bin/" + program}
 }
 
-// standIn is the image of a driver that cannot be built. What stands in for it does not run other programs.
+// standIn returns the image of a driver that cannot be built. Its stand-in does not run other programs.
 func standIn(program string) content {
 	return content{program: "standin", entrypoint: "/bin/" + program}
 }
@@ -164,7 +164,7 @@ type file struct {
 	target string // path in the image
 	source string // path here; "" for an empty folder
 	mode   int64
-	link   string // what the file is a link to
+	link   string // the target of a link
 }
 
 func (f file) isFolder() bool { return f.source == "" && f.link == "" }
@@ -179,7 +179,7 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		return nil, cmp.Or(err, fmt.Errorf("%s needs shared libraries, and its image has nothing else; want a program that was built with CGO_ENABLED=0", program))
 	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
-	if path.Base(c.entrypoint) != c.program { // a program of ours knows what to be by the name of its file
+	if path.Base(c.entrypoint) != c.program { // the name of its file tells a program of ours which one to be
 		files[0].target = path.Join(path.Dir(c.entrypoint), c.program)
 		files = append(files, file{target: c.entrypoint, link: c.program})
 	}

@@ -73,8 +73,8 @@ func published() (map[string]name.Digest, error) {
 	return found, nil
 }
 
-// archiveOfPublished returns the path of an archive of a published image, with a tag of ours, and pulls it first if the cache does not have it.
-// What stands in for programs that test machines cannot run is a layer on it.
+// archiveOfPublished returns the path of an archive of a published image, with a tag of ours, and pulls it first if the
+// cache does not have it. Stand-ins for programs that test machines cannot run are a layer on it.
 func (c content) archiveOfPublished(ctx context.Context, report func(tools.Progress), tag name.Tag, from name.Digest) (string, error) {
 	files, err := c.standInFiles(ctx, besides)
 	if err != nil {
@@ -142,7 +142,7 @@ func appendFiles(scratch string, image v1.Image, files []file) (v1.Image, error)
 	return mutate.AppendLayers(image, layer)
 }
 
-// besides returns the paths where published images may have a program that ours have at a path.
+// besides returns the paths where published images may have the program at a path of ours.
 func besides(target string) []string {
 	folders := []string{"/sbin", "/usr/bin", "/usr/sbin"}
 	if !slices.Contains(folders, path.Dir(target)) {

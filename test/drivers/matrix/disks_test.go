@@ -12,7 +12,7 @@ import (
 
 // The checks that are the same for all drivers of disks.
 
-// wantAttached checks that there is one VolumeAttachment, and that its volume is attached to a node.
+// wantAttached checks that exactly one VolumeAttachment exists, and that its volume is attached to a node.
 func wantAttached(t *testing.T, bed *testbed.Testbed, node string) {
 	t.Helper()
 	attachments := &storagev1.VolumeAttachmentList{}

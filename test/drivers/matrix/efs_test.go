@@ -117,7 +117,7 @@ func (b efsBed) accessPoint(t *testing.T) efs.AccessPoint {
 	return points[0]
 }
 
-// share runs a pod on each node, and has each read what the other one writes.
+// share runs a pod on each node, and has each read the other one's file.
 func (b efsBed) share(t *testing.T, claim *corev1.PersistentVolumeClaim) []client.Object {
 	t.Helper()
 	first := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
@@ -306,7 +306,7 @@ func (b efsBed) testWithoutMetadata(t *testing.T) {
 	}
 }
 
-// registered returns what the driver says of each node.
+// registered returns the driver's registration on each node.
 func (b efsBed) registered(t *testing.T) (all []storagev1.CSINodeDriver) {
 	t.Helper()
 	for _, node := range testbed.Nodes {

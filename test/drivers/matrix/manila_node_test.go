@@ -163,8 +163,8 @@ func withFile(t *testing.T, archive string, tag name.Tag, source, target string)
 	return path
 }
 
-// installManila creates the objects of the driver, without an operator, that a function selects. With the namespace comes what OpenShift adds to it:
-// the cloud's credentials, and a certificate for the metrics.
+// installManila creates the selected objects of the driver, without an operator. In the namespace it also creates
+// OpenShift's additions: the cloud's credentials, and a certificate for the metrics.
 func installManila(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects func(*unstructured.Unstructured) bool) {
 	t.Helper()
 	manifests, err := manila.Driver.Manifests(drivers.Values{Namespace: manila.Driver.Namespace, Image: func(env string) string {

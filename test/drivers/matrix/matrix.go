@@ -48,13 +48,13 @@ var Capabilities = []struct {
 type Cell struct {
 	// Test shows it, such as "TestMatrix/efs/provision".
 	Test string
-	// Not is why the capability does not apply to the driver, if there is no test.
+	// Not is the reason why the capability does not apply to the driver; "" if it has a test.
 	Not string
 }
 
 // Row is a driver's.
 type Row struct {
-	// Driver is its name, with a version if there are several.
+	// Driver is its name, with a version if the matrix has several.
 	Driver string
 	Cells  map[Capability]Cell
 	// Image is the repository of the image with the driver.

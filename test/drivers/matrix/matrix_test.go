@@ -37,7 +37,7 @@ var tests = map[string]func(*testing.T){
 // shortest are the tests that run without -all-drivers.
 var shortest = []string{"efs", "sample"}
 
-// TestMatrix shows what each driver can do.
+// TestMatrix shows the capabilities of each driver.
 func TestMatrix(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (a *AWS) requests() []*unstructured.Unstructured {
 	return append((&Testbed{Driver: a.driver}).credentialsRequests(a.t), a.Former...)
 }
 
-// credentialsRequests are those among the driver's objects.
+// credentialsRequests returns the CredentialsRequests among the driver's objects.
 func (b *Testbed) credentialsRequests(t testing.TB) []*unstructured.Unstructured {
 	t.Helper()
 	manifests, err := b.Driver.Operand(drivers.Values{Namespace: b.DriverNamespace(), Image: func(env string) string { return env }})
@@ -224,7 +224,7 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 	}
 }
 
-// DescribeNode says what AWS's cloud controller says of one of Nodes when that has joined the cluster.
+// DescribeNode describes one of Nodes like AWS's cloud controller once it has joined the cluster.
 func (a *AWS) DescribeNode(t testing.TB, c *cluster.Cluster, index int) {
 	t.Helper()
 	node, instance := &corev1.Node{}, a.Instances[index]

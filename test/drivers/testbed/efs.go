@@ -57,7 +57,7 @@ func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	return s
 }
 
-// Serve adds the addresses and the names of mount targets to what a testbed finds.
+// Serve adds the addresses and the names of mount targets to a testbed's cloud.
 func (s *FileSystems) Serve(cloud *Cloud) {
 	cloud.NFS, cloud.Resolve = s.NFS, s.resolve
 	for address, i := mountTargets.Addr().Next(), 0; i < maxMountTargets; address, i = address.Next(), i+1 {
@@ -115,8 +115,8 @@ func (s *FileSystems) export(r nfs.Request) (string, error) {
 	return folder, nil
 }
 
-// enter returns the root directory of an access point. As EFS does, it makes the directory when it is first mounted, if
-// the access point says with which owner.
+// enter returns the root directory of an access point. Like EFS, it makes the directory at the first mount, if the
+// access point names its owner.
 func enter(folder string, root efs.RootDirectory) (string, error) {
 	folder = filepath.Join(folder, path.Clean("/"+root.Path))
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {

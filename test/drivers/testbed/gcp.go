@@ -38,7 +38,7 @@ type GCP struct {
 	cluster *cluster.Cluster // once there is one
 }
 
-// GCPOptions say what a cluster on Google Cloud has.
+// GCPOptions configure a cluster on Google Cloud.
 type GCPOptions struct {
 	Cloud gcp.Options
 	// Labels and Tags are the labels and tags that the Infrastructure requires on all resources.
@@ -69,7 +69,7 @@ func StartGCP(t testing.TB, driver drivers.Driver, options GCPOptions) *GCP {
 	return g
 }
 
-// Options returns what a testbed finds of the cloud.
+// Options returns the cloud for a testbed.
 func (g *GCP) Options() Cloud {
 	g.t.Helper()
 	names := map[string]string{}
@@ -120,7 +120,7 @@ func (g *GCP) serveMetadata() {
 	}
 }
 
-// account returns the email of a service account that has what a CredentialsRequest asks for.
+// account returns the email of a service account with a CredentialsRequest's permissions.
 func (g *GCP) account(request *unstructured.Unstructured) string {
 	g.t.Helper()
 	permissions, _, err := unstructured.NestedStringSlice(request.Object, "spec", "providerSpec", "permissions")
@@ -151,9 +151,9 @@ func (g *GCP) createSecret(namespace, name string, file []byte) {
 	}
 }
 
-// trust does what an administrator does before a cluster with short-lived credentials is installed: the cluster's issuer of
-// tokens is an identity provider, a service account has what the request asks for, the request's own accounts may act as it,
-// and its Secret says how.
+// trust plays an administrator who prepares a cluster with short-lived credentials: the cluster's issuer of tokens is
+// an identity provider, a service account has the request's permissions, the request's own accounts may act as it, and
+// its Secret says how.
 func (g *GCP) trust(request *unstructured.Unstructured) {
 	g.t.Helper()
 	api, err := kubernetes.NewForConfig(g.cluster.Config())

@@ -26,7 +26,7 @@ func (c Cloud) lookUp(host string) (netip.Addr, bool) {
 	return c.Resolve(host)
 }
 
-// resolveNames serves names on all nodes, and answers that there are no others.
+// resolveNames serves names on all nodes, and denies all others.
 func (s *Surroundings) resolveNames(names lookUp) error {
 	for _, node := range Nodes {
 		conn, err := s.cluster.ListenPacketOn(node, "udp", resolver)

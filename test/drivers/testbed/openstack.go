@@ -61,7 +61,7 @@ func StartOpenStack(t testing.TB, shareTypes ...string) *OpenStack {
 	return o
 }
 
-// Options returns what a testbed finds of the cloud. The cluster logs in with a new application credential.
+// Options returns the cloud for a testbed. The cluster logs in with a new application credential.
 func (o *OpenStack) Options() Cloud {
 	cluster.NeedRealNodes(o.t)
 	content := disks.New(disks.Options{

@@ -161,11 +161,12 @@ func troubles(pod *corev1.Pod) string {
 	return strings.Join(all, "; ")
 }
 
-// report logs what shows why a test failed: pods, warnings, and the ends of the logs of the driver and its operator.
+// report logs the diagnostics of a failed test: pods, warnings, and the ends of the logs of the driver and its
+// operator.
 func (b *Testbed) report(t testing.TB) {
 	ctx := context.Background() // the test's has ended
 	show := func(cmd *exec.Cmd) {
-		output, _ := cmd.CombinedOutput() // says what is wrong
+		output, _ := cmd.CombinedOutput() // names the problem
 		t.Logf("%s\n%s", strings.Join(cmd.Args[1:], " "), output)
 	}
 	show(b.Kubectl(ctx, "get", "pods", "--all-namespaces", "--output=wide"))

@@ -84,7 +84,7 @@ type Cloud struct {
 	Prepare func(*cluster.Cluster)
 }
 
-// Testbed is a cluster on which a driver is available.
+// Testbed is a cluster with an available driver.
 type Testbed struct {
 	*cluster.Cluster
 	Driver drivers.Driver
