@@ -44,15 +44,15 @@ type programImage struct {
 	scripts map[string]string
 }
 
-// nobody is a user, and a group, that owns no file.
-const nobody = "65532:65532"
+// nobodyUser is a user, and a group, that owns no file.
+const nobodyUser = "65532:65532"
 
 var programImages = []programImage{
-	{name: "berth-operator", program: operator, entrypoint: true, user: nobody},
-	{name: "berth", program: berth, entrypoint: true, user: nobody},
+	{name: "berth-operator", program: operator, entrypoint: true, user: nobodyUser},
+	{name: "berth", program: berth, entrypoint: true, user: nobodyUser},
 	// The base of catalog images, instead of opm's own image: Dockerfiles and OLM name /bin/opm, and OLM probes with
 	// grpc_health_probe on the PATH.
-	{name: "berth-opm", program: opm, entrypoint: true, user: nobody, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
+	{name: "berth-opm", program: opm, entrypoint: true, user: nobodyUser, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
 	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So it cannot do without
 	// a shell, nor can the script.
 	{name: "berth-must-gather", program: kubectl, onBase: true, scripts: map[string]string{"usr/bin/gather": "deploy/must-gather/gather"}},

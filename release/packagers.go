@@ -75,8 +75,8 @@ func krewManifest(version string, archives []packed) ([]byte, error) {
 	})
 }
 
-// brewed are the platforms that Homebrew knows, in its own words.
-var brewed = []struct {
+// homebrewPlatforms are Homebrew's platforms, in its own words.
+var homebrewPlatforms = []struct {
 	block string
 	os    string
 	cpus  []struct{ block, architecture string }
@@ -94,7 +94,7 @@ func formula(version string, archives []packed) string {
 	line("  homepage %q", homepage)
 	line("  version %q", strings.TrimPrefix(version, "v"))
 	line("  license \"Apache-2.0\"")
-	for _, system := range brewed {
+	for _, system := range homebrewPlatforms {
 		line("")
 		line("  %s do", system.block)
 		for _, cpu := range system.cpus {

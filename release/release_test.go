@@ -241,8 +241,8 @@ func (r *releasing) checkOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Config.User != nobody || !slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/berth-operator"}) {
-		t.Errorf("it runs %q as user %q, want berth-operator as %q", config.Config.Entrypoint, config.Config.User, nobody)
+	if config.Config.User != nobodyUser || !slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/berth-operator"}) {
+		t.Errorf("it runs %q as user %q, want berth-operator as %q", config.Config.Entrypoint, config.Config.User, nobodyUser)
 	}
 	if size, err := compressedSize(img); err != nil || size > maxOperator {
 		t.Errorf("it has %d bytes compressed (%v), want at most %d", size, err, maxOperator)
@@ -300,8 +300,8 @@ func TestBaseImageOfCatalogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(config.Config.Entrypoint, []string{"/bin/opm"}) || len(config.Config.Cmd) > 0 || config.Config.User != nobody {
-		t.Errorf("it runs %q %q as user %q, want /bin/opm as %q", config.Config.Entrypoint, config.Config.Cmd, config.Config.User, nobody)
+	if !slices.Equal(config.Config.Entrypoint, []string{"/bin/opm"}) || len(config.Config.Cmd) > 0 || config.Config.User != nobodyUser {
+		t.Errorf("it runs %q %q as user %q, want /bin/opm as %q", config.Config.Entrypoint, config.Config.Cmd, config.Config.User, nobodyUser)
 	}
 	if size, err := compressedSize(img); err != nil || size > maxOPM {
 		t.Errorf("it has %d bytes compressed (%v), want at most %d", size, err, maxOPM)

@@ -123,19 +123,19 @@ type simulation struct {
 	model
 	clock    time.Time
 	random   *rand.Rand
-	agenda   []appointment
+	agenda   []scheduledCall
 	slots    *slots
 	requeued *[]string
 	queue    []func() // the binder's
 	allowed  time.Time
 }
 
-type appointment struct {
+type scheduledCall struct {
 	at time.Time
 	do func()
 }
 
-func (s *simulation) at(at time.Time, do func()) { s.agenda = append(s.agenda, appointment{at, do}) }
+func (s *simulation) at(at time.Time, do func()) { s.agenda = append(s.agenda, scheduledCall{at, do}) }
 
 // after does something after about that time.
 func (s *simulation) after(d time.Duration, do func()) {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// yes are the capabilities of each driver, in addition to all drivers'.
-var yes = map[string]string{
+// wantCapabilities are the capabilities of each driver, in addition to all drivers'.
+var wantCapabilities = map[string]string{
 	"azuredisk": "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
 	"azurefile": "fsGroup volumeMountGroup snapshotDataSource pvcDataSource RWX controllerExpansion offlineExpansion onlineExpansion",
 	"cinder":    "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion seLinuxMount",
@@ -33,7 +33,7 @@ func TestCapabilities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := append(strings.Fields(yes[d.Name]), "persistence", "exec", "multipods", "readWriteOncePod", "multiplePVsSameID")
+		want := append(strings.Fields(wantCapabilities[d.Name]), "persistence", "exec", "multipods", "readWriteOncePod", "multiplePVsSameID")
 		var got []string
 		for name, value := range has {
 			if value {

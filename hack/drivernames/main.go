@@ -110,7 +110,7 @@ func checkFile(file string, source []byte, names []string) ([]string, error) {
 			report(n.Pos(), n.Path.Value)
 			return false
 		case *ast.Ident:
-			report(n.Pos(), apart(n.Name))
+			report(n.Pos(), splitWords(n.Name))
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil {
 				report(n.Pos(), text)
@@ -123,8 +123,8 @@ func checkFile(file string, source []byte, names []string) ([]string, error) {
 
 var hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// apart separates the words of an identifier.
-func apart(identifier string) string { return hump.ReplaceAllString(identifier, "$1 $2") }
+// splitWords separates the words of an identifier.
+func splitWords(identifier string) string { return hump.ReplaceAllString(identifier, "$1 $2") }
 
 // patterns find names as whole words. Each is compiled once, by has.
 var patterns = map[string]*regexp.Regexp{}

@@ -219,15 +219,15 @@ func tailOfFile(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// disinherited are the variables of the user that a cluster's programs do not get: with CI, OLM panics when it creates an
-// object without its label, and a user's proxy reaches neither a real node nor a Service.
-var disinherited = []string{"CI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+// droppedVariables are the user's variables that a cluster's programs do not get: with CI, OLM panics when it creates
+// an object without its label, and a user's proxy reaches neither a real node nor a Service.
+var droppedVariables = []string{"CI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
 
 // inherited returns the variables of an environment that a cluster's programs get. Programs read the names of proxies
 // in lower case, too.
 func inherited(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		return slices.Contains(disinherited, strings.ToUpper(name))
+		return slices.Contains(droppedVariables, strings.ToUpper(name))
 	})
 }

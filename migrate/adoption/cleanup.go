@@ -177,18 +177,18 @@ func (m *remains) cleanup() *Cleanup {
 	return c
 }
 
-// found is an object that operators left, with its judgement.
-type found struct {
+// judgedObject is an object that operators left, with its judgement.
+type judgedObject struct {
 	Remain
 	judgement
 }
 
 // found returns the objects that exist, in the order of deletion.
-func (m *remains) found() []found {
+func (m *remains) found() []judgedObject {
 	all := m.others()
 	for _, n := range m.namespaces {
 		if n.object != nil {
-			all = append(all, found{Remain{Kind: "Namespace", Name: n.name, UID: n.object.UID, object: n.object}, m.judgeNamespace(n)})
+			all = append(all, judgedObject{Remain{Kind: "Namespace", Name: n.name, UID: n.object.UID, object: n.object}, m.judgeNamespace(n)})
 		}
 	}
 	return all
@@ -198,21 +198,21 @@ func (m *remains) found() []found {
 var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role", drivers.SecurityContextConstraintsKind.Kind, "ServiceAccount", "ConfigMap", drivers.CredentialsRequestKind.Kind}
 
 // others returns the objects that are not namespaces.
-func (m *remains) others() (all []found) {
+func (m *remains) others() (all []judgedObject) {
 	for _, kind := range stages {
 		for _, l := range m.leftovers {
 			if l.object != nil && l.Kind.Kind == kind {
-				all = append(all, found{Remain{Kind: kind, Namespace: l.Namespace, Name: l.Name, UID: l.object.GetUID(), object: l.object}, m.judge(l)})
+				all = append(all, judgedObject{Remain{Kind: kind, Namespace: l.Namespace, Name: l.Name, UID: l.object.GetUID(), object: l.object}, m.judge(l)})
 			}
 		}
 	}
 	for _, c := range m.customs {
 		if c.object != nil {
-			all = append(all, found{Remain{Kind: c.Kind.Kind, Name: c.Name, UID: c.object.GetUID(), object: c.object, finalizer: c.Finalizer}, judgeCustom(c)})
+			all = append(all, judgedObject{Remain{Kind: c.Kind.Kind, Name: c.Name, UID: c.object.GetUID(), object: c.object, finalizer: c.Finalizer}, judgeCustom(c)})
 		}
 	}
 	for _, d := range m.definitions {
-		all = append(all, found{Remain{Kind: definitionKind.Kind, Name: d.Definition, UID: d.object.GetUID(), object: d.object}, m.judgeDefinition(d)})
+		all = append(all, judgedObject{Remain{Kind: definitionKind.Kind, Name: d.Definition, UID: d.object.GetUID(), object: d.object}, m.judgeDefinition(d)})
 	}
 	return all
 }

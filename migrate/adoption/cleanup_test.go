@@ -277,14 +277,14 @@ func TestStrangers(t *testing.T) {
 		object("ConfigMap", "kube-root-ca.crt", nil), object("ConfigMap", "old-boat-operator-lock", nil), object("ServiceAccount", "default", nil),
 		object("Secret", "default-token", of("default")), object("RoleBinding", "system:deployers", nil),
 	}
-	if got := strangers(boat, objects); len(got) > 0 {
+	if got := foreignObjects(boat, objects); len(got) > 0 {
 		t.Errorf("strangers are %q, want none", got)
 	}
 	objects = append(objects,
 		object("ClusterServiceVersion", "own", nil), object("ConfigMap", "note", nil), object("ConfigMap", "raft-lock", nil), object("Secret", "key", of("ann")),
 		object("Pod", "p", ownedBy("ReplicaSetr")), object("Subscription", "s", nil))
 	want := []string{"ClusterServiceVersion own", "ConfigMap note", "ConfigMap raft-lock", "Pod p", "Secret key", "Subscription s"}
-	if diff := cmp.Diff(want, strangers(boat, objects)); diff != "" {
+	if diff := cmp.Diff(want, foreignObjects(boat, objects)); diff != "" {
 		t.Errorf("strangers (-want +got):\n%s", diff)
 	}
 }

@@ -24,7 +24,9 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case DeleteInstallPlans:
 		return deleteUnchanged(ctx, c, &s.plansOf(s.plan.Subscription.UID)[0])
 	case KeepPermissions:
-		return change(ctx, c, s.labelled(), func(o client.Object) { without(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil) })
+		return change(ctx, c, s.labelled(), func(o client.Object) {
+			removeMetadata(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil)
+		})
 	case RestorePermissions:
 		return change(ctx, c, s.unlabelled(), func(o client.Object) {
 			o.SetLabels(labels.Merge(o.GetLabels(), labelsOfVersion(s.plan.Namespace, s.plan.Version.Name)))
@@ -107,7 +109,7 @@ func (s *state) keep(ctx context.Context, c client.Client) error {
 func (s *state) mark(ctx context.Context, c client.Client) error {
 	p := s.plan
 	return change(ctx, c, s.unmarked(), func(o client.Object) {
-		without(o, v0Labels(p.Package, p.Namespace), nil)
+		removeMetadata(o, v0Labels(p.Package, p.Namespace), nil)
 		var set *Owner
 		if p.Extension.Boxcutter {
 			set = &Owner{Name: s.set().Name, UID: s.set().UID}

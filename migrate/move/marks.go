@@ -75,8 +75,8 @@ func v0Labels(pkg, namespace string) []string {
 	return []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel, managedLabel, specHashLabel, componentLabel(pkg, namespace)}
 }
 
-// without removes labels and annotations from an object.
-func without(object client.Object, labels, annotations []string) {
+// removeMetadata removes labels and annotations from an object.
+func removeMetadata(object client.Object, labels, annotations []string) {
 	remove := func(of map[string]string, keys []string) map[string]string {
 		left := maps.Clone(of)
 		for _, key := range keys {
@@ -94,7 +94,7 @@ func unmark(object client.Object) {
 	if by := object.GetLabels()[managedByLabel]; by == helm && object.GetAnnotations()[helmNameAnnotation] != "" || by == boxcutter {
 		labels = append(labels, managedByLabel)
 	}
-	without(object, labels, []string{helmNameAnnotation, helmNamespaceAnnotation, revisionAnnotation})
+	removeMetadata(object, labels, []string{helmNameAnnotation, helmNamespaceAnnotation, revisionAnnotation})
 	object.SetOwnerReferences(slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), isOfV1))
 }
 

@@ -99,9 +99,9 @@ const (
 // homeOnOpenShift is where operator-controller is on OpenShift. Elsewhere it is where catalogd is.
 const homeOnOpenShift = "openshift-operator-controller"
 
-// homes returns the namespaces in which OLM v1 may keep Secrets, by the addresses in the status of ClusterCatalogs, which no tenant can
-// write. Anybody can label a Secret elsewhere, and keep it with a finalizer.
-func homes(ctx context.Context, c client.Client) ([]string, error) {
+// secretNamespaces returns the namespaces where OLM v1 may keep Secrets, from the addresses in the status of
+// ClusterCatalogs, which no tenant can write. Anybody can label a Secret elsewhere, and keep it with a finalizer.
+func secretNamespaces(ctx context.Context, c client.Client) ([]string, error) {
 	catalogs := &unstructured.UnstructuredList{}
 	catalogs.SetGroupVersionKind(schema.GroupVersionKind{Group: objectSetKind.Group, Version: "v1", Kind: "ClusterCatalogList"})
 	if err := c.List(ctx, catalogs); err != nil && !meta.IsNoMatchError(err) {
@@ -129,7 +129,7 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 		return err
 	}
 	slices.SortFunc(s.objectSets, func(a, b metav1.PartialObjectMetadata) int { return revision(a) - revision(b) })
-	namespaces, err := homes(ctx, c)
+	namespaces, err := secretNamespaces(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-csi/berth/test/openshift45"
 )
 
-// outlive are the kinds of OpenShift 4.5's objects that are never deleted.
-var outlive = []string{"Namespace", "Secret", "StorageClass"}
+// keptKinds are the kinds of OpenShift 4.5's objects that are never deleted.
+var keptKinds = []string{"Namespace", "Secret", "StorageClass"}
 
 // TestLeftovers: every object that OpenShift 4.5's operators created is in today's definition, or is one of its
 // leftovers, or is never deleted. And they created every leftover.
@@ -49,7 +49,7 @@ func TestLeftovers(t *testing.T) {
 			var want, got []string
 			for _, object := range openshift45.Operand(t, d) {
 				of := name(object.GetKind(), object.GetNamespace(), object.GetName())
-				if !ours[of] && !slices.Contains(outlive, object.GetKind()) {
+				if !ours[of] && !slices.Contains(keptKinds, object.GetKind()) {
 					want = append(want, of)
 				}
 			}

@@ -149,9 +149,9 @@ func (w *environment) measure(b *testing.B, operator process.Process, by cluster
 	b.Helper()
 	began := time.Now()
 	cluster.Eventually(w.t, limit, "the operator to rest", func(context.Context) error {
-		requests, writes := w.count(by, time.Now().Add(-3*rest))
-		if writes > 0 || time.Since(began) < 3*rest {
-			return fmt.Errorf("in the last %s it sent %d requests, %d of them writes", 3*rest, requests, writes)
+		requests, writes := w.count(by, time.Now().Add(-3*idlePeriod))
+		if writes > 0 || time.Since(began) < 3*idlePeriod {
+			return fmt.Errorf("in the last %s it sent %d requests, %d of them writes", 3*idlePeriod, requests, writes)
 		}
 		return nil
 	})

@@ -212,18 +212,18 @@ func (w *environment) writes(since time.Time) []cluster.AuditEvent {
 	return found
 }
 
-// rest is for how long operators that have settled write nothing.
-const rest = 5 * time.Second
+// idlePeriod is how long settled operators write nothing.
+const idlePeriod = 5 * time.Second
 
 // awaitRest waits until our operators have written nothing for a while. Operators that fight never rest.
 func (w *environment) awaitRest() {
 	w.t.Helper()
 	began := time.Now()
 	cluster.Eventually(w.t, limit, "the operators to rest", func(context.Context) error {
-		if writes := w.writes(time.Now().Add(-rest)); len(writes) > 0 {
-			return fmt.Errorf("in the last %s they wrote: %s", rest, list(writes))
+		if writes := w.writes(time.Now().Add(-idlePeriod)); len(writes) > 0 {
+			return fmt.Errorf("in the last %s they wrote: %s", idlePeriod, list(writes))
 		}
-		if time.Since(began) < rest {
+		if time.Since(began) < idlePeriod {
 			return errors.New("they have not rested for long enough")
 		}
 		return nil

@@ -259,7 +259,7 @@ func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) 
 	x.write(t, tr, tr.wants)
 	got := verdict{Setup: s.name, Case: tr.name}
 	if tr.silent {
-		time.Sleep(silence)
+		time.Sleep(silentPeriod)
 		if got, err = x.verdict(t.Context()); err != nil || got.Bundle != "" || got.Reason == "Succeeded" {
 			t.Errorf("OLM says %s, error %v; want nothing of an installed version", got.Reason, err)
 		}
@@ -278,7 +278,7 @@ func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict
 	t.Helper()
 	problem := ""
 	began, seen := time.Now(), time.Time{}
-	for wait := settling; ; wait = 500 * time.Millisecond {
+	for wait := settlePeriod; ; wait = 500 * time.Millisecond {
 		if want.Reason != "Succeeded" || want.Bundle != installed {
 			wait = 500 * time.Millisecond
 		}
@@ -292,20 +292,21 @@ func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict
 				return got
 			}
 		}
-		if !seen.IsZero() && time.Since(seen) > patience || time.Since(began) > longest {
+		if !seen.IsZero() && time.Since(seen) > actionTimeout || time.Since(began) > observeTimeout {
 			t.Errorf("%s (%v)", problem, err)
 			return got
 		}
 	}
 }
 
-// patience is how long OLM may take, once it has seen a ClusterExtension, until it does what is predicted, and longest how long until it
-// sees it: it looks at one after the other. silence is how long it says nothing if it cannot. settling is how long nothing must change if that is predicted.
+// actionTimeout limits OLM's predicted action once it has seen a ClusterExtension, and observeTimeout the time until it
+// sees one: it looks at one after the other. silentPeriod is how long it reports nothing if it cannot write the status.
+// settlePeriod is how long nothing must change if no change is predicted.
 const (
-	patience = 8 * time.Minute
-	longest  = 15 * time.Minute
-	silence  = 20 * time.Second
-	settling = 4 * time.Second
+	actionTimeout  = 8 * time.Minute
+	observeTimeout = 15 * time.Minute
+	silentPeriod   = 20 * time.Second
+	settlePeriod   = 4 * time.Second
 )
 
 // verdict returns OLM's status of the current ClusterExtension, or no reason if OLM has not seen it yet.

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// unfit changes objects, by their kind, in fields that can never be changed back.
-var unfit = map[string]func(object map[string]any){
+// immutableChanges changes objects, by their kind, in fields that can never be changed back.
+var immutableChanges = map[string]func(object map[string]any){
 	"CSIDriver": func(object map[string]any) {
 		spec := object["spec"].(map[string]any)
 		spec["attachRequired"] = spec["attachRequired"] != true
@@ -32,7 +32,7 @@ func bindAnotherRole(object map[string]any) {
 // MakeUnfit changes an object in a field that can never be changed back, so that an operator has to replace the object. It
 // reports whether the object's kind has such a field.
 func MakeUnfit(object *unstructured.Unstructured) bool {
-	change := unfit[object.GetKind()]
+	change := immutableChanges[object.GetKind()]
 	if change != nil {
 		change(object.Object)
 	}

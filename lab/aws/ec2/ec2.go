@@ -308,9 +308,9 @@ func (s *Service) paginate(r *gateway.Request, ids []string, minimum int32) ([]s
 	return ids[:size], next, nil
 }
 
-// chosen returns the IDs that a request names, or all existing IDs if it names none. An ID that does not exist is an
+// selectIDs returns the IDs that a request names, or all existing IDs without names. An ID that does not exist is an
 // error.
-func chosen[T any](r *gateway.Request, parameter, prefix, code, noun string, all map[string]T) ([]string, *gateway.Error) {
+func selectIDs[T any](r *gateway.Request, parameter, prefix, code, noun string, all map[string]T) ([]string, *gateway.Error) {
 	ids := list(r, parameter)
 	if len(ids) == 0 {
 		for id := range all {

@@ -135,7 +135,7 @@ func (s *Service) describeInstances(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "InstanceId", "i-", "InvalidInstanceID.NotFound", "instance ID", s.instances)
+	ids, err := selectIDs(r, "InstanceId", "i-", "InvalidInstanceID.NotFound", "instance ID", s.instances)
 	if err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func (s *Service) describeSubnets(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "SubnetId", "subnet-", "InvalidSubnetID.NotFound", "subnet ID", s.network.subnets)
+	ids, err := selectIDs(r, "SubnetId", "subnet-", "InvalidSubnetID.NotFound", "subnet ID", s.network.subnets)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (s *Service) describeSecurityGroups(r *gateway.Request) (any, *gateway.Erro
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "GroupId", "sg-", "InvalidGroup.NotFound", "security group", s.network.groups)
+	ids, err := selectIDs(r, "GroupId", "sg-", "InvalidGroup.NotFound", "security group", s.network.groups)
 	if err != nil {
 		return nil, err
 	}

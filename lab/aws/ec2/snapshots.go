@@ -134,7 +134,7 @@ func (s *Service) describeSnapshots(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "SnapshotId", "snap-", "InvalidSnapshot.NotFound", "snapshot", s.snapshots)
+	ids, err := selectIDs(r, "SnapshotId", "snap-", "InvalidSnapshot.NotFound", "snapshot", s.snapshots)
 	if err != nil {
 		return nil, err
 	}

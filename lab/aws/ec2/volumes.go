@@ -118,8 +118,8 @@ type createVolumeResult struct {
 	volumeItem
 }
 
-// asked reads the parameters that CreateVolume and CopyVolumes share.
-func asked(r *gateway.Request) (v Volume, err *gateway.Error) {
+// requestedVolume reads the parameters that CreateVolume and CopyVolumes share.
+func requestedVolume(r *gateway.Request) (v Volume, err *gateway.Error) {
 	v = Volume{Type: r.Parameters["VolumeType"], MultiAttach: r.Parameters["MultiAttachEnabled"] == "true"}
 	for name, value := range map[string]*int32{"Size": &v.Size, "Iops": &v.IOPS, "Throughput": &v.Throughput} {
 		if *value, err = number(r, name); err != nil {
@@ -131,7 +131,7 @@ func asked(r *gateway.Request) (v Volume, err *gateway.Error) {
 }
 
 func (s *Service) createVolume(r *gateway.Request) (any, *gateway.Error) {
-	v, err := asked(r)
+	v, err := requestedVolume(r)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ type copyVolumesResult struct {
 
 // copyVolumes makes a clone of a volume, in the same zone.
 func (s *Service) copyVolumes(r *gateway.Request) (any, *gateway.Error) {
-	v, err := asked(r)
+	v, err := requestedVolume(r)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +329,7 @@ func (s *Service) selectVolumes(r *gateway.Request) ([]string, string, *gateway.
 	if err != nil {
 		return nil, "", err
 	}
-	ids, err := chosen(r, "VolumeId", "vol-", "InvalidVolume.NotFound", "volume", s.volumes)
+	ids, err := selectIDs(r, "VolumeId", "vol-", "InvalidVolume.NotFound", "volume", s.volumes)
 	if err != nil {
 		return nil, "", err
 	}

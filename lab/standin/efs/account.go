@@ -34,8 +34,8 @@ var (
 	errExists   = errors.New("Resource already exists")
 )
 
-// known are these errors by EFS's code.
-var known = map[string]error{
+// errorsByCode has these errors by EFS's code.
+var errorsByCode = map[string]error{
 	"AccessDeniedException": errDenied, "AccessPointAlreadyExists": errExists,
 	"FileSystemNotFound": errNotFound, "AccessPointNotFound": errNotFound,
 }
@@ -67,8 +67,8 @@ func newAccount(ctx context.Context, region, role, externalID string, adaptive b
 // translate returns an error that the driver knows, or wraps it with the failed call.
 func translate(what string, err error) error {
 	var failure smithy.APIError
-	if errors.As(err, &failure) && known[failure.ErrorCode()] != nil {
-		return known[failure.ErrorCode()]
+	if errors.As(err, &failure) && errorsByCode[failure.ErrorCode()] != nil {
+		return errorsByCode[failure.ErrorCode()]
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -83,14 +83,14 @@ func read(p types.AccessPointDescription) accessPoint {
 	return accessPoint{aws.ToString(p.AccessPointId), aws.ToString(p.FileSystemId), aws.ToString(p.RootDirectory.Path), aws.ToString(p.ClientToken), p.PosixUser}
 }
 
-// wanted is an access point to be created.
-type wanted struct {
+// accessPointRequest is an access point to be created.
+type accessPointRequest struct {
 	fileSystem, token, directory, permissions string
 	uid, gid                                  int64
 	tags                                      map[string]string
 }
 
-func (a account) create(ctx context.Context, w wanted) (accessPoint, error) {
+func (a account) create(ctx context.Context, w accessPointRequest) (accessPoint, error) {
 	input := &efs.CreateAccessPointInput{
 		ClientToken: &w.token, FileSystemId: &w.fileSystem,
 		PosixUser: &types.PosixUser{Uid: &w.uid, Gid: &w.gid},

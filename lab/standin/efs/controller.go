@@ -274,7 +274,7 @@ func (d *driver) provide(ctx context.Context, a account, c class, request *csi.C
 			return existing, nil
 		}
 	}
-	want := wanted{fileSystem: c.fileSystem, token: token, permissions: c.permissions, uid: c.uid, gid: c.gid}
+	want := accessPointRequest{fileSystem: c.fileSystem, token: token, permissions: c.permissions, uid: c.uid, gid: c.gid}
 	var err error
 	if want.directory, err = c.directoryOf(request.Name, request.Parameters); err != nil {
 		return accessPoint{}, err

@@ -76,7 +76,7 @@ func published() (map[string]name.Digest, error) {
 // archiveOfPublished returns the path of an archive of a published image, with a tag of ours, and pulls it first if the
 // cache does not have it. Stand-ins for programs that test machines cannot run are a layer on it.
 func (c content) archiveOfPublished(ctx context.Context, report func(tools.Progress), tag name.Tag, from name.Digest) (string, error) {
-	files, err := c.standInFiles(ctx, besides)
+	files, err := c.standInFiles(ctx, alternativePaths)
 	if err != nil {
 		return "", err
 	}
@@ -142,8 +142,8 @@ func appendFiles(scratch string, image v1.Image, files []file) (v1.Image, error)
 	return mutate.AppendLayers(image, layer)
 }
 
-// besides returns the paths where published images may have the program at a path of ours.
-func besides(target string) []string {
+// alternativePaths returns the paths where published images may have the program at a path of ours.
+func alternativePaths(target string) []string {
 	folders := []string{"/sbin", "/usr/bin", "/usr/sbin"}
 	if !slices.Contains(folders, path.Dir(target)) {
 		return []string{target}

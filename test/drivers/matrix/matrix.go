@@ -63,11 +63,11 @@ type Row struct {
 	More map[string]string
 }
 
-// which returns which program runs in an image of a repository.
-type which func(repository string) (programs.Ran, error)
+// programLookup returns the program that runs in an image of a repository.
+type programLookup func(repository string) (programs.Ran, error)
 
 // programs returns which programs run as a row's driver, and whether the driver itself is the real one.
-func (r Row) programs(in which) (text string, real bool, err error) {
+func (r Row) programs(in programLookup) (text string, real bool, err error) {
 	driver, err := in(r.Image)
 	if err != nil {
 		return "", false, fmt.Errorf("%s: %w", r.Driver, err)
@@ -155,7 +155,7 @@ func Markdown() (string, error) {
 	return text.String(), nil
 }
 
-func render(in which, show func(real bool, cell Cell) string) (string, error) {
+func render(in programLookup, show func(real bool, cell Cell) string) (string, error) {
 	var text strings.Builder
 	header, line := "| driver | program |", "| --- | --- |"
 	for _, c := range Capabilities {

@@ -69,7 +69,7 @@ func TestProgramOfARow(t *testing.T) {
 	ours := func(string) (programs.Ran, error) { return programs.Ran{}, nil }
 	real := func(string) (programs.Ran, error) { return programs.Ran{Real: true, Version: "v9.9.9"}, nil }
 	for name, test := range map[string]struct {
-		in   which
+		in   programLookup
 		want string
 	}{
 		"ours":  {ours, "| EFS, version 3.4.1 | ours in its place | stand-in | – | stand-in | – | – | stand-in | stand-in | stand-in | stand-in |\n"},

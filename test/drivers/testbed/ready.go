@@ -100,7 +100,7 @@ func (b *Testbed) ready(ctx context.Context) error {
 		on := map[string]bool{}
 		for _, pod := range pods {
 			if !cluster.IsReady(&pod) {
-				return fmt.Errorf("pod %s on node %s is not ready: %s", pod.Name, pod.Spec.NodeName, troubles(&pod))
+				return fmt.Errorf("pod %s on node %s is not ready: %s", pod.Name, pod.Spec.NodeName, notReadyReasons(&pod))
 			}
 			on[pod.Spec.NodeName] = true
 		}
@@ -140,8 +140,8 @@ func (b *Testbed) podsOf(ctx context.Context, workload *unstructured.Unstructure
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
 }
 
-// troubles says why a pod is not ready.
-func troubles(pod *corev1.Pod) string {
+// notReadyReasons returns the reasons why a pod is not ready.
+func notReadyReasons(pod *corev1.Pod) string {
 	var all []string
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {

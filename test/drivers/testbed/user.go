@@ -177,7 +177,7 @@ func (b *Testbed) AwaitPod(t testing.TB, pod *corev1.Pod) RunningPod {
 			return err
 		}
 		if !cluster.IsReady(pod) {
-			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, troubles(pod))
+			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, notReadyReasons(pod))
 		}
 		return nil
 	})
