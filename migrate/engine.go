@@ -53,8 +53,7 @@ type Plan interface {
 
 // State is the observed state of a migration.
 type State interface {
-	// Verify fails unless the live objects are the ones that the plan was made for, changed by nothing but the
-	// migration.
+	// Verify fails unless the live objects are the planned ones, changed only by the migration.
 	Verify() error
 	// Next returns the next step, or the zero Decision if the migration is complete. It is called if Verify
 	// succeeds. An error says why there is no next step until somebody intervenes.
@@ -90,6 +89,6 @@ type Request[P Plan] interface {
 // step is left.
 type Decision struct {
 	Step StepName
-	// Waits says what the step waits for. It is empty if the step is to be executed.
+	// Waits says what the step waits for. It is empty if the step can be executed.
 	Waits string
 }

@@ -123,7 +123,7 @@ func (s *scene) use() {
 	}
 }
 
-// run runs a tool, which has to succeed in time, and returns its writes.
+// run runs a tool, which must succeed in time, and returns its writes.
 func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
@@ -143,7 +143,7 @@ func (s *scene) mustWait(p *movePlan) {
 	}
 }
 
-// mustFail runs a tool that has to fail with some text.
+// mustFail runs a tool, which must fail with this text.
 func (s *scene) mustFail(t tool, want ...string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
@@ -181,7 +181,7 @@ func (s *scene) mustBe(phase migrate.Phase, want ...string) {
 
 func (s *scene) journal() string { return "berth-move." + s.namespace + ".source" }
 
-// mustSettle runs a tool again, which has to write nothing.
+// mustSettle runs a tool again, and fails the test if it writes anything.
 func (s *scene) mustSettle(t tool) {
 	s.t.Helper()
 	if writes := s.run(fault.Record(), t); len(writes) > 0 {
@@ -514,8 +514,8 @@ func (s *scene) advance(p *movePlan, want migrate.StepName, waits bool) {
 	}
 }
 
-// A controller advances by one step at a time, waits for nothing, and can be told from a request that failed why it cannot go on.
-// Without a permission to list journals, it finds the one of its subject.
+// A controller advances by one step at a time, never waits, and can distinguish a stuck migration from a failed
+// request. Without permission to list journals, it finds its subject's.
 func TestAdvance(t *testing.T) {
 	s := newScene(t)
 	p, err := move.NewPlan(t.Context(), s.admin(), s.request())

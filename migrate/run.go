@@ -35,7 +35,7 @@ type Event struct {
 	Waits string
 }
 
-// ErrWaiting is returned with the option NoWait if there is nothing to do but to wait.
+// ErrWaiting is returned with the option NoWait if all that can be done is to wait.
 var ErrWaiting = errors.New("nothing can be done now: waiting")
 
 // TimeoutError is returned if the context's deadline is exceeded.
@@ -64,8 +64,8 @@ func (e Engine[P]) Rollback(ctx context.Context, cluster Cluster, p P, o Options
 	return e.run(ctx, cluster, p, o, (*observation).back)
 }
 
-// Advance executes the next step of a plan, unless there is something to wait for. It is for a controller, which calls it again
-// and again, and reports the event instead of waiting. The zero Event means that the migration is complete. It fails with a
+// Advance executes the next step of a plan unless that has to wait. It is for a controller, which calls it again and
+// again, and reports the event instead of waiting. The zero Event means that the migration is complete. It fails with a
 // StuckError if there is no next step.
 func (e Engine[P]) Advance(ctx context.Context, cluster Cluster, p P) (Event, error) {
 	var last Event
@@ -126,7 +126,7 @@ type Outcome int
 
 // The outcomes.
 const (
-	Waiting  Outcome = iota // there is nothing to do but to wait
+	Waiting  Outcome = iota // all that can be done is to wait
 	Executed                // a write was made
 	Done                    // nothing is left to do
 )

@@ -64,7 +64,7 @@ func (r *reconciler) perform(ctx context.Context, o *observed, d decision) error
 		return r.patch(ctx, o, d.volume, mergePatch{body: map[string]any{
 			"spec": map[string]any{"persistentVolumeReclaimPolicy": corev1.PersistentVolumeReclaimRetain}}})
 	case reserveVolume:
-		// The binder writes the reservation too, so this has to fail if the volume has changed.
+		// The binder writes the reservation, too, so this must fail if the volume has changed.
 		return r.patch(ctx, o, d.volume, mergePatch{locked: true, body: map[string]any{
 			"spec": map[string]any{"claimRef": map[string]any{
 				"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": o.claim.Namespace,
@@ -184,7 +184,7 @@ func (r *reconciler) patch(ctx context.Context, o *observed, object client.Objec
 	return nil
 }
 
-// delete deletes an object if it is still the one that was observed.
+// delete deletes an object if it is still the observed one.
 func (r *reconciler) delete(ctx context.Context, o *observed, object client.Object) error {
 	uid := object.GetUID()
 	err := r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
@@ -264,7 +264,7 @@ func statusBody(status v1alpha1.SharedVolumeStatus) (map[string]any, error) {
 	return body, json.Unmarshal(raw, &body)
 }
 
-// mergePatch is a JSON merge patch with preconditions: the object has to have the same UID, and if locked, also the same
+// mergePatch is a JSON merge patch with preconditions: the object must have the same UID, and if locked, also the same
 // resource version.
 type mergePatch struct {
 	body   map[string]any

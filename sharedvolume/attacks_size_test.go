@@ -150,7 +150,7 @@ func TestTenantHasLargeObjectsListed(t *testing.T) {
 // deepSize returns how many bytes of memory a value takes, with all that it refers to.
 func deepSize(value reflect.Value) int {
 	size := int(value.Type().Size())
-	inner := func(part reflect.Value) int { return deepSize(part) - int(part.Type().Size()) } // what is outside of the value
+	inner := func(part reflect.Value) int { return deepSize(part) - int(part.Type().Size()) } // the memory outside of the value
 	switch value.Kind() {
 	case reflect.String:
 		size += value.Len()

@@ -114,7 +114,7 @@ func otherVolume(a arena) {
 	a.created(sv)
 	p := a.ready(sv)
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), p.claim))
-	// Whether the attacker's claim or the operator's new one comes first: the operator uses nothing foreign.
+	// Whether the attacker's claim or the operator's new one comes first: the operator never uses foreign objects.
 	rival := a.claim("pvc-logs", spare.Name)
 	rival.Spec.Selector = p.claim.Spec.Selector
 	cluster.Eventually(a.t, waitLimit, "a claim", func(ctx context.Context) error {

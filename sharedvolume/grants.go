@@ -144,7 +144,7 @@ func (r *grants) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	wasIneffective, now := isIneffective(grant), *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
 	patched := grant.DeepCopy()
-	// This has to fail if somebody has changed the grant, because the recorded UID depends on its spec.
+	// This must fail if somebody has changed the grant, because the recorded UID depends on its spec.
 	body := mergePatch{locked: true, body: map[string]any{"status": status}}
 	if err := r.client.Status().Patch(ctx, patched, body, client.FieldOwner(controllerName)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of SharedVolumeGrant %s: %w", grant.Name, err)

@@ -73,8 +73,8 @@ type testEnv struct {
 
 var running sync.Once
 
-// served returns the cluster that most tests share, with the controller running. Its SharedVolumes require no grants, as in a
-// cluster that the community operator has managed. Those of TestTenants and isolated do.
+// served returns the cluster that most tests share, with the controller running. Its SharedVolumes require no grants,
+// as in a cluster that the community operator has managed. SharedVolumes of TestTenants and isolated do.
 func served(t *testing.T) testEnv {
 	t.Helper()
 	t.Parallel()

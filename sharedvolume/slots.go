@@ -17,7 +17,7 @@ type slotUse string
 const (
 	releaseSlot  slotUse = ""      // nothing: another SharedVolume may have it
 	awaitSlot    slotUse = "await" // it waits for a slot
-	bindWithSlot slotUse = "bind"  // the binder has to bind its claim
+	bindWithSlot slotUse = "bind"  // the binder must bind its claim
 )
 
 // slots limit how many claims of each namespace are in flight, that is, being created and bound. Kubernetes' binder handles

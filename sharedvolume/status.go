@@ -44,7 +44,7 @@ const maxSummary = 120
 type readiness struct {
 	phase  v1alpha1.Phase
 	reason string
-	// message is for the status, empty if there is no problem; detail is for the condition, which always has a message.
+	// message is for the status, empty without a problem; detail is for the condition, which always has a message.
 	message, detail string
 	// summary is the message for a table, if that is not its beginning.
 	summary string

@@ -173,7 +173,7 @@ func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want m
 // quietPeriod is for how long a settled controller sends no request.
 func quietPeriod(f fault.Fault) time.Duration {
 	if f == fault.TooManyRequests {
-		return quiet + time.Second // It has to retry after a second.
+		return quiet + time.Second // It must retry after a second.
 	}
 	return quiet
 }

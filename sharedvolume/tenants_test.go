@@ -196,7 +196,7 @@ func testTeamRoles(t *testing.T, env testEnv) {
 	}
 }
 
-// testGrants has two tenants, each with a grant of their own.
+// testGrants has two tenants, each with its own grant.
 func testGrants(t *testing.T, env testEnv) {
 	t.Parallel()
 	first, second := env.tenant(env.Namespace(t), "edit"), env.tenant(env.Namespace(t), "edit")

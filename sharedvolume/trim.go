@@ -107,8 +107,8 @@ func trimmedFinalizers(all []string) []string {
 	return append(kept, omittedFinalizers)
 }
 
-// trimmedStatus returns a status that equals the one that the controller would write only if the given one does. It keeps a few
-// conditions of others, which only administrators can write.
+// trimmedStatus trims a status so that it equals the controller's next status only if the given one does. It keeps a
+// few foreign conditions, which only administrators can write.
 func trimmedStatus(status v1alpha1.SharedVolumeStatus) v1alpha1.SharedVolumeStatus {
 	trimmed := v1alpha1.SharedVolumeStatus{
 		Phase:              truncate(status.Phase, maxName),

@@ -28,8 +28,8 @@ type Options struct {
 	Partition, Region, Account string
 	// TLS serves with certificates of a CA of the cloud's own, like in a private region.
 	TLS bool
-	// Listen returns the listener for a service: "ec2", "efs", "sts" or "metadata". By default each listens at a free
-	// port of 127.0.0.1. A listener in a network namespace has to be made by a thread that is in it.
+	// Listen returns the listener for a service: "ec2", "efs", "sts" or "metadata". By default each listens at a free port
+	// of 127.0.0.1. A thread in a network namespace must create the listener there.
 	Listen func(service string) (net.Listener, error)
 	// Hosts are further names and addresses that are in the certificates.
 	Hosts []string

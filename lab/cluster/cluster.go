@@ -47,7 +47,7 @@ type Options struct {
 	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. They
 	// are masters, too, as in a small cluster; process nodes keep the role of the control plane, and DaemonSets for Linux
 	// do not select them. If it is 0, there is one worker, and it is a process node. A real node can pull only the images
-	// in Images, which hold nothing but the program in /usr/bin, and in ImageArchives.
+	// in Images, which hold only the program in /usr/bin, and in ImageArchives.
 	RealNodes int `json:"realNodes,omitempty"`
 	// ImageArchives maps image repositories, without tag or digest, to whole images: files as "docker save" writes
 	// them, or folders with an OCI layout. Process nodes only report their containers as running.

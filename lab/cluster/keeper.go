@@ -60,8 +60,7 @@ func keepIfAsked() {
 		return
 	}
 	os.Unsetenv(keeperVariable) // the cluster's processes are not keepers
-	// A write to a starter that has ended must return an error and not kill the keeper, which has to stop its
-	// cluster.
+	// A write to a starter that has ended must return an error and not kill the keeper, which must stop its cluster.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	tell := json.NewEncoder(os.Stdout)
@@ -302,7 +301,7 @@ func (k *keeper) progress(detail string) {
 
 // stop stops everything, clients before servers.
 func (k *keeper) stop() {
-	k.obeying.Lock() // for ever: there is nothing to give orders to
+	k.obeying.Lock() // for ever: no cluster is left to give orders to
 	k.inProcess.stop()
 	if k.realNodes != nil {
 		k.realNodes.stop()

@@ -101,7 +101,7 @@ func startStarter(t *testing.T, role string, env ...string) *starter {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if role == "goes up" {
-			return // the test has to stop its cluster
+			return // the test must stop its cluster
 		}
 		Eventually(t, waitLimit, "the folder of the program's cluster to go", func(context.Context) error {
 			if _, err := os.Stat(s.printed); err == nil {

@@ -43,7 +43,7 @@ var reviews = []fault.Target{{Resource: "tokenreviews"}, {Resource: "subjectacce
 const prefix = "crashloop-"
 
 // Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path of a
-// program that serves as its image. It is the running program under another name, which has to call Init.
+// program that serves as its image. It is the running program under another name, which must call Init.
 func Image(t testing.TB, operator string, mode Mode) string {
 	t.Helper()
 	dir := folder(t)

@@ -29,7 +29,7 @@ const (
 	incomplete = "incomplete"
 )
 
-// Kinds are the folders of a store. All are empty when nothing is left.
+// Kinds are the folders of a store. An empty store has only empty folders.
 var Kinds = []string{Volumes, Snapshots, incomplete}
 
 // Names in the folder of a volume or a snapshot.

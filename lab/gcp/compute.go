@@ -230,7 +230,7 @@ func selected(from any, paths [][]string) any {
 	return from
 }
 
-// path returns the path of a resource, as messages have it.
+// path returns the path of a resource for messages.
 func (c *Cloud) path(below string) string { return "projects/" + c.options.Project + "/" + below }
 
 // url returns the URL of a resource.

@@ -30,7 +30,7 @@ func usable(scope string) bool {
 // maxLife is how long an assertion of a service account may be valid.
 const maxLife = time.Hour
 
-// refuse answers a request for a token with an error as OAuth has it.
+// refuse answers a request for a token with an OAuth error.
 func refuse(w http.ResponseWriter, kind, description string) {
 	writeJSON(w, http.StatusBadRequest, map[string]string{"error": kind, "error_description": description})
 }

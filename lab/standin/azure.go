@@ -185,8 +185,8 @@ func azureFile(ctx context.Context, flags *flag.FlagSet) error {
 	return d.serve(ctx)
 }
 
-// accountSecret returns the Secret in which the driver keeps the key of the account of a volume: by default one in the
-// namespace of the claim.
+// accountSecret returns the driver's Secret with the key of a volume's account: by default one in the namespace of the
+// claim.
 func accountSecret(parameters map[string]string) (namespace, name string) {
 	namespace, name = cmp.Or(parameters["csi.storage.k8s.io/pvc/namespace"], metav1.NamespaceDefault), "azure-storage-account-"+storageAccount+"-secret"
 	for key, value := range parameters {

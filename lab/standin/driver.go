@@ -177,7 +177,7 @@ func (c controller) ControllerGetCapabilities(context.Context, *csi.ControllerGe
 	return response, nil
 }
 
-// checkModes fails if a volume is to be used in a mode that the driver lacks.
+// checkModes fails if the driver lacks a requested access mode.
 func (d driver) checkModes(capabilities []*csi.VolumeCapability) error {
 	for _, capability := range capabilities {
 		mode := capability.GetAccessMode().GetMode()

@@ -50,7 +50,7 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
-// checks evaluates all checks. Those of the operator are left out if OLM runs none.
+// checks evaluates all checks. Checks of the operator are left out if OLM runs no operator.
 func (in *input) checks(o *operator) (found migrate.Checks) {
 	all := []func(*operator) migrate.Checks{in.checkExtensions, in.checkOperators, in.checkSubscriptions}
 	switch {

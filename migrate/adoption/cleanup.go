@@ -48,7 +48,7 @@ const CleanupSchema = "berth.adopt-cleanup.v1"
 
 // The steps of a cleanup.
 const (
-	RemoveFinalizer migrate.StepName = "remove-finalizer" // so that nothing is done because of the deletion
+	RemoveFinalizer migrate.StepName = "remove-finalizer" // so that no controller reacts to the deletion
 	Delete          migrate.StepName = "delete"           // delete an object that nothing needs
 )
 
@@ -264,7 +264,7 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 	return append(checks, m.checkSubscriptions(nil)...)
 }
 
-// checkNamespace says that a namespace that an administrator chose stays.
+// checkNamespace reports that a namespace of an administrator's choice stays.
 func (m *remains) checkNamespace() migrate.Checks {
 	o := m.journaled()
 	if o == nil || o.Namespace == drivers.ClusterStorageNamespace || slices.Contains(suggested(m.driver), o.Namespace) || !m.existed {

@@ -114,8 +114,8 @@ func foreignObjects(d drivers.Driver, objects []metav1.PartialObjectMetadata) (f
 	return slices.Compact(found)
 }
 
-// belongs reports whether an object is of the operator's installation, or in each namespace. Only administrators write to these
-// namespaces: the definition's begin with "openshift-".
+// belongs reports whether an object belongs to the operator's installation, or to each namespace. Only administrators
+// write to these namespaces: the definition's begin with "openshift-".
 func belongs(d drivers.Driver, o metav1.PartialObjectMetadata) bool {
 	switch o.Kind {
 	case "OperatorGroup", v1alpha1.CatalogSourceKind: // they serve this namespace alone

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// begun is the state of an adoption whose plan is recorded, and nothing else.
+// begun is the state of an adoption that has only recorded its plan.
 func begun() *state {
 	in := healthy()
 	p := in.plan()
@@ -94,7 +94,7 @@ func TestNext(t *testing.T) {
 		name  string
 		state *state
 		step  migrate.StepName
-		waits string // a fragment; "" if the step is to be executed
+		waits string // a fragment; "" if the step can be executed
 	}{
 		{"the beginning", begun(), DeleteSubscription, ""},
 		{"unsubscribed", unsubscribed(), DeleteInstallPlans, ""},

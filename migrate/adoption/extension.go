@@ -26,7 +26,7 @@ import (
 // too. So a finalizer keeps the ClusterExtension until OLM has removed its own and had some time, and it owns no API
 // any more.
 
-// handOverFinalizer keeps a ClusterExtension from going before nothing that has to stay is owned by it.
+// handOverFinalizer keeps a ClusterExtension as long as it owns objects that must stay.
 const handOverFinalizer = "berth.dev/hand-over"
 
 var (

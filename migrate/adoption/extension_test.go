@@ -147,7 +147,7 @@ func TestHealthyExtension(t *testing.T) {
 	}
 }
 
-// begunExtension is the state of the hand-over of a ClusterExtension whose plan is recorded, and nothing else.
+// begunExtension is the state of the hand-over of a ClusterExtension that has only recorded its plan.
 func begunExtension() *state {
 	in := healthyExtension()
 	p := in.plan()
@@ -194,7 +194,7 @@ func TestNextOfExtension(t *testing.T) {
 		name  string
 		state *state
 		step  migrate.StepName
-		waits string // a fragment; "" if the step is to be executed
+		waits string // a fragment; "" if the step can be executed
 	}{
 		{"the beginning", begunExtension(), AddHandOverFinalizer, ""},
 		{"it is held", heldExtension(), DeleteExtension, ""},
@@ -292,7 +292,7 @@ func validExtension() *Plan {
 	return p
 }
 
-// TestForgedExtensions: a journal can name nothing but a ClusterExtension of the driver's package.
+// TestForgedExtensions: a journal can name only a ClusterExtension of the driver's package.
 func TestForgedExtensions(t *testing.T) {
 	if _, err := Adopt.ParseJournal(stored(validExtension())); err != nil {
 		t.Fatalf("a valid journal: %v", err)

@@ -37,7 +37,7 @@ type input struct {
 	// subscriptions subscribe to the driver's package, in all namespaces. Users write most of them, so only the ones in
 	// the operators' own namespaces have more than a name.
 	subscriptions []v1alpha1.Subscription
-	// groups are the namespaces in which OLM installs operators for the whole cluster.
+	// groups are the namespaces where OLM installs operators for the whole cluster.
 	groups []string
 	// versions and installPlans are the ones for the driver's package in the operators' namespaces.
 	versions     []v1alpha1.ClusterServiceVersion
@@ -59,7 +59,7 @@ type input struct {
 	daemonSets   []workload[appsv1.DaemonSet]
 }
 
-// workload is a workload of the driver that exists, and as the definition has it.
+// workload is a workload of the driver: the existing one, and the definition's.
 type workload[T any] struct{ live, desired T }
 
 // oldCustomResource is an object that configured an operator.
@@ -160,7 +160,8 @@ func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) err
 	return err
 }
 
-// isVersion reports whether a ClusterServiceVersion is of the driver: by its package's name, or by an API that it owns.
+// isVersion reports whether a ClusterServiceVersion belongs to the driver: by its package's name, or by an API that it
+// owns.
 func isVersion(d drivers.Driver, v v1alpha1.ClusterServiceVersion) bool {
 	_, of := d.VersionOf(v.Name)
 	return of || slices.ContainsFunc(d.OldCustomResources(), func(r drivers.CustomResource) bool { return owns(v, r.Definition) })

@@ -20,7 +20,7 @@ type operator struct {
 	extension *extension
 }
 
-// namespaces returns the namespaces in which OLM v0 runs an operator of the driver, sorted.
+// namespaces returns the namespaces where OLM v0 runs an operator of the driver, sorted.
 func (in *input) namespaces() (found []string) {
 	for _, p := range in.proven {
 		if p.Kind == predecessor.Version {

@@ -11,8 +11,8 @@
 // # Who does what
 //
 // The definition says which operators of the driver OLM may have run (drivers.History.Predecessors): versions, the name
-// of the Deployment, and the object that configured it. drivers/predecessor finds them by the ClusterRoleBindings with
-// which OLM gives operators their permissions. Those are cluster-scoped, while any user may create a Subscription.
+// of the Deployment, and the object that configured it. drivers/predecessor finds them by OLM's ClusterRoleBindings for
+// operators. These are cluster-scoped, while any user may create a Subscription.
 //
 //   - Hold (operator/clusterstorage/predecessor.go): while there is such an operator, or a pod of it, the cluster
 //     storage operator does not start its own, and storage stays available. The related objects of its ClusterOperator

@@ -81,7 +81,7 @@ func handOver(ctx context.Context, cluster migrate.Cluster, d drivers.Driver, be
 	return advance(ctx, cluster, p, j)
 }
 
-// advance makes the next step of a plan. An error of the migration, not of a request, is one that somebody has to put right.
+// advance makes the next step of a plan. Somebody must solve an error of the migration, but not of a request.
 func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
 	if j.Phase == migrate.RollingBack {
 		return predecessor.Handover{Stage: predecessor.Declined,

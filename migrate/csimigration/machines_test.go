@@ -22,8 +22,8 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// managed is the annotation with which a kubelet hands the attaching of volumes to the Attach/Detach controller. The real
-// controller of today always migrates, so a played kubelet does not set it.
+// managed is a kubelet's annotation that leaves attaching volumes to the Attach/Detach controller. The real controller
+// of today always migrates, so a played kubelet does not set it.
 const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 // machines are the machines of workers. A machine with CSI migration is a real node, with the real kubelet and the real
@@ -231,7 +231,7 @@ func (m *machines) attachDetach(ctx context.Context, each *machine, wanted bool)
 		}
 		each.attached = true
 	case !wanted && each.attached && each.user == "":
-		if slices.Contains(m.cloud.attached(), each.node) { // a cloud detaches nothing that is in use, and wants to be asked again
+		if slices.Contains(m.cloud.attached(), each.node) { // a cloud detaches no volume in use, and needs another request
 			return m.cloud.detach(ctx, each.node)
 		}
 		each.attached = false

@@ -50,7 +50,7 @@ type node struct {
 	name         string
 	controlPlane bool
 	ready        bool
-	// hasCSINode says that there is a CSINode, which lists the migrated plugins and the drivers.
+	// hasCSINode says that its CSINode exists, which lists the migrated plugins and the drivers.
 	hasCSINode        bool
 	migrated, drivers sets.Set[string]
 	// config, desired and state come from the machine-config operator, with its reason.
@@ -264,7 +264,7 @@ func (o *operator) readRevisions(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// assignment is a feature gate as arguments of components have it.
+// assignment is a feature gate in the arguments of components.
 var assignment = regexp.MustCompile(`\b(` + generalGate + `[A-Za-z]*)=(true|false)\b`)
 
 // gatesIn returns the feature gates of CSI migration in the configuration of a component.

@@ -23,7 +23,7 @@ type Overview struct {
 	FeatureSet configv1.FeatureSet `json:"featureSet"`
 	// Patched says that the Attach/Detach controller follows the nodes' reports, regardless of its own feature gates.
 	Patched bool `json:"patched"`
-	// Hosted says that the control plane is not on nodes of this cluster, so that nothing shows where it stands.
+	// Hosted says that the control plane is not on nodes of this cluster, so that nothing shows its state.
 	Hosted  bool           `json:"hosted"`
 	Plugins []PluginReport `json:"plugins"`
 	// Waits names the parts of control plane and nodes that are being rolled out, or "".
@@ -45,7 +45,7 @@ type PluginReport struct {
 	Components []Standing `json:"components"`
 	// DriverMissing says why the driver is not available on all nodes; "" if it is, or if nobody uses the plugin.
 	DriverMissing string `json:"driverMissing,omitempty"`
-	// Used says that the driver is installed, or that there are volumes with the in-tree source.
+	// Used says that the driver is installed, or that volumes with the in-tree source exist.
 	Used    bool `json:"used"`
 	Volumes int  `json:"volumes"`
 	// Attached counts volumes with the in-tree source that the driver has attached.

@@ -239,7 +239,7 @@ func (o *observed) attachedBy(of []drivers.Driver) (found []attachment) {
 	return found
 }
 
-// Stranded is a volume that nothing detaches, or that nothing would detach after the next thing that is switched.
+// Stranded is a volume that nothing detaches, or would detach after the next switch.
 type Stranded struct {
 	Volume string `json:"volume"`
 	Node   string `json:"node"`
@@ -249,9 +249,9 @@ type Stranded struct {
 	InTree bool `json:"inTree"`
 }
 
-// stranded returns the volumes of a plugin that a wrong order strands. The Attach/Detach controller uses the driver for a
-// node if the node says that the plugin is migrated, and, unless it is patched, if its own gate is on. It detaches nothing
-// that was attached in the other way.
+// stranded returns the volumes of a plugin that a wrong order strands. The Attach/Detach controller uses the driver for
+// a node if the node says that the plugin is migrated, and, unless it is patched, if its own gate is on. It does not
+// detach volumes that were attached in the other way.
 func (o *observed) stranded(d drivers.Driver) (found []Stranded) {
 	controller := true
 	for _, component := range o.operators {

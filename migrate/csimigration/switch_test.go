@@ -130,7 +130,7 @@ func (s *scene) settled() {
 func (s *scene) connect(config *rest.Config) migrate.Cluster {
 	s.t.Helper()
 	config = rest.CopyConfig(config)
-	config.Timeout = 10 * time.Second // as the command has it: an injected fault may be that the API server does not answer
+	config.Timeout = 10 * time.Second // the command's: an injected fault may keep the API server from answering
 	c, err := client.New(config, client.Options{Scheme: s.Client().Scheme(), Mapper: s.Client().RESTMapper()})
 	if err != nil {
 		s.t.Fatal(err)
@@ -176,7 +176,7 @@ var (
 	disable = csimigration.Request{Direction: csimigration.Disable}
 )
 
-// run runs a tool, which has to succeed in time, and returns its writes.
+// run runs a tool, which must succeed in time, and returns its writes.
 func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)
@@ -187,7 +187,7 @@ func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	return injector.Writes()
 }
 
-// mustSwitch runs a tool, and then again, which has to write nothing.
+// mustSwitch runs a tool, and then again; the second run must not write.
 func (s *scene) mustSwitch(r csimigration.Request) {
 	s.t.Helper()
 	s.run(fault.Record(), s.do(r, migrate.Options{}, nil))
@@ -217,7 +217,7 @@ func (s *scene) is(on bool) {
 	}
 }
 
-// mustFail runs a tool that has to fail with some text.
+// mustFail runs a tool, which must fail with this text.
 func (s *scene) mustFail(t tool, want ...string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)

@@ -258,7 +258,7 @@ func (s *volumeScene) awaitUser(by string) *corev1.Pod {
 // driverRefused matches drivers' errors for a volume that is attached elsewhere.
 var driverRefused = regexp.MustCompile("(?i)attached to|in.use")
 
-// mustRefuse has the other side try to attach the volume, which the cloud has to refuse.
+// mustRefuse has the other side try to attach the volume; the cloud must refuse.
 func (s *volumeScene) mustRefuse(by, node string) {
 	s.t.Helper()
 	if by != inTree {

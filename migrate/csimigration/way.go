@@ -57,7 +57,7 @@ var ways = map[Way]properties{
 	Custom: {sets: []configv1.FeatureSet{configv1.CustomNoUpgrade}, noReturn: true, single: true, does: "feature set CustomNoUpgrade with the feature gates"},
 }
 
-// plugins are the drivers to which CSI migration hands volumes, sorted by name.
+// plugins returns the drivers with in-tree volumes, sorted by name.
 func plugins() []drivers.Driver {
 	return slices.DeleteFunc(registry.All(), func(d drivers.Driver) bool { return d.InTree.Gate == "" })
 }

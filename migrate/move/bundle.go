@@ -32,7 +32,7 @@ var (
 	secretKind     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	// objectSetKind is the kind in which OLM v1 records its installed objects if its feature BoxcutterRuntime is enabled.
 	objectSetKind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: "ClusterObjectSet"}
-	// permissionKinds are the kinds of permissions that each OLM makes under names of its own.
+	// permissionKinds are the kinds of permissions that each OLM creates under its own names.
 	permissionKinds = []schema.GroupVersionKind{
 		{Group: rbac, Version: "v1", Kind: "RoleBinding"}, {Group: rbac, Version: "v1", Kind: "Role"},
 		{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, {Group: rbac, Version: "v1", Kind: "ClusterRole"},
@@ -109,7 +109,7 @@ func hasSteps(p v1alpha1.InstallPlan, version string) bool {
 	})
 }
 
-// steps are the objects that InstallPlans have created for the version, besides what it and its APIs say themselves.
+// steps returns the objects that InstallPlans have created for the version, in addition to those in it and its APIs.
 func (in *input) steps() (found []Object) {
 	v := in.version()
 	for _, p := range in.installPlans {

@@ -38,7 +38,7 @@ const (
 	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 takes away with the version
 	webhooks          = "webhooks"            // the bundle has no webhooks
 	unknownObjects    = "unknown-objects"     // all that the bundle has brought is known
-	foreignObjects    = "foreign-objects"     // all that OLM v1 takes over is of this operator
+	foreignObjects    = "foreign-objects"     // all objects that OLM v1 takes over belong to this operator
 	differentContent  = "different-content"   // the catalog of OLM v1 has the same version of the same content
 	exactVersion      = "exact-version"       // OLM v1 takes exactly the installed version
 	laterVersions     = "later-versions"      // OLM v1's actions once the move is complete

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// moveFinalizer keeps an owner from going before nothing that has to stay is owned by it.
+// moveFinalizer keeps an owner as long as it owns objects that must stay.
 const moveFinalizer = "berth.dev/move"
 
 // delay is the time that an OLM gets to finish its work after a deletion, also from memory. Nothing shows whether it
@@ -176,7 +176,7 @@ func othersOf(object client.Object) []string {
 	})
 }
 
-// ownedBy returns an object that has to stay and that an owner has, or nil.
+// ownedBy returns an owner's object that must stay, or nil.
 func (s *state) ownedBy(uid types.UID) *metav1.PartialObjectMetadata {
 	for _, t := range s.taken {
 		if t.live != nil && isOwnedBy(t.live, uid) {
@@ -265,7 +265,7 @@ func (s *state) rollingOut() string {
 	return ""
 }
 
-// tidy is complete when nothing is left of OLM v0 that OLM v1 has made again.
+// tidy is complete when OLM v0's objects that OLM v1 has recreated are gone.
 func (s *state) tidy() (migrate.Decision, error) {
 	if len(s.replaced) == 0 {
 		return none()
@@ -482,7 +482,7 @@ func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 	return plan
 }
 
-// dropMade is complete when nothing is left that OLM v1 has made and OLM v0 has made again.
+// dropMade is complete when OLM v1's objects that OLM v0 has recreated are gone.
 func (s *state) dropMade() (migrate.Decision, error) {
 	if len(s.made) == 0 {
 		return none()

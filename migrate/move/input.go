@@ -46,7 +46,7 @@ type input struct {
 	// bundle is the installed bundle, as OLM v1 reads it. known reports whether all its objects are known.
 	bundle *refusal.Bundle
 	known  bool
-	// offered is the bundle as the catalog of OLM v1 has it, or nil if that is not known.
+	// offered is the bundle in OLM v1's catalog, or nil if it is unknown.
 	offered *refusal.Bundle
 	// present are the objects that OLM v1 will make and that exist, and generated the permissions that OLM v0 has made.
 	present   []present
@@ -87,8 +87,8 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	return in, in.predict(ctx, cluster)
 }
 
-// readSubscriptions reads the Subscriptions to the package, and all of the namespace of the one that is meant. Any user may write
-// Subscriptions, any number of them and as large as the API server takes, so one at a time is in memory.
+// readSubscriptions reads the Subscriptions to the package, and all in the namespace of the requested one. Any user may
+// write Subscriptions, any number of them and as large as the API server accepts, so one at a time is in memory.
 func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) error {
 	c, err := subscriptionsClient(config)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
-// OLM v1 takes over an object that exists only if it takes it for its own. With Helm, that is a label and two annotations. Boxcutter,
-// which prevents collisions, looks at the controller of the object instead: it has to be the ClusterObjectSet that OLM v1 has made of
-// the bundle, and that waits until there is no collision any more.
+// OLM v1 takes over an existing object only if the object is marked as its own. With Helm, the marks are a label and
+// two annotations. Boxcutter, which prevents collisions, looks at the controller of the object instead: it must be the
+// ClusterObjectSet that OLM v1 has made of the bundle, and that waits until all collisions are gone.
 
 // The label and the annotations of objects that Helm has installed.
 const (

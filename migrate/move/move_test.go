@@ -77,7 +77,7 @@ func (p *place) runKilled(t tool) {
 	p.t.Logf("the tool was killed at %d writes", len(injector.Writes()))
 }
 
-// mustWriteNothing runs a tool again, which has to write nothing.
+// mustWriteNothing runs a tool again, and fails the test if it writes anything.
 func (p *place) mustWriteNothing(t tool) {
 	p.t.Helper()
 	recorder := fault.Record()

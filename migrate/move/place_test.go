@@ -69,7 +69,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// place is a namespace in which OLM v0 has installed the operator of a package of its own.
+// place is a namespace where OLM v0 has installed the operator of a package of its own.
 type place struct {
 	*site
 	t              *testing.T
@@ -383,7 +383,7 @@ func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
 	}
 }
 
-// run runs a tool, which has to succeed in time.
+// run runs a tool, which must succeed in time.
 func (p *place) run(t tool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
@@ -395,7 +395,7 @@ func (p *place) run(t tool) {
 	}
 }
 
-// mustBe waits for an end, at which nothing has been lost or replaced.
+// mustBe waits for an end state without lost or replaced objects.
 func (p *place) mustBe(what string, is func(context.Context) error) {
 	p.t.Helper()
 	cluster.Eventually(p.t, limit, what, is)

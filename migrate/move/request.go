@@ -23,7 +23,7 @@ type Request struct {
 	// Namespace is the Subscription's; "" if the package has only one Subscription.
 	Namespace string
 	To        Target
-	// Catalog is the only ClusterCatalog from which OLM v1 may take versions; "" is any.
+	// Catalog is the only ClusterCatalog that OLM v1 may take versions from; "" is any.
 	Catalog        string
 	ServiceAccount string
 	// Accepted are the codes of checks whose refusal is accepted.

@@ -94,8 +94,8 @@ func (p *Plan) reaches(pkg *fbc.Package, name string) bool {
 	return upgrade.Of(pkg, channel).Reaches(target, name)
 }
 
-// Holds reports whether the Subscription is still the one that was switched, and to the other catalog. Which version OLM has
-// updated the operator to since makes no difference.
+// Holds reports whether the Subscription is still the switched one, and to the other catalog. OLM's later updates of
+// the operator make no difference.
 func (s *state) Holds() (bool, error) {
 	p, own := s.plan, s.subscription
 	if own != nil && (own.UID != p.Subject.UID && !s.isRecorded() || choiceOf(own.Spec) != p.To) {

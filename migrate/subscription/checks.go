@@ -19,7 +19,7 @@ const (
 	switched        = "switched"         // the Subscription is to the other catalog already
 	driverUnmanaged = "driver-unmanaged" // a ClusterCSIDriver has the driver managed
 	driverUnknown   = "driver-unknown"   // the package has the operator of a known driver
-	driverPods      = "driver-pods"      // nothing changes in the driver's pods that mounts may depend on
+	driverPods      = "driver-pods"      // no change of the driver's pods affects mounts
 	driverUnplaced  = "driver-unplaced"  // the operator knows the driver's namespace
 )
 

@@ -82,7 +82,7 @@ func newSiteIn(t *testing.T, name, pkg, renamedPkg string) *site {
 	}}
 }
 
-// place is a namespace of a site in which version 1.0.0 of the package is installed from the first catalog.
+// place is a namespace of a site with version 1.0.0 of the package installed from the first catalog.
 type place struct {
 	*site
 	t            *testing.T
@@ -351,7 +351,7 @@ func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
 	}
 }
 
-// run runs a tool, which has to succeed in time.
+// run runs a tool, which must succeed in time.
 func (p *place) run(t tool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)

@@ -158,7 +158,7 @@ func (p *Plan) ValidateNotes(notes map[string]string) error {
 func (s *state) isRecreated() bool { return s.plan.Strategy == Replace && s.recreation().uid != "" }
 
 // isUnrecorded reports whether the Subscription is the one that this switch has recreated, with its UID not yet
-// recorded. Whoever may write Subscriptions can read the nonce by now, so the spec has to match, too.
+// recorded. Anyone who may write Subscriptions can read the nonce by now, so the spec must match, too.
 func (s *state) isUnrecorded() bool {
 	r, created := s.recreation(), s.subscription
 	return s.plan.Strategy == Replace && r.uid == "" && r.nonce != "" && created.Annotations[nonceAnnotation] == r.nonce &&

@@ -17,7 +17,7 @@ import (
 type Request struct {
 	// Package is the Subscription's present package.
 	Package string
-	// Namespace is the namespace of the Subscription. If it is empty, the package has to have a single Subscription in the
+	// Namespace is the namespace of the Subscription. If it is empty, the package must have a single Subscription in the
 	// cluster.
 	Namespace string
 	// Source and SourceNamespace name the CatalogSource to switch to.

@@ -21,7 +21,7 @@ import (
 // sweepers is the number of concurrent runs in a cluster. They mostly wait for OLM.
 const sweepers = 6
 
-// episodes are the runs in which faults are injected.
+// episodes are the runs with injected faults.
 var episodes = []struct {
 	name  string
 	known string // the catalog to switch to

@@ -300,7 +300,7 @@ type programs struct{ berth, face, opm, measurer string }
 func build(b *testing.B) programs {
 	b.Helper()
 	dir := b.TempDir()
-	b.Setenv("GOFLAGS", "-tags=grpcnotrace") // as make build has it
+	b.Setenv("GOFLAGS", "-tags=grpcnotrace") // as in make build
 	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./cmd/opm", "./lab/measure"); err != nil {
 		b.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (r Record) outcomes() string {
 	return text.String()
 }
 
-// summary says how many tests have which outcome.
+// summary counts the tests by outcome.
 func (r Record) summary() string {
 	skipped := 0
 	for _, n := range r.Skipped {

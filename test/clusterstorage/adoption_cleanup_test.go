@@ -175,7 +175,7 @@ func (f *former) foreignFinalizer() func() {
 	}
 }
 
-// remains returns the numbers of the objects that a cleanup has to delete, by resource.
+// remains returns the numbers of the objects that a cleanup must delete, by resource.
 func (f *former) remains() map[string]int {
 	f.t.Helper()
 	counts := map[string]int{}

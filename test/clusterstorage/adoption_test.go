@@ -47,7 +47,7 @@ type former struct {
 	subscription *v1alpha1.Subscription
 	version      string // the ClusterServiceVersion
 	operator     string // the Deployment
-	own          bool   // it is of ours, and not of OpenShift 4.5
+	own          bool   // ours, and not OpenShift 4.5's
 	unoperated   bool   // no operator of ours runs afterwards
 }
 
@@ -245,7 +245,7 @@ func (f *former) useVolumes() {
 func (f *former) adopting(report func(migrate.Event)) func(context.Context, *restclient.Config) error {
 	return func(ctx context.Context, config *restclient.Config) error {
 		config = restclient.CopyConfig(config)
-		config.Timeout = 10 * time.Second // as the command has it: an injected fault may be that the API server does not answer
+		config.Timeout = 10 * time.Second // the command's: an injected fault may keep the API server from answering
 		c, err := client.New(config, client.Options{Scheme: f.Client().Scheme(), Mapper: f.Client().RESTMapper()})
 		if err != nil {
 			return err

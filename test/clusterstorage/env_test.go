@@ -297,7 +297,7 @@ var settled = map[configv1.ClusterStatusConditionType]configv1.ConditionStatus{
 	configv1.OperatorDegraded: configv1.ConditionFalse, configv1.OperatorUpgradeable: configv1.ConditionTrue,
 }
 
-// awaitSettled waits until the ClusterOperator says that all is well, and that everything runs at a version.
+// awaitSettled waits until the ClusterOperator reports that all is well and runs at a version.
 func (w *environment) awaitSettled(version string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "storage to settle at version "+version, func(ctx context.Context) error {

@@ -217,7 +217,7 @@ func (w *environment) isOperator(pod corev1.Pod) bool {
 	return pod.Spec.ServiceAccountName == clusterstorage.Name
 }
 
-// isLock reports whether an object says which pod of an operator is active. It is that pod's.
+// isLock reports whether an object is the lock of an operator's active pod.
 func (w *environment) isLock(object *unstructured.Unstructured) bool {
 	for _, d := range w.drivers {
 		if object.GetKind() == "ConfigMap" && object.GetName() == d.Operator.Lock {

@@ -70,7 +70,7 @@ func TestPermissionsAreExact(t *testing.T) {
 	}
 }
 
-// A walker is an environment in which namespaces are lost.
+// A walker is an environment that loses namespaces.
 type walker struct {
 	*environment
 	losses []loss

@@ -58,7 +58,7 @@ func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured
 }
 
 // Share returns a SharedVolume that is Ready, and the volume and claim that the operator created for it. The
-// SharedVolume's status has to be written separately.
+// SharedVolume's status must be written separately.
 func Share(namespace, name string) (*sharedvolume.SharedVolume, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
 	class, mode := "efs-sc", corev1.PersistentVolumeFilesystem
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}

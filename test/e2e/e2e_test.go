@@ -23,7 +23,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back. "berth doctor" says how far it is.
+// TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back. "berth doctor" reports
+// the progress.
 func TestTheMainJob(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
@@ -131,8 +132,8 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 	}
 }
 
-// waitForOperatorWithout waits until every pod of the operator has a blank variable: OLM makes the
-// Deployment first as the bundle has it, and applies the Subscription's variables after that.
+// waitForOperatorWithout waits until every pod of the operator has a blank variable: OLM first creates the bundle's
+// Deployment, and then applies the Subscription's variables.
 func (w *environment) waitForOperatorWithout(variable string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to run without "+variable, func(ctx context.Context) error {

@@ -167,8 +167,7 @@ func (w *environment) subscription(catalog, channel string) *v1alpha1.Subscripti
 	return release.Subscription(w.driver, catalog, channel)
 }
 
-// driverObjects are all objects that the driver consists of, in the namespace that it has of its own, or else
-// the operator's.
+// driverObjects returns all objects of the driver, in its own namespace, or else the operator's.
 func (w *environment) driverObjects() []*unstructured.Unstructured {
 	return w.driverObjectsIn(cmp.Or(w.driver.Namespace, namespace))
 }

@@ -70,7 +70,7 @@ func (w *environment) prometheus() walk.Scraper {
 	return walk.Scraper{Service: service, DiscoverAs: account, Authority: authority}
 }
 
-// missing is the line that an alert goes by: whether there is no ClusterCSIDriver.
+// missing returns the metric that an alert fires on: whether the ClusterCSIDriver is missing.
 func (w *environment) missing(is bool) string {
 	value := 0
 	if is {

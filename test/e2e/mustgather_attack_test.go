@@ -245,7 +245,7 @@ func listenIn(t *testing.T, ip string, certificate, key []byte) *spy {
 	return s
 }
 
-// checkNothingOf checks that nothing which stands in a namespace was collected.
+// checkNothingOf checks that no object of a namespace was collected.
 func checkNothingOf(t *testing.T, folder, namespace string) {
 	t.Helper()
 	for name, content := range mustgather.Files(t, folder) {

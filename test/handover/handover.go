@@ -32,7 +32,7 @@ import (
 // limit is the time limit for the new operator's last action.
 const limit = 6 * time.Minute
 
-// WriterLabels are the labels of the pods of the application, which nothing may happen to.
+// WriterLabels are the labels of the pods of the application, which the hand-over must not disturb.
 var WriterLabels = map[string]string{"app": "writer"}
 
 // Former is a driver with an operator that OLM runs.
@@ -40,7 +40,7 @@ type Former struct {
 	Driver    drivers.Driver
 	Namespace string // of the operator
 	Operator  string // its Deployment and its service account
-	Own       bool   // it is of ours, and not of OpenShift 4.5
+	Own       bool   // ours, and not OpenShift 4.5's
 	// Unoperated says that no operator of ours runs afterwards, so that nothing replaces the driver's pods.
 	Unoperated bool
 }

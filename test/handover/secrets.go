@@ -38,8 +38,8 @@ func (r *Recording) awaitKeys(t testing.TB) {
 	}
 }
 
-// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need: anything but keys that are
-// replaced. Those are replaced at once, and when no pod is left that needs them.
+// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need: anything except
+// replaced keys. Keys are replaced at once, when no pod needs them any more.
 func (r *Recording) mustKeepSecrets(t *testing.T, events, pods []watch.Event) {
 	for _, before := range r.secrets {
 		retired := r.of.Driver.History.KeysOf(before.Name)

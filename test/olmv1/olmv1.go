@@ -148,8 +148,9 @@ type Options struct {
 	Gates string
 	// Experimental serves the fields of experimental features, such as spec.config of ClusterExtensions.
 	Experimental bool
-	// Registry, which may be nil, is another registry, which the node reaches at the registry's own address. OLM then trusts it, has
-	// its login as the global pull secret, and runs on the host network. There is no registry of OLM's own: nothing can be pushed.
+	// Registry, which may be nil, is another registry, which the node reaches at the registry's own address. OLM then
+	// trusts it, has its login as the global pull secret, and runs on the host network. OLM then has no registry of its
+	// own: nothing can be pushed.
 	Registry *registry.Secure
 }
 

@@ -11,7 +11,7 @@ import (
 // Block is a block of code of a page.
 type Block struct {
 	Heading  string // such as "## Install"
-	Language string // yaml, json; nothing for shell commands
+	Language string // yaml, json; "" for shell commands
 	Text     string
 	Output   string // the commands' output, if the page shows it in a block of the language "text" right after them
 

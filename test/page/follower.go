@@ -12,7 +12,7 @@ type follower struct {
 	pkg   string // the folder with the tests
 	tests []string
 	none  string
-	quiet bool // the page shows nothing that the commands print
+	quiet bool // the page does not show the commands' output
 }
 
 func by(pkg string, tests ...string) follower { return follower{pkg: pkg, tests: tests} }

@@ -163,7 +163,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: nothing is left of a program that is killed while a volume is attached.
+// TestNothingIsLeft: a program that is killed while a volume is attached leaves nothing behind.
 func TestNothingIsLeft(t *testing.T) {
 	if dir, killed := os.LookupEnv("DISKS_KILLED"); killed {
 		d := disks.New(func(string) (string, error) { return dir, nil })

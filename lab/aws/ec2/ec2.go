@@ -93,7 +93,7 @@ func New(options Options) *Service {
 	return s
 }
 
-// Gated returns the service as the gateway needs it.
+// Gated returns the service for the gateway.
 func (s *Service) Gated() gateway.Service {
 	return gateway.Service{
 		Name: "ec2",
@@ -180,7 +180,7 @@ func answer(w http.ResponseWriter, r *gateway.Request, status int, start xml.Sta
 	_ = xml.NewEncoder(w).EncodeElement(body, start) // the client may be gone
 }
 
-// done is the response of actions that return nothing else.
+// done is the response of actions without results.
 type done struct {
 	reply
 	Return bool `xml:"return"`

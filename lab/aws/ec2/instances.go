@@ -25,7 +25,7 @@ type Instance struct {
 	ID, Type, Zone string
 	// PrivateDNSName and PrivateIP are optional.
 	PrivateDNSName, PrivateIP string
-	// MAC is of its network interface.
+	// MAC is the address of its network interface.
 	MAC string
 	// Subnet and SecurityGroups are optional.
 	Subnet         string

@@ -107,8 +107,8 @@ func (s *Service) Place(subnet string) (vpc, zone, zoneID string, found bool) {
 	return at.VPC, at.Zone, s.zoneID(at.Zone), true
 }
 
-// AddInterface adds a network interface to a subnet, and returns its address. A security group that does not exist, or is of
-// another VPC, is an error.
+// AddInterface adds a network interface to a subnet, and returns its address. A security group that does not exist, or
+// belongs to another VPC, is an error.
 func (s *Service) AddInterface(id, subnet string, groups []string) (address string, err error) {
 	s.lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // Snapshot is a snapshot of a volume.
 type Snapshot struct {
 	ID, VolumeID, Description string
-	// Size is of the volume, in GiB.
+	// Size is the volume's, in GiB.
 	Size      int32
 	Encrypted bool
 	Tags      Tags

@@ -52,7 +52,7 @@ type FileSystem struct {
 // MountTarget makes a file system reachable in a zone.
 type MountTarget struct {
 	ID, FileSystemID, Zone, ZoneID, IP string
-	// State is the state of its life cycle, if it is to be another one.
+	// State overrides the state of its life cycle.
 	State string
 
 	vpc, subnet string
@@ -172,7 +172,7 @@ func (s *Service) AccessPoints() []AccessPoint {
 	return all
 }
 
-// Gated returns the service as the gateway needs it.
+// Gated returns the service for the gateway.
 func (s *Service) Gated() gateway.Service {
 	return gateway.Service{
 		Name: name,

@@ -21,7 +21,7 @@ const maxBody = 1 << 20
 
 // Error is how a service refuses a request.
 type Error struct {
-	// Status is of HTTP.
+	// Status is the HTTP status.
 	Status        int
 	Code, Message string
 	// Details are further fields of the body, for services that have them.

@@ -15,7 +15,7 @@ import (
 
 // Principal is who makes a request.
 type Principal struct {
-	// ARN is of a user, or of a session of a role.
+	// ARN is the ARN of a user, or of a session of a role.
 	ARN string
 	// Account is the twelve digits of the account.
 	Account string

@@ -155,7 +155,7 @@ func (s *Service) valid(token string) bool {
 func (s *Service) read(path string) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path = strings.TrimSuffix(path, "/") // with which mount.efs asks for the identity document
+	path = strings.TrimSuffix(path, "/") // mount.efs adds it to the identity document's path
 	if text, ok := s.tree[path]; ok {
 		return text, text != ""
 	}

@@ -43,7 +43,7 @@ func New(directory *iam.Directory, lifetime time.Duration) *Service {
 	return &Service{directory: directory, lifetime: lifetime}
 }
 
-// Gated returns the service as the gateway needs it.
+// Gated returns the service for the gateway.
 func (s *Service) Gated() gateway.Service {
 	return gateway.Service{
 		Name:     "sts",

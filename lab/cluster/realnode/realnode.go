@@ -132,7 +132,7 @@ func Start(options Options) (*Node, error) {
 	return n, nil
 }
 
-// Ended is closed when nothing is left of the node. Err then says why.
+// Ended is closed when the node is cleaned up. Err then says why it ended.
 func (n *Node) Ended() <-chan struct{} { return n.ended }
 
 // Err says why a node has ended by itself.

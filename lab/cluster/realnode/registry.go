@@ -195,7 +195,7 @@ func readImage(path string) (v1.Image, error) {
 	return index.Image(manifest.Manifests[0].Digest)
 }
 
-// programFolder is where an image of one program has it.
+// programFolder is the program's folder in an image of one program.
 const programFolder = "/usr/bin"
 
 // programImage makes an image of one program.

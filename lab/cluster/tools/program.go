@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Program is a program that is built by itself, when something needs it.
+// Program is a program that is built separately, on demand.
 type Program struct {
 	// Name is the name of its file.
 	Name string

@@ -40,7 +40,7 @@ const (
 // class holds the parameters of a StorageClass.
 type class struct {
 	fileSystem, base, directory, permissions, zone string
-	// uid and gid are -1 if they are to be chosen from the range.
+	// uid and gid are -1 to choose them from the range.
 	uid, gid, least, most          int64
 	reuse, tags, unique, zonedOnly bool
 }
@@ -50,7 +50,7 @@ func invalid(format string, a ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, a...)
 }
 
-// parseClass parses the parameters of a StorageClass. Those that the driver does not know are ignored.
+// parseClass parses the parameters of a StorageClass. Unknown ones are ignored.
 func (d *driver) parseClass(parameters map[string]string) (c class, err error) {
 	flag := func(name string, ordinary bool) (value bool) {
 		value = ordinary
@@ -452,7 +452,7 @@ func (d *driver) ValidateVolumeCapabilities(_ context.Context, request *csi.Vali
 // modes are the supported access modes.
 var modes = []csi.VolumeCapability_AccessMode_Mode{csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER}
 
-// check fails if a volume is to be used in a way that the driver does not have.
+// check fails if the driver lacks a requested access mode.
 func (v Version) check(capabilities []*csi.VolumeCapability) error {
 	for _, capability := range capabilities {
 		mode := capability.GetAccessMode().GetMode()

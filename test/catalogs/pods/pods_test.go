@@ -172,7 +172,8 @@ func archive(t *testing.T, repository string) string {
 	return path
 }
 
-// opmWith returns a function that puts a catalog on the image of the real opm, with the cache that a Dockerfile of opm has it make.
+// opmWith returns a function that puts a catalog on the image of the real opm, with the cache that opm's Dockerfile
+// makes.
 func opmWith(t *testing.T) func(*testing.T, string) v1.Image {
 	t.Helper()
 	base, err := tarball.ImageFromPath(archive(t, images.OPM), nil)

@@ -260,7 +260,7 @@ func (h handOver) inProgress(ctx context.Context) bool {
 	return err == nil && status.Phase == migrate.Applying
 }
 
-// compare shows that nothing was lost.
+// compare checks that no object was lost.
 func (h handOver) compare(ctx context.Context) error {
 	before, err := readRecord(ctx, h.cluster.Client())
 	if err != nil {

@@ -102,7 +102,7 @@ func runAWS(ctx context.Context, s *demo) error {
 	return nil
 }
 
-// claimant is the pod that uses a claim of its own, and the claim.
+// claimant names a pod and its claim.
 var claimant = client.ObjectKey{Namespace: team, Name: "claimant"}
 
 // removeVolumes removes an earlier run's volumes: its file system is gone.

@@ -51,9 +51,9 @@ func TestAdoptManilaOfOpenShift45(t *testing.T) { manilaToAdopt(t, origin{}).pla
 
 func TestAdoptManilaOfOurs(t *testing.T) { manilaToAdopt(t, origin{own: true}).play(t) }
 
-// origin says where a driver comes from.
+// origin is the installation of a driver.
 type origin struct {
-	own bool // its operator is of ours, and not of OpenShift 4.5
+	own bool // the operator is ours, and not OpenShift 4.5's
 	// extension says that OLM v1 has installed the operator of OpenShift 4.5, with some of its features.
 	extension bool
 	features  []string

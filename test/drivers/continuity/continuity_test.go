@@ -147,8 +147,8 @@ type step struct {
 	holds func(*testing.T)
 }
 
-// run takes steps until one fails. After each, the pods must have noticed nothing: no error, no lost record, no mount that
-// is replaced. That is said of the pods that were there before the step and are after it.
+// run takes steps until one fails. After each, the pods that ran before the step and still run must have noticed
+// nothing: no error, no lost record, no replaced mount.
 func (w *watch) run(t *testing.T, steps []step) {
 	defer func() { t.Logf("\n%s", w.journal.table(w.writes(t))) }()
 	for _, step := range steps {

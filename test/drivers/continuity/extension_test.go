@@ -168,7 +168,7 @@ func (e *extended) share(t *testing.T, claim *corev1.PersistentVolumeClaim) *cor
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: e.shared.Namespace, Name: name}}
 }
 
-// isGone checks that nothing is left of the operator but its APIs, with their objects, and that the driver runs.
+// isGone checks that only the operator's APIs are left, with their objects, and that the driver runs.
 func (e *extended) isGone(t *testing.T) {
 	e.mustHaveInstalled(t, efs.Driver.Package.Name, 3)
 	uid := e.shared.UID

@@ -89,7 +89,7 @@ type life struct {
 	claim     *corev1.PersistentVolumeClaim
 }
 
-// newClaim claims a volume that the driver has to provision.
+// newClaim claims a volume for the driver to provision.
 func (l *life) newClaim(t *testing.T, name string) *corev1.PersistentVolumeClaim {
 	return l.Claim(t, testbed.Claim{Namespace: l.namespace, Name: name, Class: "shared"})
 }
@@ -116,7 +116,7 @@ func (l *life) runs(version string) func(*testing.T) {
 }
 
 // awaitSettled waits until the operator has reported that it has seen the ClusterCSIDriver, that the driver is
-// available, and that nothing goes on.
+// available, and that it does not progress.
 func (l *life) awaitSettled(t *testing.T) {
 	t.Helper()
 	want := map[string]operatorv1.ConditionStatus{
@@ -336,8 +336,8 @@ func (l *life) objects(t *testing.T) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// renewCertificates renews the certificates with which the driver serves its metrics, and its key pairs for the cloud,
-// and revokes the former key pairs.
+// renewCertificates renews the certificates of the driver's metrics, and its key pairs for the cloud, and revokes the
+// former key pairs.
 func (l *life) renewCertificates(t *testing.T) {
 	before := l.DriverPods(t)
 	l.RenewCertificates(t)

@@ -31,7 +31,7 @@ var packages = []string{"mount", "util-linux", "e2fsprogs", "xfsprogs", "python3
 var (
 	options = append([]string{"--variant=essential", "--include=" + strings.Join(packages, ",")}, lean...)
 	withApt = append([]string{"--variant=apt"}, lean...)
-	// Only one package, and nothing that it depends on. Its program has the names of all commands that it knows.
+	// Only one package, without its dependencies. Its program has the names of all commands that it knows.
 	busyBox = append([]string{"--variant=extract", "--include=busybox-static", "--extract-hook=chroot \"$1\" /bin/busybox --install -s /bin"}, lean...)
 
 	lean = []string{
@@ -50,11 +50,11 @@ func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return archiveOf(ctx, report, options)
 }
 
-// DebianWithApt returns the path of a tar archive with a Debian on which images can be built: it has a package manager, and
-// gets packages from where this machine does.
+// DebianWithApt returns the path of a tar archive with a Debian for building images: it has a package manager, and uses
+// this machine's package sources.
 func DebianWithApt(ctx context.Context) (string, error) { return archiveOf(ctx, nil, withApt) }
 
-// DebianImage returns an image of DebianWithApt and nothing else.
+// DebianImage returns an image with only DebianWithApt.
 func DebianImage(ctx context.Context) (v1.Image, error) {
 	archive, err := DebianWithApt(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ func Debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return debian(ctx, report)
 }
 
-// BusyBox is Debian's static BusyBox, and nothing else.
+// BusyBox is Debian's static BusyBox alone.
 func BusyBox(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return archiveOf(ctx, report, busyBox)
 }

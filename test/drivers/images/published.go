@@ -172,7 +172,7 @@ func WhichRuns(reference string) (programs.Ran, error) {
 	return programs.WhichRuns(c.program)
 }
 
-// WhichIsPacked returns which program runs in the image of a reference or a repository where the user names nothing.
+// WhichIsPacked returns the program in the image of a reference or a repository if the user names none.
 func WhichIsPacked(reference string) (programs.Ran, error) {
 	_, c, err := find(reference)
 	if err != nil {

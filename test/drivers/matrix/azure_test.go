@@ -88,7 +88,7 @@ func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, clas
 	b.Delete(t, snapshot)
 }
 
-// wantEmpty waits until nothing is left of any volume.
+// wantEmpty waits until all volumes are gone.
 func (b azureBed) wantEmpty(t *testing.T) {
 	t.Helper()
 	cluster.Eventually(t, testbed.Limit, "the storage to be empty", func(ctx context.Context) error {

@@ -67,7 +67,7 @@ var (
 
 const (
 	efsFileSystem = "fs-0123456789abcdef0"
-	// financeFileSystem is of another account.
+	// financeFileSystem belongs to another account.
 	financeFileSystem = "fs-0fedcba9876543210"
 	efsClass          = "efs-dynamic"
 	efsRegion         = "sea-west-1" // which has endpoints and a CA of its own

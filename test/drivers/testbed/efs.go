@@ -83,8 +83,8 @@ func (s *FileSystems) resolve(host string) (address netip.Addr, known bool) {
 // Folder returns the folder with the files of a file system. It exists if AddFileSystems has added that, or once it was mounted.
 func (s *FileSystems) Folder(id string) string { return filepath.Join(s.root, id) }
 
-// export returns the folder of a request. A file system without access point has to be named by its host: only TLS has
-// a certificate.
+// export returns the folder of a request. A file system without access point must be named by its host: only TLS has a
+// certificate.
 func (s *FileSystems) export(r nfs.Request) (string, error) {
 	id := r.FileSystem
 	if id == "" {

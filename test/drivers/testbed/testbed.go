@@ -53,8 +53,8 @@ type Options struct {
 	Snapshots bool
 	// UserImages are archives of images of further pods of users, by repositories.
 	UserImages map[string]string
-	// Install, which may be nil, installs the driver with OLM in another way than from a catalog of today's operator, such as with
-	// an operator that is to be succeeded. MoreImages are further images that its pods have, and MorePrograms programs by the
+	// Install, which may be nil, installs the driver with OLM in another way than from a catalog of today's operator, such
+	// as with a predecessor. MoreImages are further images that its pods have, and MorePrograms programs by the
 	// repositories of their images.
 	Install      func(testing.TB, *Testbed)
 	MoreImages   []string
@@ -95,7 +95,7 @@ type Testbed struct {
 }
 
 // Start starts a cluster until the test ends, and installs the driver. For one without a package, the cluster storage
-// operator does that, so the cloud has to say that it is the driver's platform. It skips the test where real nodes cannot run.
+// operator does that, so the cloud must be the driver's platform. It skips the test where real nodes cannot run.
 func Start(t testing.TB, options Options) *Testbed {
 	t.Helper()
 	cluster.NeedRealNodes(t)
@@ -187,8 +187,9 @@ func references(driver drivers.Driver, env []corev1.EnvVar) map[string]string {
 	return found
 }
 
-// Programs says which programs run as a driver and its sidecars, such as "driver: the real one, v1.63.1; ours in place of
-// csi-livenessprobe". Sidecars that are built from modules are not in it. env are variables that the administrator sets.
+// Programs lists the programs of a driver and its sidecars, such as "driver: the real one, v1.63.1; ours in place of
+// csi-livenessprobe". Sidecars that are built from modules are not in it. env are variables that the administrator
+// sets.
 func Programs(driver drivers.Driver, env []corev1.EnvVar) (string, error) {
 	const image = "DRIVER_IMAGE"
 	references := references(driver, env)
