@@ -93,7 +93,7 @@ test-all: browser runtime ## Run the tests that make test leaves out, and print 
 	@go run ./test/demo tools
 	@[ -f bin/test-first.json ] || { echo "run make test first: its results are in the tables at the end" >&2; exit 1; }
 	@go run ./test/tiers second; passed=$$?; cat bin/test-first.json bin/test-second.json >bin/test.json && \
-	go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
+	go run ./test/trials/report bin/test.json && exit $$passed
 
 .PHONY: test-long
 test-long: browser runtime ## Run the tests that neither make test nor make test-all runs
@@ -181,13 +181,18 @@ lint: ## gofmt, go vet and staticcheck
 clone: # what is compared with what is committed, or may be
 	@prefix=$$(git rev-parse --show-prefix 2>&1) && [ -z "$$prefix" ] || { echo "want a Git clone of the project; git rev-parse says: $$prefix" >&2; exit 1; }
 
+# All modules, without one of which a dependency is in no public proxy.
+MODULES := . $(filter-out lab/modules/olmv1/,$(dir $(wildcard hack/*/go.mod lab/modules/*/go.mod)))
+
+.PHONY: tidy
+tidy: ## Tidy go.mod and go.sum of each module
+	for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
+
 .PHONY: verify
 verify: clone ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing, drivers named by their definitions only, no path that leaves the clone
 	go run ./hack/imports
 	go run ./hack/words
 	go run ./hack/drivernames
 	go run ./hack/clone
-	go mod tidy -diff
-	@# One module of lab/modules/olmv1 is in no public proxy.
-	for module in $(filter-out lab/modules/olmv1/,$(dir $(wildcard hack/*/go.mod lab/modules/*/go.mod))); do (cd $$module && go mod tidy -diff) || exit 1; done
+	for module in $(MODULES); do (cd $$module && go mod tidy -diff) || exit 1; done
 	hack/verify-generated

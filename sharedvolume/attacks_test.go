@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// attacks are one tenant's attempts against another, or against the cluster; package test/attacks lists them. After
-// each, arena checks that the victim's volume is unchanged and that the attacker did not get it.
+// attacks are one tenant's attempts against another, or against the cluster; package test/trials lists them. After each,
+// arena checks that the victim's volume is unchanged and that the attacker did not get it.
 var attacks = []struct {
 	name  string
 	mount func(arena)

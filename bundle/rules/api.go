@@ -48,11 +48,18 @@ func checkAccepted(c *checked, rule findings.Rule) {
 
 // objectAccepted checks one object.
 func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
-	for _, key := range c.placesIn(o.File).twice() {
+	kind := o.GroupVersionKind()
+	isDefinition := kind.Kind == "CustomResourceDefinition"
+	digest := sha256.Sum256(o.Document.Source)
+	if faults, known := definitionFaults.Load(digest); isDefinition && known {
+		c.report(definitionRule, o.File, faults.([]apiserver.Fault))
+		return
+	}
+	twice := c.placesIn(o.File).twice()
+	for _, key := range twice {
 		f := droppedRule.Finding(o.Document.File, "field %s is given twice; only the last one counts", key.Value)
 		c.found = append(c.found, f.At(c.placesIn(o.File).inFile(key)))
 	}
-	kind := o.GroupVersionKind()
 	if kind == v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.ClusterServiceVersionKind) {
 		all := apiserver.ClusterServiceVersion(o.Object)
 		isRefused := slices.ContainsFunc(all, func(f apiserver.Fault) bool { return !f.Warning })
@@ -76,12 +83,6 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 		c.report(rule, o.File, apiserver.Metadata(o.Object))
 		return
 	}
-	isDefinition := kind.Kind == "CustomResourceDefinition"
-	digest := sha256.Sum256(o.Document.Content)
-	if faults, known := definitionFaults.Load(digest); isDefinition && known {
-		c.report(definitionRule, o.File, faults.([]apiserver.Fault))
-		return
-	}
 	if !c.decodingFault(rule, o, object) {
 		return
 	}
@@ -91,13 +92,16 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 	faults := append(apiserver.Unknown(o.Document.Content, kind), apiserver.Validate(object)...)
 	if isDefinition {
 		rule = definitionRule
-		definitionFaults.Store(digest, faults)
+		if len(twice) == 0 {
+			definitionFaults.Store(digest, faults)
+		}
 	}
 	c.report(rule, o.File, faults)
 }
 
 // definitionFaults has what the API server says of the CustomResourceDefinitions that were checked in this process, by the SHA-256 digest of
-// their JSON: []apiserver.Fault. Versions of an operator mostly have the same ones, and nothing takes as long to check.
+// their source: []apiserver.Fault. Those with fields that are given twice are left out. Versions of an operator mostly have the same ones, and nothing
+// takes as long to check.
 var definitionFaults sync.Map
 
 // tolerated makes warnings of faults in descriptions of APIs that OLM mends: it decodes a ClusterServiceVersion into its type and writes

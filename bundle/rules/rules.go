@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -287,7 +288,7 @@ func compressedSize(size int64, files []registryv1.File) (sum int64) {
 
 // add adds a finding of a validator.
 func (c *checked) add(rule findings.Rule, severity findings.Severity, file string, e validationerrors.Error) {
-	message := e.Detail
+	message := inOrder(e.Detail)
 	if e.Field != "" && !strings.Contains(message, e.Field) {
 		message = e.Field + ": " + message
 	}
@@ -298,6 +299,27 @@ func (c *checked) add(rule findings.Rule, severity findings.Severity, file strin
 	rule.Severity = severity
 	f := rule.Finding(filepath.Join(c.name, filepath.FromSlash(file)), "%s", message)
 	c.found = append(c.found, f.At(c.placesIn(file).guess(e.Field, fmt.Sprint(e.BadValue), message)))
+}
+
+var (
+	names     = regexp.MustCompile(`\["[^"]*"(?: "[^"]*")+\]`)
+	kinds     = regexp.MustCompile(`(?:\w+: \(\[[^\]]*\]\),){2,}`)
+	namesOnce = regexp.MustCompile(`"[^"]*"`)
+	kindsOnce = regexp.MustCompile(`\w+: \(\[[^\]]*\]\),`)
+)
+
+// inOrder sorts what validators list in the order of a map, which differs from run to run: names such as ["a" "b"], and removed APIs such as
+// CRD: (["a"]),ClusterRole: (["b"]),. A finding must stay the same to be known in a baseline.
+func inOrder(message string) string {
+	sorted := func(item *regexp.Regexp, before, between, after string) func(string) string {
+		return func(list string) string {
+			items := item.FindAllString(list, -1)
+			slices.Sort(items)
+			return before + strings.Join(items, between) + after
+		}
+	}
+	message = names.ReplaceAllStringFunc(message, sorted(namesOnce, "[", " ", "]"))
+	return kinds.ReplaceAllStringFunc(message, sorted(kindsOnce, "", "", ""))
 }
 
 // ordered sorts the findings and drops duplicates from different validators.

@@ -170,6 +170,25 @@ func TestCheckFindsInMetadata(t *testing.T) {
 	}
 }
 
+// TestFindingsStayTheSame: validators list what they keep in maps. In another order, a finding would be unknown to a baseline.
+func TestFindingsStayTheSame(t *testing.T) {
+	b := generate(t, widget.Driver())
+	for i, f := range b.Files {
+		if f.Path == "metadata/annotations.yaml" {
+			b.Files[i].Data = bytes.Replace(f.Data, []byte("channels.v1: stable"), []byte("channels.v1: stable,weekly,daily,hourly,yearly,monthly"), 1)
+		}
+	}
+	first := found(t, b)
+	if len(first) == 0 || !strings.Contains(first[0], `["daily" "hourly" "monthly" "weekly" "yearly"]`) {
+		t.Fatalf("got %q, want first a finding that lists five channels by name", first)
+	}
+	for range 10 {
+		if diff := cmp.Diff(first, found(t, b)); diff != "" {
+			t.Fatalf("findings of the same bundle (-first +later):\n%s", diff)
+		}
+	}
+}
+
 // TestCheckFindsTooMuch: the size after compression and base64 counts, as OLM stores it.
 func TestCheckFindsTooMuch(t *testing.T) {
 	noise := make([]byte, 800<<10)

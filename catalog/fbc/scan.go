@@ -57,7 +57,11 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 				b.Properties = append(b.Properties, sc.property(s))
 			})
 		case "relatedImages":
-			s.Array(func() { b.RelatedImages = append(b.RelatedImages, scanImage(s)) })
+			s.Array(func() {
+				image := ScanRelatedImage(s)
+				image.Name, image.Image = shared(image.Name), shared(image.Image)
+				b.RelatedImages = append(b.RelatedImages, image)
+			})
 		default:
 			s.Other(key, topShape)
 		}
@@ -118,13 +122,14 @@ func (u *uniqueKeys) add(s *rawjson.Scanner, key []byte) {
 	*u = append(*u, key)
 }
 
-func scanImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
+// ScanRelatedImage reads an element of a bundle's relatedImages. What is no related image fails the scanner.
+func ScanRelatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
 	s.Object(func(key []byte) {
 		switch string(key) {
 		case "name":
-			image.Name = shared(s.String())
+			image.Name = s.String()
 		case "image":
-			image.Image = shared(s.String())
+			image.Image = s.String()
 		default:
 			s.Other(key, imageShape)
 		}

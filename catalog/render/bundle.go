@@ -16,7 +16,6 @@ import (
 var (
 	bundleShape   = rawjson.ShapeOf[declcfg.Bundle]()
 	propertyShape = rawjson.ShapeOf[property.Property]()
-	imageShape    = rawjson.ShapeOf[declcfg.RelatedImage]()
 )
 
 // bundle renders a bundle in the usual form. It returns false for all other documents.
@@ -43,7 +42,7 @@ func (on *scratch) bundle(content []byte) ([]byte, bool) {
 		case "properties":
 			on.properties(s)
 		case "relatedImages":
-			s.Array(func() { images = append(images, relatedImage(s)) })
+			s.Array(func() { images = append(images, fbc.ScanRelatedImage(s)) })
 		default:
 			s.Other(key, bundleShape)
 		}
@@ -115,20 +114,6 @@ func (on *scratch) properties(s *rawjson.Scanner) {
 		}
 	})
 	on.rest, on.payload = rest, payload
-}
-
-func relatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
-	s.Object(func(key []byte) {
-		switch string(key) {
-		case "name":
-			image.Name = s.String()
-		case "image":
-			image.Image = s.String()
-		default:
-			s.Other(key, imageShape)
-		}
-	})
-	return image
 }
 
 // sortImages sorts related images by pull spec. Which of two with one pull spec comes first is up to sort.Slice, which is what

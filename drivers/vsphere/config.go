@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-git/gcfg"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"gopkg.in/gcfg.v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/internal/boundedyaml"

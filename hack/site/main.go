@@ -77,6 +77,13 @@ func gather(to string) error {
 	if err := os.CopyFS(filepath.Join(to, pictures), os.DirFS("docs/"+pictures)); err != nil {
 		return err
 	}
+	style, err := os.ReadFile("hack/site/style.css")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(to, "style.css"), style, 0o644)
+	}
+	if err != nil {
+		return err
+	}
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		return err
@@ -90,11 +97,34 @@ func gather(to string) error {
 		if page == "README.md" {
 			name = "index.md"
 		}
-		if err := os.WriteFile(filepath.Join(to, name), []byte(nest(relink(page, string(text)))), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(to, name), []byte(nest(tell(relink(page, comment.ReplaceAllString(string(text), ""))))), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// comment matches a line with a comment, which is for those who edit a page: such as which test runs its commands.
+var comment = regexp.MustCompile(`(?m)^ *<!-- .* -->\n`)
+
+// fence matches a line before or after a block of code, with its language.
+var fence = regexp.MustCompile("^( *)```([a-z]*)\n$")
+
+// tell gives commands and their output classes of their own, by which style.css tells them apart. Commands are in blocks without a language, and
+// output is in the language text.
+func tell(text string) string {
+	var told strings.Builder
+	inside := false
+	for line := range strings.Lines(text) {
+		if parts := fence.FindStringSubmatch(line); parts != nil {
+			classes := map[string]string{"": " { .sh .command }", "text": " { .text .output }"}[parts[2]]
+			if inside = !inside; inside && classes != "" {
+				line = parts[1] + "```" + classes + "\n"
+			}
+		}
+		told.WriteString(line)
+	}
+	return told.String()
 }
 
 // item matches the beginning of an item of a list.

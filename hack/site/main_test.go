@@ -28,6 +28,24 @@ func TestNest(t *testing.T) {
 	}
 }
 
+// TestTell: commands and their output get classes, and what is in a block stays as it is.
+func TestTell(t *testing.T) {
+	const text = "```\noc get pods\n```\n\n```text\nNAME\n```\n\n```yaml\na: b\n```\n\n   ```\n   oc logs a\n   ```\n"
+	const want = "``` { .sh .command }\noc get pods\n```\n\n``` { .text .output }\nNAME\n```\n\n```yaml\na: b\n```\n\n   ``` { .sh .command }\n   oc logs a\n   ```\n"
+	if got := tell(text); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestComment: what a page says to those who edit it is not on the site, and leaves no line behind.
+func TestComment(t *testing.T) {
+	const text = "1. One:\n\n   <!-- test: test/e2e TestOne -->\n   ```\n   oc get pods\n   ```\n\nA <!-- b --> c\n"
+	const want = "1. One:\n\n   ```\n   oc get pods\n   ```\n\nA <!-- b --> c\n"
+	if got := comment.ReplaceAllString(text, ""); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		pages map[string]string

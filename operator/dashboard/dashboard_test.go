@@ -1,10 +1,12 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -12,6 +14,26 @@ import (
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
+
+// rows are the rows of the dashboard, in the fields that matter here.
+func rows(t *testing.T) []row {
+	t.Helper()
+	var shown struct{ Rows []row }
+	if err := json.Unmarshal([]byte(board), &shown); err != nil {
+		t.Fatal(err)
+	}
+	return shown.Rows
+}
+
+type row struct {
+	Title  string
+	Panels []struct {
+		ID      int
+		Title   string
+		Span    int // of 12 columns
+		Targets []struct{ Expr string }
+	}
+}
 
 // TestPanels has Prometheus answer the query of each panel.
 func TestPanels(t *testing.T) {
@@ -28,10 +50,12 @@ func TestPanels(t *testing.T) {
 	}
 	var titles []string
 	var tests []any
-	for _, r := range rows {
-		for _, p := range r.panels {
-			titles = append(titles, p.title)
-			tests = append(tests, map[string]any{"expr": p.query, "eval_time": "10m", "exp_samples": samples.Panels[p.title]})
+	for _, r := range rows(t) {
+		for _, p := range r.Panels {
+			titles = append(titles, p.Title)
+			for _, target := range p.Targets {
+				tests = append(tests, map[string]any{"expr": target.Expr, "eval_time": "10m", "exp_samples": samples.Panels[p.Title]})
+			}
 		}
 	}
 	if want := slices.Sorted(maps.Keys(samples.Panels)); !slices.Equal(slices.Sorted(slices.Values(titles)), want) {
@@ -56,15 +80,55 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// TestLayout: each row is as wide as the page.
+// TestLayout: each row is as wide as the page, and no two panels have the same number.
 func TestLayout(t *testing.T) {
-	for _, r := range rows {
+	number := 0
+	for _, r := range rows(t) {
 		width := 0
-		for _, p := range r.panels {
-			width += p.width
+		for _, p := range r.Panels {
+			number++
+			if p.ID != number {
+				t.Errorf("panel %q has the ID %d, want %d", p.Title, p.ID, number)
+			}
+			width += p.Span
 		}
 		if width != 12 {
-			t.Errorf("the panels of row %q have %d columns, want 12", r.title, width)
+			t.Errorf("the panels of row %q have %d columns, want 12", r.Title, width)
+		}
+	}
+}
+
+var (
+	asked     = regexp.MustCompile(`[a-z_:]*\b(?:berth|csi)_[a-z_:]+`)
+	declared  = regexp.MustCompile(`(?m)(?:^ *- record: |Name: +")([a-z_:]+)`)
+	histogram = regexp.MustCompile(`_(bucket|count|sum)$`)
+)
+
+// TestMetricsExist: the operators, their recording rules and the sidecars have each metric that the dashboard asks for.
+func TestMetricsExist(t *testing.T) {
+	exist := map[string]bool{}
+	for _, file := range []string{"operator/metrics/metrics.go", "sharedvolume/metrics.go", "drivers/efs/alerts.yaml", "lab/standin/livenessprobe.go"} {
+		content, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range declared.FindAllStringSubmatch(string(content), -1) {
+			exist[match[1]] = true
+		}
+	}
+	for _, r := range rows(t) {
+		for _, p := range r.Panels {
+			for _, target := range p.Targets {
+				metrics := asked.FindAllString(target.Expr, -1)
+				if len(metrics) == 0 {
+					t.Errorf("panel %q asks for no metric", p.Title)
+				}
+				for _, metric := range metrics {
+					if !exist[metric] && !exist[histogram.ReplaceAllString(metric, "")] {
+						t.Errorf("panel %q asks for %s, which does not exist", p.Title, metric)
+					}
+				}
+			}
 		}
 	}
 }

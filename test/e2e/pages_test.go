@@ -64,8 +64,9 @@ func TestFollowPages(t *testing.T) {
 	mustPrint(t, r.Follow(t, "install-ebs-manila.md", "# Install the EBS or the Manila driver"), w.driver.Package.Name+".v1.0.0")
 
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	r.Follow(t, secure, "## What teams may do")
-	r.Follow(t, secure, "## Let namespaces use only what they were granted")
+	mustPrint(t, r.Follow(t, "give-access.md", "# Give a team access to a file system"), "fsap-0123456789abcdef0")
+	mustPrint(t, r.Follow(t, "static-volumes.md", "# Volumes by hand"), "persistentvolumeclaim/files condition met")
+	r.Follow(t, "log-levels.md", "# Log levels")
 	r.Follow(t, share, "# Mount an EFS file system")
 	r.Follow(t, secure, "### Names are no proof")
 	mustPrint(t, r.Follow(t, secure, "## Close a cluster that began open"), "sharedvolumegrant.aws-efs.managed.openshift.io/shop ", "sharedvolumepolicy.aws-efs.managed.openshift.io/cluster ")

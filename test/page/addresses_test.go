@@ -5,55 +5,97 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 var (
-	address = regexp.MustCompile(`findings\.Page\("([^"#]+)#?([^"]*)"\)`)
+	addresses = []*regexp.Regexp{
+		regexp.MustCompile(`findings\.Page\("([^"#]+)#?([^"]*)"\)`),
+		regexp.MustCompile(`https://github\.com/berth-csi/berth/blob/[^/\s]+/docs/([\w.-]+\.md)#?([\w-]*)`),
+	}
 	inPath  = regexp.MustCompile(`"[^"\n]*docs/[a-z0-9-]+\.md[^"\n]*"`)
 	titles  = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	dropped = regexp.MustCompile(`[^a-z0-9 -]`)
+	dropped = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// TestAddressesInMessages: each page that a message of these rooms names exists, with its section, and none is a path in a checkout.
-func TestAddressesInMessages(t *testing.T) {
-	const root = "../.."
-	found := 0
-	for _, room := range []string{"internal/doctor", "migrate", "olm", "cmd/berth"} {
-		err := filepath.WalkDir(filepath.Join(root, room), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			code, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			for _, text := range inPath.FindAllString(string(code), -1) {
-				t.Errorf("%s: %s is a path in a checkout: use findings.Page", path, text)
-			}
-			for _, match := range address.FindAllStringSubmatch(string(code), -1) {
-				found++
-				page, err := os.ReadFile(filepath.Join(root, "docs", match[1]))
-				if err != nil {
-					t.Errorf("%s: %v", path, err)
-					continue
-				}
-				has := match[2] == ""
-				for _, h := range titles.FindAllStringSubmatch(string(page), -1) {
-					has = has || strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == match[2]
-				}
-				if !has {
-					t.Errorf("%s: %s has no section #%s", path, match[1], match[2])
+// TestAddresses: each page that is named by a message, an alert, a manifest or a bundle exists, with its section. Those of bundles that are
+// released must exist for as long as somebody may have these: a page or heading that moves leaves a stub behind, which says where to.
+func TestAddresses(t *testing.T) {
+	found := map[string]int{} // by the file's folder
+	for _, room := range []string{"bundle", "catalog", "ci", "cmd", "deploy", "drivers", "internal", "migrate", "olm", "operator", "release", "sharedvolume"} {
+		walk(t, room, func(path, text string) {
+			for _, form := range addresses {
+				for _, match := range form.FindAllStringSubmatch(text, -1) {
+					found[filepath.Dir(path)]++
+					if problem := lacks(match[1], match[2]); problem != "" {
+						t.Errorf("%s: %s", path, problem)
+					}
 				}
 			}
-			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
+	}
+	released, err := filepath.Glob(filepath.Join(root, "bundle", "*", "*", "manifests"))
+	if err != nil || len(released) == 0 {
+		t.Fatalf("found no bundles (%v)", err)
+	}
+	for _, folder := range append(released, filepath.Join(root, "operator/clusterstorage/alerts"), filepath.Join(root, "internal/doctor")) {
+		if found[folder] == 0 {
+			t.Errorf("%s names no page: does the test still know how addresses look?", folder)
 		}
 	}
-	if found == 0 {
-		t.Error("found none")
+}
+
+// TestNoPaths: messages of these rooms name pages by their addresses, since who reads them has no checkout.
+func TestNoPaths(t *testing.T) {
+	for _, room := range []string{"internal/doctor", "migrate", "olm", "cmd/berth"} {
+		walk(t, room, func(path, text string) {
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				for _, text := range inPath.FindAllString(text, -1) {
+					t.Errorf("%s: %s is a path in a checkout: use findings.Page", path, text)
+				}
+			}
+		})
+	}
+}
+
+func TestLacks(t *testing.T) {
+	for address, lack := range map[string]bool{
+		"install.md#": false, "install.md#remove-the-driver": false, "install.md#remove-the": true, "instal.md#": true, "troubleshooting.md#my-driver-is-not-available": false,
+	} {
+		page, section, _ := strings.Cut(address, "#")
+		if got := lacks(page, section); (got != "") != lack {
+			t.Errorf("%s: got %q, want a problem: %t", address, got, lack)
+		}
+	}
+}
+
+// lacks returns what there is not, of a page and a section of it, or "". The section "" is the page.
+func lacks(page, section string) string {
+	text, err := os.ReadFile(pathOf(root, page))
+	if err != nil {
+		return err.Error()
+	}
+	if section == "" || slices.ContainsFunc(titles.FindAllStringSubmatch(string(text), -1), func(title []string) bool {
+		return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(title[1]), ""), " ", "-") == section
+	}) {
+		return ""
+	}
+	return page + " has no section #" + section
+}
+
+// walk reads the files of a room.
+func walk(t *testing.T, room string, read func(path, text string)) {
+	t.Helper()
+	if err := filepath.WalkDir(filepath.Join(root, room), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		read(path, string(text))
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

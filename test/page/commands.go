@@ -15,7 +15,9 @@ type Block struct {
 	Text     string
 	Output   string // the commands' output, if the page shows it in a block of the language "text" right after them
 
+	mark           *mark  // nil if the page has none
 	indent         string // of its lines in the page
+	line           int    // the number of the line that begins it
 	end, outputEnd int    // the numbers of the lines that end it and its output
 }
 
@@ -46,6 +48,7 @@ func read(t testing.TB, path string, names *strings.Replacer) (headings []string
 	}
 	var block *Block
 	below, follows := "", false // whether there is no text between this line and the block before
+	var last *mark              // of the line before
 	number := 0
 	for line := range strings.Lines(string(content)) {
 		number++
@@ -63,13 +66,14 @@ func read(t testing.TB, path string, names *strings.Replacer) (headings []string
 		case block != nil:
 			block.Text += strings.TrimPrefix(line, block.indent)
 		case at != nil:
-			block = &Block{Heading: below, Language: at[2], indent: at[1]}
+			block = &Block{Heading: below, Language: at[2], mark: last, indent: at[1], line: number}
 		case heading.MatchString(text):
 			below, follows = text, false
 			headings = append(headings, text)
 		case text != "":
 			follows = false
 		}
+		last = markIn(text)
 	}
 	return headings, blocks
 }
@@ -78,8 +82,10 @@ func read(t testing.TB, path string, names *strings.Replacer) (headings []string
 func Commands(t testing.TB, path, below string, names *strings.Replacer) string {
 	t.Helper()
 	var commands []string
-	for _, block := range commandBlocks(Blocks(t, path, below, names)) {
-		commands = append(commands, block.Text)
+	for _, block := range Blocks(t, path, below, names) {
+		if block.ofCommands() {
+			commands = append(commands, block.Text)
+		}
 	}
 	if len(commands) != 1 {
 		t.Fatalf("%s has %d blocks of commands below %q, want one", path, len(commands), below)

@@ -59,7 +59,6 @@ func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed 
 	t.Helper()
 	commands, done := 0, 0
 	for i, block := range Blocks(t, filepath.Join(r.Docs, page), below, r.names()) {
-		number := commands
 		if block.ofCommands() {
 			commands++
 		}
@@ -67,8 +66,8 @@ func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed 
 			continue
 		}
 		done++
-		if block.ofCommands() {
-			mustFollow(t, page, below, number)
+		if block.ofCommands() && !block.mark.names(t.Name()) {
+			t.Fatalf("%s:%d: %s runs these commands: have a line <!-- test: FOLDER %[3]s --> before them", page, block.line, t.Name())
 		}
 		printed += r.follow(t, page, block)
 	}

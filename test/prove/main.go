@@ -19,7 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/drivers/matrix"
-	"github.com/berth-csi/berth/test/results"
+	"github.com/berth-csi/berth/test/trials"
 )
 
 // limit is the time limit of a suite.
@@ -161,7 +161,7 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	t := tally{out: out, began: began, logs: s.logs, optional: s.optional, outputs: map[string][]string{}, outcomes: map[string]string{}}
-	readErr := results.Each(events, t.add)
+	readErr := trials.Each(events, t.add)
 	runErr := tests.Wait()
 	fmt.Fprintf(out, "\n%s\n%s: %s\n", t.table(), s.name, time.Since(began).Round(time.Second))
 	return cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
@@ -192,7 +192,7 @@ type tally struct {
 	outcomes map[string]string   // "pass", "fail" or "skip", by test
 }
 
-func (t *tally) add(event results.Event) {
+func (t *tally) add(event trials.Event) {
 	switch event.Action {
 	case "output":
 		t.outputs[event.Test] = append(t.outputs[event.Test], event.Output)

@@ -8,13 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/test/results"
+	"github.com/berth-csi/berth/test/trials"
 )
 
 func TestTally(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
-		events    []results.Event
+		events    []trials.Event
 		logs      bool
 		table     string // without its head
 		complaint string
@@ -23,7 +23,7 @@ func TestTally(t *testing.T) {
 		{name: "none", complaint: "no test ran"},
 		{
 			name: "passed",
-			events: []results.Event{
+			events: []trials.Event{
 				{Action: "output", Test: "TestA/one/x", Output: "noise\n"},
 				{Action: "pass", Test: "TestA/one/x"}, {Action: "pass", Test: "TestA/one/y"}, {Action: "pass", Test: "TestA/one"},
 				{Action: "pass", Test: "TestA/two"}, {Action: "pass", Test: "TestA"}, {Action: "pass", Test: "TestB"}, {Action: "pass"},
@@ -32,14 +32,14 @@ func TestTally(t *testing.T) {
 		},
 		{
 			name: "failed",
-			events: []results.Event{
+			events: []trials.Event{
 				{Action: "output", Test: "TestA/x", Output: "why\n"}, {Action: "fail", Test: "TestA/x"}, {Action: "pass", Test: "TestA/y"}, {Action: "fail", Test: "TestA"},
 			},
 			table: "| TestA | 0 | 1 | 0 |\n| TestA/x | 0 | 1 | 0 |\n| TestA/y | 1 | 0 | 0 |\n", complaint: "2 tests failed", printed: "why\n",
 		},
 		{
 			name: "logged", logs: true,
-			events: []results.Event{
+			events: []trials.Event{
 				{Action: "output", Test: "TestA/x", Output: "noise\n"}, {Action: "pass", Test: "TestA/x"},
 				{Action: "output", Test: "TestA", Output: "the journal\n"}, {Action: "pass", Test: "TestA"},
 			},
@@ -47,19 +47,19 @@ func TestTally(t *testing.T) {
 		},
 		{
 			name:   "skipped",
-			events: []results.Event{{Action: "output", Test: "TestA", Output: "why\n"}, {Action: "skip", Test: "TestA"}, {Action: "pass", Test: "TestB"}},
+			events: []trials.Event{{Action: "output", Test: "TestA", Output: "why\n"}, {Action: "skip", Test: "TestA"}, {Action: "pass", Test: "TestB"}},
 			table:  "| TestA | 0 | 0 | 1 |\n| TestB | 1 | 0 | 0 |\n", complaint: "1 tests were skipped; a proof needs them all", printed: "why\n",
 		},
 		{
 			name: "skipped, which this machine cannot run",
-			events: []results.Event{
+			events: []trials.Event{
 				{Action: "output", Test: "TestA/ext4", Output: "why\n"}, {Action: "skip", Test: "TestA/ext4"}, {Action: "pass", Test: "TestA/xfs"}, {Action: "pass", Test: "TestA"},
 			},
 			table: "| TestA/ext4 | 0 | 0 | 1 |\n| TestA/xfs | 1 | 0 | 0 |\n\nNot shown on this machine: TestA/ext4:\nwhy\n",
 		},
 		{
 			name:   "skipped, of which this machine could run one",
-			events: []results.Event{{Action: "skip", Test: "TestA/ext4"}, {Action: "skip", Test: "TestB"}},
+			events: []trials.Event{{Action: "skip", Test: "TestA/ext4"}, {Action: "skip", Test: "TestB"}},
 			table:  "| TestA/ext4 | 0 | 0 | 1 |\n| TestB | 0 | 0 | 1 |\n\nNot shown on this machine: TestA/ext4:\n", complaint: "1 tests were skipped; a proof needs them all",
 		},
 	} {

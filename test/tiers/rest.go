@@ -2,32 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/test/trials"
 )
-
-var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
-
-// testsOf returns the names of the tests in a package's folder.
-func testsOf(folder string) (names []string, err error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		for _, match := range testFunction.FindAllSubmatch(source, -1) {
-			names = append(names, string(match[1]))
-		}
-	}
-	return names, nil
-}
 
 // tierOf returns the tier of a test without subtests.
 func (s split) tierOf(test string) string {
@@ -45,7 +25,7 @@ func restOf(root string, labChanged bool) (string, error) {
 	count, seconds := map[string]int{}, 0.0
 	var parts []string
 	for _, s := range splits {
-		tests, err := testsOf(filepath.Join(root, s.pkg))
+		tests, err := trials.TestsIn(filepath.Join(root, s.pkg))
 		if err != nil {
 			return "", err
 		}

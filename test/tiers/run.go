@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-csi/berth/test/results"
+	"github.com/berth-csi/berth/test/trials"
 )
 
 // lanes is how many long jobs run at the same time. Each of the long packages has several clusters, and with three of
@@ -134,7 +134,7 @@ func (r *report) run(ctx context.Context, tier string, j job, events io.Writer) 
 		err = command.Start()
 	}
 	if err == nil {
-		err = results.Each(io.TeeReader(out, &locked{r: r, to: events}), func(event results.Event) { r.add(event, j) })
+		err = trials.Each(io.TeeReader(out, &locked{r: r, to: events}), func(event trials.Event) { r.add(event, j) })
 		_, _ = io.Copy(io.Discard, out)
 		waited := command.Wait()
 		r.took(j, command.ProcessState.UserTime()+command.ProcessState.SystemTime())
@@ -199,7 +199,7 @@ func (r *report) failedAny(j job) bool {
 }
 
 // add takes an event of go test.
-func (r *report) add(event results.Event, j job) {
+func (r *report) add(event trials.Event, j job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := event.Package + " " + event.Test
@@ -244,7 +244,7 @@ func (r *report) add(event results.Event, j job) {
 }
 
 // ended prints the line of a package.
-func (r *report) ended(event results.Event, j job) {
+func (r *report) ended(event trials.Event, j job) {
 	if event.Action == "skip" && r.counted[event.Package] == 0 {
 		return
 	}

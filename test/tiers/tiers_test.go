@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-csi/berth/test/attacks"
 	"github.com/berth-csi/berth/test/page"
-	"github.com/berth-csi/berth/test/results"
+	"github.com/berth-csi/berth/test/trials"
 )
 
 var update = flag.Bool("update", false, "write the table of promises into docs/develop.md")
@@ -63,23 +62,25 @@ func TestPromisesAreInTheFirstTier(t *testing.T) {
 
 // TestAttacksAreTried: the table of attacks matches the first two tiers.
 func TestAttacksAreTried(t *testing.T) {
-	for _, a := range attacks.All() {
-		pkg, test, _ := strings.Cut(a.Test, " ")
-		test, _, _ = strings.Cut(test, "/")
-		if s, ok := splitOf(pkg); ok && s.tierOf(test) == third {
-			t.Errorf("%s: %s of %s is in the third tier", a.Attack, test, pkg)
+	for _, area := range trials.Areas {
+		for _, a := range area.Attacks {
+			pkg, test, _ := strings.Cut(a.Test, " ")
+			test, _, _ = strings.Cut(test, "/")
+			if s, ok := splitOf(pkg); ok && s.tierOf(test) == third {
+				t.Errorf("%s: %s of %s is in the third tier", a.Attack, test, pkg)
+			}
 		}
 	}
 }
 
 // TestAttacksInTheFirstTier: make test tries an attack of each area.
 func TestAttacksInTheFirstTier(t *testing.T) {
-	for area, all := range attacks.Areas() {
-		if !slices.ContainsFunc(all, func(a attacks.Attack) bool {
+	for _, area := range trials.Areas {
+		if !slices.ContainsFunc(area.Attacks, func(a trials.Attack) bool {
 			pkg, test, _ := strings.Cut(a.Test, " ")
 			return isInFirstTier(pkg, test)
 		}) {
-			t.Errorf("%s: the first tier has none of its %d attacks", area, len(all))
+			t.Errorf("%s: the first tier has none of its %d attacks", area.Name, len(area.Attacks))
 		}
 	}
 }
@@ -287,7 +288,7 @@ func TestNeedCluster(t *testing.T) {
 
 func mustHaveTests(t *testing.T, pkg string) []string {
 	t.Helper()
-	tests, err := testsOf(filepath.Join(root, pkg))
+	tests, err := trials.TestsIn(filepath.Join(root, pkg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +301,7 @@ func mustHaveTests(t *testing.T, pkg string) []string {
 // TestReport: failures are counted and named, also of a package that failed without a failing test.
 func TestReport(t *testing.T) {
 	r := newReport([]job{{packages: []string{"good", "bad", "broken"}, weight: 3}})
-	for _, event := range []results.Event{
+	for _, event := range []trials.Event{
 		{Action: "pass", Package: "good", Test: "TestA", Elapsed: 2}, {Action: "skip", Package: "good", Test: "TestB"}, {Action: "pass", Package: "good", Elapsed: 3},
 		{Action: "output", Package: "bad", Test: "TestC", Output: "why\n"}, {Action: "fail", Package: "bad", Test: "TestC"}, {Action: "fail", Package: "bad"},
 		{Action: "output", Package: "broken", Output: "panic\n"}, {Action: "fail", Package: "broken"},
@@ -321,7 +322,7 @@ func TestReport(t *testing.T) {
 // TestMissedTest: a test that a tier names and that is not there is a failure.
 func TestMissedTest(t *testing.T) {
 	r := newReport(nil)
-	r.add(results.Event{Action: "pass", Package: "a/b", Test: "TestA/one/of two"}, job{weight: 1})
+	r.add(trials.Event{Action: "pass", Package: "a/b", Test: "TestA/one/of two"}, job{weight: 1})
 	r.misses(job{packages: []string{"a/b"}, named: []string{"TestA", "TestA/one", "TestA/one/of two", "TestA/two"}})
 	if got, want := r.broken, []string{"a/b TestA/two is not there: see splits.go"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

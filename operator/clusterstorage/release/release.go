@@ -96,13 +96,11 @@ func Files(all []drivers.Driver) ([]File, error) {
 		level + "04_serviceaccount": &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}},
 		level + "10_deployment": deployment(all),
+		late + "02_dashboard":   dashboard.ConfigMap(),
 	}
 	maps.Copy(objects, roles)
 	maps.Copy(objects, requests)
 	maps.Copy(objects, monitoring)
-	if objects[late+"02_dashboard"], err = dashboard.ConfigMap(); err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
-	}
 	if objects[late+"03_prometheusrule"], err = alerts.Rule(); err != nil {
 		return nil, fmt.Errorf("alerts: %w", err)
 	}

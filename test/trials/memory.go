@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 var onMemory = []Attack{
 	{"fill the caches with annotations, finalizers, labels and selectors", "the caches hold at most a few KiB of each object, whatever it contains", "sharedvolume TestTenantFillsCaches"},

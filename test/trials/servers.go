@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 // onServers are attacks on what an operator and a catalog serve.
 var onServers = []Attack{

@@ -1,5 +1,4 @@
-// Package results reads what "go test -json" writes.
-package results
+package trials
 
 import (
 	"bufio"
@@ -14,7 +13,7 @@ const module = "github.com/berth-csi/berth/"
 // longestLine is the limit for one event, in bytes. An event has one line of a test's output.
 const longestLine = 16 << 20
 
-// An Event is one line: something that a test or a package did.
+// An Event is one line of what `go test -json` writes: something that a test or a package did.
 type Event struct {
 	// Action is "run", "pass", "fail", "skip" or "output", among others.
 	Action string

@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 var onAccount = []Attack{
 	{"make an unencrypted file system under the token with which berth aws create makes that of a cluster",

@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 // onCatalogs are attacks by the authors of catalogs, and by registries.
 var onCatalogs = []Attack{

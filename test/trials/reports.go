@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 // Tests have the names that go test prints, with underscores for the spaces in command lines.
 var onReports = []Attack{
@@ -21,7 +21,7 @@ var onReports = []Attack{
 	{"put a shell command into the record of the driver's objects on a ClusterCSIDriver, from which a condition, an event and doctor make a command",
 		"a record that does not parse, or names what no operator creates, is no part of a command; commands delete only what the operator has labelled", "operator/retirement TestHostileRecord"},
 	{"put one into any other text that a message makes part of a command",
-		"each word is quoted for a shell, and none is an option; a test reads the source of all commands", "test/attacks TestCommandsAreQuoted"},
+		"each word is quoted for a shell, and none is an option; a test reads the source of all commands", "test/trials TestCommandsAreQuoted"},
 	{"the same with words for a real shell",
 		"as above", "internal/findings/escape TestCommand"},
 	{"put one into any field that doctor reads", "as above", "internal/doctor TestHostileFields"},

@@ -1,4 +1,4 @@
-package attacks_test
+package trials
 
 import (
 	"go/ast"

@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 // onOperator are attacks of tenants on the operator of a driver.
 var onOperator = []Attack{

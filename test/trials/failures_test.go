@@ -1,7 +1,6 @@
-package failures_test
+package trials
 
 import (
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,33 +10,19 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/berth-csi/berth/test/failures"
-	"github.com/berth-csi/berth/test/page"
 )
-
-var update = flag.Bool("update", false, "write the table into docs/adopt.md")
-
-func TestPageShowsTheTable(t *testing.T) {
-	page.Part{
-		File: "../../docs/adopt.md", Begin: "<!-- The table is written by go test ./test/failures -update. -->", End: "<!-- end of the table -->",
-		Update: "go test ./test/failures -update",
-	}.Check(t, "\n"+failures.Markdown()+"\n", *update)
-}
 
 // TestEachFailureHasTests: only a run shows that they are tried. Here is what can be known without one.
 func TestEachFailureHasTests(t *testing.T) {
 	tests := map[int][]string{}
 	for _, root := range []string{"../../migrate", "../../operator", "../clusterstorage", "../handover"} {
 		for _, text := range texts(t, root) {
-			for _, n := range failures.Of(text) {
+			for _, n := range numbers(text) {
 				tests[n] = append(tests[n], text)
 			}
 		}
 	}
-	for i, f := range failures.All {
+	for i, f := range Failures {
 		if len(tests[i+1]) == 0 {
 			t.Errorf("F%d, %s, has no test", i+1, f.Failure)
 		}
@@ -47,7 +32,7 @@ func TestEachFailureHasTests(t *testing.T) {
 		delete(tests, i+1)
 	}
 	for n, of := range tests {
-		t.Errorf("the tests %q are of F%d, which is none of the %d failures", of, n, len(failures.All))
+		t.Errorf("the tests %q are of F%d, which is none of the %d failures", of, n, len(Failures))
 	}
 }
 
@@ -78,7 +63,7 @@ func texts(t *testing.T, root string) (found []string) {
 	return found
 }
 
-func TestOf(t *testing.T) {
+func TestNumbers(t *testing.T) {
 	for test, want := range map[string][]int{
 		"F5: a Secret": {5},
 		"TestAdoption/ebs/F1,_F10:_nothing_is_gone": {1, 10},
@@ -86,32 +71,8 @@ func TestOf(t *testing.T) {
 		"F5 without a colon":                        nil,
 		"of F5: in the middle":                      nil,
 	} {
-		if got := failures.Of(test); !slices.Equal(got, want) {
+		if got := numbers(test); !slices.Equal(got, want) {
 			t.Errorf("%q is of %v, want %v", test, got, want)
 		}
-	}
-}
-
-func TestReport(t *testing.T) {
-	outcomes := map[int]failures.Outcome{}
-	for i := range failures.All {
-		if n := i + 1; n != 4 {
-			failures.Add(outcomes, "TestX/F"+strconv.Itoa(n)+":_y", "pass")
-		}
-	}
-	failures.Add(outcomes, "TestX/F2,_F3:_z", "pass")
-	failures.Add(outcomes, "TestX/F3:_a", "fail")
-	failures.Add(outcomes, "TestX/F4:_a", "skip")
-	text, open := failures.Report(outcomes)
-	if diff := cmp.Diff([]int{3, 4}, open); diff != "" {
-		t.Errorf("not shown (-want +got):\n%s", diff)
-	}
-	for i, want := range []string{"F1   1 passed ", "F2   2 passed ", "F3   FAILED ", "F4   not tried "} {
-		if line := strings.Split(text, "\n")[i]; !strings.HasPrefix(line, "  "+want) {
-			t.Errorf("line %d is %q, want %q at its beginning", i, line, want)
-		}
-	}
-	if strings.ContainsAny(text, "`[") {
-		t.Errorf("the text has marks of Markdown:\n%s", text)
 	}
 }

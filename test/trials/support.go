@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 var onSupport = []Attack{
 	{"lure the token of a support engineer to a pod, with a Deployment that has an operator's name and label",

@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 // The tests in which input of strangers is read.
 const (

@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 var onSwitch = []Attack{
 	{"forge a switch journal in a project, to have a Subscription created",

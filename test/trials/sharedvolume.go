@@ -1,4 +1,4 @@
-package attacks
+package trials
 
 // onSharedVolumes are attacks of tenants on SharedVolumes of others.
 var onSharedVolumes = []Attack{

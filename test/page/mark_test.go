@@ -1,0 +1,130 @@
+package page
+
+import (
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// TestAllPages: the page of all pages leads to each other one.
+func TestAllPages(t *testing.T) {
+	const all = "pages.md"
+	text, err := os.ReadFile(pathOf(root, all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range pages(t) {
+		if name := filepath.Base(path); name != all && name != "README.md" && !strings.Contains(string(text), "]("+name+")") {
+			t.Errorf("docs/%s does not lead to %s", all, name)
+		}
+	}
+}
+
+// TestEachBlockHasAMark: each block of shell commands of each page has a mark, which says which tests run it, or why none does. Nothing
+// else has one.
+func TestEachBlockHasAMark(t *testing.T) {
+	for _, path := range pages(t) {
+		_, blocks := read(t, path, strings.NewReplacer())
+		marked := 0
+		for _, b := range blocks {
+			switch {
+			case b.ofCommands() && b.mark == nil:
+				t.Errorf("%s:%d: no mark before these commands: want a line <!-- test: FOLDER TEST --> with a test that runs them, or <!-- no test: WHY -->", path, b.line)
+			case b.mark != nil && !b.ofCommands():
+				t.Errorf("%s:%d: a mark before what are no commands", path, b.line)
+			case b.mark != nil:
+				marked++
+			}
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marks := 0
+		for line := range strings.Lines(string(text)) {
+			if markIn(strings.TrimSuffix(line, "\n")) != nil {
+				marks++
+			}
+		}
+		if marks != marked {
+			t.Errorf("%s has %d marks, of which %d are in the line before a block of commands", path, marks, marked)
+		}
+	}
+}
+
+// TestEachBlockShowsWhatItPrints: a page shows what its commands print, as a test has seen it.
+func TestEachBlockShowsWhatItPrints(t *testing.T) {
+	for path, b := range tested(t) {
+		if shows := b.Output != "" || len(b.Transcript()) > 0; shows == b.mark.quiet {
+			t.Errorf("%s:%d: it shows what commands print: %t; its mark says that they have no output: %t. Run its test with -update-pages", path, b.line, shows, b.mark.quiet)
+		}
+	}
+}
+
+// TestMarkedTestsExist: each test that a mark names exists, and its package names the page and the heading.
+func TestMarkedTestsExist(t *testing.T) {
+	packages := map[string]string{}
+	for path, b := range tested(t) {
+		if _, read := packages[b.mark.pkg]; !read {
+			packages[b.mark.pkg] = tests(t, b.mark.pkg)
+		}
+		source := packages[b.mark.pkg]
+		if len(b.mark.tests) == 0 {
+			t.Errorf("%s:%d: the mark names no test", path, b.line)
+		}
+		for _, test := range b.mark.tests {
+			if !strings.Contains(source, "\nfunc "+test+"(t *testing.T)") {
+				t.Errorf("%s:%d: there is no %s in %s", path, b.line, test, b.mark.pkg)
+			}
+		}
+		if !strings.Contains(source, strconv.Quote(b.Heading)) || !strings.Contains(source, filepath.Base(path)+`"`) {
+			t.Errorf("%s:%d: no test in %s names both the page and the heading %q", path, b.line, b.mark.pkg, b.Heading)
+		}
+	}
+}
+
+// pages are the paths of all pages.
+func pages(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob(pathOf(root, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pages, pathOf(root, "README.md"))
+}
+
+// tested are the blocks that tests run, with the paths of their pages.
+func tested(t *testing.T) iter.Seq2[string, Block] {
+	return func(yield func(string, Block) bool) {
+		for _, path := range pages(t) {
+			_, blocks := read(t, path, strings.NewReplacer())
+			for _, b := range blocks {
+				if b.mark != nil && b.mark.none == "" && !yield(path, b) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// tests returns the source of the tests of a package.
+func tests(t *testing.T, pkg string) (source string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("%s has no tests (%v)", pkg, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source += string(content)
+	}
+	return source
+}
