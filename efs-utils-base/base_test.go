@@ -25,7 +25,7 @@ const (
 	port        = "20100"
 )
 
-// Names of images: that of Debian, and the one that is built on it.
+// Names of images: Debian, and the one built on it.
 const (
 	system = "localhost/debian:bookworm"
 	image  = "localhost/efs-utils-base"
@@ -64,8 +64,8 @@ func TestImages(t *testing.T) {
 	t.Run("driver", func(t *testing.T) { checkDriver(t, b, o) })
 }
 
-// newBuilder returns a builder that has an image of Debian, and what the image is built of here: the source, and what
-// stands in for efs-proxy, which cannot be compiled without crates.
+// newBuilder returns a builder that has an image of Debian, and the sources of the image here: efs-utils, and a
+// stand-in for efs-proxy, which cannot be compiled without crates.
 func newBuilder(t *testing.T) (*Builder, Options) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -122,7 +122,7 @@ func copyFile(t *testing.T, from, to string) {
 	write(t, to, string(content), 0o755)
 }
 
-// configure does what the driver does when it starts.
+// configure acts like the driver when it starts.
 func configure(t *testing.T, root string) {
 	t.Helper()
 	static, err := filepath.Glob(filepath.Join(root, "etc/amazon/efs-static-files/*"))
@@ -137,7 +137,7 @@ func configure(t *testing.T, root string) {
 	}
 }
 
-// checkSource: an image is built of nothing but the pinned source.
+// checkSource: an image is built only of the pinned source.
 func checkSource(t *testing.T, b *Builder, o Options) {
 	changed := t.TempDir()
 	if err := os.CopyFS(changed, os.DirFS(o.Source)); err != nil {

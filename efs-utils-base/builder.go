@@ -1,5 +1,5 @@
-// Package base builds the image that the EFS driver's image is built on, and that one, with buildah. It needs no container
-// engine, and keeps no image: those that it builds are in a storage that is removed at the end.
+// Package base builds the base image of the EFS driver, and the EFS driver's image, with buildah. It needs no container
+// engine, and keeps no image: it removes its storage at the end.
 package base
 
 import (
@@ -29,8 +29,8 @@ type Builder struct {
 	log     io.Writer
 }
 
-// NewBuilder returns a builder that works in a new folder. Folder is efs-utils-base of a clone. What is built is explained to
-// log.
+// NewBuilder returns a builder that works in a new folder. Folder is efs-utils-base of a clone. It logs each build step
+// to log.
 func NewBuilder(folder string, log io.Writer) (*Builder, error) {
 	buildah, err := exec.LookPath("buildah")
 	if err != nil {
@@ -48,11 +48,11 @@ func (b *Builder) Close() error {
 	return errors.Join(err, rmiErr, os.RemoveAll(b.scratch))
 }
 
-// Run runs a command of buildah with the builder's storage, and returns what it prints.
+// Run runs a command of buildah with the builder's storage, and returns its output.
 func (b *Builder) Run(ctx context.Context, args ...string) (string, error) {
 	storage := []string{"--storage-driver", "vfs", "--root", filepath.Join(b.scratch, "images"), "--runroot", filepath.Join(b.scratch, "run")}
 	command := exec.CommandContext(ctx, b.buildah, append(storage, args...)...)
-	// buildah removes what it has begun when it is interrupted.
+	// buildah cleans up when it is interrupted.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	var complaints strings.Builder
 	command.Stderr = io.MultiWriter(b.log, &complaints)
@@ -64,7 +64,7 @@ func (b *Builder) Run(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Options are what the image efs-utils-base is built of.
+// Options are the sources of the image efs-utils-base.
 type Options struct {
 	// Base is an image of CentOS Stream, RHEL or Debian.
 	Base string
@@ -77,7 +77,7 @@ type Options struct {
 	FIPS string
 	// ExtraPackages are installed, too.
 	ExtraPackages []string
-	// Architecture is one of Go's names. Time is that of all files.
+	// Architecture is one of Go's names. Time is the time of all files.
 	Architecture string
 	Time         time.Time
 }

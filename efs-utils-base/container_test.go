@@ -24,8 +24,8 @@ type container struct {
 	pid  int
 }
 
-// createRoot adds to the files of an image what a container needs: what stands in for the NFS client of the kernel, and the
-// name of the server.
+// createRoot adds the files to an image that a container needs: a stand-in for the kernel's NFS client, and the name of
+// the server.
 func createRoot(t *testing.T, b *Builder, image string) string {
 	t.Helper()
 	name, err := b.Run(t.Context(), "from", "--pull-never", image)
@@ -147,7 +147,7 @@ func (c container) command(t *testing.T, args ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), "nsenter", append([]string{"--target", strconv.Itoa(c.pid), "--mount", "--net", "--pid", "--root", "--wd"}, args...)...)
 }
 
-// run runs a command in the container and returns what it prints.
+// run runs a command in the container and returns its output.
 func (c container) run(t *testing.T, args ...string) (string, error) {
 	out, err := c.command(t, args...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -172,7 +172,7 @@ func (c container) answers(t *testing.T) bool {
 	return err == nil
 }
 
-// state is what mount.efs writes about a mount, for the watchdog.
+// state is the file about a mount that mount.efs writes for the watchdog.
 type state map[string]any
 
 func (c container) statePath() string {
@@ -192,7 +192,7 @@ func (c container) readState(t *testing.T) state {
 	return s
 }
 
-// logs returns the ends of what efs-utils has logged, for tests that fail.
+// logs returns the ends of efs-utils' logs, for tests that fail.
 func (c container) logs() string {
 	var all strings.Builder
 	found, _ := filepath.Glob(filepath.Join(c.root, "var/log/amazon/efs/*.log"))

@@ -88,7 +88,7 @@ func (c container) startDriver(t *testing.T) {
 		" exec aws-efs-csi-driver --endpoint=unix:/csi/csi.sock --efs-utils-static-files-path=/etc/amazon/efs-static-files >/test/driver.log 2>&1")
 }
 
-// read returns the content of a file of the container, or "" if there is none.
+// read returns the content of a file of the container, or "" if it does not exist.
 func (c container) read(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(c.root, path))

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/lab/nfs"
 )
 
-// options are those with which the driver mounts, and the tunnel of the earlier kind.
+// options are the driver's mount options, with the earlier kind of tunnel.
 var options = "tls,stunnel,tlsport=" + port + ",region=eu-central-1,accesspoint=" + accessPoint
 
 // mount mounts the file system, as the driver does.
@@ -46,7 +46,7 @@ func checkStranger(t *testing.T, root string) {
 	forget(t, root)
 }
 
-// forget removes what a mount has left on the node.
+// forget removes the state of a mount from the node.
 func forget(t *testing.T, root string) {
 	t.Helper()
 	for _, folder := range []string{"run/efs", "var/log/amazon/efs"} {
@@ -163,8 +163,8 @@ var tunnels = map[string]string{
 	"/usr/bin/efs-proxy":  "Debian",
 }
 
-// checkAdopted: on a node whose mounts another image made, and whose tunnels ended with it, the watchdog starts them from the
-// node's folders alone.
+// checkAdopted: on a node with mounts by another image, whose tunnels ended with it, the watchdog restarts the tunnels
+// from the node's folders alone.
 func checkAdopted(t *testing.T, root string, ca *authority.Authority) {
 	forget(t, root)
 	earlier := start(t, root)
@@ -206,8 +206,8 @@ func checkAdopted(t *testing.T, root string, ca *authority.Authority) {
 	}
 }
 
-// mustRun waits until the process of the state is a program that has started. What stands in for efs-proxy speaks no TLS, so
-// the server does not answer.
+// mustRun waits until the process of the state is a program that has started. The stand-in for efs-proxy speaks no TLS,
+// so the server does not answer.
 func (c container) mustRun(t *testing.T, program string) {
 	t.Helper()
 	pidFile := "run/efs/" + fileSystem + ".mnt." + port + "+/stunnel.pid"

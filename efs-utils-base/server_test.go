@@ -62,7 +62,7 @@ func (s *server) serve(conn *tls.Conn) {
 // null is the head of a call of NFS 4's NULL procedure after its identifier: a call, of version 2 of RPC.
 var null = []uint32{0, 2, 100003, 4, 0}
 
-// answer returns the answer to a call: success, or that there is no such program.
+// answer returns the answer to a call: success, or an unknown program.
 func answer(call []uint32) []uint32 {
 	const reply, success, unavailable = 1, 0, 1
 	status := uint32(success)

@@ -37,7 +37,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestClosure: what the lab's code and its tests import of this module is in the lab. So it could be a module of its own.
+// TestClosure: the lab's code and its tests import only the lab's packages of this module. So it could be a module of
+// its own.
 func TestClosure(t *testing.T) {
 	module, err := exec.Command("go", "list", "-m").Output()
 	if err != nil {

@@ -23,7 +23,7 @@ const DefaultJournalNamespace = metav1.NamespaceSystem
 type Cluster struct {
 	Config *rest.Config
 	Client client.Client
-	// JournalNamespace holds the journals. Whoever can write there decides what a migration does. The default is
+	// JournalNamespace holds the journals. Anyone who can write there controls migrations. The default is
 	// DefaultJournalNamespace.
 	JournalNamespace string
 	// Warn, if set, is called for each ConfigMap that is ignored there, with the reason.

@@ -1,14 +1,14 @@
 // Package migrate is the engine of migrations. It observes the cluster, shows a plan, executes it step by step,
 // and keeps a journal in the cluster, so that an interrupted migration can be resumed or rolled back.
 //
-// A kind of migration is an Engine, which names it, and a Plan, which brings its own facts and steps. The engine
-// never trusts its memory: it observes, decides from the observed state which step is next, executes that one
-// step, and observes again. So it makes no difference where it was killed, or how often it runs. Each write has
-// the observed state as its precondition.
+// A kind of migration has an Engine, which names it, and a Plan with its own facts and steps. The engine never trusts
+// its memory: it observes, decides from the observed state which step is next, executes that one step, and observes
+// again. So it makes no difference where it was killed, or how often it runs. Each write has the observed state as its
+// precondition.
 //
-// The journal is a ConfigMap that holds the plan and the steps that were started. Whoever can write a journal
-// decides what a migration does, so journals are read only from a namespace that cluster administrators control,
-// and even there each field is validated and compared with the request and the live objects.
+// The journal is a ConfigMap that holds the plan and the steps that were started. Anyone who can write a journal
+// controls the migration, so journals are read only from a namespace that cluster administrators control, and even
+// there each field is validated and compared with the request and the live objects.
 //
 // # How a migration goes
 //
@@ -22,20 +22,20 @@
 //     decision is a pure function of the observed state (migrate/subscription/decide.go, rollback.go). So it makes no
 //     difference where it was killed, who did a step, or how often it runs. Each write has the observed state as its
 //     precondition.
-//   - Complete (migrate/ensure.go, run.go): a complete migration is never opened again. Another run only asks whether
-//     what it led to is still in place (State.Holds), and reports what was removed. Versions that OLM has installed
-//     since count as arrived (migrate/subscription/arrival.go).
+//   - Complete (migrate/ensure.go, run.go): a complete migration is never opened again. Another run only checks whether
+//     its result is still in place (State.Holds), and reports what was removed. Versions that OLM has installed since
+//     count as arrived (migrate/subscription/arrival.go).
 //   - Journal (migrate/journal.go): a ConfigMap holds the plan, which cannot be made again once the migration has
 //     begun and is all that a rollback needs.
 //
-// Whoever can write a journal decides what is done next. Journals are therefore read only from kube-system, or from
+// Anyone who can write a journal controls the next steps. Journals are therefore read only from kube-system, or from
 // another namespace that an administrator names. Even there they are not trusted: every field is validated (read.go of
 // the engine, validate.go of the migration), and before each write the plan is compared with the command line and with
-// the live objects, which are identified by their UIDs (verify.go). While an operator is replaced, its Subscription does
-// not exist for some seconds, and whoever may write Subscriptions there could create one of its name. A nonce, recorded
-// in the journal before the Subscription is recreated, identifies the right one (recreation.go). OLM asks for approval
-// until the switch is complete, and an InstallPlan is approved only if it installs what was planned, from the catalog
-// that was meant, down to the last object (content.go).
+// the live objects, which are identified by their UIDs (verify.go). While an operator is replaced, its Subscription
+// does not exist for some seconds, and anyone who may write Subscriptions there could create one of its name. A nonce,
+// recorded in the journal before the Subscription is recreated, identifies the right one (recreation.go). OLM asks for
+// approval until the switch is complete, and an InstallPlan is approved only if it installs exactly the planned objects
+// from the planned catalog (content.go).
 //
 // A new kind of migration is a migrate.Engine value, a plan type that embeds migrate.Outline, and its observed state.
 // migrate/move_test.go is a complete one in 200 lines.

@@ -26,18 +26,18 @@ type Engine[P Plan] struct {
 	// Changes returns the differences between two plans that matter, each as a phrase. Identical plans, made at
 	// different times, have none.
 	Changes func(was, now P) []string
-	// Verb, if set, returns what the command calls "apply" and "rollback" of a plan, if that is something else.
+	// Verb, if set, returns the command's names for "apply" and "rollback" of a plan.
 	Verb func(p P, verb string) string
 }
 
 // Plan is the plan of a migration. It is plain data that JSON can hold; its type embeds an Outline.
 type Plan interface {
 	GetOutline() *Outline
-	// Validate checks the fields that were read from JSON, except those of the Outline.
+	// Validate checks the fields that were read from JSON, except the Outline's.
 	Validate() error
-	// ValidateNotes checks what the journal's notes say.
+	// ValidateNotes checks the journal's notes.
 	ValidateNotes(notes map[string]string) error
-	// ListSteps returns the steps that carry out the plan, without those of the engine.
+	// ListSteps returns the steps that carry out the plan, without the engine's own steps.
 	ListSteps() []Step
 	// Does describes a step of the migration or of its rollback, whether or not ListSteps has it. The description
 	// is empty if there is no such step.
@@ -45,7 +45,7 @@ type Plan interface {
 	// Arguments are the command line arguments that select this migration, after "berth NAME VERB": for a shell, as
 	// escape.Command makes them, and with a space before each.
 	Arguments(verb string) string
-	// Describe writes what is migrated from what to what.
+	// Describe writes the source and the target of the migration.
 	Describe(lines *escape.Lines)
 	// Observe reads the part of the cluster's state that the next step depends on.
 	Observe(ctx context.Context, cluster Cluster, j *Journal) (State, error)
@@ -53,15 +53,13 @@ type Plan interface {
 
 // State is the observed state of a migration.
 type State interface {
-	// Verify fails unless the live objects are the ones that the plan was made for, changed by nothing but the
-	// migration.
+	// Verify fails unless the live objects are the planned ones, changed only by the migration.
 	Verify() error
 	// Next returns the next step, or the zero Decision if the migration is complete. It is called if Verify
 	// succeeds. An error says why there is no next step until somebody intervenes.
 	Next() (Decision, error)
-	// Holds reports whether what the migration has led to is still in place. It is called if the migration is complete,
-	// which nothing reopens. It is false if somebody has changed that since, so that another migration can be planned. An
-	// error says what somebody has removed since.
+	// Holds reports whether the result of a complete migration is still in place. It is false if somebody has changed the
+	// result since, so that another migration can be planned. An error says what somebody has removed since.
 	Holds() (bool, error)
 	// Back returns the next step of the rollback, or the zero Decision if it is complete. It is called if Verify
 	// succeeds, and fails beyond the point of no return.
@@ -73,7 +71,7 @@ type State interface {
 	Execute(ctx context.Context, c client.Client, step StepName) error
 }
 
-// Request is what somebody asks for.
+// Request is a user's request for a migration.
 type Request[P Plan] interface {
 	// String names the subject in messages.
 	String() string
@@ -81,7 +79,7 @@ type Request[P Plan] interface {
 	Matches(p P) bool
 	// Conflicts fails if the request asks for something else than the plan does.
 	Conflicts(p P) error
-	// Find returns the requested subject as it is now. It returns nil if there is none, and fails if there are several.
+	// Find returns the requested subject as it is now. It returns nil if no subject matches, and fails if several do.
 	Find(ctx context.Context, cluster Cluster) (*Subject, error)
 	// Plan makes a new plan. The engine sets the Outline's Schema, Safe and Steps, and adds the journal to Objects.
 	Plan(ctx context.Context, cluster Cluster) (P, error)
@@ -91,6 +89,6 @@ type Request[P Plan] interface {
 // step is left.
 type Decision struct {
 	Step StepName
-	// Waits says what the step waits for. It is empty if the step is to be executed.
+	// Waits says what the step waits for. It is empty if the step can be executed.
 	Waits string
 }

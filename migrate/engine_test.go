@@ -123,7 +123,7 @@ func (s *scene) use() {
 	}
 }
 
-// run runs a tool, which has to succeed in time, and returns its writes.
+// run runs a tool, which must succeed in time, and returns its writes.
 func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
@@ -143,7 +143,7 @@ func (s *scene) mustWait(p *movePlan) {
 	}
 }
 
-// mustFail runs a tool that has to fail with some text.
+// mustFail runs a tool, which must fail with this text.
 func (s *scene) mustFail(t tool, want ...string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
@@ -181,7 +181,7 @@ func (s *scene) mustBe(phase migrate.Phase, want ...string) {
 
 func (s *scene) journal() string { return "berth-move." + s.namespace + ".source" }
 
-// mustSettle runs a tool again, which has to write nothing.
+// mustSettle runs a tool again, and fails the test if it writes anything.
 func (s *scene) mustSettle(t tool) {
 	s.t.Helper()
 	if writes := s.run(fault.Record(), t); len(writes) > 0 {
@@ -218,7 +218,7 @@ func TestRollbackKilledAtEachWrite(t *testing.T) {
 	if err := s.Client().Get(t.Context(), client.ObjectKeyFromObject(s.source), after); err != nil || after.UID != s.source.UID {
 		t.Errorf("the source has UID %q, %v; want %q as before", after.UID, err, s.source.UID)
 	}
-	s.run(fault.Record(), s.apply(s.plan(), true, migrate.Options{})) // what is rolled back can be applied again
+	s.run(fault.Record(), s.apply(s.plan(), true, migrate.Options{})) // a migration that was rolled back can be applied again
 	s.mustBe(migrate.Completed, "target")
 }
 
@@ -262,7 +262,7 @@ func TestApplyEndedAtEachWrite(t *testing.T) {
 	s.mustSettle(apply)
 }
 
-// countWrites counts what was created and deleted, by kind of object.
+// countWrites counts the created and deleted objects by kind.
 func countWrites(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {
@@ -278,7 +278,7 @@ func countWrites(writes []fault.Write) map[string]fault.Count {
 	return counts
 }
 
-// What is complete is never opened again: what has changed since is reported, and nothing is written.
+// A complete migration is never opened again: later changes are reported, and nothing is written.
 func TestCompleteStaysComplete(t *testing.T) {
 	s := newScene(t)
 	p := s.plan()
@@ -422,7 +422,7 @@ func (s *scene) forged(namespace, name string, p *movePlan, phase string) *corev
 	}
 }
 
-// Journals outside of their namespace are not read. Inside, what is not valid is ignored with a warning.
+// Journals outside of their namespace are not read. Inside, invalid ones are ignored with a warning.
 func TestForgedAndCorruptJournals(t *testing.T) {
 	s := newScene(t)
 	p := s.plan()
@@ -494,7 +494,7 @@ func TestJournalOfOtherObjects(t *testing.T) {
 	s.mustBe("", "source")
 }
 
-// Nobody is asked to roll back what somebody has changed since.
+// The tool does not suggest rolling back a change that somebody made later.
 func TestChangedAfterRollback(t *testing.T) {
 	s := newScene(t)
 	s.mustWait(s.plan())
@@ -514,8 +514,8 @@ func (s *scene) advance(p *movePlan, want migrate.StepName, waits bool) {
 	}
 }
 
-// A controller advances by one step at a time, waits for nothing, and can be told from a request that failed why it cannot go on.
-// Without a permission to list journals, it finds the one of its subject.
+// A controller advances by one step at a time, never waits, and can distinguish a stuck migration from a failed
+// request. Without permission to list journals, it finds its subject's.
 func TestAdvance(t *testing.T) {
 	s := newScene(t)
 	p, err := move.NewPlan(t.Context(), s.admin(), s.request())

@@ -46,9 +46,9 @@ func (e Engine[P]) NewPlan(ctx context.Context, cluster Cluster, r Request[P]) (
 	return p, nil
 }
 
-// Ensure returns the plan to apply: that of the migration in progress, with its status; or that of the completed one, of
-// which nothing is left to do; or else a new one. It fails if the one in progress is not what is requested, or if what
-// the completed one has led to was removed.
+// Ensure returns the plan to apply: the plan and the status of the migration in progress, or the plan of the completed
+// one, which has no steps left, or else a new plan. It fails if the migration in progress differs from the request, or
+// if the result of the completed one was removed.
 func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P, *Status[P], error) {
 	p, status, err := e.resume(ctx, cluster, r, r.Conflicts)
 	if err != nil || status != nil {
@@ -86,7 +86,8 @@ func (e Engine[P]) EnsureGiven(ctx context.Context, cluster Cluster, r Request[P
 	return p, nil, nil
 }
 
-// resume returns the plan and the status of the migration in progress. The status is nil if there is none.
+// resume returns the plan and the status of the migration in progress. The status is nil if no migration is in
+// progress.
 func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], conflicts func(P) error) (P, *Status[P], error) {
 	var none P
 	open, err := e.inProgress(ctx, cluster, r)
@@ -100,8 +101,8 @@ func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], co
 	return open.Plan.(P), status, err
 }
 
-// completed returns the plan of the requested migration if it is complete, and reports whether it still holds. It fails if
-// what it has led to was removed.
+// completed returns the plan of the requested migration if it is complete, and reports whether it still holds. It fails
+// if the migration's result was removed.
 func (e Engine[P]) completed(ctx context.Context, cluster Cluster, r Request[P], conflicts func(P) error) (P, bool, error) {
 	var none P
 	found, err := e.findJournals(ctx, cluster, func(p P) bool { return r.Matches(p) && conflicts(p) == nil })
@@ -140,7 +141,7 @@ func (e Engine[P]) inProgress(ctx context.Context, cluster Cluster, r Request[P]
 	return e.only(slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() }), r)
 }
 
-// only returns the only journal, or nil if there is none. It fails if there are several.
+// only returns the only journal, or nil without journals. It fails if there are several.
 func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
 	switch len(found) {
 	case 0:

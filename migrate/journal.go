@@ -39,7 +39,7 @@ type Journal struct {
 	Phase Phase // empty if there is no journal yet
 	// Entries are the steps that were started, the oldest first.
 	Entries []Entry
-	// Notes are what the migration has written besides, by keys of the ConfigMap.
+	// Notes are the migration's additional data, by keys of the ConfigMap.
 	Notes map[string]string
 
 	// command returns a command line for the migration of a plan, by its verb.
@@ -100,7 +100,7 @@ func (j *Journal) Abandon() string {
 	return fmt.Sprintf("to abandon this migration as it stands, run `%s` and make a new plan", escape.Command("kubectl -n %s delete configmap %s", j.namespace, j.name))
 }
 
-// findJournals returns the journals that match. It ignores what is not a valid journal, with a warning.
+// findJournals returns the journals that match. It ignores invalid journals, with a warning.
 func (e Engine[P]) findJournals(ctx context.Context, cluster Cluster, matches func(P) bool) ([]*Journal, error) {
 	list := &corev1.ConfigMapList{}
 	if err := cluster.Client.List(ctx, list, client.InNamespace(cluster.journals()), client.MatchingLabels(e.labels())); err != nil {
@@ -122,7 +122,8 @@ func (e Engine[P]) findJournals(ctx context.Context, cluster Cluster, matches fu
 	return found, nil
 }
 
-// ReadJournal returns the journal of a subject, which it reads by its name. If there is none, the journal has no plan and no phase.
+// ReadJournal returns the journal of a subject, which it reads by its name. A subject without a journal gets one
+// without plan and phase.
 func (e Engine[P]) ReadJournal(ctx context.Context, cluster Cluster, s Subject) (*Journal, error) {
 	stored := &corev1.ConfigMap{}
 	found, err := Find(ctx, cluster.Client, stored, cluster.journals(), e.journalName(s))

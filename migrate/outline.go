@@ -56,7 +56,7 @@ type Check struct {
 	Code    string  `json:"code"`
 	Verdict Verdict `json:"verdict"`
 	What    string  `json:"what"`
-	// Do says what helps.
+	// Do says how to solve the problem.
 	Do string `json:"do,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type Object struct {
 	How       string `json:"how"`
 }
 
-// steps returns the steps of a plan, with those of the engine.
+// steps returns the steps of a plan, including the engine's own steps.
 func (e Engine[P]) steps(p P) []Step {
 	if !p.GetOutline().Safe {
 		return nil

@@ -62,7 +62,7 @@ func (e Engine[P]) checkSchema(text []byte, source string) error {
 	return nil
 }
 
-// checkSteps fails unless the steps are those of the plan, and restores their descriptions.
+// checkSteps fails unless the steps match the plan, and restores their descriptions.
 func (e Engine[P]) checkSteps(p P) error {
 	want := e.steps(p)
 	if !slices.EqualFunc(p.GetOutline().Steps, want, func(a, b Step) bool { return a.Name == b.Name && a.NoReturn == b.NoReturn }) {

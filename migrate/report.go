@@ -40,7 +40,7 @@ var marks = map[Verdict]string{OK: "✔", Warning: "!", Refused: "✗"}
 // Described is a plan, or something else with an Outline.
 type Described interface {
 	GetOutline() *Outline
-	// Describe writes what is to be changed, as the head of a report.
+	// Describe writes the planned change, as the head of a report.
 	Describe(lines *escape.Lines)
 }
 
@@ -92,7 +92,7 @@ func (o *Outline) describeSteps(t *escape.Lines) {
 	o.describeObjects(t)
 }
 
-// describeObjects lists the objects, with those of a kind that change in the same way on one line.
+// describeObjects lists the objects, one line for all objects of a kind that change in the same way.
 func (o *Outline) describeObjects(t *escape.Lines) {
 	type group struct{ by, kind, namespace, how string }
 	var order []group

@@ -35,7 +35,7 @@ type Event struct {
 	Waits string
 }
 
-// ErrWaiting is returned with the option NoWait if there is nothing to do but to wait.
+// ErrWaiting is returned with the option NoWait if all that can be done is to wait.
 var ErrWaiting = errors.New("nothing can be done now: waiting")
 
 // TimeoutError is returned if the context's deadline is exceeded.
@@ -54,7 +54,7 @@ type StuckError struct{ cause error }
 func (e *StuckError) Error() string { return e.cause.Error() }
 func (e *StuckError) Unwrap() error { return e.cause }
 
-// Apply carries out a plan, from wherever the cluster is, until it is complete or the context ends.
+// Apply carries out a plan from the cluster's current state until the plan is complete or the context ends.
 func (e Engine[P]) Apply(ctx context.Context, cluster Cluster, p P, o Options) error {
 	return e.run(ctx, cluster, p, o, (*observation).next)
 }
@@ -64,8 +64,8 @@ func (e Engine[P]) Rollback(ctx context.Context, cluster Cluster, p P, o Options
 	return e.run(ctx, cluster, p, o, (*observation).back)
 }
 
-// Advance executes the next step of a plan, unless there is something to wait for. It is for a controller, which calls it again
-// and again, and reports the event instead of waiting. The zero Event means that the migration is complete. It fails with a
+// Advance executes the next step of a plan unless that has to wait. It is for a controller, which calls it again and
+// again, and reports the event instead of waiting. The zero Event means that the migration is complete. It fails with a
 // StuckError if there is no next step.
 func (e Engine[P]) Advance(ctx context.Context, cluster Cluster, p P) (Event, error) {
 	var last Event
@@ -121,12 +121,12 @@ func Repeat(ctx context.Context, o Options, advance func(ctx context.Context, re
 	}
 }
 
-// Outcome is what became of one round of a run.
+// Outcome is the result of one round of a run.
 type Outcome int
 
 // The outcomes.
 const (
-	Waiting  Outcome = iota // there is nothing to do but to wait
+	Waiting  Outcome = iota // all that can be done is to wait
 	Executed                // a write was made
 	Done                    // nothing is left to do
 )
@@ -187,7 +187,7 @@ func (e Engine[P]) execute(ctx context.Context, c client.Client, seen *observati
 	return seen.state.Execute(ctx, c, step)
 }
 
-// observation is what a decision is made from.
+// observation is the input of a decision.
 type observation struct {
 	plan         Plan
 	journal      *Journal
@@ -217,7 +217,7 @@ func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observat
 	return o, err
 }
 
-// verify fails unless the journal and the live objects are those of the plan.
+// verify fails unless the journal and the live objects match the plan.
 func (o *observation) verify() error {
 	subject := o.plan.GetOutline().Subject
 	switch {
@@ -230,7 +230,7 @@ func (o *observation) verify() error {
 	return o.state.Verify()
 }
 
-// holds reports whether what a completed migration has led to is still in place.
+// holds reports whether the result of a completed migration is still in place.
 func (o *observation) holds() (bool, error) {
 	if o.namespaceUID != o.plan.GetOutline().Subject.NamespaceUID {
 		return false, nil
@@ -238,7 +238,7 @@ func (o *observation) holds() (bool, error) {
 	return o.state.Holds()
 }
 
-// next decides on the next step of a migration. A completed one has none, whatever has changed since.
+// next decides on the next step of a migration. A completed one has no next step, even if something has changed since.
 func (o *observation) next() (Decision, error) {
 	if o.journal.Phase == Completed && o.journal.isFor(o.plan) {
 		holds, err := o.holds()

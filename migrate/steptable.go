@@ -2,7 +2,7 @@ package migrate
 
 import "slices"
 
-// A StepTable has the steps of which plans of type P consist, in the order in which they are executed.
+// A StepTable has the steps of plans of type P, in the order of execution.
 type StepTable[P any] []TableStep[P]
 
 // TableStep is a step that plans may consist of.

@@ -10,8 +10,8 @@ import (
 // writeLimit is how long a write that is under way may take after its context has ended.
 const writeLimit = 20 * time.Second
 
-// Writer returns a client whose writes are not cut off when their context ends, as by a signal: nobody would know whether the API server
-// has carried them out. It begins none after that.
+// Writer returns a client that completes a write even if its context ends meanwhile, for example by a signal: otherwise
+// nobody would know whether the API server has carried it out. It starts no write after that.
 func (c Cluster) Writer() client.Client { return writer{c.Client} }
 
 type writer struct{ client.Client }

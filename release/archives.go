@@ -31,15 +31,15 @@ var workstations = []workstation{
 // shells are the shells that have completions of berth.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
-// packArchives writes an archive with berth for each workstation, with its SBOM beside it, what package managers install it from,
-// and checksums of the archives.
+// packArchives writes an archive with berth for each workstation, with its SBOM beside it, the files for package
+// managers, and checksums of the archives.
 func (r *release) packArchives(ctx context.Context) error {
 	completions, err := r.completions(ctx)
 	if err != nil {
 		return err
 	}
 	folder := filepath.Join(r.output, "archives")
-	if err := os.RemoveAll(folder); err != nil { // with those of another version
+	if err := os.RemoveAll(folder); err != nil { // including another version's
 		return err
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -180,7 +180,7 @@ func contentOf(file oci.File) (data []byte, mode os.FileMode, err error) {
 	return data, mode, err
 }
 
-// signFile signs a file, if there is a key: FILE.sigstore.json has the signature.
+// signFile signs a file if it has a key: FILE.sigstore.json has the signature.
 func (r *release) signFile(ctx context.Context, file string) error {
 	if r.key == "" {
 		return nil

@@ -1,8 +1,8 @@
 package main
 
-// What a release consists of. Bundles are those that the templates of the catalogs list.
+// The artefacts of a release. Its bundles are listed in the templates of the catalogs.
 
-// project is where the definitions say that Berth's own images are. A release pins these to what it pushes.
+// project is the location of Berth's own images in the definitions. A release pins these to its pushed images.
 const project = "quay.io/berth-csi"
 
 // program is a program that is compiled for each architecture.
@@ -11,7 +11,7 @@ type program struct {
 	pkg     string
 	module  string // folder with the go.mod that pins it; "" for the project's own
 	tags    string
-	ldflags string // besides those of every program; VERSION is replaced
+	ldflags string // in addition to every program's; VERSION is replaced
 }
 
 const stamp = "-X github.com/berth-csi/berth/cmd/internal/version/stamp.version=VERSION"
@@ -28,11 +28,11 @@ var (
 type programImage struct {
 	name    string
 	program program
-	// entrypoint says that containers run the program; else they run what they are told to.
+	// entrypoint says that containers run the program; otherwise their command decides.
 	entrypoint bool
 	// user runs the program, unless the cluster chooses another one, as OpenShift does. It may write nothing.
 	user string
-	// onBase says that the image is put on the base that must-gather needs; else it has nothing but what is listed here.
+	// onBase says that the image is put on the base that must-gather needs; otherwise it has only the files listed here.
 	onBase bool
 	// path is the path of the program in the image, unless it is /usr/bin/NAME.
 	path string
@@ -44,15 +44,15 @@ type programImage struct {
 	scripts map[string]string
 }
 
-// nobody is a user, and a group, that owns no file.
-const nobody = "65532:65532"
+// nobodyUser is a user, and a group, that owns no file.
+const nobodyUser = "65532:65532"
 
 var programImages = []programImage{
-	{name: "berth-operator", program: operator, entrypoint: true, user: nobody},
-	{name: "berth", program: berth, entrypoint: true, user: nobody},
-	// The base of images of catalogs, in the place of opm's own image: Dockerfiles and OLM name /bin/opm, and OLM probes with what it finds
-	// as grpc_health_probe on the PATH.
-	{name: "berth-opm", program: opm, entrypoint: true, user: nobody, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
+	{name: "berth-operator", program: operator, entrypoint: true, user: nobodyUser},
+	{name: "berth", program: berth, entrypoint: true, user: nobodyUser},
+	// The base of catalog images, instead of opm's own image: Dockerfiles and OLM name /bin/opm, and OLM probes with
+	// grpc_health_probe on the PATH.
+	{name: "berth-opm", program: opm, entrypoint: true, user: nobodyUser, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
 	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So it cannot do without
 	// a shell, nor can the script.
 	{name: "berth-must-gather", program: kubectl, onBase: true, scripts: map[string]string{"usr/bin/gather": "deploy/must-gather/gather"}},

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// Media types of what is attached to images.
+// Media types of the documents attached to images.
 const (
 	sbomType       = "application/spdx+json"
 	provenanceType = "application/vnd.in-toto+json"
@@ -55,8 +55,8 @@ func (r *release) attach(ctx context.Context, p *pushed, to, mediaType string, d
 	return err
 }
 
-// ingredientsOf returns what an image consists of, for one architecture: the modules of its program, or the images that a
-// bundle or a catalog has clusters pull.
+// ingredientsOf returns the ingredients of an image for one architecture: the modules of its program, or the images
+// that a bundle or a catalog has clusters pull.
 func (r *release) ingredientsOf(p pushed, architecture string) ([]ingredient, error) {
 	for _, known := range programImages {
 		if known.name != p.name {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// pushBundles pushes the images of bundles, in which all images are given by digest.
+// pushBundles pushes the images of bundles, which name all images by digest.
 func (r *release) pushBundles(ctx context.Context) error {
 	r.bundleImages = map[string]string{}
 	for _, folder := range r.bundles() {

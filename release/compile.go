@@ -33,7 +33,7 @@ func (r *release) compile(ctx context.Context) error {
 	return nil
 }
 
-// compileFor compiles a program for a platform, so that it depends on nothing but the source, the modules and Go's version.
+// compileFor compiles a program for a platform, so that it depends only on the source, the modules and Go's version.
 func (r *release) compileFor(ctx context.Context, p program, goos, goarch string) (compiled, error) {
 	r.say("  %s for %s/%s", p.name, goos, goarch)
 	file, err := filepath.Abs(filepath.Join(r.output, "programs", goos+"-"+goarch, p.name))

@@ -25,7 +25,7 @@ const (
 	efsDriverImage = "quay.io/openshift/origin-aws-efs-csi-driver"
 )
 
-// efsDriver is what the image of the EFS driver is built of, as a file says it. Folders are relative to the file's.
+// efsDriver is the content of a file that says how to build the EFS driver's image. Folders are relative to the file's.
 type efsDriver struct {
 	// Source is a folder with the driver's source, and Version the version that it reports.
 	Source  string `json:"source"`
@@ -157,14 +157,14 @@ func (r *release) efsDriverFor(ctx context.Context, architecture string) (v1.Ima
 	return mutate.AppendLayers(img, licences)
 }
 
-// ingredientsOfEFSDriver returns what the driver's image consists of. The list of packages is in the image.
+// ingredientsOfEFSDriver returns the ingredients of the driver's image. The list of packages is in the image.
 func (r *release) ingredientsOfEFSDriver(architecture string) ([]ingredient, error) {
 	of, err := r.programFor(r.efs.program(), architecture).ingredients()
 	return append(of, ingredient{name: "efs-utils", version: base.Version, licence: "MIT", purl: "pkg:github/aws/efs-utils@" + base.Version},
 		imageIngredient(r.pins[r.efs.Base])), err
 }
 
-// close removes what was built outside of the output folder.
+// close removes build results outside of the output folder.
 func (r *release) close(err error) error {
 	if r.builder == nil {
 		return err

@@ -115,7 +115,7 @@ func smallDriver(t *testing.T) string {
 	return folder
 }
 
-// writeEFSDriver writes the file that says what the driver's image is built of.
+// writeEFSDriver writes the file that describes the build of the driver's image.
 func (r *releasing) writeEFSDriver(t *testing.T, e efsDriver) string {
 	t.Helper()
 	data, err := boundedyaml.Marshal(e)

@@ -19,13 +19,13 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// licenceNames are the names of files with licences, and with what a licence demands to be passed on.
+// licenceNames matches the names of files with licences, and with notices that a licence requires to be passed on.
 var licenceNames = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents|authors)([-._].*)?$`)
 
-// module is a module of which a program has packages.
+// module is a module with packages of a program.
 type module struct{ Path, Version, Dir string }
 
-// dependency is a module with the files that say under which licences a program has it, by their paths in an image.
+// dependency is a module with its licence files, by their paths in an image.
 type dependency struct {
 	module
 	licences map[string]string
@@ -34,7 +34,7 @@ type dependency struct {
 // goItself is the name of the module of the standard library.
 const goItself = "go"
 
-// listDependencies returns what a program consists of, sorted by path.
+// listDependencies returns the modules of a program, sorted by path.
 func (c compiled) listDependencies(ctx context.Context) ([]dependency, error) {
 	packages, err := c.packages(ctx)
 	if err != nil {
@@ -112,7 +112,8 @@ func (d dependency) addLicences(folder string) error {
 	return nil
 }
 
-// upTo returns a folder, and all folders between it and those below: a package may have another licence than its module.
+// upTo returns a folder, and all folders between it and the ones below: a package may have another licence than its
+// module.
 func upTo(top string, below []string) map[string]bool {
 	all := map[string]bool{top: true}
 	for _, folder := range below {

@@ -1,10 +1,10 @@
-// Command release builds what Berth consists of, from the commit that is checked out, and pushes it to a registry: images
-// of the programs for each architecture, and images of bundles and catalogs that refer to them by digest. The same commit
-// always gives the same digests. It needs Go and git, and no container engine. The image of
-// the EFS driver is built with buildah, if it is asked for.
+// Command release builds Berth's artefacts from the commit that is checked out, and pushes them to a registry: images
+// of the programs for each architecture, and images of bundles and catalogs that refer to them by digest. The same
+// commit always gives the same digests. It needs Go and git, and no container engine. The image of the EFS driver is
+// built with buildah, if it is asked for.
 //
-// Everything is pushed by digest first. Tags are set at the end, when all that they lead to is there, so that a release
-// that fails leaves nothing that anybody would install. The next run pushes only what is missing.
+// Everything is pushed by digest first. Tags are set at the end, when everything behind them exists, so that a failed
+// release leaves nothing that anybody would install. The next run pushes only the missing parts.
 package main
 
 import (

@@ -16,7 +16,7 @@ const (
 	downloads = homepage + "/releases/download/"
 )
 
-// summary and description say what berth is, in one sentence and in a few.
+// summary and description describe berth, in one sentence and in a few.
 const (
 	summary     = "Package, ship and move optional CSI drivers for OpenShift and OKD"
 	description = `Makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from,
@@ -42,7 +42,7 @@ func (p packed) program() string {
 	return "berth"
 }
 
-// writePackagers writes what krew and Homebrew install berth from, beside the archives.
+// writePackagers writes the files that krew and Homebrew install berth from, beside the archives.
 func (r *release) writePackagers(folder string, archives []packed) error {
 	manifest, err := krewManifest(r.source.version, archives)
 	if err != nil {
@@ -75,8 +75,8 @@ func krewManifest(version string, archives []packed) ([]byte, error) {
 	})
 }
 
-// brewed are the platforms that Homebrew knows, in its own words.
-var brewed = []struct {
+// homebrewPlatforms are Homebrew's platforms, in its own words.
+var homebrewPlatforms = []struct {
 	block string
 	os    string
 	cpus  []struct{ block, architecture string }
@@ -94,7 +94,7 @@ func formula(version string, archives []packed) string {
 	line("  homepage %q", homepage)
 	line("  version %q", strings.TrimPrefix(version, "v"))
 	line("  license \"Apache-2.0\"")
-	for _, system := range brewed {
+	for _, system := range homebrewPlatforms {
 		line("")
 		line("  %s do", system.block)
 		for _, cpu := range system.cpus {

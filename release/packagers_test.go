@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write the files of package managers into testdata")
 
-// TestPackagers: what package managers install berth from names each archive that they know.
+// TestPackagers: the files for package managers name each archive that they know.
 func TestPackagers(t *testing.T) {
 	archives := []packed{
 		{workstation{"linux", "amd64"}, "berth-v1.2.3-linux-amd64.tar.gz", "01"}, {workstation{"linux", "s390x"}, "berth-v1.2.3-linux-s390x.tar.gz", "02"},

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// pinImages pins the images that are not Berth's own: those of the drivers in bundles, and must-gather's base.
+// pinImages pins the images that are not Berth's own: the drivers' images in bundles, and must-gather's base.
 func (r *release) pinImages(ctx context.Context) error {
 	given := map[string]string{}
 	if r.options.pins != "" {

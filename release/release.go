@@ -20,7 +20,7 @@ type release struct {
 	templates []template
 	pins      map[string]string // pull specs by digest, by the images that bundles and must-gather name
 	built     []compiled
-	// efs is what the image of the EFS driver is built of, and builder builds it; nil if others build that image.
+	// efs describes the build of the EFS driver's image, and builder builds it; nil if others build that image.
 	efs     *efsDriver
 	builder *base.Builder
 	// bundleImages are the pull specs of the bundles, by their folders.
@@ -34,7 +34,7 @@ type pushed struct {
 	tags   []string
 	index  v1.ImageIndex
 	digest string
-	// documents are the digests of what is attached to it.
+	// documents are the digests of its attached documents.
 	documents []string
 }
 
@@ -54,7 +54,7 @@ func newRelease(ctx context.Context, o options) (*release, error) {
 	return r, err
 }
 
-// run makes the release. What can fail for a reason outside of this machine comes before what takes long.
+// run makes the release. Steps that can fail for a reason outside of this machine come before slow steps.
 func (r *release) run(ctx context.Context) error {
 	if r.source.modified {
 		r.say("there are changes that no commit has: nobody can build these images again")
@@ -154,7 +154,7 @@ func (r *release) report() error {
 	return table.Flush()
 }
 
-// compressedSize is what a node downloads of an image that it has nothing of.
+// compressedSize returns the bytes that a node downloads for an image without cached layers.
 func compressedSize(img v1.Image) (int64, error) {
 	manifest, err := img.Manifest()
 	if err != nil {

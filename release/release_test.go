@@ -40,7 +40,7 @@ import (
 // maxOperator is the size goal of the operator's image, compressed, for each architecture.
 const maxOperator = 25 << 20
 
-// releasing is a registry, and what is needed to release into it.
+// releasing is a registry with the inputs of a release into it.
 type releasing struct {
 	*registry.Secure
 	prefix                    string // of the repositories
@@ -180,7 +180,7 @@ func files(t *testing.T, img v1.Image) map[string][]byte {
 func TestRelease(t *testing.T) {
 	r := startReleasing(t)
 
-	// Half of it is pushed when the registry refuses a manifest.
+	// The registry refuses a manifest halfway.
 	r.Guard(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 			if request.Method == http.MethodPut && strings.Contains(request.URL.Path, "berth-catalog-openshift/manifests") {
@@ -241,8 +241,8 @@ func (r *releasing) checkOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Config.User != nobody || !slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/berth-operator"}) {
-		t.Errorf("it runs %q as user %q, want berth-operator as %q", config.Config.Entrypoint, config.Config.User, nobody)
+	if config.Config.User != nobodyUser || !slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/berth-operator"}) {
+		t.Errorf("it runs %q as user %q, want berth-operator as %q", config.Config.Entrypoint, config.Config.User, nobodyUser)
 	}
 	if size, err := compressedSize(img); err != nil || size > maxOperator {
 		t.Errorf("it has %d bytes compressed (%v), want at most %d", size, err, maxOperator)
@@ -275,7 +275,7 @@ func (r *releasing) checkOperator(t *testing.T) {
 // maxOPM is the size goal of the base image of catalogs, compressed, in bytes. The one of opm has 30 MB.
 const maxOPM = 12 << 20
 
-// TestBaseImageOfCatalogs: the image has what Dockerfiles and OLM expect of opm's image.
+// TestBaseImageOfCatalogs: the image meets the expectations of Dockerfiles and OLM about opm's image.
 func TestBaseImageOfCatalogs(t *testing.T) {
 	root, err := tools.Root()
 	if err != nil {
@@ -300,8 +300,8 @@ func TestBaseImageOfCatalogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(config.Config.Entrypoint, []string{"/bin/opm"}) || len(config.Config.Cmd) > 0 || config.Config.User != nobody {
-		t.Errorf("it runs %q %q as user %q, want /bin/opm as %q", config.Config.Entrypoint, config.Config.Cmd, config.Config.User, nobody)
+	if !slices.Equal(config.Config.Entrypoint, []string{"/bin/opm"}) || len(config.Config.Cmd) > 0 || config.Config.User != nobodyUser {
+		t.Errorf("it runs %q %q as user %q, want /bin/opm as %q", config.Config.Entrypoint, config.Config.Cmd, config.Config.User, nobodyUser)
 	}
 	if size, err := compressedSize(img); err != nil || size > maxOPM {
 		t.Errorf("it has %d bytes compressed (%v), want at most %d", size, err, maxOPM)
@@ -438,7 +438,7 @@ func mustRun(t *testing.T, dir, program string, args ...string) {
 	}
 }
 
-// checkDocuments checks that the registry lists an SBOM and a provenance of the operator's image, of what they should be.
+// checkDocuments checks that the registry lists an SBOM and a provenance of the operator's image, and their content.
 func (r *releasing) checkDocuments(t *testing.T) {
 	index := r.index(t, "berth-operator:latest")
 	digest, err := index.Digest()

@@ -20,8 +20,8 @@ type ingredient struct {
 	purl                   string // package URL
 }
 
-// sbom returns the software bill of materials of something that has a digest, as SPDX in JSON. It depends on nothing but
-// what it describes.
+// sbom returns the software bill of materials of something that has a digest, as SPDX in JSON. It depends only on its
+// content.
 func (s source) sbom(name, digest string, of []ingredient) ([]byte, error) {
 	described := ingredient{name: name, version: s.version, licence: "Apache-2.0"}
 	document := v2_3.Document{
@@ -71,7 +71,7 @@ func (c compiled) ingredients() ([]ingredient, error) {
 			return nil, err
 		}
 		i := ingredient{name: d.Path, version: d.Version, licence: licence}
-		if d.Version != "" { // the project itself has none
+		if d.Version != "" { // the project itself has no version
 			i.purl = "pkg:golang/" + d.Path + "@" + d.Version
 		}
 		if d.Path == goItself {

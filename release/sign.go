@@ -11,7 +11,7 @@ import (
 // cosignFolder has the go.mod that pins cosign.
 const cosignFolder = "hack/cosign"
 
-// sign signs the images, for all platforms, and what is attached to them. Without a key there are no signatures.
+// sign signs the images, for all platforms, and their attached documents. Without a key there are no signatures.
 func (r *release) sign(ctx context.Context) error {
 	if r.key == "" {
 		r.say("  no KEY is given: nothing is signed")

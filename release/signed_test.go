@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// all adds what takes too long for make test.
+// all adds architectures and workstations that take too long for make test.
 var all = flag.Bool("all-architectures", false, "release for all architectures and workstations, sign, and build again in another clone")
 
 // TestSignedRelease is the release as people make it, verified as they do.
@@ -50,7 +50,7 @@ func TestSignedRelease(t *testing.T) {
 		t.Error("cosign verifies an image that nobody signed")
 	}
 
-	// Another clone, at another path, compiled without what is compiled already, gives the same programs.
+	// Another clone, at another path, with an empty build cache, gives the same programs.
 	clone := filepath.Join(t.TempDir(), "elsewhere", "berth")
 	mustRun(t, r.root, "git", "clone", "-q", r.root, clone)
 	elsewhere := *r

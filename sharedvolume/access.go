@@ -48,10 +48,9 @@ const (
 
 var policyKey = types.NamespacedName{Name: v1alpha1.PolicyName}
 
-// Prepare creates the SharedVolumePolicy if there is none. Call it before adopting anything that the community operator left,
-// because those objects show whether the cluster was managed by that operator. While the CustomResourceDefinition of policies
-// is missing, there can be none, and the API server may refuse to create one. Then Prepare returns the access with which Run has
-// to create it, and otherwise "".
+// Prepare creates the SharedVolumePolicy if it is missing. Call it before adopting the community operator's objects,
+// because these show whether that operator managed the cluster. Without the CustomResourceDefinition of policies, or if
+// the API server refuses to create one, Prepare returns the access with which Run must create it, and otherwise "".
 func Prepare(ctx context.Context, cfg *rest.Config) (v1alpha1.Access, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -198,7 +197,7 @@ type policies struct {
 
 func addPolicies(mgr manager.Manager, initialAccess v1alpha1.Access) error {
 	atStart := watched.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(reconcile.Request{NamespacedName: policyKey}) // so that it is created if there is none
+		queue.Add(reconcile.Request{NamespacedName: policyKey}) // so that a missing policy is created
 		return nil
 	})
 	return builder.ControllerManagedBy(mgr).

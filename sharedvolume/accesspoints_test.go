@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// knownAccessPoints knows what a test says.
+// knownAccessPoints knows the access points that a test sets.
 type knownAccessPoints struct {
 	changed chan struct{}
 
@@ -43,7 +43,7 @@ func (k *knownAccessPoints) Release(user string) {
 
 func (k *knownAccessPoints) Changed() <-chan struct{} { return k.changed }
 
-// set says what is known.
+// set makes an access point known.
 func (k *knownAccessPoints) set(name string, present bool) {
 	k.mu.Lock()
 	k.present[name] = present
@@ -51,8 +51,8 @@ func (k *knownAccessPoints) set(name string, present bool) {
 	k.changed <- struct{}{}
 }
 
-// TestFileSystemAvailable: the status of a SharedVolume follows what is known about its access point. Nobody asks for those that the
-// namespace was not granted.
+// TestFileSystemAvailable: the status of a SharedVolume follows the known state of its access point. Access points
+// without a grant for the namespace are never looked up.
 func TestFileSystemAvailable(t *testing.T) {
 	env := isolated(t)
 	namespace := env.keptNamespace()
@@ -89,7 +89,7 @@ func TestFileSystemAvailable(t *testing.T) {
 	}
 }
 
-// available waits until the condition about AWS has a status, a reason and a message, or until there is none.
+// available waits until the condition about AWS has a status, a reason and a message, or until it is absent.
 func (env testEnv) available(sv *v1alpha1.SharedVolume, want string) {
 	env.t.Helper()
 	env.eventually("the condition to be "+want, sv, func() error {

@@ -64,7 +64,7 @@ func (r *reconciler) perform(ctx context.Context, o *observed, d decision) error
 		return r.patch(ctx, o, d.volume, mergePatch{body: map[string]any{
 			"spec": map[string]any{"persistentVolumeReclaimPolicy": corev1.PersistentVolumeReclaimRetain}}})
 	case reserveVolume:
-		// The binder writes the reservation too, so this has to fail if the volume has changed.
+		// The binder writes the reservation, too, so this must fail if the volume has changed.
 		return r.patch(ctx, o, d.volume, mergePatch{locked: true, body: map[string]any{
 			"spec": map[string]any{"claimRef": map[string]any{
 				"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": o.claim.Namespace,
@@ -110,9 +110,10 @@ func (r *reconciler) patchFinalizers(ctx context.Context, o *observed, change fu
 		"metadata": map[string]any{"finalizers": finalizers}}})
 }
 
-// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it. The next
-// decision finds out whose an existing one is. For a new SharedVolume nobody has had a reason yet to take the name. For others it reads first, because the caches do not have
-// objects without our labels, and an attempt to create is a write.
+// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it.
+// The next decision finds out who owns an existing one. For a new SharedVolume nobody has had a reason yet to take the
+// name. For others it reads first, because the caches do not have objects without our labels, and an attempt to create
+// is a write.
 func createOrGet[T any, P interface {
 	*T
 	client.Object
@@ -183,7 +184,7 @@ func (r *reconciler) patch(ctx context.Context, o *observed, object client.Objec
 	return nil
 }
 
-// delete deletes an object if it is still the one that was observed.
+// delete deletes an object if it is still the observed one.
 func (r *reconciler) delete(ctx context.Context, o *observed, object client.Object) error {
 	uid := object.GetUID()
 	err := r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
@@ -197,7 +198,7 @@ func (r *reconciler) delete(ctx context.Context, o *observed, object client.Obje
 	return nil
 }
 
-// recordWrite adds an object as it is after a write to the observed state, and to what the caches are expected to show.
+// recordWrite adds an object as it is after a write to the observed state, and to the caches' expectations.
 func (r *reconciler) recordWrite(o *observed, object client.Object) {
 	o.set(object)
 	o.expecting = true
@@ -263,7 +264,7 @@ func statusBody(status v1alpha1.SharedVolumeStatus) (map[string]any, error) {
 	return body, json.Unmarshal(raw, &body)
 }
 
-// mergePatch is a JSON merge patch with preconditions: the object has to have the same UID, and if locked, also the same
+// mergePatch is a JSON merge patch with preconditions: the object must have the same UID, and if locked, also the same
 // resource version.
 type mergePatch struct {
 	body   map[string]any

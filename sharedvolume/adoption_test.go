@@ -46,7 +46,7 @@ func TestAdoption(t *testing.T) {
 	leaving := env.legacy(env.Namespace(t), "leaving", "fs-01::fsap-02")
 	env.do("delete", env.client.Delete(t.Context(), leaving.sv))
 
-	// Two SharedVolumes, of which the community operator gave one the other's volume, by its name.
+	// Two SharedVolumes: the community operator gave one of them the other's volume, because of its name.
 	victim := env.legacy(namespace, "b-c", "fs-01::fsap-02")
 	neighbour := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-b"}}
 	env.do("create", env.client.Create(t.Context(), neighbour))

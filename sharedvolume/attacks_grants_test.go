@@ -38,7 +38,7 @@ func forgedGrant(a arena) {
 		sharedvolume.OwnerNameLabel: "stolen", sharedvolume.OwnerUIDLabel: string(sv.UID)}
 	a.do("forge a claim", tn.Client.Create(a.t.Context(), forged))
 	a.refused("forge a status", tn.Client.Status().Patch(a.t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Ready"}}`)), "forbidden")
-	// The attacker's namespace contains an object of its own name.
+	// The attacker's namespace contains an object with the namespace's name.
 	named := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: project, Labels: forged.Labels}}
 	a.do("forge a ConfigMap", tn.Client.Create(a.t.Context(), named))
 	a.marked()
@@ -193,8 +193,8 @@ func manyUngranted(a arena) {
 	}
 }
 
-// A tenant can create what the community operator leaves in a namespace. Only cluster-scoped objects show that it has managed a
-// cluster.
+// A tenant can create the objects that the community operator leaves in a namespace. Only cluster-scoped objects show
+// that it has managed a cluster.
 func forgedOrigin(a arena) {
 	tn := person.New(a.t, a.Cluster)
 	project := tn.Project(a.t, "")

@@ -39,7 +39,7 @@ func (env testEnv) attacker(t *testing.T) (*tenants.Tenant, string) {
 	who := tenants.New(t, env.Cluster)
 	project := who.Project(t, "")
 	env.grant(project, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
-	// What the bundle aggregates to the role admin. Other tests share the cluster, so it is bound to this project.
+	// The bundle's rules for the role admin. Other tests share the cluster, so they are bound to this project.
 	role := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedvolumes"}, Verbs: []string{"*"}}
 	metadata := metav1.ObjectMeta{Namespace: project, Name: "sharedvolumes"}
 	env.do("create", env.client.Create(t.Context(), &rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{role}}))
@@ -150,7 +150,7 @@ func TestTenantHasLargeObjectsListed(t *testing.T) {
 // deepSize returns how many bytes of memory a value takes, with all that it refers to.
 func deepSize(value reflect.Value) int {
 	size := int(value.Type().Size())
-	inner := func(part reflect.Value) int { return deepSize(part) - int(part.Type().Size()) } // what is outside of the value
+	inner := func(part reflect.Value) int { return deepSize(part) - int(part.Type().Size()) } // the memory outside of the value
 	switch value.Kind() {
 	case reflect.String:
 		size += value.Len()

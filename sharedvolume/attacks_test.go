@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// attacks are what one tenant may try against another, or against the cluster; package test/trials lists them. After each,
+// attacks are one tenant's attempts against another, or against the cluster; package test/trials lists them. After each,
 // arena checks that the victim's volume is unchanged and that the attacker did not get it.
 var attacks = []struct {
 	name  string
@@ -111,7 +111,7 @@ func (a arena) claim(name, volume string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// check checks what must hold after any attack.
+// check checks the conditions that must hold after any attack.
 func (a arena) check() {
 	a.t.Helper()
 	a.ready(a.stake)

@@ -25,7 +25,7 @@ func parkClaim(a arena) {
 	fresh := volumeOf(a.victim.namespace, "fresh", "fs-01", "fsap-02")
 	a.do("create", a.victim.api.Create(a.t.Context(), fresh))
 	a.until(fresh, "QuotaExceeded")
-	// Only the victim can read what the volume's name is derived from; assume that the attacker has guessed it.
+	// Only the victim can read the UID in the volume's name; assume that the attacker has guessed it.
 	parked := a.claim("parked", "sharedvolume-"+string(fresh.UID))
 	a.created(parked)
 	volumes := a.watchVolumes()
@@ -114,7 +114,7 @@ func otherVolume(a arena) {
 	a.created(sv)
 	p := a.ready(sv)
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), p.claim))
-	// Whether the attacker's claim or the operator's new one comes first: the operator uses nothing foreign.
+	// Whether the attacker's claim or the operator's new one comes first: the operator never uses foreign objects.
 	rival := a.claim("pvc-logs", spare.Name)
 	rival.Spec.Selector = p.claim.Spec.Selector
 	cluster.Eventually(a.t, waitLimit, "a claim", func(ctx context.Context) error {

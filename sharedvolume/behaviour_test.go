@@ -71,11 +71,11 @@ func TestCreateAndDelete(t *testing.T) {
 	}
 }
 
-// TestReadyDuration: whoever waits for a volume can be asked how long that took. Other tests use the same metric.
+// TestReadyDuration: the metric shows how long a SharedVolume took to become ready. Other tests use it, too.
 func TestReadyDuration(t *testing.T) {
 	measured := func() (count uint64, seconds float64) {
 		vec, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer, "berth_shared_volume_ready_duration_seconds", map[string]string{"driver": "efs.csi.aws.com"})
-		if err != nil { // there are none yet
+		if err != nil { // no measurements yet
 			return 0, 0
 		}
 		return vec.GetAggregatedSampleCount(), vec.GetAggregatedSampleSum()

@@ -28,7 +28,7 @@ func isolated(t *testing.T) testEnv {
 		env.defineAll()
 		env.setAccess(v1alpha1.AccessGranted)
 		isolatedConfig = env.controllerConfig()
-		// One controller writes the status of the policy, so that none of the others has to.
+		// One controller writes the status of the policy, so that the others need not.
 		stop := env.runConfined("none")
 		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
 		env.eventually("the policy's status", policy, func() error {
@@ -47,8 +47,8 @@ var (
 	isolatedConfig  *rest.Config // the controllers'
 )
 
-// keptNamespace creates a namespace that is never deleted, with a grant for all that the tests' SharedVolumes use. Its deletion
-// would wait for a controller, and many of those take longer than the tests.
+// keptNamespace creates a namespace that is never deleted, with a grant for all that the tests' SharedVolumes use. Its
+// deletion would wait for a controller, and many deletions take longer than the tests.
 func (env testEnv) keptNamespace() string {
 	env.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "isolated-"}}

@@ -47,7 +47,7 @@ const DefaultWorkers = 16
 type Options struct {
 	// Workers is how many SharedVolumes are reconciled at the same time; 0 means DefaultWorkers.
 	Workers int
-	// InitialAccess is what Prepare has returned.
+	// InitialAccess is Prepare's result.
 	InitialAccess v1alpha1.Access
 	// AccessPoints knows which access points exist; nil if nobody asks AWS.
 	AccessPoints AccessPoints
@@ -55,10 +55,11 @@ type Options struct {
 
 // AccessPoints knows which access points exist in AWS, and can be reached from the nodes.
 type AccessPoints interface {
-	// Find returns what is known of the access point that a user, such as a SharedVolume, refers to: whether it is present, with
-	// the reason and the message for a condition. The reason is "" if nothing can be known. What is not known yet is looked for.
+	// Find returns the known state of the access point that a user, such as a SharedVolume, refers to: whether it is
+	// present, with the reason and the message for a condition. The reason is "" if its state cannot be known. If it is
+	// not known yet, Find starts a lookup.
 	Find(user, fileSystem, accessPoint string) (present bool, reason, message string, known bool)
-	// Release forgets to what a user refers.
+	// Release forgets a user's reference.
 	Release(user string)
 	// Changed gets a value when Find would return something else than before.
 	Changed() <-chan struct{}
@@ -220,8 +221,8 @@ func forward(ctx context.Context, from <-chan struct{}, to chan<- event.GenericE
 	}
 }
 
-// ownerOfClaim maps a claim to the SharedVolume that it may belong to. A claim in another namespace or with another name
-// cannot belong to it, whatever its labels say.
+// ownerOfClaim maps a claim to the SharedVolume that it may belong to. A claim in another namespace or with another
+// name cannot belong to it, regardless of its labels.
 func ownerOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 	owner := ownerOf(claim)
 	if owner.Namespace != claim.GetNamespace() || ClaimName(owner.Name) != claim.GetName() {
@@ -278,7 +279,7 @@ type reconciler struct {
 	// accessPoints is nil if nobody asks AWS.
 	accessPoints AccessPoints
 	staleGrants  chan<- event.GenericEvent
-	// retry is the backoff for what may become possible without an event.
+	// retry is the backoff for actions that may become possible without an event.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
@@ -404,8 +405,8 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 	return o, nil
 }
 
-// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the access point:
-// others would learn what exists.
+// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the
+// access point: others would learn which ones exist.
 func (r *reconciler) findAccessPoint(key types.NamespacedName, o observed) accessPoint {
 	spec := o.sharedVolume.Spec
 	if r.accessPoints == nil {
@@ -450,7 +451,7 @@ func getListed(ctx context.Context, live client.Reader, key types.NamespacedName
 	return &list.Items[0], nil
 }
 
-// get reads an object; it returns nil if there is none.
+// get reads an object; it returns nil if the object does not exist.
 func get[T any, P interface {
 	*T
 	client.Object

@@ -26,17 +26,16 @@ type observed struct {
 	sharedVolume *v1alpha1.SharedVolume
 	// fresh is true if no controller has reconciled the SharedVolume before.
 	fresh bool
-	// claim is the claim of the SharedVolume's claim name, whoever created it; nil if there is none.
+	// claim is the existing claim with the SharedVolume's claim name, whoever created it, or nil.
 	claim *corev1.PersistentVolumeClaim
-	// volume has the name that the controller gives a volume, and communityVolume the name that the community operator
-	// gave it, whoever created them; nil if there is none.
+	// volume has the name that the controller gives a volume, and communityVolume the community operator's name for it.
+	// Anyone may have created them; nil if they do not exist.
 	volume, communityVolume *corev1.PersistentVolume
 	// open is true if no grant is required.
 	open bool
-	// grant is the SharedVolumeGrant of the namespace's name; nil if there is none. It is shared with the cache: do not
-	// change it.
+	// grant is the SharedVolumeGrant with the namespace's name, or nil. It is shared with the cache: do not change it.
 	grant *v1alpha1.SharedVolumeGrant
-	// accessPoint is what is known of the access point in AWS.
+	// accessPoint is the known state of the access point in AWS.
 	accessPoint accessPoint
 	// namespace is the SharedVolume's namespace, read from the API server; nil if it does not exist. namespaceKnown is true
 	// once it was read.
@@ -57,7 +56,7 @@ type observed struct {
 	now       time.Time
 }
 
-// action is what to do next about a SharedVolume. Most are one request.
+// action is the next action for a SharedVolume. Most are one request.
 type action string
 
 const (
@@ -86,14 +85,14 @@ type decision struct {
 	volumeName string
 	// status is written before the action; nil leaves the status as it is.
 	status *readiness
-	// slot says what a SharedVolume that waits needs its slot for.
+	// slot is the purpose of the slot that a SharedVolume waits for.
 	slot slotUse
 	// requeueAfter is when to reconcile again if no event comes; 0 is never. backoff asks for an exponential backoff instead.
 	requeueAfter time.Duration
 	backoff      bool
 }
 
-// next decides what to do next. It is a pure function.
+// next returns the next decision. It is a pure function.
 func next(o observed) decision {
 	if o.sharedVolume.DeletionTimestamp != nil {
 		return nextDeletion(o)
@@ -124,8 +123,8 @@ var (
 	accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]{1,123}$`)
 )
 
-// problemOf returns what is wrong with a spec. The CRD rejects all invalid specs but a missing one, but an object may have
-// been stored under another CRD.
+// problemOf returns the problem of a spec, or "". The CRD rejects all invalid specs but a missing one, but an object
+// may have been stored under another CRD.
 func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	switch {
 	case !fileSystemID.MatchString(spec.FileSystemID):
@@ -137,8 +136,8 @@ func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	}
 }
 
-// hasVolume reports whether the SharedVolume has its volume already, and so no longer requires a grant. It relies only on
-// what no tenant can write: a volume's name, labels and reservation, and creation times.
+// hasVolume reports whether the SharedVolume has its volume already, and so no longer requires a grant. It relies only
+// on fields that no tenant can write: a volume's name, labels and reservation, and creation times.
 //
 // The controller puts the UID of the SharedVolume into the volume's name. The community operator used names that another
 // SharedVolume, in an earlier namespace, may have had too. Such a volume counts if it is bound to the existing claim, or was

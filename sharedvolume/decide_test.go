@@ -157,7 +157,7 @@ func TestNext(t *testing.T) {
 			o.sharedVolume.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
 		}, "wait: Ready Bound", ""},
 
-		// What somebody else made stays his.
+		// Other people's objects stay theirs.
 		{"foreign claim", settled, func(o *observed) { o.claim.Spec.Selector = nil }, "wait: Failed Conflict", "PersistentVolumeClaim pvc-logs exists"},
 		{"claim of a predecessor", settled, func(o *observed) { o.sharedVolume.UID = "uid-2" }, "wait: Failed Conflict", "PersistentVolumeClaim pvc-logs exists"},
 		{"foreign claim with forged labels", community, func(o *observed) { o.claim.Spec.VolumeName = "pv-other" }, "wait: Failed Conflict", "PersistentVolumeClaim pvc-logs exists"},
@@ -167,7 +167,7 @@ func TestNext(t *testing.T) {
 		{"volume of no driver", settled, func(o *observed) { o.volume.Spec.CSI = nil }, "wait: Failed Conflict", "not a volume of efs.csi.aws.com"},
 		{"volume mounts something else", settled, func(o *observed) { o.volume.Spec.CSI.VolumeHandle = "fs-9::fsap-9" }, "wait: Failed Conflict", `mounts "fs-9::fsap-9"`},
 
-		// What somebody took away comes back.
+		// Deleted objects come back.
 		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "acquire an in-flight slot", ""},
 		{"claim deleted, turn", settled, func(o *observed) { o.claim, o.slot = nil, true }, "create the claim", ""},
 		{"claim deleted, not its turn", settled, func(o *observed) { o.claim, o.slotKnown = nil, true }, "wait", ""},
@@ -210,7 +210,7 @@ func TestNext(t *testing.T) {
 			o.volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 		}, "set the volume's reclaim policy to Retain", ""},
 
-		// What the community operator created keeps working.
+		// The community operator's objects keep working.
 		{"community", community, func(*observed) {}, "wait: Ready Bound", ""},
 		{"community, old handle", community, func(o *observed) {
 			o.communityVolume.Spec.CSI.VolumeHandle, o.communityVolume.Spec.MountOptions = "fs-01", []string{"accesspoint=fsap-02"}
@@ -404,8 +404,8 @@ func TestDefaultStatus(t *testing.T) {
 	}
 }
 
-// TestColumns: what kubectl get shows fits into 110 columns for names of ten characters, has a word for what is wrong, also in AWS, and
-// a command only as a whole.
+// TestColumns: the output of kubectl get fits into 110 columns for names of ten characters, names the problem, also one
+// in AWS, and never cuts a command.
 func TestColumns(t *testing.T) {
 	missing := accessPoint{known: true, reason: "FileSystemNotFound", message: "AWS has none"}
 	command := "berth grant team fs-0123456789abcdef0 fsap-0123456789abcdef0"

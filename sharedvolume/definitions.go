@@ -60,7 +60,7 @@ func missingFrom(served []metav1.APIResource) (names []string) {
 // definitionOf returns the name of a resource's CustomResourceDefinition.
 func definitionOf(resource string) string { return resource + "." + v1alpha1.GroupVersion.Group }
 
-// await waits until all APIs are served, or ctx ends. It logs what it waits for, and when that changes.
+// await waits until all APIs are served, or ctx ends. It logs the missing APIs, and each change.
 func (d definitions) await(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	var waited []string

@@ -11,7 +11,8 @@ import (
 // size is the size of claims and volumes. Kubernetes requires one; EFS grows as needed and ignores it.
 var size = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 
-// desiredClaim returns the desired claim of a SharedVolume. Its selector is immutable, so it also proves whose claim it is.
+// desiredClaim returns the desired claim of a SharedVolume. Its selector is immutable, so it also proves the claim's
+// owner.
 func desiredClaim(sv *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
 	labels, annotations := ownerMeta(sv)
 	noClass, filesystem := "", corev1.PersistentVolumeFilesystem

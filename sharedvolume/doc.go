@@ -6,10 +6,11 @@
 // decision, so it follows from the observed state too, never from an earlier status.
 //
 // The claim is created first, without the name of a volume but with a selector that only the SharedVolume's own volume
-// matches; then the volume, reserved for the claim by its UID. Kubernetes' binder settles this order with the fewest writes,
-// and no other claim or volume can come between, because neither side is ever open. Of 300 pairs created at once with
-// Kubernetes 1.36, this order took 5.05 writes per pair, 2 of them ours and 0.05 the binder's events. Creating the volume
-// first, and a claim that names it, took 7.8, of which 0.8 failed, and more than one and a half times as long.
+// matches; then the volume, reserved for the claim by its UID. Kubernetes' binder settles this order with the fewest
+// writes, and no other claim or volume can come between, because neither side is ever open. Of 300 pairs created at
+// once with Kubernetes 1.36, this order took 5.05 writes per pair, 2 of them ours and 0.05 the binder's events.
+// Creating the volume first, and a claim that names it, took 7.8 writes, 0.8 of them failed, and more than one and a
+// half times as long.
 //
 // Both have the storage class "". A class of kubernetes.io/no-provisioner costs the same writes and needs a StorageClass
 // object that somebody may change or delete; a class of efs.csi.aws.com hands some claims to the external provisioner.
@@ -41,15 +42,15 @@
 //   - Its work queue serves namespaces round-robin (queue.go): however many SharedVolumes a namespace has, the next
 //     request is for another one.
 //   - A namespace has only a few claims in flight, and creates the next one when one of them is bound (slots.go). A
-//     concurrency limiter finds out how many (limiter.go), in the way in which TCP Vegas controls congestion: as few
-//     as keep the binder busy, between 2 and 16. A SharedVolume that is blocked, for example by a quota, releases its
-//     slot immediately, and one whose claim is never bound loses it after ten seconds.
+//     concurrency limiter finds out how many (limiter.go), as TCP Vegas controls congestion: as few as keep the binder
+//     busy, between 2 and 16. A SharedVolume that is blocked, for example by a quota, releases its slot immediately,
+//     and one whose claim is never bound loses it after ten seconds.
 //
-// The caches hold SharedVolumes and, by a label, the claims and volumes that belong to them. Of each object they hold
-// only the fields that the package reads, a few KiB at most, whatever a tenant has put into it (trim.go). Pods are not
-// cached: those of a namespace are listed when a claim is deleted, in the background, with one pod in memory at a time
-// (users.go, listing), and not again before ten seconds and twenty times the duration of the last list. Volumes of
-// deleted SharedVolumes are found by the UID of these (orphans.go).
+// The caches hold SharedVolumes and, by a label, the claims and volumes that belong to them. They hold only the fields
+// that the package reads, a few KiB per object at most, regardless of its size (trim.go). Pods are not cached: a
+// namespace's pods are listed when a claim is deleted, in the background, with one pod in memory at a time (users.go,
+// listing), and not again before ten seconds and twenty times the duration of the last list. Volumes of deleted
+// SharedVolumes are found by the SharedVolume's UID (orphans.go).
 //
 // # Where to read on
 //

@@ -106,8 +106,8 @@ func (e *expectations) takeUncertain(key types.NamespacedName) bool {
 	return uncertain
 }
 
-// newest returns the newer of the object in a cache and the last write of the object of that name, either of which may be
-// nil. It drops the write from expected if the cache has caught up with it.
+// newest returns the newer of the cached object and its last write, by name. Either may be nil. It drops the write from
+// expected if the cache has caught up with it.
 func newest[P interface {
 	comparable
 	client.Object

@@ -48,11 +48,11 @@ type effect struct {
 	reason, message string
 }
 
-// effectOf decides whether a grant is effective for the namespace of its name; namespace is nil if there is none.
+// effectOf decides whether a grant is effective for the namespace of its name; namespace is nil if it does not exist.
 //
-// Anybody may create a namespace of a free name, so the name alone proves nothing. A grant is for the UID in its spec. Without
-// one, it is for the UID that the operator has recorded in its status. If there is none either, it is for a namespace that is
-// not newer than the grant, because the author of the grant saw that one.
+// Anybody may create a namespace of a free name, so the name alone proves nothing. A grant is for the UID in its spec.
+// Without one, it is for the UID that the operator has recorded in its status. Without either, it is for a namespace
+// that is not newer than the grant, because the author of the grant saw that one.
 func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) effect {
 	wanted, from := grant.Spec.NamespaceUID, "spec.namespaceUID"
 	if wanted == "" {
@@ -144,7 +144,7 @@ func (r *grants) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	wasIneffective, now := isIneffective(grant), *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
 	patched := grant.DeepCopy()
-	// This has to fail if somebody has changed the grant, because the recorded UID depends on its spec.
+	// This must fail if somebody has changed the grant, because the recorded UID depends on its spec.
 	body := mergePatch{locked: true, body: map[string]any{"status": status}}
 	if err := r.client.Status().Patch(ctx, patched, body, client.FieldOwner(controllerName)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of SharedVolumeGrant %s: %w", grant.Name, err)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pageSize is how many objects are listed at a time, of which each may have 1.5 MiB.
+// pageSize is the number of objects per page of a list. Each may have 1.5 MiB.
 const pageSize = 20
 
 // newInformer returns an informer that holds only trimmed objects and a few untrimmed ones in memory. Newer API servers stream

@@ -84,7 +84,7 @@ func TestKubectlGetGrants(t *testing.T) {
 	env.events(policy, "Warning Open 1")
 }
 
-// kubectl runs kubectl as the administrator, and returns what it prints.
+// kubectl runs kubectl as the administrator, and returns its output.
 func (env testEnv) kubectl(args ...string) string {
 	env.t.Helper()
 	out, err := env.Kubectl(env.t.Context(), args...).CombinedOutput()

@@ -14,14 +14,14 @@ const (
 
 // limiter is a concurrency limiter: it finds out how many claims of one namespace to have in flight.
 //
-// It keeps the binder busy and its queue short, in the way in which TCP Vegas controls congestion. The queue cannot be
-// observed. But the time that the binder needs for a claim beyond the minimum, divided by the interval between two claims
-// that it has bound, is the number of claims in the queue. If there are few, the limit grows. That matters where requests
-// are slow, and creating a claim takes longer than binding it.
+// It keeps the binder busy and its queue short, as TCP Vegas controls congestion. The queue cannot be observed. But the
+// time that the binder needs for a claim beyond the minimum, divided by the interval between two claims that it has
+// bound, is the number of claims in the queue. If there are few, the limit grows. That matters where requests are slow,
+// and creating a claim takes longer than binding it.
 type limiter struct {
 	limit int
-	// latency is the average time in which the binder has bound the last claims, minLatency the lowest value of that so
-	// far, and interval the average time between two of them.
+	// latency is the average time that the binder took for each of the last claims, minLatency the lowest latency so far,
+	// and interval the average time between two of them.
 	latency, minLatency, interval time.Duration
 	last                          time.Time // when the last claim was bound
 	count                         int       // of claims bound since the limit was last considered

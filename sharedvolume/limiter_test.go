@@ -40,15 +40,15 @@ func TestLimiterFollowsQueue(t *testing.T) {
 	}
 }
 
-// TestLimiter simulates a cluster in which one namespace has a thousand claims to bind, and another has one now and then.
-// Whatever the latencies, the binder is rarely idle, and the other namespace's claims rarely wait for long.
+// TestLimiter simulates a cluster where one namespace has a thousand claims to bind, and another has one now and then.
+// With all latencies, the binder is rarely idle, and the other namespace's claims rarely wait for long.
 func TestLimiter(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name    string
 		cluster model
-		// busy is the minimum share of time in which the binder is busy; others is how many times as long as alone the
-		// other namespace's claims may take.
+		// busy is the minimum share of the binder's busy time; others limits the time of the other namespace's claims as a
+		// multiple of their time without the first.
 		busy, others float64
 	}{
 		{"quick requests, a binder with a budget", model{making: 6 * ms, hearing: 2 * ms, binding: 6 * ms, budget: 20 * ms, noise: 0.3}, 0.95, 4},
@@ -70,8 +70,8 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// model says how long it takes to create a claim, to receive an event, and to bind a claim. A binder with a budget may bind a
-// hundred claims as fast as it can, and then one per budget. noise is how much times vary, as a part of them.
+// model says how long it takes to create a claim, to receive an event, and to bind a claim. A binder with a budget may
+// bind a hundred claims as fast as it can, and then one per budget. noise is the relative variation of times.
 type model struct {
 	making, hearing, binding, budget time.Duration
 	noise                            float64
@@ -123,19 +123,19 @@ type simulation struct {
 	model
 	clock    time.Time
 	random   *rand.Rand
-	agenda   []appointment
+	agenda   []scheduledCall
 	slots    *slots
 	requeued *[]string
 	queue    []func() // the binder's
 	allowed  time.Time
 }
 
-type appointment struct {
+type scheduledCall struct {
 	at time.Time
 	do func()
 }
 
-func (s *simulation) at(at time.Time, do func()) { s.agenda = append(s.agenda, appointment{at, do}) }
+func (s *simulation) at(at time.Time, do func()) { s.agenda = append(s.agenda, scheduledCall{at, do}) }
 
 // after does something after about that time.
 func (s *simulation) after(d time.Duration, do func()) {

@@ -73,8 +73,8 @@ type testEnv struct {
 
 var running sync.Once
 
-// served returns the cluster that most tests share, with the controller running. Its SharedVolumes require no grants, as in a
-// cluster that the community operator has managed. Those of TestTenants and isolated do.
+// served returns the cluster that most tests share, with the controller running. Its SharedVolumes require no grants,
+// as in a cluster that the community operator has managed. SharedVolumes of TestTenants and isolated do.
 func served(t *testing.T) testEnv {
 	t.Helper()
 	t.Parallel()
@@ -244,7 +244,7 @@ func (env testEnv) gone(object client.Object) {
 	})
 }
 
-// usualSpec is that of SharedVolumes in tests that are not about it.
+// usualSpec is the spec of SharedVolumes in tests about something else.
 var usualSpec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0", AccessPointID: "fsap-0123456789abcdef0"}
 
 // newVolume returns a SharedVolume.
@@ -260,7 +260,7 @@ func (env testEnv) create(namespace, name string) *v1alpha1.SharedVolume {
 	return sv
 }
 
-// pair is what a SharedVolume is made into.
+// pair is a SharedVolume's claim and volume.
 type pair struct {
 	claim  *corev1.PersistentVolumeClaim
 	volume *corev1.PersistentVolume

@@ -48,14 +48,15 @@ func init() {
 	legacyregistry.RawMustRegister(overdue)
 }
 
-// readyObjective is within what time a SharedVolume is to be Ready; see docs/slo.md. Rules of drivers/efs name it, too.
+// readyObjective is the time within which a SharedVolume should be Ready; see docs/slo.md. Rules of drivers/efs name
+// it, too.
 const readyObjective = time.Minute
 
 // waits are the SharedVolumes of this process that are not Ready yet.
 var waits = readinessTimer{since: map[types.NamespacedName]time.Time{}}
 
-// readinessTimer measures how long SharedVolumes take to become Ready. It does not count the time in which somebody else has to solve a
-// problem, such as a missing grant.
+// readinessTimer measures how long SharedVolumes take to become Ready. It does not count the time while somebody else
+// has to solve a problem, such as a missing grant.
 type readinessTimer struct {
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time
@@ -70,7 +71,8 @@ func (w *readinessTimer) begin(key types.NamespacedName, sv *v1alpha1.SharedVolu
 	}
 }
 
-// observe records what is about to become the readiness of a SharedVolume. It returns how long that has waited, once it is Ready.
+// observe records the next readiness of a SharedVolume. It returns how long the SharedVolume has waited, once it is
+// Ready.
 func (w *readinessTimer) observe(key types.NamespacedName, o observed, now readiness) (waited time.Duration, done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

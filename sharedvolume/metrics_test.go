@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// TestReadinessTimer: only the time counts in which nobody but the controller and the cluster has something to do.
+// TestReadinessTimer: time counts only while the controller and the cluster have something to do, and nobody else.
 func TestReadinessTimer(t *testing.T) {
 	created := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	key := types.NamespacedName{Namespace: "shop", Name: "website"}

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// TestMissingDefinitions: the controller waits for CustomResourceDefinitions that are missing when it starts, and for those
-// that are deleted while it runs. Meanwhile it does not end, because the operator of the driver would end with it.
+// TestMissingDefinitions: the controller waits for CustomResourceDefinitions that are missing when it starts, or
+// deleted while it runs. Meanwhile it does not end, because the operator of the driver would end with it.
 func TestMissingDefinitions(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))

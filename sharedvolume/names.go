@@ -68,7 +68,7 @@ func mounts(volume *corev1.PersistentVolume, spec v1alpha1.SharedVolumeSpec) boo
 	}
 }
 
-// source describes what a CSI volume mounts, as a message shows it.
+// source describes a CSI volume's source for a message.
 func source(volume *corev1.PersistentVolume) string {
 	return strings.Join(append([]string{volume.Spec.CSI.VolumeHandle}, volume.Spec.MountOptions...), " ")
 }
@@ -87,8 +87,8 @@ func ownerMeta(sv *v1alpha1.SharedVolume) (labels, annotations map[string]string
 	return labels, annotations
 }
 
-// ownerOf returns the SharedVolume that a claim or volume belongs to according to its labels. Anybody may write a label, so this
-// decides only which SharedVolume to reconcile, never what belongs to it.
+// ownerOf returns the SharedVolume that a claim or volume belongs to according to its labels. Anybody may write a
+// label, so this decides only which SharedVolume to reconcile, never the ownership.
 func ownerOf(object metav1.Object) types.NamespacedName {
 	owner := types.NamespacedName{
 		Namespace: object.GetLabels()[OwnerNamespaceLabel],

@@ -21,18 +21,18 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// orphans deletes volumes that can never be used again: those created for a SharedVolume and a claim that no longer exist.
+// orphans deletes volumes that can never be used again, because their SharedVolume and their claim no longer exist.
 //
-// Usually the volume is deleted with its SharedVolume. But whoever may change a SharedVolume may remove its finalizer; an
-// administrator has to if the operator was removed first; and a deletion may come before the finalizer is added. Then
-// Kubernetes' garbage collector deletes the claim once no pod uses it, because the SharedVolume owns it. A volume cannot have
-// a namespaced owner, and would stay forever.
+// Usually the volume is deleted with its SharedVolume. But anyone who may change a SharedVolume may remove its
+// finalizer; an administrator has to if the operator was removed first; and a deletion may come before the finalizer is
+// added. Then Kubernetes' garbage collector deletes the claim once no pod uses it, because the SharedVolume owns it. A
+// volume cannot have a namespaced owner, and would stay forever.
 type orphans struct {
 	cached client.Reader
 	live   client.Reader
 	client client.Client
-	// retry is the backoff for a volume whose claim still exists: the deletion of a claim that names another volume, or none,
-	// is no event about this one.
+	// retry is the backoff for a volume whose claim still exists: the deletion of a claim that names another volume, or no
+	// volume, is no event about this one.
 	retry workqueue.TypedRateLimiter[string]
 }
 
@@ -72,7 +72,7 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err != nil || createdFor(volume, owner) {
 		return reconcile.Result{}, err // The deletion of the SharedVolume is an event.
 	}
-	// The cache of volumes may be newer than those of SharedVolumes and claims.
+	// The cache of volumes may be newer than the caches of SharedVolumes and claims.
 	if owner, err = getListed(ctx, r.live, ownerOf(volume)); err != nil || createdFor(volume, owner) {
 		return reconcile.Result{RequeueAfter: r.retry.When(request.Name)}, err
 	}
@@ -104,10 +104,10 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{}, nil
 }
 
-// isOrphanCandidate reports whether a volume was created by this controller, under either name, and is not being deleted yet.
-// Only this controller and administrators write the label with a UID; the community operator did not. A volume without a
-// reservation, or with one by name for another claim, was given to somebody else by an administrator: the controller creates
-// volumes with a reservation, of which the binder removes at most the claim's UID.
+// isOrphanCandidate reports whether a volume was created by this controller, under either name, and is not being
+// deleted yet. Only this controller and administrators write the label with a UID; the community operator did not. A
+// volume without a reservation, or with one by name for another claim, was given to somebody else by an administrator:
+// the controller creates volumes with a reservation, and the binder removes at most the claim's UID from it.
 func isOrphanCandidate(volume *corev1.PersistentVolume) bool {
 	uid, owner, ref := volume.Labels[OwnerUIDLabel], ownerOf(volume), volume.Spec.ClaimRef
 	switch {

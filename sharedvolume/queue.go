@@ -14,10 +14,10 @@ func newQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]
 		Name: name, DelayingQueue: delaying})
 }
 
-// roundRobin stores the requests of a work queue: it returns one request of each namespace in turn, and those of one namespace
-// in the order in which they were added. The work queue handles duplicates and locking.
+// roundRobin stores the requests of a work queue: it returns one request of each namespace in turn, and the requests of
+// one namespace in the order they were added. The work queue handles duplicates and locking.
 type roundRobin struct {
-	// namespaces are those with requests, the next one first.
+	// namespaces are the namespaces with requests, the next one first.
 	namespaces fifo[*requests]
 	byName     map[string]*requests
 	length     int

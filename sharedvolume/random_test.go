@@ -63,14 +63,15 @@ type sequence struct {
 	model     model
 	stop      func() // the controller; nil while none runs
 	injector  *fault.Injector
-	// unlabelled are the volumes whose labels were removed, unfinalized those whose SharedVolume lost its finalizer, by name.
+	// unlabelled are the volumes without labels, and unfinalized the volumes whose SharedVolume lost its finalizer, by
+	// name.
 	unlabelled, unfinalized map[string]bool
 }
 
 // model is the expected state.
 type model struct {
 	volumes map[string]*v1alpha1.SharedVolume        // by name
-	foreign map[string]*corev1.PersistentVolumeClaim // claims of others, by the name of the SharedVolume whose claim has that name
+	foreign map[string]*corev1.PersistentVolumeClaim // others' claims with a SharedVolume's claim name, by the SharedVolume's name
 }
 
 func newModel() model {
@@ -113,7 +114,7 @@ func (s *sequence) awaitModel() {
 	})
 }
 
-// ignoreUnknown removes the lines about volumes that stay because nothing says any more whose they were: their SharedVolume was
+// ignoreUnknown removes the lines about volumes that stay because their owner is unknown: their SharedVolume was
 // deleted, without its finalizer, before the controller could restore the labels.
 func (s *sequence) ignoreUnknown(actual, expected map[string]string) {
 	for volume := range s.unlabelled {

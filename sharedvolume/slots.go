@@ -11,13 +11,13 @@ import (
 // slotTimeout is how long a SharedVolume keeps its slot if its claim is not bound.
 const slotTimeout = 10 * time.Second
 
-// slotUse is what a SharedVolume that waits needs its slot for.
+// slotUse is the purpose of the slot that a SharedVolume waits for.
 type slotUse string
 
 const (
 	releaseSlot  slotUse = ""      // nothing: another SharedVolume may have it
 	awaitSlot    slotUse = "await" // it waits for a slot
-	bindWithSlot slotUse = "bind"  // the binder has to bind its claim
+	bindWithSlot slotUse = "bind"  // the binder must bind its claim
 )
 
 // slots limit how many claims of each namespace are in flight, that is, being created and bound. Kubernetes' binder handles
@@ -41,7 +41,7 @@ type slots struct {
 type namespaceSlots struct {
 	limiter   limiter
 	held      map[string]*slot
-	waiting   list.List                // the names of those that wait, the longest waiting first
+	waiting   list.List                // the waiting names, the longest waiting first
 	positions map[string]*list.Element // by name, in waiting
 }
 
@@ -122,7 +122,7 @@ func (s *slots) free(key types.NamespacedName) {
 	}
 }
 
-// assign assigns free slots to those that have waited longest. It requeues them, except for the one that is asking.
+// assign assigns free slots to the SharedVolumes that have waited longest, and requeues them except for the asking one.
 func (s *slots) assign(namespace, asking string) {
 	of := s.namespaces[namespace]
 	for len(of.held) < of.limiter.limit && of.waiting.Len() > 0 {

@@ -23,10 +23,10 @@ func slotsAt(clock *time.Time) (*slots, *[]string) {
 func TestSlots(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// do is what happens: a name acquires a slot, name- releases it, name= starts binding, and + lets slotTimeout
-		// pass. All names are in one namespace unless they have another one's prefix.
+		// do are the actions: a name acquires a slot, name- releases it, name= starts binding, and + lets slotTimeout pass.
+		// All names are in one namespace unless they have another one's prefix.
 		do string
-		// immediate are those that get a slot immediately, requeued those that get one later, both in that order.
+		// immediate lists the names that get a slot immediately, requeued the ones that get it later, both in that order.
 		immediate, requeued string
 	}{
 		{"some immediately", "1 2 3 4", "1 2", ""},
@@ -103,8 +103,8 @@ func TestSlotsTimeOut(t *testing.T) {
 	}
 }
 
-// TestSlotsReachEverybody: at any time only a few hold a slot, everybody gets one in the end, and no state remains of those
-// that released theirs.
+// TestSlotsReachEverybody: at any time only a few hold a slot, everybody gets one in the end, and released slots leave
+// no state.
 func TestSlotsReachEverybody(t *testing.T) {
 	clock := now
 	slots, requeued := slotsAt(&clock)

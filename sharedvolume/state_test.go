@@ -40,8 +40,8 @@ func (env testEnv) touch(namespace string) {
 	}
 }
 
-// state returns all objects of a namespace, by kind and name, under common names and without what differs between equivalent
-// runs.
+// state returns all objects of a namespace, by kind and name, under common names and without differences between
+// equivalent runs.
 func (env testEnv) state(namespace string, names commonNames) map[string]any {
 	env.t.Helper()
 	state := map[string]any{}
@@ -53,7 +53,7 @@ func (env testEnv) state(namespace string, names commonNames) map[string]any {
 	return state
 }
 
-// commonNames replace the names of one run by those that are common to all runs, and back.
+// commonNames replace the names of one run by names common to all runs, and back.
 type commonNames struct{ toCommon, toOwn *strings.Replacer }
 
 // namesOf returns the names of a run with one SharedVolume. The name of its volume contains its UID.

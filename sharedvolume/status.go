@@ -40,11 +40,11 @@ const maxMessage = 512
 // maxSummary is the maximum number of characters of a summary, which is a column of a table.
 const maxSummary = 120
 
-// readiness is what a status says about a SharedVolume.
+// readiness is the status of a SharedVolume.
 type readiness struct {
 	phase  v1alpha1.Phase
 	reason string
-	// message is for the status, empty if there is no problem; detail is for the condition, which always has a message.
+	// message is for the status, empty without a problem; detail is for the condition, which always has a message.
 	message, detail string
 	// summary is the message for a table, if that is not its beginning.
 	summary string
@@ -76,7 +76,7 @@ func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *rea
 	return &readiness{phase: phase, reason: reason, message: message, detail: message}
 }
 
-// shortened returns a text of at most limit characters: all of it, or its beginning.
+// shortened returns a text, cut to at most limit characters.
 func shortened(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit-1]) + "…"
@@ -84,7 +84,8 @@ func shortened(text string, limit int) string {
 	return text
 }
 
-// setColumns sets the fields that kubectl shows as columns, from the others. What is not Ready counts more than what AWS lacks.
+// setColumns sets the fields that kubectl shows as columns, from the others. A problem of readiness counts more than
+// one in AWS.
 func setColumns(status *v1alpha1.SharedVolumeStatus, r readiness, claim string) {
 	status.Reason, status.Summary = r.reason, cmp.Or(r.summary, r.message)
 	if r.phase == v1alpha1.Ready {
@@ -99,7 +100,7 @@ func setColumns(status *v1alpha1.SharedVolumeStatus, r readiness, claim string) 
 	status.Summary = shortened(status.Summary, maxSummary)
 }
 
-// accessPoint is what is known of an access point in AWS.
+// accessPoint is the known state of an access point in AWS.
 type accessPoint struct {
 	// known is false until somebody has looked. If nothing can be known, or the namespace may not know it, the reason is "".
 	known, present  bool
@@ -145,7 +146,7 @@ func grantable(sv *v1alpha1.SharedVolume, lacks string) *readiness {
 	r := failed(reasonNotGranted, "%s. A cluster administrator can grant it: %s", lacks, command)
 	for _, summary := range []string{"to grant it: " + command, command} {
 		if len(summary) <= maxSummary {
-			r.summary = summary // A table shows all of a command or nothing of it.
+			r.summary = summary // A table never cuts a command.
 			return r
 		}
 	}
@@ -214,7 +215,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		condition.Status = metav1.ConditionTrue
 	}
 	if ready := meta.FindStatusCondition(status.Conditions, condition.Type); ready != nil && ready.LastTransitionTime.Unix() == 0 && r != waiting {
-		// The default of an earlier CRD has no time. It is only replaced in a write that there is anyway.
+		// The default of an earlier CRD has no time. It is only replaced in a write that happens anyway.
 		ready.LastTransitionTime = sv.CreationTimestamp
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
@@ -241,8 +242,9 @@ func absenceOf(from, to *metav1.Condition) *notification {
 // notification is an event for people.
 type notification struct{ eventType, reason, note string }
 
-// notificationOf returns the event for the change from one condition to another, or nil. There is none if a SharedVolume
-// becomes Ready or is deleted, which its status shows. In a namespace that is being deleted, no event can be created.
+// notificationOf returns the event for the change from one condition to another, or nil. No event tells that a
+// SharedVolume becomes Ready or is deleted, which its status shows. In a namespace that is being deleted, no event can
+// be created.
 func notificationOf(from *metav1.Condition, to metav1.Condition) *notification {
 	ordinary := map[string]bool{reasonNotYetSeen: true, reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
 	switch {

@@ -30,7 +30,7 @@ const (
 // noPoints are the requests that get no fault and are not counted.
 var noPoints = fault.Target{Resource: "events"}
 
-// scenario is what the controller does while a fault is injected. It starts with one SharedVolume.
+// scenario is the controller's work while a fault is injected. It starts with one SharedVolume.
 type scenario struct {
 	name string
 	// act acts on the SharedVolume once it is Ready. If nil, the SharedVolume is new.
@@ -173,7 +173,7 @@ func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want m
 // quietPeriod is for how long a settled controller sends no request.
 func quietPeriod(f fault.Fault) time.Duration {
 	if f == fault.TooManyRequests {
-		return quiet + time.Second // It has to retry after a second.
+		return quiet + time.Second // It must retry after a second.
 	}
 	return quiet
 }

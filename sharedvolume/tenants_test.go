@@ -26,8 +26,8 @@ import (
 // teamRoles are the roles that the bundle ships.
 const teamRoles = "../bundle/aws-efs-operator/1.0.0/manifests/*.clusterrole.yaml"
 
-// TestTenants runs in a cluster in which namespaces need grants, as in every new installation, and teams have
-// the bundle's roles.
+// TestTenants runs in a cluster where namespaces need grants, as in every new installation, and teams have the bundle's
+// roles.
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
@@ -115,7 +115,7 @@ func (env testEnv) tenantCalled(name, namespace, role string) tenant {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
 	}))
-	// The API server takes in bindings, and what is aggregated to a role, with a small delay.
+	// The API server applies bindings and aggregated roles with a small delay.
 	cluster.Eventually(env.t, waitLimit, "the tenant's rights", func(ctx context.Context) error {
 		return api.List(ctx, &v1alpha1.SharedVolumeList{}, client.InNamespace(namespace))
 	})
@@ -157,7 +157,7 @@ func (env testEnv) refused(what string, err error, want string) {
 	}
 }
 
-// testTeamRoles checks what Kubernetes' own roles permit about SharedVolumes.
+// testTeamRoles checks the permissions of Kubernetes' own roles on SharedVolumes.
 func testTeamRoles(t *testing.T, env testEnv) {
 	t.Parallel()
 	for role, may := range map[string]struct{ read, write, empty bool }{
@@ -196,7 +196,7 @@ func testTeamRoles(t *testing.T, env testEnv) {
 	}
 }
 
-// testGrants has two tenants, each with a grant of their own.
+// testGrants has two tenants, each with its own grant.
 func testGrants(t *testing.T, env testEnv) {
 	t.Parallel()
 	first, second := env.tenant(env.Namespace(t), "edit"), env.tenant(env.Namespace(t), "edit")
@@ -240,7 +240,7 @@ func testGrants(t *testing.T, env testEnv) {
 		late := volumeOf(first.namespace, "late", "fs-01", "fsap-01")
 		env.do("create", first.api.Create(t.Context(), late))
 		env.ungranted(late, "there is no SharedVolumeGrant")
-		// What was granted keeps working, is repaired and can be deleted.
+		// Granted SharedVolumes keep working, are repaired and can be deleted.
 		env.do("delete the claim", first.api.Delete(t.Context(), p.claim))
 		env.gone(p.claim)
 		env.bound(own)
@@ -273,7 +273,7 @@ func testGrants(t *testing.T, env testEnv) {
 	})
 }
 
-// shell runs an administrator's command line, with kubectl for oc, and returns what it prints.
+// shell runs an administrator's command line, with kubectl for oc, and returns its output.
 func (env testEnv) shell(commands string) string {
 	env.t.Helper()
 	kubectl, folder := env.Kubectl(env.t.Context()), env.t.TempDir()
@@ -319,7 +319,7 @@ func (env testEnv) ungranted(sv *v1alpha1.SharedVolume, want string) {
 	}
 }
 
-// TestOpen: where no grant is required, whoever may create SharedVolumes may use any access point.
+// TestOpen: where no grant is required, anyone who may create SharedVolumes may use any access point.
 func TestOpen(t *testing.T) {
 	env := served(t)
 	sv := volumeOf(env.Namespace(t), "logs", "fs-0a", "fsap-0a")

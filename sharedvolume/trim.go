@@ -28,8 +28,9 @@ const (
 // omittedFinalizers stands for the finalizers that a trimmed object lacks. No finalizer can have this name.
 const omittedFinalizers = "…"
 
-// trim removes from an object all fields that this package does not read, and truncates the others to a bounded size. Caches
-// and expectations hold trimmed objects only. Writes do not need what it removes, because they patch single fields.
+// trim removes from an object all fields that this package does not read, and truncates the others to a bounded size.
+// Caches and expectations hold trimmed objects only. Writes do not need the removed fields, because they patch single
+// fields.
 func trim(object client.Object) {
 	switch object := object.(type) {
 	case *v1alpha1.SharedVolume:
@@ -106,8 +107,8 @@ func trimmedFinalizers(all []string) []string {
 	return append(kept, omittedFinalizers)
 }
 
-// trimmedStatus returns a status that equals the one that the controller would write only if the given one does. It keeps a few
-// conditions of others, which only administrators can write.
+// trimmedStatus trims a status so that it equals the controller's next status only if the given one does. It keeps a
+// few foreign conditions, which only administrators can write.
 func trimmedStatus(status v1alpha1.SharedVolumeStatus) v1alpha1.SharedVolumeStatus {
 	trimmed := v1alpha1.SharedVolumeStatus{
 		Phase:              truncate(status.Phase, maxName),
@@ -138,8 +139,8 @@ func trimmedCondition(condition metav1.Condition) metav1.Condition {
 	return condition
 }
 
-// selectKeys returns the entries with the given keys, unless their values are too long for a label or a name; nil if there are
-// none. All objects share the memory of the keys, while objects from the API server have a copy each.
+// selectKeys returns the entries with the given keys, unless their values are too long for a label or a name; nil if no
+// entry is left. All objects share the memory of the keys, while objects from the API server have a copy each.
 func selectKeys(entries map[string]string, keys ...string) map[string]string {
 	var found map[string]string
 	for _, key := range keys {

@@ -26,15 +26,16 @@ const (
 	listBackoff = 20
 	// listWorkers is how many namespaces' pods are listed at the same time.
 	listWorkers = 2
-	// usersRetention is how long a result is kept that nobody asks for.
+	// usersRetention is how long an unrequested result is kept.
 	usersRetention = time.Minute
 	// maxUsers is how many pods are kept for a claim; a message names fewer.
 	maxUsers = maxNamedUsers + 1
 )
 
-// users finds the pods that use a claim. It lists the pods of the claim's namespace on demand, and keeps only the names of those
-// that use a claim in question: a cache of all pods of a cluster would need more memory than everything else here. It lists
-// in the background and requeues the SharedVolumes that asked, because tenants control how long a list takes.
+// users finds the pods that use a claim. It lists the pods of the claim's namespace on demand, and keeps only the names
+// of pods that use a claim in question: a cache of all pods of a cluster would need more memory than everything else
+// here. It lists in the background and requeues the SharedVolumes that asked, because tenants control how long a list
+// takes.
 type users struct {
 	list func(ctx context.Context, namespace string, do func(pod) error) error
 	// requeue requeues a SharedVolume when there is a result for its claim. It must not call back.

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// yes are the capabilities of each driver, beside those of all.
-var yes = map[string]string{
+// wantCapabilities are the capabilities of each driver, in addition to all drivers'.
+var wantCapabilities = map[string]string{
 	"azuredisk": "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion topology seLinuxMount",
 	"azurefile": "fsGroup volumeMountGroup snapshotDataSource pvcDataSource RWX controllerExpansion offlineExpansion onlineExpansion",
 	"cinder":    "block fsGroup snapshotDataSource pvcDataSource controllerExpansion nodeExpansion offlineExpansion onlineExpansion seLinuxMount",
@@ -35,7 +35,7 @@ func TestCapabilities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := append(strings.Fields(yes[d.Name]), "persistence", "exec", "multipods", "readWriteOncePod", "multiplePVsSameID")
+		want := append(strings.Fields(wantCapabilities[d.Name]), "persistence", "exec", "multipods", "readWriteOncePod", "multiplePVsSameID")
 		var got []string
 		for name, value := range has {
 			if value {
@@ -73,7 +73,7 @@ func TestIncompleteDefinition(t *testing.T) {
 	}
 }
 
-// placeholder is what job leaves if it does not know a placeholder of a step.
+// placeholder matches a placeholder that job has left because it does not know it.
 var placeholder = regexp.MustCompile(`@[A-Z_]+@`)
 
 // TestManifests: the folder has what is generated for each driver, and nothing else. So the drivers' jobs differ only in what their

@@ -24,7 +24,7 @@ const (
 	snapshotClassFile   = "volumesnapshotclass.yaml"
 	attributesClassFile = "volumeattributesclass.yaml"
 	jobFile             = "job.sh"
-	// dockerfile builds the image in which CI has the files of all drivers.
+	// dockerfile builds the image with the files of all drivers for CI.
 	dockerfile = "Dockerfile.test"
 )
 
@@ -79,7 +79,7 @@ func filesOf(d drivers.Driver) ([]File, error) {
 	for _, document := range []struct {
 		file  string
 		value any
-		leave bool // there is none
+		leave bool // the value is missing
 	}{
 		{ManifestFile, s.manifest(), false},
 		{ocpManifestFile, ocpManifest{Driver: d.CSIName, LUNStressTest: stress}, false},

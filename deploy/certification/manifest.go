@@ -1,9 +1,10 @@
-// Package certification has what CI systems need to run Kubernetes' external storage tests and OpenShift's suite
-// openshift/csi for each driver: the manifests of both, StorageClasses and VolumeSnapshotClasses, the image with these, and the
-// steps of a job. All is generated from the definitions of the drivers, into the folder manifests.
+// Package certification generates the files that CI systems need to run Kubernetes' external storage tests and
+// OpenShift's suite openshift/csi for each driver: the manifests of both, StorageClasses and VolumeSnapshotClasses, the
+// image with these, and the steps of a job. It generates them from the drivers' definitions into the folder manifests.
 //
-// The formats are those of https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/e2e/storage/external and of
-// https://github.com/openshift/origin/tree/main/test/extended/storage/csi. Neither suite complains about unknown fields.
+// https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/e2e/storage/external and
+// https://github.com/openshift/origin/tree/main/test/extended/storage/csi define the formats. Neither suite complains
+// about unknown fields.
 package certification
 
 import (
@@ -32,7 +33,7 @@ type class struct {
 	FromFile              string `json:",omitempty"`
 }
 
-// driverInfo says what a driver can do. Sets are maps without values.
+// driverInfo lists a driver's features. Sets are maps without values.
 type driverInfo struct {
 	Name                 string
 	SupportedSizeRange   sizeRange
@@ -47,7 +48,7 @@ type sizeRange struct {
 	Max string `json:",omitempty"`
 }
 
-// subject is a driver, with what its assets say.
+// subject is a driver, with the objects in its assets.
 type subject struct {
 	drivers.Driver
 	manifests []drivers.Manifest
@@ -74,13 +75,14 @@ func newSubject(d drivers.Driver) (*subject, error) {
 	return &subject{Driver: d, manifests: manifests, csiDriver: typed.Spec}, nil
 }
 
-// capabilities are the capabilities that Kubernetes' tests know, in the order of their documentation, with what says that a driver has them.
+// capabilities are the capabilities that Kubernetes' tests know, in the order of their documentation, each with the
+// check whether a driver has it.
 var capabilities = []struct {
 	name string
 	has  func(*subject) bool
 }{
 	{"persistence", always},
-	{"block", (*subject).attaches}, // What is attached to a node is a device, and pods can have it as one.
+	{"block", (*subject).attaches}, // An attached volume is a device, and pods can use it as one.
 	{"fsGroup", func(s *subject) bool {
 		return s.hasFSGroupPolicy(storagev1.FileFSGroupPolicy) || s.Certification.MountGroup
 	}},
@@ -112,12 +114,12 @@ func always(*subject) bool { return true }
 func never(*subject) bool  { return false }
 func is(value *bool) bool  { return value != nil && *value }
 
-// attaches reports whether volumes are attached to nodes. It is what the API server takes a CSIDriver to mean that does not say.
+// attaches reports whether volumes are attached to nodes. True is the API server's default for a CSIDriver.
 func (s *subject) attaches() bool {
 	return s.csiDriver.AttachRequired == nil || *s.csiDriver.AttachRequired
 }
 
-// shares reports whether several nodes can write to a volume. What is mounted over the network, they can.
+// shares reports whether several nodes can write to a volume, as with network file systems.
 func (s *subject) shares() bool         { return !s.attaches() }
 func (s *subject) expands() bool        { return s.HasImage(drivers.ResizerImage) }
 func (s *subject) takesSnapshots() bool { return s.HasImage(drivers.SnapshotterImage) }

@@ -1,4 +1,5 @@
-// Command certification writes the files with which CI systems run the tests of Kubernetes and OpenShift for each driver.
+// Command certification writes the files that CI systems need to run the tests of Kubernetes and OpenShift for each
+// driver.
 package main
 
 import (

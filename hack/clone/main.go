@@ -70,8 +70,8 @@ var (
 	up = regexp.MustCompile(`(?:^|[^\w/.$})])((?:\.\./)+)([\w@-][\w./@-]*)?`)
 	// joined is the same as arguments of filepath.Join.
 	joined = regexp.MustCompile(`(?:"\.\.", )+`)
-	// beside is the folder with data that some machines have beside the clone, wherever a path to it begins.
-	beside = regexp.MustCompile(`\.\./shared/`)
+	// sharedPath matches paths to the folder with data that some machines have beside the clone.
+	sharedPath = regexp.MustCompile(`\.\./shared/`)
 )
 
 // checkFile returns a line for each path in a file that leaves the clone. exists says whether the clone has a file.
@@ -83,8 +83,8 @@ func checkFile(file, content string, exists func(string) bool) (found []string) 
 		report := func(what string) {
 			found = append(found, fmt.Sprintf("%s:%d: %q leaves the clone: nothing beside it may be needed", file, number, what))
 		}
-		if beside.MatchString(line) {
-			report(beside.FindString(line))
+		if sharedPath.MatchString(line) {
+			report(sharedPath.FindString(line))
 			continue
 		}
 		for _, match := range up.FindAllStringSubmatch(line, -1) {

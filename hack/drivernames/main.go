@@ -19,10 +19,10 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// rooms are those whose code serves all drivers alike.
+// rooms are the rooms whose code serves all drivers alike.
 var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "internal/doctor", "cmd", "deploy/certification"}
 
-// exempt are files about what a cloud has for one driver, with the reason.
+// exempt are files about a cloud's service for one driver, with the reason.
 var exempt = map[string]string{
 	"cmd/berth/grant.go": "SharedVolumes are of EFS file systems",
 	"cmd/berth/aws.go":   "only EFS needs something in AWS before its driver can be used, and it deletes what EFS and EBS leave",
@@ -73,7 +73,7 @@ func check() ([]string, error) {
 	return found, nil
 }
 
-// namesOf returns the words by which code could know a driver.
+// namesOf returns the words that identify a driver in code.
 func namesOf(all []drivers.Driver) []string {
 	var names []string
 	for _, d := range all {
@@ -110,7 +110,7 @@ func checkFile(file string, source []byte, names []string) ([]string, error) {
 			report(n.Pos(), n.Path.Value)
 			return false
 		case *ast.Ident:
-			report(n.Pos(), apart(n.Name))
+			report(n.Pos(), splitWords(n.Name))
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil {
 				report(n.Pos(), text)
@@ -123,8 +123,8 @@ func checkFile(file string, source []byte, names []string) ([]string, error) {
 
 var hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// apart separates the words of an identifier.
-func apart(identifier string) string { return hump.ReplaceAllString(identifier, "$1 $2") }
+// splitWords separates the words of an identifier.
+func splitWords(identifier string) string { return hump.ReplaceAllString(identifier, "$1 $2") }
 
 // patterns find names as whole words. Each is compiled once, by has.
 var patterns = map[string]*regexp.Regexp{}

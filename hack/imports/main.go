@@ -17,8 +17,8 @@ import (
 
 const module = "github.com/berth-csi/berth"
 
-// mayImport lists the other rooms whose packages each room may import. A room is a folder, with all in it that is not below another room.
-// One without an entry may not exist, and one that is in no list may not be imported.
+// mayImport lists the other rooms whose packages each room may import. A room is a folder with everything in it that is
+// not in a deeper room. A room without an entry is an error, and a room in no list may not be imported.
 var mayImport = map[string][]string{
 	"cmd": {"bundle", "bundle/registryv1", "catalog", "catalog/fbc", "drivers", "internal/aws", "internal/boundedyaml", "internal/doctor",
 		"internal/findings", "internal/gates", "internal/oci", "internal/openshift", "internal/repository", "migrate", "olm", "operator", "sharedvolume"},
@@ -147,8 +147,7 @@ func violations(p goPackage) []string {
 	return broken
 }
 
-// room returns the room of a package of this module: of those that it is in, the innermost one. A package that is in none has the folder at the
-// top that it is in.
+// room returns the innermost room of a package of this module, or its top folder if it is in no room.
 func room(path string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, module+"/")
 	if !ok {

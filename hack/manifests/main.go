@@ -1,4 +1,4 @@
-// Command manifests writes the manifests with which the cluster version operator runs the cluster storage operator.
+// Command manifests writes the manifests that the cluster version operator uses to run the cluster storage operator.
 package main
 
 import (

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// page is what is checked of a page of the site.
+// page holds the parts of a page of the site that are checked.
 type page struct {
 	ids   map[string]bool
 	links []string
-	// loads are what a browser loads with the page.
+	// loads are the files that a browser loads with the page.
 	loads []string
-	// unboxed are paragraphs of nothing but code: blocks of code that MkDocs has not recognized.
+	// unboxed are paragraphs that consist only of code: blocks of code that MkDocs has not recognized.
 	unboxed []string
 }
 
@@ -86,7 +86,7 @@ func check(folder string) ([]string, error) {
 	return problems, nil
 }
 
-// read returns what is checked of a page.
+// read returns the checked parts of a page.
 func read(root *html.Node) *page {
 	p := &page{ids: map[string]bool{}}
 	for node := range root.Descendants() {

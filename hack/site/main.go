@@ -1,6 +1,6 @@
-// Command site builds the documentation's site, with search: the README is its first page, and those in docs/ follow.
-// MkDocs, with its theme Material, does the work. Then the command checks that all links lead somewhere, that the menu has each
-// page, and that nothing is loaded from other servers.
+// Command site builds the documentation's site, with search: the README is its first page, and the pages in docs/
+// follow. MkDocs, with its theme Material, does the work. Then the command checks that all links lead somewhere, that
+// the menu has each page, and that nothing is loaded from other servers.
 //
 //	go run ./hack/site FOLDER
 package main
@@ -130,7 +130,7 @@ func tell(text string) string {
 // item matches the beginning of an item of a list.
 var item = regexp.MustCompile(`^(?:-|\d+\.) +`)
 
-// nest indents what belongs to an item of a list by four spaces. GitHub takes fewer, and MkDocs does not.
+// nest indents the content of a list item by four spaces. GitHub takes fewer, and MkDocs does not.
 func nest(text string) string {
 	var nested strings.Builder
 	indent, code := "", false

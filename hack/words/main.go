@@ -63,23 +63,26 @@ func isOurs(file string) bool {
 
 // checkFile checks the name and the content of a file.
 func checkFile(file, content string) []string {
-	found := checkText(file, 0, file, nil)
-	names := identifiers(file, content)
+	found := checkText(file, 0, file, goLine{})
+	lines := scan(file, content)
 	for i, line := range strings.Split(content, "\n") {
-		found = append(found, checkText(file, i+1, line, names[i+1])...)
+		found = append(found, checkText(file, i+1, line, lines[i+1])...)
 	}
 	return found
 }
 
-// checkText checks a line, of which the names are identifiers of Go. Line 0 is the name of the file.
-func checkText(file string, line int, text string, names []string) (found []string) {
-	inText, inNames := split(text), split(strings.Join(names, " "))
+// checkText checks a line. Line 0 is the name of the file.
+func checkText(file string, line int, text string, of goLine) (found []string) {
+	inText, inNames, inComment := split(text), split(of.names), split(of.comment)
 	for _, r := range rules {
 		if !r.appliesTo(file) {
 			continue
 		}
 		words := inText
-		if r.names && line > 0 {
+		switch {
+		case r.comments:
+			words = inComment
+		case r.names && line > 0:
 			words = inNames
 		}
 		if r.matches(words) {
@@ -93,24 +96,36 @@ func checkText(file string, line int, text string, names []string) (found []stri
 	return found
 }
 
-// identifiers returns the identifiers of a Go file by the lines that they are in. Other files have none.
-func identifiers(file, content string) map[int][]string {
+// goLine is a line of a Go file: its identifiers, with spaces between them, and its comment.
+type goLine struct{ names, comment string }
+
+// scan returns the lines of a Go file by number. Other files have none.
+func scan(file, content string) map[int]goLine {
 	if !strings.HasSuffix(file, ".go") {
 		return nil
 	}
-	names := map[int][]string{}
+	lines := map[int]goLine{}
 	files := token.NewFileSet()
 	source := files.AddFile(file, -1, len(content))
 	var s scanner.Scanner
-	s.Init(source, []byte(content), nil, 0)
+	s.Init(source, []byte(content), nil, scanner.ScanComments)
 	for {
-		position, kind, name := s.Scan()
+		position, kind, text := s.Scan()
 		if kind == token.EOF {
-			return names
+			return lines
 		}
-		if kind == token.IDENT {
-			line := source.Line(position)
-			names[line] = append(names[line], name)
+		number := source.Line(position)
+		switch kind {
+		case token.IDENT:
+			line := lines[number]
+			line.names += " " + text
+			lines[number] = line
+		case token.COMMENT:
+			for i, part := range strings.Split(text, "\n") {
+				line := lines[number+i]
+				line.comment += " " + part
+				lines[number+i] = line
+			}
 		}
 	}
 }
@@ -133,7 +148,9 @@ type rule struct {
 	in []string
 	// names limits the rule to identifiers of Go and names of files: in prose the word is plain English.
 	names bool
-	// but are phrases that hold this one and are right, such as those of an API.
+	// comments limits the rule to comments of Go.
+	comments bool
+	// but are correct phrases that contain this one, such as an API's.
 	but []string
 }
 

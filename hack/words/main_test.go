@@ -25,6 +25,9 @@ func TestCheckFile(t *testing.T) {
 		"an API's, and ours":  {"operator/a.go", "package operator\n\nvar gate FeatureGate\n", []string{`operator/a.go:3: "gate": write event filter`}},
 		"plain in prose":      {"operator/a.go", "package operator\n\n// It is followed by b.\nvar a int\n", nil},
 		"not plain in a name": {"operator/a.go", "package operator\n\ntype followed struct{}\n", []string{`operator/a.go:3: "followed": write watched object`}},
+		"only in a comment":   {"lab/a.go", "package lab\n\n/* A name\nis that of b.\n*/\n", []string{`lab/a.go:4: "is that of": write the noun again, or a possessive`}},
+		"not in a message":    {"lab/a.go", "package lab\n\nconst a = \"b // is that of c\"\n", nil},
+		"nor in a page":       {"lab/a.md", "A name is that of b.\n", nil},
 		"of another folder":   {"image/a.go", "package image\n\nvar hold int\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +38,7 @@ func TestCheckFile(t *testing.T) {
 	}
 }
 
-// TestEveryRuleFindsItsPhrase: a phrase that is placed in an identifier is found, in each folder that its rule is about.
+// TestEveryRuleFindsItsPhrase: a phrase in an identifier or, by its rule, in a comment is found, in each folder of its rule.
 func TestEveryRuleFindsItsPhrase(t *testing.T) {
 	for _, r := range rules {
 		first, more, _ := strings.Cut(r.phrase, " ")
@@ -43,14 +46,18 @@ func TestEveryRuleFindsItsPhrase(t *testing.T) {
 		if more != "" {
 			name += strings.ToUpper(more[:1]) + more[1:]
 		}
+		code := "func " + strings.ReplaceAll(name, " ", "") + "() {}"
+		if r.comments {
+			code = "// a " + r.phrase + " b"
+		}
 		folders := r.in
 		if len(folders) == 0 {
 			folders = []string{"image"}
 		}
 		for _, folder := range folders {
 			want := fmt.Sprintf("%s/a.go:3: %q: write %s", folder, r.phrase, r.instead)
-			if got := checkFile(folder+"/a.go", "package a\n\nfunc "+strings.ReplaceAll(name, " ", "")+"() {}\n"); !slices.Contains(got, want) {
-				t.Errorf("in %s, %s is not found; found %q", folder, name, got)
+			if got := checkFile(folder+"/a.go", "package a\n\n"+code+"\n"); !slices.Contains(got, want) {
+				t.Errorf("in %s, %s is not found; found %q", folder, code, got)
 			}
 		}
 	}

@@ -55,4 +55,12 @@ var rules = []rule{
 	{phrase: "anew", instead: "again"},
 	{phrase: "lest", instead: "so that … not"},
 	{phrase: "rendering", instead: "render", names: true},
+	{phrase: "is that of", instead: "the noun again, or a possessive", in: plain, comments: true},
+	{phrase: "are those of", instead: "the noun again, or a possessive", in: plain, comments: true},
+	{phrase: "are those that", instead: "the noun again", in: plain, comments: true},
+	{phrase: "is what", instead: "the name of the thing", in: plain, comments: true},
+	{phrase: "all the while", instead: "throughout", in: plain, comments: true},
 }
+
+// plain are the folders whose comments name things instead of pointing at them.
+var plain = []string{"deploy", "efs-utils-base", "hack", "lab", "migrate", "release", "sharedvolume", "test"}

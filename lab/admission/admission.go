@@ -27,7 +27,7 @@ type Refusal struct {
 	Name      string // of the policy
 	Operation admissionregistrationv1.OperationType
 	Object    client.Object // its kind must be set
-	Message   string        // what the policy says
+	Message   string        // the policy's message
 }
 
 // Apply creates the policy, and returns once it is in force. It is deleted when the test ends or permit is called.

@@ -28,8 +28,8 @@ type Options struct {
 	Partition, Region, Account string
 	// TLS serves with certificates of a CA of the cloud's own, like in a private region.
 	TLS bool
-	// Listen returns the listener for a service: "ec2", "efs", "sts" or "metadata". By default each listens at a free
-	// port of 127.0.0.1. A listener in a network namespace has to be made by a thread that is in it.
+	// Listen returns the listener for a service: "ec2", "efs", "sts" or "metadata". By default each listens at a free port
+	// of 127.0.0.1. A thread in a network namespace must create the listener there.
 	Listen func(service string) (net.Listener, error)
 	// Hosts are further names and addresses that are in the certificates.
 	Hosts []string
@@ -39,7 +39,7 @@ type Options struct {
 	Disks ec2.Disks
 	// MaxAccessPoints is for each file system. By default it is 10000.
 	MaxAccessPoints int
-	// SessionLifetime is how long sessions of roles last. By default it is what the client asks for, at least 15 minutes.
+	// SessionLifetime is how long sessions of roles last. By default the client decides, at least 15 minutes.
 	SessionLifetime time.Duration
 }
 
@@ -169,8 +169,8 @@ func (c *Cloud) StartMetadata(t testing.TB, i ec2.Instance) Metadata {
 	return Metadata{service, c.serve(t, "metadata", service, false)}
 }
 
-// Environment returns the variables that lead AWS SDKs to the cloud and to no other address. Without metadata, the SDKs
-// are told that there is none. The variables name a file of the CA's certificate, if the cloud has one, but no
+// Environment returns the variables that lead AWS SDKs to the cloud and to no other address. Without metadata, they
+// tell the SDKs not to look for it. The variables name a file of the CA's certificate, if the cloud has one, but no
 // credentials.
 func (c *Cloud) Environment(t testing.TB, m *Metadata) []string {
 	t.Helper()

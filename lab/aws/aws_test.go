@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
-// TestSignatures: who signs with what the cloud knows is let in, and no others.
+// TestSignatures: the cloud accepts requests signed with credentials that it knows, and no others.
 func TestSignatures(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: secure})
@@ -140,7 +140,7 @@ func TestFaults(t *testing.T) {
 	c.Inject(gateway.Fault{Action: "DescribeFileSystems", Times: 1, Error: gateway.Errorf("OptInRequired", "You are not subscribed to this service.")})
 	aws.WantCode(t, describe(), "OptInRequired")
 
-	// The access point is made, and the driver does not hear of it.
+	// The access point is created, but the response is lost.
 	c.Inject(gateway.Fault{Action: "CreateAccessPoint", Times: 1, Kind: gateway.Broken, After: true})
 	_, err := efs.CreateAccessPoint(t.Context(), accessPoint(fs.ID, "lost"))
 	if err == nil || len(c.EFS.AccessPoints()) != 1 {

@@ -280,7 +280,7 @@ func TestEFSDriverSanity(t *testing.T) {
 	}
 }
 
-// noID is why the EBS driver fails checks that name what cannot exist.
+// noID is the reason why the EBS driver fails checks with impossible IDs.
 const noID = "EC2 refuses what is no ID, with another error than for an ID that does not exist"
 
 // TestEBSDriverSanity: the real EBS controller keeps the rules of the CSI on the fake EC2.

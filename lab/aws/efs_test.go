@@ -26,7 +26,7 @@ func startEFS(t *testing.T, options aws.Options) (*aws.Cloud, *efssdk.Client, st
 	return c, efssdk.NewFromConfig(c.Configure(t, c.AddUser(t, "driver", "elasticfilesystem:*"))), id
 }
 
-// accessPoint is what the driver asks for.
+// accessPoint returns the driver's request to create an access point.
 func accessPoint(fs, token string, tags ...types.Tag) *efssdk.CreateAccessPointInput {
 	return &efssdk.CreateAccessPointInput{
 		ClientToken: &token, FileSystemId: &fs, Tags: tags, PosixUser: &types.PosixUser{Uid: sdk.Int64(1000), Gid: sdk.Int64(2000)},
@@ -158,7 +158,7 @@ func TestEFSTags(t *testing.T) {
 		t.Errorf("got %d tags: %v", len(left), left)
 	}
 
-	// Who may not tag may not create what is tagged.
+	// A user without permission to tag may not create tagged resources.
 	limited := efssdk.NewFromConfig(c.Configure(t, c.AddUser(t, "limited", "elasticfilesystem:CreateAccessPoint")))
 	_, err = limited.CreateAccessPoint(ctx, accessPoint(fs, "pvc-2", efsTag("a", "b")))
 	if message := aws.WantCode(t, err, "AccessDeniedException"); !strings.Contains(message, "elasticfilesystem:TagResource") {

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
-// Configure sets the environment of the test so that SDKs use the cloud with the credentials, and returns what the SDK
-// reads from it. Clients with this configuration do not retry.
+// Configure sets the environment of the test so that SDKs use the cloud with the credentials, and returns the SDK's
+// configuration from it. Clients with this configuration do not retry.
 func (c *Cloud) Configure(t testing.TB, made iam.Credentials) sdk.Config {
 	t.Helper()
 	for _, variable := range slices.Concat(c.Environment(t, nil), Variables(made)) {

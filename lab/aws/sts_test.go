@@ -91,7 +91,7 @@ func TestWebIdentity(t *testing.T) {
 		})
 	}
 
-	// The way in which the SDK in a driver's pod does it.
+	// As the SDK in a driver's pod does it.
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(apiServer.token(t, nil)), 0o600); err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ func (a *auditTrail) read(requests Requests) ([]AuditEvent, error) {
 	if reader == nil {
 		reader = &auditReader{requests: requests, since: a.since, offset: a.offset, running: map[string]int{}}
 		if a.offset > 0 {
-			// The line at that offset may have begun before. What is left of it, or the end of the line before it, is skipped.
+			// The line at that offset may have begun before. Its rest, or the end of the line before it, is skipped.
 			reader.offset, reader.skip = a.offset-1, true
 		}
 		a.readers[requests] = reader

@@ -60,7 +60,7 @@ func TestAuditReader(t *testing.T) {
 	reads("when the line is complete", whole, all, "early", "half")
 	reads("when the line that began before is complete", part, all)
 
-	// The reader must not need again what it has read.
+	// The reader must not need lines that it has already read.
 	write(0, strings.Repeat("x", 60))
 	now := time.Now().Add(time.Second)
 	logged(logLine("1", "a", "ResponseStarted", now) + logLine("2", "ab", "ResponseComplete", now) + logLine("late", "a", "ResponseComplete", before))

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scheme has all types of the cluster's APIs, and those of AddToScheme.
+// scheme has all types of the cluster's APIs, and the types added by AddToScheme.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -49,11 +49,11 @@ func newClient(config *rest.Config) (client.Client, error) {
 }
 
 // polling is how often a condition is checked: at most a tenth later than it becomes true, or half a second. Many tests
-// wait at the same time, and checks are what the API server then spends most of its time on.
+// wait at the same time, and the API server then spends most of its time on these checks.
 var polling = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.1, Steps: math.MaxInt, Cap: 500 * time.Millisecond}
 
-// Until waits until check returns nil or ctx ends. Its error then has what it waited for, which completes the
-// sentence "waited for …", and the last error of check. Tests use Eventually.
+// Until waits until check returns nil or ctx ends. Its error then has what, which completes the sentence "waited for
+// …", and the last error of check. Tests use Eventually.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
 	next := polling
 	began := time.Now()

@@ -5,8 +5,8 @@
 // run pods as local processes; and optionally real nodes and the Operator Lifecycle Manager. All of it listens on its
 // own loopback addresses, or in network namespaces, and keeps its files in one folder.
 //
-// A separate process, the keeper, owns a cluster. It is the program that requested the cluster, started once more,
-// and it stops everything when that program ends, in whatever way. Therefore a program that uses this package must
+// A separate process, the keeper, owns a cluster. It is the program that requested the cluster, started once more, and
+// it stops everything when that program ends, even if it is killed. Therefore a program that uses this package must
 // first call Main (a test) or Init.
 //
 // It needs Linux, where all of 127.0.0.0/8 is loopback and the kernel can kill orphans.
@@ -32,33 +32,33 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// Options say what a cluster has in addition to the control plane.
+// Options configure a cluster beyond its control plane.
 type Options struct {
 	// Name distinguishes clusters with otherwise equal options: tests that request shared clusters with different
 	// names get different ones.
 	Name string `json:"name,omitempty"`
 	// OLM starts the Operator Lifecycle Manager.
 	OLM bool `json:"olm,omitempty"`
-	// OPMImage is the image in which OLM serves catalogs whose content it extracts; OLM's own if it is empty.
+	// OPMImage is the image that OLM uses to serve catalogs after extracting their content; OLM's own if it is empty.
 	OPMImage string `json:"opmImage,omitempty"`
 	// Images maps image repositories, without tag or digest, to programs. A node runs a container with such an image
 	// as a local process of that program, and only reports any other as running.
 	Images map[string]string `json:"images,omitempty"`
 	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. They
 	// are masters, too, as in a small cluster; process nodes keep the role of the control plane, and DaemonSets for Linux
-	// do not select them. If it is 0, there is one worker, and it is a process node. A real node pulls images: those of Images, which have
-	// the program in /usr/bin and nothing else, and those of ImageArchives. There are no others.
+	// do not select them. If it is 0, there is one worker, and it is a process node. A real node can pull only the images
+	// in Images, which hold only the program in /usr/bin, and in ImageArchives.
 	RealNodes int `json:"realNodes,omitempty"`
 	// ImageArchives maps image repositories, without tag or digest, to whole images: files as "docker save" writes
 	// them, or folders with an OCI layout. Process nodes only report their containers as running.
 	ImageArchives map[string]string `json:"imageArchives,omitempty"`
-	// Reachable maps addresses, "IP:port", at which programs on real nodes expect a server, such as that of a cloud's
-	// metadata, to the addresses of servers on this machine. Programs on real nodes reach nothing else of it.
+	// Reachable maps addresses, "IP:port", where programs on real nodes expect a server, such as a cloud's metadata
+	// service, to the addresses of servers on this machine. Programs on real nodes reach nothing else on it.
 	Reachable map[string]string `json:"reachable,omitempty"`
 	// Durable makes etcd sync each write to disk, as in a real cluster. Benchmarks need that.
 	Durable bool `json:"durable,omitempty"`
-	// ManagerQPS limits the requests per second of each controller in the controller manager, such as the one that
-	// binds claims. 0 means OpenShift's limit. A benchmark raises it to see what else limits the throughput.
+	// ManagerQPS limits the requests per second of each controller in the controller manager, such as the one that binds
+	// claims. 0 means OpenShift's limit. A benchmark raises it to find other limits of the throughput.
 	ManagerQPS int `json:"managerQPS,omitempty"`
 }
 
@@ -75,13 +75,13 @@ type Cluster struct {
 // Init must be called at the beginning of main by every program that starts a cluster. The program is started again
 // as the cluster's keeper or as one of its pods; then Init does not return.
 func Init() {
-	syscall.Umask(0o022) // other users' processes, such as those of pods, read some of the files
+	syscall.Umask(0o022) // other users' processes, such as pods, read some of the files
 	node.Launcher()
 	realnode.Init()
 	keepIfAsked()
 }
 
-// ErrNotRunning is returned by Find and Stop if there is no cluster.
+// Find and Stop return ErrNotRunning if no cluster runs.
 var ErrNotRunning = errors.New("no cluster is running")
 
 // Up starts a cluster in the folder dir that keeps running after this process, until Stop. report, which may be nil,
@@ -98,8 +98,7 @@ func Up(ctx context.Context, dir string, options Options, report func(tools.Prog
 	return c, nil
 }
 
-// Find returns the cluster that runs in a folder. The error is ErrNotRunning if there is none, or if it is not ready
-// yet.
+// Find returns the cluster that runs in a folder. The error is ErrNotRunning if none runs, or if it is not ready yet.
 func Find(dir string) (*Cluster, error) {
 	s, err := readState(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-// waitLimit is the time limit for what usually takes a moment.
+// waitLimit is the time limit for conditions that usually become true in a moment.
 const waitLimit = 2 * time.Minute
 
 func TestServiceAccountIsBoundByRBAC(t *testing.T) {
@@ -223,7 +223,7 @@ func TestOpenShiftIsThere(t *testing.T) {
 	if len(details) != 1 || details[0].Version != version.Status.Desired.Version || len(details[0].Enabled) == 0 {
 		t.Errorf("feature gates: %+v, want those of version %s", details, version.Status.Desired.Version)
 	}
-	// The real schemas reject what OpenShift rejects.
+	// The real schemas reject the same objects as OpenShift.
 	unknown := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "unknown.example.com"}}
 	if err := c.Client().Create(t.Context(), unknown); !apierrors.IsInvalid(err) {
 		t.Errorf("create a ClusterCSIDriver of an unknown driver: got %v, want it invalid", err)

@@ -24,13 +24,12 @@ type controlPlane struct {
 
 	etcdPort, etcdPeerPort, apiPort, managerPort, schedulerPort int
 
-	// egressProxy is the Unix socket of the proxy by which the API server reaches real nodes; it is empty if there are
-	// none.
+	// egressProxy is the Unix socket of the proxy through which the API server reaches real nodes; empty without real
+	// nodes.
 	egressProxy string
-	// serviceProxy is the address of the proxy by which OLM reaches Services whose pods run on real nodes; it is empty if there
-	// are none.
+	// serviceProxy is the address of the proxy through which OLM reaches Services on real nodes; empty without real nodes.
 	serviceProxy string
-	// opmImage is the image in which OLM serves catalogs whose content it extracts; OLM's own if it is empty.
+	// opmImage is the image that OLM uses to serve catalogs after extracting their content; OLM's own if it is empty.
 	opmImage string
 }
 
@@ -176,7 +175,7 @@ func (c *controlPlane) etcd() program {
 	return c.program("etcd", args...)
 }
 
-// etcdMember are the flags that say which member of which cluster the etcd is.
+// etcdMember returns etcd's flags that identify the member and its cluster.
 func (c *controlPlane) etcdMember() []string {
 	return []string{"--name=berth", "--initial-advertise-peer-urls=" + c.etcdPeerURL(), "--initial-cluster=berth=" + c.etcdPeerURL()}
 }
@@ -213,7 +212,7 @@ func (c *controlPlane) apiServer() program {
 
 		"--audit-policy-file="+c.path("audit-policy.yaml"),
 		"--audit-log-path="+c.path(auditLogName),
-		"--audit-log-maxsize=100000", // MiB: never rotate, so that all of it is in one file
+		"--audit-log-maxsize=100000", // MiB: never rotate, to keep the log in one file
 
 		// As on OpenShift. A real node's name cannot be resolved.
 		"--kubelet-preferred-address-types=InternalIP",

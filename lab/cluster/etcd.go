@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Compact has etcd forget all revisions but the current one. The API server has it do that every five minutes, with
-// revisions that are older than that: then lists whose first page is of such a revision cannot be continued.
+// Compact has etcd forget all revisions but the current one. The API server triggers this every five minutes for
+// revisions older than that; lists whose first page has such a revision then cannot be continued.
 func (c *Cluster) Compact(t testing.TB) {
 	t.Helper()
 	var current struct{ Header struct{ Revision string } }

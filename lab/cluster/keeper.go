@@ -31,9 +31,9 @@ type assignment struct {
 	Tools   tools.Dir `json:"tools"`
 	CRDs    []string  `json:"crds"` // files of definitions
 	Options Options   `json:"options"`
-	// Kept are the folders of the project and of its cache, which pods see wherever they are.
+	// Kept are the folders of the project and of its cache. Pods always see them, even below /run or /tmp.
 	Kept []string `json:"kept"`
-	// NodePrograms are set if there are real nodes.
+	// NodePrograms are set for real nodes.
 	NodePrograms realnode.Programs `json:"nodePrograms"`
 }
 
@@ -60,8 +60,7 @@ func keepIfAsked() {
 		return
 	}
 	os.Unsetenv(keeperVariable) // the cluster's processes are not keepers
-	// A write to a starter that has ended must return an error and not kill the keeper, which has to stop its
-	// cluster.
+	// A write to a starter that has ended must return an error and not kill the keeper, which must stop its cluster.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	tell := json.NewEncoder(os.Stdout)
@@ -148,7 +147,7 @@ type keeper struct {
 	plane        *controlPlane
 	processes    *processes
 	inProcess    *inProcess
-	realNodes    *realNodes // nil if there are none
+	realNodes    *realNodes // nil without real nodes
 	processNodes map[string]*processNode
 	blocked      io.Closer // see blockOLMPort
 }
@@ -302,7 +301,7 @@ func (k *keeper) progress(detail string) {
 
 // stop stops everything, clients before servers.
 func (k *keeper) stop() {
-	k.obeying.Lock() // for ever: there is nothing to give orders to
+	k.obeying.Lock() // for ever: no cluster is left to give orders to
 	k.inProcess.stop()
 	if k.realNodes != nil {
 		k.realNodes.stop()

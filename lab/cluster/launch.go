@@ -73,7 +73,7 @@ func launch(ctx context.Context, dir string, options Options, report func(tools.
 	return c, nil
 }
 
-// newAssignment prepares what would take a keeper too long.
+// newAssignment prepares everything that would take a keeper too long.
 func newAssignment(ctx context.Context, dir string, options Options, report func(tools.Progress)) (assignment, error) {
 	built, err := tools.Ensure(ctx, report)
 	if err != nil {
@@ -189,7 +189,7 @@ func (k *startedKeeper) detach() error {
 	return k.cmd.Process.Release()
 }
 
-// end stops the cluster and waits until nothing of it is left.
+// end stops the cluster and waits until all of its processes and files are gone.
 func (k *startedKeeper) end() error {
 	k.orders.Close()
 	late := time.AfterFunc(endLimit, func() { k.cmd.Process.Kill() })

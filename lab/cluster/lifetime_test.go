@@ -101,7 +101,7 @@ func startStarter(t *testing.T, role string, env ...string) *starter {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if role == "goes up" {
-			return // the test has to stop its cluster
+			return // the test must stop its cluster
 		}
 		Eventually(t, waitLimit, "the folder of the program's cluster to go", func(context.Context) error {
 			if _, err := os.Stat(s.printed); err == nil {
@@ -163,7 +163,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// In whatever way a program ends that started a cluster, nothing of the cluster stays.
+// TestNothingIsLeft: however the program that started a cluster ends, nothing of the cluster stays.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	kill := func(signal syscall.Signal) func(*starter) {

@@ -40,7 +40,7 @@ var nodeTable = []nodeEntry{
 // workerRole is the role of nodes for all pods. If there are real nodes, they are the only ones with this role.
 const workerRole = "worker"
 
-// masterRole is the role of nodes for controllers. Process nodes have it only if there are no real ones.
+// masterRole is the role of nodes for controllers. Process nodes have it only in clusters without real nodes.
 const masterRole = "master"
 
 // rolePrefix is the prefix of the labels with a node's roles.
@@ -67,7 +67,7 @@ func (k *keeper) startNodes(ctx context.Context) error {
 			options.Labels[rolePrefix+role] = ""
 		}
 		if k.realNodes != nil {
-			// What runs on masters, and what runs on every node, is for real nodes: see awaitWorker.
+			// Pods for masters, and pods for every node, run on real nodes: see awaitWorker.
 			delete(options.Labels, rolePrefix+masterRole)
 			options.Labels[corev1.LabelOSStable] = "none"
 		}

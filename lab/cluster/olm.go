@@ -31,8 +31,8 @@ func (c *controlPlane) olmOperator() program {
 	return c.olmProgram("olm", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager")
 }
 
-// catalogOperator resolves Subscriptions to InstallPlans. What it runs in pods, such as images of catalogs and bundles, does not
-// run as root there: OpenShift sees to that itself.
+// catalogOperator resolves Subscriptions to InstallPlans. Its pods, such as for catalogs and bundles, do not run as
+// root: OpenShift sees to that itself.
 func (c *controlPlane) catalogOperator() program {
 	program := c.olmProgram("catalog", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager-catalog", "--set-workload-user-id=true")
 	if c.opmImage != "" {

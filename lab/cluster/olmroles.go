@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// olmRoles are the cluster roles with which OLM extends the roles edit and view to its own objects. With them, the
-// admin of a namespace may write Subscriptions. A test compares their rules with those of OLM's own deployment.
+// olmRoles returns the cluster roles by which OLM extends edit and view to its own objects, so that the admin of a
+// namespace may write Subscriptions. A test compares their rules with OLM's own deployment.
 func olmRoles() []*rbacv1.ClusterRole {
 	aggregated := func(name string, to []string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
 		labels := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// order is a line of JSON on a keeper's standard input, of the process that started it, and says what happens to the
+// order is a line of JSON that the process that started a keeper writes to its standard input: an operation on the
 // cluster. The keeper answers each with a message.
 type order struct {
 	Do string `json:"do"` // one of orders
@@ -41,7 +41,7 @@ var orders = map[string]func(*keeper, context.Context, order) error{
 func (c *Cluster) StopNode(name string) error { return c.order(order{Do: "stop-node", Node: name}) }
 
 // StartNode starts a machine in the place of a node that was stopped, and waits until the node is ready. It has the
-// node's name and addresses, and what was made to listen there listens on, but none of a real node's files.
+// node's name and addresses, and existing listeners there stay open, but it has none of a real node's files.
 func (c *Cluster) StartNode(name string) error { return c.order(order{Do: "start-node", Node: name}) }
 
 // BackUp writes a snapshot of etcd to a file, which must not exist.
@@ -70,8 +70,8 @@ func (c *Cluster) RenewKeys() error { return c.order(order{Do: "renew-keys"}) }
 // ForgetKeys restarts the API server so that it refuses tokens that were signed before RenewKeys.
 func (c *Cluster) ForgetKeys() error { return c.order(order{Do: "forget-keys"}) }
 
-// RestartControllers restarts kube-controller-manager. All that its controllers remembered is gone, such as of which nodes
-// the Attach/Detach controller has to take care.
+// RestartControllers restarts kube-controller-manager. Its controllers lose their in-memory state, such as the nodes
+// that the Attach/Detach controller manages.
 func (c *Cluster) RestartControllers() error { return c.order(order{Do: "restart-controllers"}) }
 
 func (c *Cluster) order(o order) error {
@@ -84,7 +84,7 @@ func (c *Cluster) order(o order) error {
 	return nil
 }
 
-// obey does what an order says. Orders are obeyed one after the other, and not when the cluster ends.
+// obey carries out an order. Orders are obeyed one after the other, and not when the cluster ends.
 func (k *keeper) obey(ctx context.Context, line string) error {
 	k.obeying.Lock()
 	defer k.obeying.Unlock()
@@ -150,8 +150,8 @@ func (k *keeper) backUp(ctx context.Context, o order) error {
 	return runTool(ctx, o.Etcd.Path("etcdctl"), "--endpoints="+k.plane.etcdURL(), "snapshot", "save", o.File)
 }
 
-// revisionBump is by how much revisions grow with a restore, as on OpenShift. Clients that have seen what is lost find that
-// their revision is too old, and list again.
+// revisionBump is by how much revisions grow with a restore, as on OpenShift. Clients that have seen lost revisions
+// find that theirs is too old, and list again.
 const revisionBump = "1000000000"
 
 func (k *keeper) restore(ctx context.Context, o order) error {
@@ -219,7 +219,7 @@ func (c *controlPlane) writeTrustedKeys() error {
 	return os.WriteFile(c.pkiPath(trustedTokenKeys), slices.Concat(c.pki.serviceAccounts, c.pki.formerServiceAccounts), 0o600)
 }
 
-// runTool runs a program. The error has what it says.
+// runTool runs a program. The error has its output.
 func runTool(ctx context.Context, path string, args ...string) error {
 	if output, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %q: %w\n%s", filepath.Base(path), args, err, output)

@@ -59,7 +59,7 @@ func TestRestore(t *testing.T) {
 	if now := latestRevision(t, c); len(now) <= len(revision) {
 		t.Errorf("the revision was %s, and is %s, want one that is far above", revision, now)
 	}
-	// The controller manager has to notice the restore, to serve a new namespace.
+	// The controller manager must notice the restore to serve a new namespace.
 	c.Namespace(t)
 	if err := c.StopNode("worker-7"); err == nil {
 		t.Error("a node that does not exist was stopped")

@@ -55,9 +55,9 @@ func (p *process) end() {
 	<-p.done
 }
 
-// newProcesses returns the processes of a cluster with logs in a folder. With yields, they give way to those of other clusters: each
-// uses one processor, and one that wakes up lets the running one finish its time slice. Otherwise many clusters spend much of
-// their time on switching between processes.
+// newProcesses returns the processes of a cluster with logs in a folder. With yields, they give way to the processes of
+// other clusters: each uses one processor, and one that wakes up lets the running one finish its time slice. Otherwise
+// many clusters spend much of their time on switching between processes.
 func newProcesses(logs string, yields bool) *processes {
 	p := &processes{logs: logs, spawn: make(chan func())}
 	if yields {
@@ -219,14 +219,15 @@ func tailOfFile(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// disinherited are the variables of the user that a cluster's programs do not get: with CI, OLM panics when it creates an
-// object without its label, and a user's proxy reaches neither a real node nor a Service.
-var disinherited = []string{"CI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+// droppedVariables are the user's variables that a cluster's programs do not get: with CI, OLM panics when it creates
+// an object without its label, and a user's proxy reaches neither a real node nor a Service.
+var droppedVariables = []string{"CI", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
 
-// inherited returns what a cluster's programs get of an environment. Programs read the names of proxies in lower case, too.
+// inherited returns the variables of an environment that a cluster's programs get. Programs read the names of proxies
+// in lower case, too.
 func inherited(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		return slices.Contains(disinherited, strings.ToUpper(name))
+		return slices.Contains(droppedVariables, strings.ToUpper(name))
 	})
 }

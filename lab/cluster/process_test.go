@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInherited: what the user's environment says about CI systems and proxies is not for a cluster's programs.
+// TestInherited: a cluster's programs do not get the user's variables about CI systems and proxies.
 func TestInherited(t *testing.T) {
 	got := inherited([]string{"HOME=/home/me", "CI=true", "HTTP_PROXY=http://p:1", "https_proxy=http://p:1", "No_Proxy=*", "all_proxy=socks5://p:1", "CIRCUS=1", "EMPTY="})
 	if want := []string{"HOME=/home/me", "CIRCUS=1", "EMPTY="}; !slices.Equal(got, want) {

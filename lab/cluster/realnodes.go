@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// NeedRealNodes skips a test on a machine on which real nodes cannot run.
+// NeedRealNodes skips a test on a machine where real nodes cannot run.
 func NeedRealNodes(t testing.TB) {
 	t.Helper()
 	if err := machine.Missing(); err != nil {
@@ -56,8 +56,8 @@ func (c *Cluster) ContainerProcess(pod *corev1.Pod, container string) (string, e
 	return "", fmt.Errorf("pod %s on node %s: container %s does not run", pod.Name, pod.Spec.NodeName, container)
 }
 
-// MountOn mounts a folder of this machine at a path of a real node, as an administrator mounts an export there. All nodes
-// on which a folder is mounted share its files.
+// MountOn mounts a folder of this machine at a path of a real node, as an administrator mounts an export there. All
+// nodes that mount a folder share its files.
 func (c *Cluster) MountOn(node, folder, path string) error {
 	if err := realnode.Mount(realNodeFolder(c.Dir(), node), folder, path); err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
@@ -124,7 +124,7 @@ type realNodes struct {
 	proxy   *http.Server
 	// services is where OLM connects to Services: see serveServices.
 	services net.Listener
-	nodes    map[string]*realnode.Node // those that run, by name
+	nodes    map[string]*realnode.Node // running nodes by name
 }
 
 // connectRealNodes creates the network of the real nodes, and the proxy that the API server needs to reach it.
@@ -138,7 +138,7 @@ func connectRealNodes(job assignment, plane *controlPlane) (_ *realNodes, err er
 			r.network.Close()
 		}
 	}()
-	// An abstract socket: it needs no file, whose path might be too long.
+	// An abstract socket: the path of a file might be too long.
 	plane.egressProxy = "@berth-egress-" + plane.address
 	listener, err := net.Listen("unix", plane.egressProxy)
 	if err != nil {
@@ -213,8 +213,8 @@ func (r *realNodes) startNode(ctx context.Context, name string, place *realnode.
 	return nil
 }
 
-// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not. A node
-// whose machine was stopped keeps the roles that it had.
+// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not. A
+// node whose machine was stopped keeps its roles.
 func awaitWorker(ctx context.Context, api client.Client, name string) error {
 	return Until(ctx, "node "+name, func(ctx context.Context) error {
 		var node corev1.Node
@@ -235,7 +235,7 @@ func awaitWorker(ctx context.Context, api client.Client, name string) error {
 	})
 }
 
-// stop ends the nodes, and removes what they leave.
+// stop ends the nodes, and cleans up after them.
 func (r *realNodes) stop() {
 	var all sync.WaitGroup
 	for _, node := range r.nodes {
@@ -247,7 +247,7 @@ func (r *realNodes) stop() {
 	r.network.Close()
 }
 
-// sweepRealNodes removes what is left of the real nodes of a cluster whose keeper was killed.
+// sweepRealNodes cleans up after the real nodes of a cluster whose keeper was killed.
 func sweepRealNodes(dir string) {
 	left, _ := os.ReadDir(filepath.Join(dir, realNodesFolder))
 	for _, entry := range left {

@@ -15,15 +15,15 @@ import (
 	"github.com/berth-csi/berth/lab/loop"
 )
 
-// TestNothingIsLeftOfRealNodes: whatever is killed, no process, control group, loop device or file of a real node stays,
-// and its mounts are never those of the machine.
+// TestNothingIsLeftOfRealNodes: no matter which process is killed, no process, control group, loop device or file of a
+// real node stays, and its mounts never appear on the machine.
 func TestNothingIsLeftOfRealNodes(t *testing.T) {
 	NeedRealNodes(t)
 	t.Parallel()
 	for _, test := range []struct {
 		name string
 		kill func(t *testing.T, s *starter, dir string)
-		// folderStays is set if the cluster's folder waits for the next keeper, as that of any killed keeper.
+		// folderStays is set if the cluster's folder stays for the next keeper, as after any killed keeper.
 		folderStays bool
 	}{
 		{"the program ends", func(t *testing.T, s *starter, _ string) { s.Process.Signal(syscall.SIGINT) }, false},
@@ -89,7 +89,7 @@ func killNamed(t *testing.T, dir, name string) {
 	t.Fatalf("found no process %q of the cluster in %s", name, dir)
 }
 
-// remains returns an error with what there is of a node.
+// remains returns an error that lists everything left of a node.
 func remains(t *testing.T, temp, folder string, groups, loops []string) error {
 	var errs []error
 	if processes := processesOf(t, temp); len(processes) > 0 {

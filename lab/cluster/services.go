@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// serveServices serves, until the listener is closed, a SOCKS proxy with which a program of this machine connects to Services
-// by their names, such as "catalog.openshift-marketplace.svc". OLM gets such a proxy wherever it does not run on the cluster's
-// own nodes, as with HyperShift. There is no kube-proxy: a connection leads to a ready pod of the Service. Pods of process nodes have
-// loopback addresses, with which there could be no EndpointSlices.
+// serveServices serves, until the listener is closed, a SOCKS proxy that connects programs of this machine to Services
+// by name, such as "catalog.openshift-marketplace.svc". OLM gets such a proxy where it does not run on the cluster's
+// own nodes, as with HyperShift. There is no kube-proxy: a connection leads to a ready pod of the Service. It does not
+// use EndpointSlices, which cannot hold the loopback addresses of pods on process nodes.
 func serveServices(listener net.Listener, api client.Reader, dial func(ctx context.Context, address string) (net.Conn, error)) error {
 	server := socks5.NewServer(
 		socks5.WithResolver(unresolved{}),

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestServices: by the proxy, a client of SOCKS connects to a ready pod of a Service by the Service's name, and to nothing else.
+// TestServices: through the proxy, a SOCKS client can connect only to Services by name, and reaches a ready pod.
 func TestServices(t *testing.T) {
 	c := Shared(t, Options{})
 	namespace := c.Namespace(t)

@@ -30,7 +30,7 @@ type state struct {
 	Ready bool `json:"ready"`
 }
 
-// readState returns the state of the cluster in a folder. The error is fs.ErrNotExist if there is none.
+// readState returns the state of the cluster in a folder. The error is fs.ErrNotExist if the folder has no cluster.
 func readState(dir string) (state, error) {
 	path := filepath.Join(dir, stateName)
 	content, err := os.ReadFile(path)
@@ -74,7 +74,7 @@ func acquireFolder(dir string) (string, error) {
 	return dir, writeOwner(dir)
 }
 
-// writeOwner marks a folder as that of this process's cluster. If several processes try at the same time, one
+// writeOwner marks a folder as owned by this process's cluster. If several processes try at the same time, one
 // succeeds.
 func writeOwner(dir string) error {
 	self, err := selfIdentity()
@@ -131,6 +131,6 @@ func sweep(dir string) error {
 func sweepDead() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	for _, dir := range left {
-		sweep(dir) // fails for those that are alive, as it should
+		sweep(dir) // fails for running clusters, as it should
 	}
 }

@@ -128,7 +128,7 @@ func progressTo(t testing.TB) func(tools.Progress) {
 	}
 }
 
-// dumpLogs logs the last lines of each program's log, and what holds up pods.
+// dumpLogs logs the last lines of each program's log, and the reasons why pods are not ready.
 func (c *Cluster) dumpLogs(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -207,7 +207,7 @@ func (c *Cluster) ServiceAccountConfig(t testing.TB, namespace, name string) *re
 	return config
 }
 
-// WriteKubeconfig writes the kubeconfig of a service account, which is that of ServiceAccountConfig, to a file.
+// WriteKubeconfig writes ServiceAccountConfig's configuration of a service account to a kubeconfig file.
 func (c *Cluster) WriteKubeconfig(t testing.TB, namespace, name, file string) {
 	t.Helper()
 	account := c.ServiceAccountConfig(t, namespace, name)

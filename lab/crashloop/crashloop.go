@@ -39,12 +39,11 @@ var injectors = map[Mode]func(leftOut ...fault.Target) *fault.Injector{Recorded:
 // clients that read metrics.
 var reviews = []fault.Target{{Resource: "tokenreviews"}, {Resource: "subjectaccessreviews"}}
 
-// prefix is followed by the mode, in the name by which the running program recognizes that it is the operator's
-// image.
+// prefix and the mode make the name that tells the running program that it is the operator's image.
 const prefix = "crashloop-"
 
 // Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path of a
-// program that serves as its image. It is the running program under another name, which has to call Init.
+// program that serves as its image. It is the running program under another name, which must call Init.
 func Image(t testing.TB, operator string, mode Mode) string {
 	t.Helper()
 	dir := folder(t)
@@ -98,7 +97,7 @@ const operatorName = "operator"
 // restart it, when an operator in a crash loop does not answer its probes.
 const recordPattern = "record-*.json"
 
-// A Record is what has happened to an operator so far.
+// A Record describes an operator's activity so far.
 type Record struct {
 	// Lives is how often the operator was started.
 	Lives int

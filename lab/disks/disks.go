@@ -1,11 +1,10 @@
 // Package disks gives real nodes the disks that a fake cloud attaches to them.
 //
-// A disk is a sparse file. While it is attached, a loop device has this file, and the nodes that are the instances have it
-// as a device of the name that disks have in the cloud, and a link below /dev/disk/by-id that udev makes. Drivers find a
-// disk by this link.
+// A disk is a sparse file. While it is attached, a loop device has this file, and the instances' nodes have a device
+// with the disk's name in the cloud, and udev's link below /dev/disk/by-id, by which drivers find a disk.
 //
 // The files have no names, and loop devices detach themselves when nothing uses them anymore. So nothing stays when the
-// program ends, in whatever way.
+// program ends, even if it is killed.
 package disks
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/lab/loop"
 )
 
-// Options say what disks are called.
+// Options say how disks are named.
 type Options struct {
 	// Root returns the root folder of the node that is an instance, as this machine sees it: see cluster.NodeRoot.
 	Root func(instance string) (string, error)
@@ -39,7 +38,7 @@ type Attachment struct {
 	Disk string
 	// Instance is the ID of the instance.
 	Instance string
-	// Name is what the loop device reports as the name of its file. It may be empty.
+	// Name is the file name that the loop device reports. It may be empty.
 	Name string
 }
 
@@ -85,9 +84,9 @@ func (d *Disks) Close() error {
 	return errors.Join(errs...)
 }
 
-// Create makes the content of a disk or a snapshot, which is that of the origin, the ID of another one, or empty. A snapshot
-// has what was written to the disk until now; what a node has only in its memory is not part of it. The copy is not made in
-// one moment: it is consistent if nobody writes meanwhile.
+// Create creates a disk or a snapshot. origin is the ID of the disk or snapshot to copy; without it, the content is
+// empty. A snapshot lacks data that a node has not yet flushed to the disk. The copy is not atomic: it is consistent if
+// nobody writes meanwhile.
 func (d *Disks) Create(id string, size int64, origin string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +100,7 @@ func (d *Disks) Create(id string, size int64, origin string) error {
 	return d.keep(id, content, err)
 }
 
-// keep keeps the content if there is no error.
+// keep keeps the content unless err is set.
 func (d *Disks) keep(id string, content *os.File, err error) error {
 	if err != nil {
 		return fmt.Errorf("the content of %s: %w", id, errors.Join(err, content.Close()))
@@ -165,7 +164,7 @@ func (d *Disks) Attach(a Attachment) error {
 	return attached.giveTo(a.Instance, root, d.options.Device, d.options.Link(a))
 }
 
-// Limits of the wait for those who have a loop device open without using it, such as programs that look at all of them.
+// Limits of the wait for programs that have a loop device open without using it, such as ones that scan all devices.
 const (
 	releaseLimit = time.Second
 	releaseRetry = 10 * time.Millisecond

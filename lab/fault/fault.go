@@ -1,6 +1,6 @@
 package fault
 
-// A Fault is what happens at a point. It is part of a subtest's name.
+// A Fault disturbs the client at a point. It is part of a subtest's name.
 type Fault string
 
 // Faults of a write.
@@ -19,14 +19,14 @@ const (
 	TooManyRequests Fault = "too-many-requests"
 	// ServerError answers 500.
 	ServerError Fault = "server-error"
-	// Hang never answers, so that the client has to give up. The API server does not get the request.
+	// Hang never answers, so that the client must give up. The API server does not get the request.
 	Hang Fault = "hang"
 )
 
 // Faults of a watch. Both start with the first event after the watch's initial list.
 const (
-	// Stale delays events until the test calls Deliver, which says that the client has settled without them, but not
-	// for longer than thirty seconds. It keeps their order.
+	// Stale delays events until the test calls Deliver once the client has settled without them, but not for longer than
+	// thirty seconds. It keeps their order.
 	Stale Fault = "stale"
 	// EventDropped drops the event, ends the watch and answers 410 when the client resumes it, so that the client
 	// lists again. A server can do nothing worse: a watch is one ordered stream of all events since a resource

@@ -76,8 +76,8 @@ func Record(leftOut ...Target) *Injector {
 	return &Injector{leftOut: leftOut, deliver: make(chan struct{}), seen: map[Point]int{}, tried: map[Point]bool{}, made: map[Point][][]byte{}, last: time.Now()}
 }
 
-// Inject returns an Injector with a fault at a point, which happens once. It also records, so leftOut must be that of
-// the Injector that recorded the point.
+// Inject returns an Injector with a fault at a point, which happens once. It also records, so leftOut must be the same
+// as for the Injector that recorded the point.
 func Inject(at Point, f Fault, leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.at, i.fault = at, f
@@ -85,7 +85,7 @@ func Inject(at Point, f Fault, leftOut ...Target) *Injector {
 }
 
 // InjectNth is like Inject, for a client whose writes are sequential: the fault is at the nth write, counted from 1,
-// whatever its name.
+// regardless of its name.
 func InjectNth(n int, f Fault, leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.nth, i.fault = n, f
@@ -133,7 +133,7 @@ type life struct {
 	cancel context.CancelCauseFunc
 }
 
-// end stops the client, or what is left of it.
+// end stops the client as far as it still runs.
 func (l *life) end(cause error) {
 	l.mu.Lock() // a write is admitted before this or not at all
 	defer l.mu.Unlock()
@@ -150,8 +150,8 @@ func (i *Injector) startLife(ctx context.Context) *life {
 	return one
 }
 
-// Points returns the client's writes so far, in the order in which it sent them, followed by its watches that had
-// events after their initial lists.
+// Points returns the client's writes so far, in the order it sent them, followed by its watches that had events after
+// their initial lists.
 func (i *Injector) Points() []Point {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -167,7 +167,7 @@ func (i *Injector) Points() []Point {
 	return points
 }
 
-// Writes returns all writes so far, in the order in which the client sent them.
+// Writes returns all writes so far, in the order the client sent them.
 func (i *Injector) Writes() []Write {
 	i.mu.Lock()
 	defer i.mu.Unlock()

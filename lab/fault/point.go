@@ -20,12 +20,11 @@ import (
 type Point struct {
 	// Verb is the API server's verb: create, update, patch, delete, deletecollection or watch.
 	Verb string
-	// Resource is the plural, with the subresource if there is one: "deployments", "pods/status". It has no API
-	// group: requests for objects with the same name in resources with the same name of different groups differ in
-	// Occurrence.
+	// Resource is the plural, with the subresource, if any: "deployments", "pods/status". It has no API group: requests
+	// for objects with the same name in resources with the same name of different groups differ in Occurrence.
 	Resource string
-	// Namespace and Name are those of the object. A name that the API server generates is "web-*". The name of an
-	// event, which ends in a time, is "web.*". The name of a watch is that of the only object that it selects, or "".
+	// Namespace and Name identify the object. A name that the API server generates is "web-*". An event's name, which ends
+	// in a time, is "web.*". The name of a watch is the name of the single object that it selects, or "".
 	Namespace, Name string
 	// Manager is the field manager of a write, if it has one. It distinguishes controllers of a client that apply
 	// parts of the same object.
@@ -55,8 +54,8 @@ func (p Point) Rename(names *strings.Replacer) Point {
 // IsWatch reports whether the point is a watch, not a write.
 func (p Point) IsWatch() bool { return p.Verb == "watch" }
 
-// DependsOnTiming reports whether a client whose controllers run concurrently comes to the point only if they are as fast as
-// they were when it was recorded: watch events, statuses, and writes to what the client has written before.
+// DependsOnTiming reports whether a client with concurrent controllers may miss the point because their relative speed
+// has changed since it was recorded: watch events, statuses, and writes to objects that the client has written before.
 func (p Point) DependsOnTiming() bool {
 	return p.Occurrence > 1 || p.IsWatch() || p.Verb == "update" || strings.HasSuffix(p.Resource, "/status")
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// A Scenario is what a sweep tries at the points of one undisturbed run.
+// A Scenario describes the faults that a sweep tries at the points of one undisturbed run.
 type Scenario struct {
 	// Name is the prefix of the names of its subtests.
 	Name   string
@@ -28,7 +28,7 @@ type Scenario struct {
 type Tally struct {
 	// Points counts the disturbed points, and Tried the faults at them.
 	Points, Tried int
-	// Missed are the points that the client reached in none of the attempts, once for each fault.
+	// Missed are the points that the client never reached in any attempt, once for each fault.
 	Missed []Point
 }
 
@@ -42,7 +42,7 @@ var (
 // All reports whether sweeps try every fault at every point.
 func All() bool { return *allFaults }
 
-// attempts is how often a fault is tried whose point the client does not reach: controllers run concurrently, and do
+// attempts is how often a fault is tried if the client does not reach its point: controllers run concurrently, and do
 // not always send the same requests.
 const attempts = 3
 

@@ -1,5 +1,5 @@
-// Package folders has the services of a CSI driver whose volumes are folders below a folder that all nodes share. It is for
-// tests, as it does not limit how much a volume holds.
+// Package folders has the services of a CSI driver whose volumes are folders below a folder that all nodes share. It is
+// for tests: it does not limit the size of a volume's content.
 package folders
 
 import (
@@ -16,20 +16,20 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// defaultBytes is the size of a volume whose request wants none: 1 GiB.
+// defaultBytes is the size of a volume whose request names no size: 1 GiB.
 const defaultBytes = 1 << 30
 
 // Controller creates, resizes and deletes volumes, and takes snapshots of them.
 type Controller struct {
 	csi.UnimplementedControllerServer
 	Store Store
-	// Features are what it can do beyond that.
+	// Features are the optional features.
 	Features
 }
 
-// Features are what some drivers have.
+// Features are the features that only some drivers have.
 type Features struct {
-	// Attaches says that a volume is on one node at a time, to which it is attached.
+	// Attaches says that a volume must be attached to a node, one at a time.
 	Attaches bool
 	// Clones says that a volume can be a copy of another one.
 	Clones bool
@@ -41,7 +41,7 @@ type Features struct {
 	GrowsAlone bool
 	// MountGroup says that nodes mount a volume for the group of a pod.
 	MountGroup bool
-	// Nodes reports whether there is a node with an ID, to which a volume may be attached; nil if there are all.
+	// Nodes reports whether a node with an ID exists, for attaching volumes; nil accepts all IDs.
 	Nodes func(id string) bool
 }
 
@@ -103,7 +103,7 @@ func (c Controller) CreateVolume(_ context.Context, request *csi.CreateVolumeReq
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: got.Bytes, ContentSource: request.VolumeContentSource}}, nil
 }
 
-// checkParameters accepts those of sidecars from every class.
+// checkParameters accepts the sidecars' parameters in every class.
 func (f Features) checkParameters(parameters map[string]string) error {
 	for name := range parameters {
 		if !f.Parameters && !strings.HasPrefix(name, "csi.storage.k8s.io/") {
@@ -136,7 +136,7 @@ func (c Controller) ControllerModifyVolume(_ context.Context, request *csi.Contr
 	return &csi.ControllerModifyVolumeResponse{}, answer(err)
 }
 
-// source returns the ID of what a volume of a size is to be a copy of, and the folder with its content.
+// source returns the ID and the folder of the volume or snapshot that a new volume of a size is to copy.
 func (c Controller) source(source *csi.VolumeContentSource, bytes int64) (id, folder string, err error) {
 	if source == nil {
 		return "", "", nil

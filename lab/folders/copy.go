@@ -10,7 +10,7 @@ import (
 )
 
 // copyFolder copies a folder to one that does not exist yet: files, folders and symbolic links, with their owners and
-// modes. Pods may change the source meanwhile: whatever they put there, nothing outside of it is read.
+// modes. Pods may change the source meanwhile: nothing that they put there makes it read outside of the source.
 func copyFolder(source, target string) error {
 	from, err := os.OpenRoot(source)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// give gives all in a folder to a group, and has what is created there later belong to it, too: a share that is mounted for a group
-// shows its files like this. Pods may change the folder meanwhile: whatever they put there, nothing outside of it changes.
+// give gives everything in a folder to a group, including files created later, as a share that is mounted for a group
+// does. Pods may change the folder meanwhile: nothing that they put there makes it change files outside of the folder.
 func (f Features) give(folder, group string) error {
 	id, err := strconv.ParseUint(group, 10, 31)
 	if err != nil || !f.MountGroup {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestGive: all in a folder belongs to the group, also what is created later, and nothing that a link leads to.
+// TestGive: everything in a folder belongs to the group, also later files, and no target of a link does.
 func TestGive(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files to other groups")

@@ -40,7 +40,7 @@ func Unmount(target string) error {
 	for {
 		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			return nil // nothing is mounted, or nothing is there
+			return nil // not mounted, or not there
 		}
 		if errors.Is(err, unix.EPERM) { // an ordinary user, whom the kernel tells that before it looks
 			if mounted, readErr := IsMounted(target); readErr == nil && !mounted {

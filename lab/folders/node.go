@@ -14,7 +14,7 @@ import (
 // Node mounts volumes on its node.
 type Node struct {
 	csi.UnimplementedNodeServer
-	// Info says what the node is. It fails where there is none.
+	// Info describes the node. It fails where there is no node.
 	Info  func(context.Context) (*csi.NodeGetInfoResponse, error)
 	Store Store
 	// Features are the features of the controller.

@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// Store keeps volumes and snapshots in a folder: those of a kind are in a folder of its name, each in one that its ID
-// names, with a record and the content. What is incomplete is in a folder of its own.
+// Store keeps volumes and snapshots in a folder, each in the subfolder KIND/ID with a record and the content.
+// Incomplete ones are in a separate folder.
 type Store struct {
 	folder string
 	// changing is held by who creates or changes something. The sidecars elect a leader, so one process does.
 	changing *sync.Mutex
 }
 
-// The kinds of what is kept.
+// The kinds of records.
 const (
 	Volumes    = "volumes"
 	Snapshots  = "snapshots"
 	incomplete = "incomplete"
 )
 
-// Kinds are the folders of a store. All are empty when nothing is left.
+// Kinds are the folders of a store. An empty store has only empty folders.
 var Kinds = []string{Volumes, Snapshots, incomplete}
 
 // Names in the folder of a volume or a snapshot.
@@ -40,11 +40,11 @@ const (
 
 // Record describes a volume or a snapshot.
 type Record struct {
-	// Name is what the request that created it called it.
+	// Name is the name in the request that created it.
 	Name string `json:"name"`
 	// Bytes is how large a volume should be, and how large a snapshot's volume was.
 	Bytes int64 `json:"bytes"`
-	// Source is the ID of what a volume is a copy of, or of the volume that a snapshot is of.
+	// Source is the ID of a volume's origin, or of a snapshot's volume.
 	Source  string    `json:"source,omitempty"`
 	Created time.Time `json:"created"`
 	// Parameters are the parameters of the request that created it.
@@ -77,8 +77,8 @@ func (s Store) Names(kind string) ([]string, error) {
 	return names, err
 }
 
-// idOf returns the ID of what a request calls by a name. The same name gives the same ID, so that a repeated request
-// finds what the first one created.
+// idOf derives an ID from the name in a request. The same name gives the same ID, so that a repeated request finds what
+// the first one created.
 func idOf(name string) string {
 	hash := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(hash[:16])
@@ -87,7 +87,7 @@ func idOf(name string) string {
 var validID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // path returns the folder of a volume or a snapshot. IDs come from PersistentVolumes, which anybody may have written:
-// fs.ErrNotExist is the error for one that is none of the store's.
+// the error is fs.ErrNotExist for an ID that is not valid.
 func (s Store) path(kind, id string) (string, error) {
 	if !validID.MatchString(id) {
 		return "", fmt.Errorf("%q is no ID of this driver: %w", id, fs.ErrNotExist)
@@ -101,7 +101,7 @@ func (s Store) content(kind, id string) (string, error) {
 	return filepath.Join(folder, contentFolder), err
 }
 
-// Get returns a record. The error is fs.ErrNotExist if there is none.
+// Get returns a record. The error is fs.ErrNotExist if it does not exist.
 func (s Store) Get(kind, id string) (Record, error) {
 	folder, err := s.path(kind, id)
 	if err != nil {
@@ -115,8 +115,8 @@ func (s Store) Get(kind, id string) (Record, error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-// create creates a volume or a snapshot and returns its ID and its Record, or those of the one that has the name
-// already. Its content is that of the folder from, or empty if from is "". It appears when it is complete.
+// create creates a volume or a snapshot with a copy of the folder from, or empty if from is "". It returns the ID and
+// the Record, also if one with that name exists already. The folder appears when it is complete.
 func (s Store) create(kind string, r Record, from string) (string, Record, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -133,7 +133,7 @@ func (s Store) create(kind string, r Record, from string) (string, Record, error
 	}
 	content := filepath.Join(partial, contentFolder)
 	if from == "" {
-		if err := errors.Join(os.Mkdir(content, 0o700), os.Chmod(content, 0o777)); err != nil { // whoever the pod runs as
+		if err := errors.Join(os.Mkdir(content, 0o700), os.Chmod(content, 0o777)); err != nil { // for pods of any user
 			return "", Record{}, err
 		}
 	} else if err := copyFolder(from, content); err != nil {

@@ -13,7 +13,7 @@ import (
 // projectNumber is the project's.
 const projectNumber = 123456789012
 
-// base is how URLs of resources begin, whatever endpoint and version a client uses.
+// base begins the URLs of resources, regardless of a client's endpoint and version.
 const base = "https://www.googleapis.com/compute/v1/"
 
 // maxBody is more than the largest request.
@@ -67,7 +67,7 @@ func (c *Cloud) zone(name string) (place, *fault) {
 type method struct {
 	// name is the name of the method in Google's API, such as "compute.disks.insert".
 	name string
-	// permission is needed for the project. More may be needed for what the request is about.
+	// permission is needed for the project. The request's resources may need more.
 	permission string
 	do         func(*request) (any, *fault)
 }
@@ -230,7 +230,7 @@ func selected(from any, paths [][]string) any {
 	return from
 }
 
-// path returns the path of a resource, as messages have it.
+// path returns the path of a resource for messages.
 func (c *Cloud) path(below string) string { return "projects/" + c.options.Project + "/" + below }
 
 // url returns the URL of a resource.
@@ -275,7 +275,7 @@ func checkLabels(labels map[string]string) *fault {
 	return nil
 }
 
-// operation is what a request has started.
+// operation is a long-running operation that a request has started.
 type operation struct {
 	Kind          string `json:"kind"`
 	ID            uint64 `json:"id,string"`

@@ -6,8 +6,8 @@ import (
 	"github.com/berth-csi/berth/lab/disks"
 )
 
-// Devices keeps the content of disks, and gives real nodes the devices that they are: SCSI disks such as /dev/sdb, with the
-// link below /dev/disk/by-id that udev makes. What asks a device for its name finds it in the loop device: see diskid.
+// Devices keeps the content of disks, and gives real nodes their devices: SCSI disks such as /dev/sdb, with the link
+// below /dev/disk/by-id that udev makes. The loop device tells the disk's name: see diskid.
 type Devices struct{ disks *disks.Disks }
 
 var _ Disks = (*Devices)(nil)

@@ -48,7 +48,7 @@ type Disk struct {
 	ready time.Time
 }
 
-// EncryptionKey is what a disk is encrypted with, if that is not Google's key. A disk has a version of the key.
+// EncryptionKey is a disk's encryption key, unless Google manages it. A disk has a version of the key.
 type EncryptionKey struct {
 	Name string `json:"kmsKeyName"`
 }
@@ -63,7 +63,7 @@ func (d *Disk) typeName() string { return path.Base(d.Type) }
 
 // diskType is a type of disks.
 type diskType struct {
-	min, regionalMin, max int64 // gigabytes; a regionalMin of zero means that there are none
+	min, regionalMin, max int64 // gigabytes; a regionalMin of zero means no regional disks
 	modifiable            bool  // IOPS and throughput can be changed
 }
 
@@ -130,7 +130,7 @@ func (c *Cloud) listDisks(r *request) (any, *fault) {
 	return listOf(c, r, "compute#diskList", c.disksIn(func(d *Disk) bool { return d.in == in }))
 }
 
-// newDisk is what a client says of a new disk.
+// newDisk is a client's request for a new disk.
 type newDisk struct {
 	Disk
 	Params struct {
@@ -202,7 +202,8 @@ func (c *Cloud) content(do func(Disks) error) error {
 	return do(c.options.Disks)
 }
 
-// originOf returns the path of what a new disk is a copy of, if it is. It completes what the disk says of it.
+// originOf returns the path of the disk or snapshot that a new disk copies, or "". It completes the disk's reference to
+// it.
 func (c *Cloud) originOf(r *request, d *Disk) (string, *fault) {
 	given := 0
 	for _, source := range []string{d.SourceSnapshot, d.SourceImage, d.SourceDisk} {
@@ -260,7 +261,7 @@ func (c *Cloud) originOf(r *request, d *Disk) (string, *fault) {
 	return below, nil
 }
 
-// atLeast checks that a disk is as large as what it is a copy of. Without a size, it gets that.
+// atLeast checks that a disk is at least as large as its origin. A disk without a size gets the origin's.
 func (d *Disk) atLeast(size int64, what string) *fault {
 	if d.SizeGB == 0 {
 		d.SizeGB = size

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/lab/authority"
 )
 
-// Hosts are the names under which clients know the cloud's services.
+// Hosts are the host names of the cloud's services.
 var Hosts = []string{"compute.googleapis.com", "oauth2.googleapis.com", "sts.googleapis.com", "iamcredentials.googleapis.com", "cloudresourcemanager.googleapis.com"}
 
 // Options are the settings of a Cloud. All are optional.
@@ -51,9 +51,9 @@ type Disks interface {
 
 // Call is the record of a request.
 type Call struct {
-	// Method is what was asked for, such as "compute.disks.insert".
+	// Method is the API method, such as "compute.disks.insert".
 	Method string
-	// Principal is the email of the service account that called. It is empty if nobody knows.
+	// Principal is the email of the service account that called. It is empty if unknown.
 	Principal string
 	// Path is the path of the URL.
 	Path string

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-csi/berth/lab/gcp"
 )
 
-// bed is a cloud with a client of Google's that may do what the driver may.
+// bed is a cloud with Google's client, which has the driver's permissions.
 type bed struct {
 	*gcp.Cloud
 	t     *testing.T
@@ -45,7 +45,7 @@ func start(t *testing.T, options gcp.Options) *bed {
 	return b
 }
 
-// wire returns a context whose HTTP clients find all names at the cloud, and trust its CA.
+// wire returns a context whose HTTP clients resolve all names to the cloud, and trust its CA.
 func wire(t *testing.T, c *gcp.Cloud) context.Context {
 	t.Helper()
 	trusted := x509.NewCertPool()
@@ -222,7 +222,7 @@ func TestAttach(t *testing.T) {
 	b.finish(attach("second", "READ_ONLY"))
 }
 
-// TestContent: snapshots, images and clones have what their origin had, and disks of instances are devices of nodes.
+// TestContent: snapshots, images and clones have their origin's content, and disks of instances are devices of nodes.
 func TestContent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make loop devices")
@@ -236,7 +236,7 @@ func TestContent(t *testing.T) {
 	})
 	b := start(t, gcp.Options{Disks: devices})
 	b.AddInstance("node", b.zone, "n2-standard-4")
-	// with returns what is in a disk, and writes something else if that is not empty.
+	// with returns the content of a disk, and writes text unless that is empty.
 	with := func(disk, text string) string {
 		t.Helper()
 		b.finish(b.api.Instances.AttachDisk(b.Project(), b.zone, "node", &compute.AttachedDisk{Source: b.source(disk), DeviceName: disk}).Do())

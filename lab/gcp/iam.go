@@ -17,13 +17,13 @@ import (
 // account is a service account.
 type account struct {
 	email       string
-	permissions []string // those that end with a dot are prefixes
+	permissions []string // a permission that ends with a dot is a prefix
 	keys        map[string]*rsa.PublicKey
 	// subjects are the subjects of an identity provider that may act as the account, as "POOL#SUBJECT".
 	subjects []string
 }
 
-// token is what an access token stands for: a service account or, if subject is set, an identity of a pool.
+// token is the identity behind an access token: a service account or, if subject is set, an identity of a pool.
 type token struct {
 	account, subject string
 	expires          time.Time
@@ -38,8 +38,8 @@ var roles = map[string][]string{
 		"compute.snapshots.createTagBinding", "compute.images.createTagBinding", "compute.disks.listEffectiveTags", "compute.snapshots.listEffectiveTags", "compute.images.listEffectiveTags"},
 }
 
-// AddServiceAccount adds a service account with permissions and roles, and returns its email. One of the same name gets
-// them instead of what it had.
+// AddServiceAccount adds a service account with permissions and roles, and returns its email. They replace the
+// permissions and roles of an existing account.
 func (c *Cloud) AddServiceAccount(name string, permissions []string, of ...string) string {
 	email := name + "@" + c.options.Project + ".iam.gserviceaccount.com"
 	all := slices.Clone(permissions)
@@ -92,7 +92,7 @@ type IdentityProvider struct {
 	KeySet func() ([]byte, error)
 }
 
-// AddIdentityProvider adds a pool with a provider, and returns the audience for which clients ask tokens to be exchanged.
+// AddIdentityProvider adds a pool with a provider, and returns the audience of clients' token exchanges.
 func (c *Cloud) AddIdentityProvider(pool string, provider IdentityProvider) (audience string) {
 	audience = fmt.Sprintf("//iam.googleapis.com/projects/%d/locations/global/workloadIdentityPools/%s/providers/%[2]s", projectNumber, pool)
 	c.mu.Lock()
@@ -101,8 +101,8 @@ func (c *Cloud) AddIdentityProvider(pool string, provider IdentityProvider) (aud
 	return audience
 }
 
-// Trust lets a subject of a pool's tokens act as a service account. It returns the file with which clients do that, who find
-// the token in another file.
+// Trust lets a subject of a pool's tokens act as a service account. It returns the clients' credentials file, which
+// refers to the file of the token.
 func (c *Cloud) Trust(t testing.TB, audience, subject, email, tokenFile string) []byte {
 	t.Helper()
 	c.mu.Lock()
@@ -127,7 +127,7 @@ func (c *Cloud) newToken(of token) (string, time.Time) {
 	return text, of.expires
 }
 
-// authenticate returns what the access token of a request stands for.
+// authenticate returns the identity behind a request's access token.
 func (c *Cloud) authenticate(r *http.Request) (token, *fault) {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {

@@ -22,7 +22,8 @@ const (
 	subject = "system:serviceaccount:harbour:driver"
 )
 
-// TestWorkloadIdentity: whoever has a token of the trusted issuer for the right subject and audience may act as the account.
+// TestWorkloadIdentity: a token of the trusted issuer for the right subject and audience lets its bearer act as the
+// account.
 func TestWorkloadIdentity(t *testing.T) {
 	b := start(t, gcp.Options{})
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -23,7 +23,7 @@ func (c *Cloud) MetadataHandler(i *Instance) http.Handler {
 		w.Header().Set("Metadata-Flavor", "Google")
 		path, found := strings.CutPrefix(r.URL.Path, "/computeMetadata/v1/")
 		switch value, known := values[path]; {
-		case r.URL.Path == "/": // to which clients send a request to learn whether they are on an instance
+		case r.URL.Path == "/": // clients ask it whether they are on an instance
 			fmt.Fprintln(w, "computeMetadata/")
 		case r.Header.Get("Metadata-Flavor") != "Google" || r.Header.Get("X-Forwarded-For") != "":
 			http.Error(w, "Missing Metadata-Flavor:Google header.", http.StatusForbidden)

@@ -30,7 +30,7 @@ func usable(scope string) bool {
 // maxLife is how long an assertion of a service account may be valid.
 const maxLife = time.Hour
 
-// refuse answers a request for a token with an error as OAuth has it.
+// refuse answers a request for a token with an OAuth error.
 func refuse(w http.ResponseWriter, kind, description string) {
 	writeJSON(w, http.StatusBadRequest, map[string]string{"error": kind, "error_description": description})
 }
@@ -58,7 +58,7 @@ func (c *Cloud) grantToken(w http.ResponseWriter, r *http.Request) {
 
 func seconds(until time.Time) int { return int(time.Until(until).Round(time.Second).Seconds()) }
 
-// checkAssertion returns the service account that has signed an assertion, and what is wrong with it.
+// checkAssertion returns the service account that has signed an assertion, or its problem.
 func (c *Cloud) checkAssertion(text string) (email, problem string) {
 	parsed, err := jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil || len(parsed.Headers) != 1 {
@@ -113,7 +113,7 @@ func (c *Cloud) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"access_token": text, "issued_token_type": accessType, "token_type": "Bearer", "expires_in": seconds(expires)})
 }
 
-// checkIdentity returns the subject of a provider's token, and what is wrong with it.
+// checkIdentity returns the subject of a provider's token, or its problem.
 func (c *Cloud) checkIdentity(form url.Values) (subject, problem string) {
 	c.mu.Lock()
 	provider, known := c.pools[form.Get("audience")]

@@ -1,8 +1,8 @@
 // Command measure runs a command and prints the time and memory that it took, as JSON on standard output. The command's own
 // standard output goes to a file, if one is named, or is dropped.
 //
-// It is a separate program because the peak memory that Linux reports for a process includes that of the process that
-// started it. This one is very small.
+// It is a separate program because the peak memory that Linux reports for a process includes the memory of the process
+// that started it. This one is very small.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 type Usage struct {
 	Wall, CPU float64 // in seconds
 	PeakRSS   int64   // in bytes
-	// PeakAnonymous is the same without what is mapped from files, such as the program itself, in bytes. It is the largest of samples.
+	// PeakAnonymous is the same without mapped files, such as the program itself, in bytes. It is the largest of samples.
 	PeakAnonymous int64
 	Exit          int
 }

@@ -33,10 +33,10 @@ type Request struct {
 	Path string
 	// Version is the version of the protocol, such as "4.1".
 	Version string
-	// Host is the name or the address of the server to which a tunnel leads. It is empty without a tunnel.
+	// Host is the name or the address of a tunnel's server. It is empty without a tunnel.
 	Host string
-	// FileSystem and AccessPoint are those in the certificate that mount.efs made for the tunnel. They are empty without
-	// TLS, and AccessPoint also without one.
+	// FileSystem and AccessPoint come from mount.efs's certificate for the tunnel. They are empty without TLS, and
+	// AccessPoint also without an access point.
 	FileSystem, AccessPoint string
 }
 
@@ -172,7 +172,7 @@ func (s *Server) redeem(conn net.Conn) error {
 		return fmt.Errorf("clone the mount of %s: %w", folder, err)
 	}
 	defer unix.Close(tree)
-	// What is mounted in it later does not appear on this machine.
+	// Later mounts in it do not appear on this machine.
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
 		return err
 	}

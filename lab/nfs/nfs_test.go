@@ -66,7 +66,7 @@ func (n node) run(t *testing.T, script string) string {
 	_, port, _ := strings.Cut(n.server.Address(), ":")
 	cmd.Env = append(os.Environ(), "PATH="+n.folder+":"+os.Getenv("PATH"), "TARGET="+t.TempDir(), "PORT="+port, "DIR="+n.folder)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-	output, _ := cmd.CombinedOutput() // scripts print what they find
+	output, _ := cmd.CombinedOutput() // scripts print their findings
 	return strings.TrimSpace(string(output))
 }
 
@@ -92,7 +92,7 @@ func TestNodesShareAnExport(t *testing.T) {
 	}
 }
 
-// TestErrors: messages and exit codes are those of mount.nfs.
+// TestErrors: messages and exit codes are the same as mount.nfs's.
 func TestErrors(t *testing.T) {
 	n := newNode(t, func(r Request) (string, error) {
 		return "", map[string]error{"/denied": syscall.EACCES, "/broken": os.ErrInvalid}[r.Path]

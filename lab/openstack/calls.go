@@ -16,16 +16,16 @@ type Call struct {
 	Method       string
 	Path         string // below the service's endpoint
 	Route        string // the path with {id} for IDs; empty if the cloud does not know the request
-	Action       string // what a request to …/action asks for
+	Action       string // the action of a request to …/action
 	Login        string // method of a request for a token, such as "application_credential"
 	Query        url.Values
 	Project      string // of the token
 	Microversion string // if one was asked for
 	UserAgent    string
-	Code         int // of the response; 0 while there is none
+	Code         int // of the response; 0 until then
 }
 
-// String returns the call without what differs from one run to the next.
+// String returns the call without differences between runs.
 func (call Call) String() string {
 	text := fmt.Sprintf("%s %s %s", call.Service, call.Method, call.Route)
 	if call.Route == "" {

@@ -30,7 +30,7 @@ type Volume struct {
 	Type, Zone                     string
 	Size                           int // GiB
 	Metadata                       map[string]string
-	SnapshotID, SourceID           string // what it was created from
+	SnapshotID, SourceID           string // its origin
 	Attachments                    []Attachment
 	Created                        time.Time
 

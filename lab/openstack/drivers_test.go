@@ -56,7 +56,7 @@ type driver struct {
 	socket  string
 }
 
-// command returns a driver's command, which finds nothing of this machine in its environment.
+// command returns a driver's command with an environment independent of this machine.
 func command(ctx context.Context, path, folder string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Env = folder, []string{"HOME=" + folder, "PATH=" + os.Getenv("PATH"), "NO_PROXY=*"}
@@ -277,7 +277,7 @@ func testManilaLogins(t *testing.T, path string) {
 	insecureLogin["os-TLSInsecure"] = "true"
 	noRegion := login(cloud.Login(), ca).ManilaSecrets()
 	delete(noRegion, "os-region")
-	// What OpenShift 4.5's operator wrote: the user's domain twice.
+	// OpenShift 4.5's operator wrote the user's domain twice.
 	former := login(cloud.Login(), ca).ManilaSecrets()
 	former["os-domainName"] = former["os-userDomainName"]
 	both := wrong.ManilaSecrets()
@@ -319,7 +319,7 @@ func testManilaLogins(t *testing.T, path string) {
 	}
 }
 
-// testManilaErrors: what the driver makes of the cloud's refusals, and that it leaves nothing behind.
+// testManilaErrors: the driver's errors for the cloud's refusals, and that it leaves nothing behind.
 func testManilaErrors(t *testing.T, path string) {
 	cloud := openstack.Start(t, "default")
 	cloud.AddShareType(openstack.ShareType{Name: "plain", ExtraSpecs: map[string]string{"create_share_from_snapshot_support": "False"}})

@@ -35,9 +35,9 @@ func (c *Cloud) SetManila(state State) {
 	c.manila = state
 }
 
-// Fault is what happens to some requests instead of being served, or before it.
+// Fault makes some requests fail, or delays them.
 type Fault struct {
-	Service Service // whose requests; empty for any
+	Service Service // the requests' service; empty for any
 	Method  string  // empty for any
 	Route   string  // as in Call; empty for any
 	Action  string  // as in Call; empty for any
@@ -48,12 +48,13 @@ type Fault struct {
 	Broken  bool          // break the connection
 	Hung    bool          // do not respond until the client gives up
 	Code    int           // respond with this code; 0 serves the request
-	Message string        // of the response; empty for what the service says for that code
+	Message string        // of the response; empty for the service's message for that code
 
 	matched int
 }
 
-// Inject makes requests meet a fault from now on, and returns what removes it. If several faults match, the first applies.
+// Inject makes requests meet a fault from now on, and returns a function that removes it. If several faults match, the
+// first applies.
 func (c *Cloud) Inject(fault Fault) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +126,7 @@ func (c *Cloud) faultOf(call Call) Fault {
 	return Fault{}
 }
 
-// Operation is what the cloud does in the background, after a request for it.
+// Operation is work that the cloud does in the background after a request.
 type Operation string
 
 // Operations that can fail.
@@ -159,10 +160,10 @@ func (c *Cloud) fails(operation Operation) (detail string, fails bool) {
 	return pending[0], true
 }
 
-// Quota limits what a project has of each kind. 0 is no limit.
+// Quota limits a project's resources of each kind. 0 is no limit.
 type Quota struct {
 	Shares, ShareGigabytes, ShareSnapshots int
-	Volumes, Gigabytes, VolumeSnapshots    int // Gigabytes are those of volumes and their snapshots
+	Volumes, Gigabytes, VolumeSnapshots    int // Gigabytes counts volumes and their snapshots
 }
 
 // SetQuota sets the limits of every project.
@@ -200,7 +201,7 @@ func overLimit(format string, args ...any) failure {
 	return failure{http.StatusRequestEntityTooLarge, fmt.Sprintf(format, args...)}
 }
 
-// noSuchResource is what Manila responds without saying more.
+// noSuchResource is Manila's response without details.
 var noSuchResource = notFound("The resource could not be found.")
 
 var unauthorized = failure{http.StatusUnauthorized, "The request you have made requires authentication."}
@@ -272,7 +273,7 @@ func (v versions) minor(asked string) (int, error) {
 	return minor, nil
 }
 
-// decode returns what is under a key of a request's body.
+// decode returns the value of a key in a request's body.
 func decode[T any](r *request, key string) (T, error) {
 	var content map[string]json.RawMessage
 	var value T

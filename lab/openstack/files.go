@@ -12,8 +12,8 @@ import (
 // FileServer is the IP address of the server that has all shares. It belongs to nobody; somebody has to serve NFS there.
 const FileServer = "192.0.2.10"
 
-// Export returns the folder with the files of an NFS share, by the share's export path. It fails as the server does: with
-// ENOENT if there is no such share, and with EACCES if no active rule gives access to it.
+// Export returns the folder with the files of an NFS share, by the share's export path. It fails as the server does:
+// with ENOENT if the share does not exist, and with EACCES if no active rule gives access to it.
 func (c *Cloud) Export(path string) (folder string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/lab/openstack"
 )
 
-// TestFiles: a share has files as long as it exists, and for those with an access rule. A snapshot keeps what the share
-// had, and a share that is made of it begins with that.
+// TestFiles: a share has files as long as it exists, for clients with an access rule. A snapshot keeps the share's
+// files, and a share that is created from it begins with them.
 func TestFiles(t *testing.T) {
 	folder := t.TempDir()
 	cloud := openstack.StartWith(t, openstack.Options{ShareTypes: []string{"default"}, Files: folder})

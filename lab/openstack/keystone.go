@@ -247,7 +247,7 @@ func (c *Cloud) listProjects(*request) (reply, error) {
 	return ok(map[string]any{"projects": list})
 }
 
-// Login is what a program needs to log in to the cloud: a user with a password and a project, or an application
+// Login holds a program's credentials for the cloud: a user with a password and a project, or an application
 // credential, which has a project of its own.
 type Login struct {
 	URL                         string // of Keystone
@@ -262,7 +262,8 @@ func (c *Cloud) Login() Login {
 	return Login{URL: c.url + "/identity/v3", User: user, Password: password, Project: defaultProject, Region: region}
 }
 
-// LoginWithCredential returns a login with a new application credential for a project of the cloud; "" is that of Login.
+// LoginWithCredential returns a login with a new application credential for a project of the cloud; "" is Login's
+// project.
 func (c *Cloud) LoginWithCredential(project string) Login {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -301,7 +302,7 @@ func (l Login) CloudsYAML() []byte {
 	return fmt.Appendf(text, "    region_name: %s\n    identity_api_version: \"3\"\n    verify: true\n", l.Region)
 }
 
-// CloudConf returns the section of cloud.conf with which the Cinder driver logs in.
+// CloudConf returns the section of cloud.conf with the Cinder driver's login.
 func (l Login) CloudConf() []byte {
 	text := fmt.Appendf(nil, "[Global]\nauth-url = %s\nregion = %s\n", l.URL, l.Region)
 	if l.CAFile != "" {

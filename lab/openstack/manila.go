@@ -141,7 +141,7 @@ func paginate(list []any, query url.Values) ([]any, error) {
 	return append([]any{}, list[:min(bounds["limit"], len(list))]...), nil
 }
 
-// shareAction extends a share, or has to do with its access rules.
+// shareAction extends a share, or handles its access rules.
 func (c *Cloud) shareAction(r *request) (reply, error) {
 	share := c.findShare(r.project, r.PathValue("id"))
 	if share == nil {

@@ -40,13 +40,13 @@ type Attachment struct {
 	Instance Instance
 	VolumeID string
 	Size     int    // of the volume, in GiB
-	Device   string // what Nova calls it, such as /dev/vdb; the guest may call it otherwise
+	Device   string // Nova's name, such as /dev/vdb; the guest's may differ
 
 	created time.Time
 }
 
-// Disks are what the storage and the hypervisor do to the content of volumes and the disks of instances. Nil functions do
-// nothing.
+// Disks are the operations of the storage and the hypervisor on the content of volumes and the disks of instances. Nil
+// functions do nothing.
 //
 // The node plugin looks for a volume in /dev/disk/by-id, under virtio- and the first 20 characters of its ID.
 type Disks struct {
@@ -54,12 +54,13 @@ type Disks struct {
 	Snapshot func(VolumeSnapshot) error // after an error, the snapshot is in error
 	Delete   func(id string) error      // of a volume or a snapshot; after an error, it is in error_deleting
 
-	Attach func(Attachment) error // after an error, the volume is available again, and nobody is told why
+	Attach func(Attachment) error // after an error, the volume is available again, without a reason
 	Detach func(Attachment) error // after an error, the volume stays attached
 	Extend func(Attachment) error // Size is the new one; after an error, the volume is in error_extending
 }
 
-// SetDisks sets what the storage and the hypervisor do from now on. The cloud is locked meanwhile: the functions must not call it.
+// SetDisks replaces the operations of the storage and the hypervisor. The cloud is locked meanwhile: the functions must
+// not call it.
 func (c *Cloud) SetDisks(disks Disks) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

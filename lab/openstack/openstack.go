@@ -1,6 +1,7 @@
-// Package openstack simulates an OpenStack cloud at the wire protocol that gophercloud speaks: Keystone, Manila, Cinder,
-// Nova, and the metadata service of instances. A cloud keeps state, responds with the errors of the real services, can be
-// slow, refuse or fail, and records every request. Bodies, codes and messages are those of the services' sources.
+// Package openstack simulates an OpenStack cloud at the wire protocol that gophercloud speaks: Keystone, Manila,
+// Cinder, Nova, and the metadata service of instances. A cloud keeps state, responds with the errors of the real
+// services, can be slow, refuse or fail, and records every request. Bodies, codes and messages come from the services'
+// sources.
 package openstack
 
 import (
@@ -31,7 +32,7 @@ const (
 	Metadata Service = "metadata"
 )
 
-// Options are what a cloud is from its beginning.
+// Options are the initial settings of a cloud.
 type Options struct {
 	ShareTypes []string // names of public share types
 	TLS        bool     // serve https, with a certificate of the cloud's own CA
@@ -237,7 +238,7 @@ func send(w http.ResponseWriter, result reply) {
 	}
 }
 
-// operation is what the cloud finishes in the background.
+// operation is work that the cloud finishes in the background.
 type operation struct {
 	due    time.Time
 	finish func()
@@ -248,7 +249,7 @@ func (c *Cloud) later(finish func()) {
 	c.operations = append(c.operations, operation{time.Now().Add(c.latency), finish})
 }
 
-// settle finishes the operations that are due, in the order in which they began.
+// settle finishes the operations that are due, in the order they began.
 func (c *Cloud) settle() {
 	now := time.Now()
 	var waiting, due []operation

@@ -84,7 +84,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// wantFault checks that a service responded with an error of this code, whose body says this.
+// wantFault checks the code and the message of a service's error response.
 func wantFault(t *testing.T, err error, code int, message string) {
 	t.Helper()
 	var response gophercloud.ErrUnexpectedResponseCode
@@ -185,7 +185,7 @@ func TestTLS(t *testing.T) {
 	must[any](t)(sharetypes.List(c.manila, nil).AllPages(t.Context()))
 }
 
-// TestRegions: whoever names no region gets the endpoints of the first one in the catalog, where nothing answers.
+// TestRegions: a client that names no region gets the endpoints of the first one in the catalog, where nothing answers.
 func TestRegions(t *testing.T) {
 	cloud := openstack.Start(t, "default")
 	login := cloud.Login()

@@ -10,7 +10,7 @@ import (
 type ShareType struct {
 	ID, Name   string
 	Projects   []string          // names of the only projects that see it; everybody if empty
-	ExtraSpecs map[string]string // what tenants see of them
+	ExtraSpecs map[string]string // as far as tenants see them
 	Servers    bool              // each share network has share servers, so shares need one
 }
 

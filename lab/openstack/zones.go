@@ -3,11 +3,11 @@ package openstack
 // Zone is an availability zone in the list of a service.
 type Zone struct {
 	Name string
-	Down bool // none of its hosts runs
+	Down bool // all of its hosts are down
 }
 
-// SetZones replaces what Nova or Cinder lists as availability zones, at first shareZone. Nothing else changes: instances and volumes
-// stay in shareZone.
+// SetZones replaces the availability zones that Nova or Cinder lists, at first shareZone. Nothing else changes:
+// instances and volumes stay in shareZone.
 func (c *Cloud) SetZones(of Service, zones ...Zone) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

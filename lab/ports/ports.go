@@ -16,8 +16,8 @@ import (
 // first is the lowest port to use, above the ports of well-known services.
 const first = 10000
 
-// Free returns a TCP port that is not in use, and reserves it for this test. It is outside of the range from which
-// the kernel picks ports: otherwise any connection could take it before the server does.
+// Free returns a TCP port that is not in use, and reserves it for this test. It is outside of the kernel's range for
+// automatic ports: otherwise any connection could take it before the server does.
 func Free(t testing.TB) int {
 	t.Helper()
 	end, err := firstEphemeral()

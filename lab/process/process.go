@@ -1,4 +1,4 @@
-// Package process finds running programs, and reads what the kernel counts of them.
+// Package process finds running programs, and reads the kernel's counters for them.
 package process
 
 import (
@@ -20,11 +20,11 @@ type Process struct{ folder string }
 // Of returns the process with an ID.
 func Of(id int) Process { return Process{fmt.Sprintf("/proc/%d", id)} }
 
-// In returns the process with a folder in /proc, such as that of a node in a PID namespace of its own.
+// In returns the process with a folder in /proc, such as a node in its own PID namespace.
 func In(folder string) Process { return Process{folder} }
 
-// Find returns the process that runs the program of a path with an argument, which may be "". It returns ErrNone if there
-// is none.
+// Find returns the process that runs the program of a path with an argument, which may be "". It returns ErrNone if no
+// such process runs.
 func Find(program, argument string) (Process, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
@@ -52,14 +52,14 @@ func (p Process) Memory() (now, peak float64, err error) {
 	return in["VmRSS:"], in["VmHWM:"], err
 }
 
-// Anonymous returns the memory of the process that is of no file, in MiB: what its program and libraries take is left out, of which more
-// or less is resident whatever the process does.
+// Anonymous returns the process's memory that is not backed by a file, in MiB. It leaves out the program and its
+// libraries: how much of them is resident does not depend on what the process does.
 func (p Process) Anonymous() (now float64, err error) {
 	in, err := p.status()
 	return in["RssAnon:"], err
 }
 
-// status returns what the kernel says of the memory of the process, in MiB.
+// status returns the kernel's counters of the process's memory, in MiB.
 func (p Process) status() (in map[string]float64, err error) {
 	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
 	if err != nil {

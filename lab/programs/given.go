@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// Variables of the environment with which users name what no module proxy serves.
+// Variables of the environment by which users provide programs that no module proxy serves.
 const (
 	// GivenVariable names a folder with programs, which are used instead of ours in their place.
 	GivenVariable = "PROGRAMS"
@@ -26,7 +26,7 @@ const (
 	OperatorsVariable = "OPERATORS"
 )
 
-// WantEFSUtils says in one line what is missing where EFSUtilsVariable is not set.
+// WantEFSUtils is the message of one line if EFSUtilsVariable is not set.
 const WantEFSUtils = "want " + EFSUtilsVariable + "=DIR, a folder with the source of efs-utils v3.2.0 (github.com/aws/efs-utils)"
 
 // givable are the names of the programs that users may give. All others are built from modules.
@@ -34,8 +34,8 @@ var givable = []string{
 	"aws-efs-csi-driver-v2.1.11", "aws-efs-csi-driver-v3.4.1", "catalogd", "csi-node-driver-registrar", "livenessprobe", "nfsplugin", "operator-controller",
 }
 
-// Given returns the path of a program that the user has given by PROGRAMS, or "" if there is none. Whatever is wrong with the
-// folder, or with a program in it that users may give, is an error, also if another one is wanted.
+// Given returns the path of a program that the user has given by PROGRAMS, or "". Anything wrong with the folder, or
+// with any program in it that users may give, is an error, even if another program is wanted.
 func Given(name string) (string, error) {
 	if !slices.Contains(givable, name) {
 		return "", nil
@@ -62,8 +62,8 @@ func Given(name string) (string, error) {
 	return found[name], nil
 }
 
-// Folder returns the absolute path of the folder that a variable of the environment names, or "" if it is not set. A relative
-// path begins at the root of the clone, wherever a test runs.
+// Folder returns the absolute path of the folder that a variable of the environment names, or "" if it is not set. A
+// relative path begins at the root of the clone, not at a test's working directory.
 func Folder(variable string) (string, error) {
 	path, err := Place(variable)
 	if path == "" || err != nil {

@@ -1,6 +1,6 @@
-// Package programs builds the sidecars and CSI drivers that tests run, and what OLM puts into its pods: real releases, from the
-// modules that lab/modules/drivers and lab/modules/olm pin. Each is built once into the user's cache, and only if something needs it. For what no
-// module proxy serves, and for the sample driver, there are packages of this project.
+// Package programs builds the sidecars and CSI drivers that tests run, and the programs in OLM's pods: real releases,
+// from the modules that lab/modules/drivers and lab/modules/olm pin. Each is built once into the user's cache, and only
+// if something needs it. This project has packages for programs that no module proxy serves, and for the sample driver.
 package programs
 
 import (
@@ -32,17 +32,17 @@ type origin struct {
 	module string
 	// pins is the folder that pins the module: lab/modules/drivers, unless it says another.
 	pins string
-	// pkg is the main package, relative to the module, of which it may be all.
+	// pkg is the main package, relative to the module; it may be the module's root.
 	pkg string
-	// version is the variable that the linker sets to the program's version. Without one, the program has none.
+	// version is the variable that the linker sets to the program's version. If it is empty, the program has no version.
 	version string
-	// release is the version of the real program in whose place one of ours is. A pinned module's is in go.mod.
+	// release is the version of the real program that one of ours replaces. A pinned module's version is in go.mod.
 	release string
 	// tags are the tags of go build.
 	tags string
 }
 
-// origins are the programs by name. The name of a driver's file is that of its image's program, see package images.
+// origins are the programs by name. A driver's file has the name of its image's program, see package images.
 var origins = map[string]origin{
 	"csi-provisioner":     {module: "github.com/kubernetes-csi/external-provisioner/v6", pkg: "cmd/csi-provisioner", version: "main.version"},
 	"csi-attacher":        {module: "github.com/kubernetes-csi/external-attacher/v4", pkg: "cmd/csi-attacher", version: "main.version"},
@@ -70,7 +70,7 @@ var origins = map[string]origin{
 	"standin": {pkg: "lab/standin"},
 }
 
-// standIn is the package of the program that takes the places of others. Its name says of which.
+// standIn is the package of the program that replaces others. Its file name says which one.
 const standIn = "lab/standin"
 
 // inPlace returns the origin of a program of ours in the place of a real one of a version.
@@ -82,7 +82,7 @@ func (o origin) folder() string { return cmp.Or(o.pins, pinned) }
 // Names returns the names of all programs, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(origins)) }
 
-// Version returns a program's version, such as "v6.3.0", or "" if its source has none.
+// Version returns a program's version, such as "v6.3.0", or "" if its source has no version.
 func Version(name string) (string, error) {
 	from, ok := origins[name]
 	if !ok {

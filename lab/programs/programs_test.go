@@ -43,7 +43,7 @@ func TestUnknownProgram(t *testing.T) {
 	}
 }
 
-// TestGiven: the programs in the folder that PROGRAMS names are used, and what is wrong with it is said.
+// TestGiven: the programs in the folder that PROGRAMS names are used, and its problems are errors.
 func TestGiven(t *testing.T) {
 	executable, err := os.Executable()
 	if err != nil {

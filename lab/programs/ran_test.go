@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMain: this test's executable is also what users give. One says its version, and another knows no such flag.
+// TestMain: this test's executable also plays users' programs. One prints its version, and another lacks that flag.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "livenessprobe":

@@ -39,7 +39,7 @@ func New(out *os.File, began time.Time) *Printer {
 	return p
 }
 
-// Stage runs a stage and prints its line: what it is about, and its result.
+// Stage runs a stage and prints its line: the title and the result.
 func (p *Printer) Stage(what string, do func() (string, error)) error {
 	p.set(what, "")
 	done := make(chan struct{})

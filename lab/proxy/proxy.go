@@ -37,7 +37,7 @@ func Handler(dial func(ctx context.Context, address string) (net.Conn, error)) h
 	})
 }
 
-// Join copies what each of two connections receives to the other, until both have ended. It closes them.
+// Join copies data between two connections in both directions, until both have ended. It closes them.
 func Join(a, b net.Conn) {
 	var both sync.WaitGroup
 	for from, to := range map[net.Conn]net.Conn{a: b, b: a} {

@@ -6,9 +6,10 @@ import (
 	"path/filepath"
 )
 
-// AdmitNode lets the container runtime of a node trust the registry, and its kubelet log in, as OpenShift does with the cluster's
-// additional certificate authorities and its pull secret. The node must reach the registry at its address, and root is the node's
-// root folder. It has to be done before the node pulls anything: kubelets read their pull secret every five minutes.
+// AdmitNode lets the container runtime of a node trust the registry, and its kubelet log in, as OpenShift does with the
+// cluster's additional certificate authorities and its pull secret. The node must reach the registry at its address,
+// and root is the node's root folder. Call it before the node pulls anything: kubelets read their pull secret every
+// five minutes.
 func (s *Secure) AdmitNode(root string) error {
 	trust := filepath.Join("/etc/containerd/certs.d", s.Address)
 	for path, content := range map[string]string{

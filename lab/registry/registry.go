@@ -25,7 +25,7 @@ func Start(t testing.TB, guard func(http.Handler) http.Handler) (address string)
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// Nobody returns an address on which nothing listens.
+// Nobody returns an address without a listener.
 func Nobody() (address string) {
 	server := httptest.NewServer(nil)
 	server.Close()

@@ -23,15 +23,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Secure is a registry on loopback with TLS, which requires a login and lists what is attached to images.
+// Secure is a registry on loopback with TLS, which requires a login and lists the referrers of images.
 type Secure struct {
 	// Address is its host and port.
 	Address string
 	// Authority is the certificate that clients have to trust, as PEM.
 	Authority []byte
-	// Login is the configuration with which clients log in, in Docker's format.
+	// Login is the clients' login configuration, in Docker's format.
 	Login []byte
-	// Env are the variables with which programs trust it and log in, for exec.Cmd.Env.
+	// Env are the variables that let programs trust it and log in, for exec.Cmd.Env.
 	Env []string
 	// Open is an address at which it requires neither TLS nor a login, and has no guard: tests put images there.
 	Open  string
@@ -72,7 +72,7 @@ func StartSecure(t testing.TB) *Secure {
 	return s
 }
 
-// logins returns the configuration with which clients log in to registries.
+// logins returns the clients' login configuration for registries.
 func logins(registries ...*Secure) []byte {
 	var all []string
 	for _, s := range registries {
@@ -81,7 +81,7 @@ func logins(registries ...*Secure) []byte {
 	return []byte(`{"auths": {` + strings.Join(all, ", ") + `}}`)
 }
 
-// Env returns the variables with which programs trust several registries and log in to them.
+// Env returns the variables that let programs trust several registries and log in to them.
 func Env(t testing.TB, registries ...*Secure) []string {
 	t.Helper()
 	var authorities []byte

@@ -8,7 +8,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// identity says what the driver is.
+// identity is the driver's identity service.
 type identity struct {
 	csi.UnimplementedIdentityServer
 }

@@ -174,8 +174,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestSnapshot: a volume that is restored from a snapshot has what the volume had when the snapshot was taken, with its
-// modes and links, and nothing from outside of it.
+// TestSnapshot: a volume that is restored from a snapshot has the volume's content at the time of the snapshot, with
+// its modes and links, and nothing from outside of it.
 func TestSnapshot(t *testing.T) {
 	d := start(t)
 	id, content := d.create(t, "hold", nil)

@@ -1,5 +1,5 @@
-// Package sanity checks with csi-sanity whether a real driver keeps the rules of the CSI on a simulated cloud. Where the rules and the
-// driver are right, what fails is the cloud: so it shows that the clouds are good enough to trust.
+// Package sanity checks with csi-sanity whether a real driver keeps the rules of the CSI on a simulated cloud. Where
+// the rules and the driver are right, a failure is the cloud's fault: so it shows whether the clouds can be trusted.
 package sanity
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // Options say how a driver is checked.
 type Options struct {
-	// Socket is the path of the driver's socket, and Controller that of the controller, if that is another one.
+	// Socket is the path of the driver's socket, and Controller the controller's, if it has a different one.
 	Socket, Controller string
 	// Parameters are the parameters of volumes.
 	Parameters map[string]string
@@ -90,7 +90,7 @@ func Check(t testing.TB, o Options) {
 	}
 }
 
-// requestsWithSecrets are those for which csi-sanity takes secrets.
+// requestsWithSecrets are the requests that csi-sanity takes secrets for.
 var requestsWithSecrets = []string{
 	"CreateVolume", "DeleteVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "ControllerValidateVolumeCapabilities",
 	"NodeStageVolume", "NodePublishVolume", "CreateSnapshot", "DeleteSnapshot", "ControllerExpandVolume", "ControllerModifyVolume",

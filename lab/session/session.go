@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Run calls do with a session in the place of a test, and then what do has given to Cleanup, the last one first. It returns
-// what do has reported with Error, Fatal or Skip. What it logs goes to log.
+// Run calls do with a session in the place of a test, and then the functions given to Cleanup, the last one first. It
+// returns the failure that do reported with Error, Fatal or Skip. Its log goes to log.
 func Run(ctx context.Context, name string, log io.Writer, do func(t testing.TB)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{name: name, log: log, ctx: ctx}

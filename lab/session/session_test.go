@@ -41,8 +41,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestSessionEnds: a session has a context that ends with the program's, and before its cleanups; a folder of it is gone
-// after it.
+// TestSessionEnds: a session's context ends with the program's, and before its cleanups; its temporary folder is
+// removed.
 func TestSessionEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var log strings.Builder

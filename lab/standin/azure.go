@@ -63,7 +63,7 @@ func readAzureConfig(allowEmpty bool) (*azureConfig, error) {
 	return config, nil
 }
 
-// login returns what the driver logs in to Azure with. Of several ways it takes the one that the real driver takes.
+// login returns the driver's credentials for Azure. If several are configured, it uses the same one as the real driver.
 func (c *azureConfig) login() (backend.Login, error) {
 	if c == nil {
 		return nil, errors.New("no cloud config provided")
@@ -91,7 +91,7 @@ func (c *azureConfig) login() (backend.Login, error) {
 	return login, nil
 }
 
-// azureDriver returns what both drivers have in common, and the client of the API server.
+// azureDriver returns the settings that both drivers share, and the client of the API server.
 func azureDriver(flags *flag.FlagSet) (driver, *azureConfig, kubernetes.Interface, error) {
 	config, err := readAzureConfig(valueOf[bool](flags, "allow-empty-cloud-config"))
 	if err != nil {
@@ -136,8 +136,8 @@ func azureDisk(ctx context.Context, flags *flag.FlagSet) error {
 // defaultDataDisks is how many disks a virtual machine of an unknown type can have.
 const defaultDataDisks = 16
 
-// azureNode says what a node is. The real driver asks the metadata service first, which is not simulated here, and reads the
-// Node if that does not answer.
+// azureNode describes a node. The real driver asks the metadata service first, which is not simulated here, and reads
+// the Node if that does not answer.
 func azureNode(ctx context.Context, api kubernetes.Interface, name, topology string, config *azureConfig, limit int) (*csi.NodeGetInfoResponse, error) {
 	node, err := api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -185,8 +185,8 @@ func azureFile(ctx context.Context, flags *flag.FlagSet) error {
 	return d.serve(ctx)
 }
 
-// accountSecret returns the Secret in which the driver keeps the key of the account of a volume: by default one in the
-// namespace of the claim.
+// accountSecret returns the driver's Secret with the key of a volume's account: by default one in the namespace of the
+// claim.
 func accountSecret(parameters map[string]string) (namespace, name string) {
 	namespace, name = cmp.Or(parameters["csi.storage.k8s.io/pvc/namespace"], metav1.NamespaceDefault), "azure-storage-account-"+storageAccount+"-secret"
 	for key, value := range parameters {

@@ -34,13 +34,13 @@ type driver struct {
 	alsoOnNode, alsoOnNodes bool
 	// topology is the key of the topology that decides where a volume is; "" for none.
 	topology string
-	// parameters are the parameters that a StorageClass may have, in small letters, mutable those that can be changed, and
-	// snapshotParameters those that a VolumeSnapshotClass may have. refused is how a wrong one is refused.
+	// parameters are the parameters of a StorageClass, in lower case; mutable are the changeable ones, and
+	// snapshotParameters the parameters of a VolumeSnapshotClass. refused is the error format for a wrong one.
 	parameters, mutable, snapshotParameters []string
 	refused                                 func(parameter string) error
-	// login returns what the driver logs in with. It is nil where the driver needs no login.
+	// login returns the driver's credentials. It is nil for a driver without a login.
 	login func() (backend.Login, error)
-	// info says what the node is; nil for the controller.
+	// info describes the node; nil for the controller.
 	info func(context.Context) (*csi.NodeGetInfoResponse, error)
 	// backend is the address of the backend, and folder where nodes have its folder.
 	backend, folder string
@@ -73,7 +73,7 @@ func (d driver) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// service returns what registers the services of the controller or of a node.
+// service returns a function that registers the services of the controller or of a node.
 func (d driver) service() (register func(*grpc.Server), closed func(), err error) {
 	if d.info != nil {
 		store, err := folders.OpenStore(d.folder)
@@ -115,7 +115,7 @@ func serveHTTP(ctx context.Context, address string, handlers map[string]http.Han
 	return nil
 }
 
-// identity says what the driver is.
+// identity is the driver's identity service.
 type identity struct {
 	csi.UnimplementedIdentityServer
 	driver driver
@@ -144,7 +144,7 @@ func (identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, e
 	return &csi.ProbeResponse{}, nil
 }
 
-// controller has the backend do what its sidecars ask for.
+// controller forwards its sidecars' requests to the backend.
 type controller struct {
 	csi.UnimplementedControllerServer
 	driver  driver
@@ -177,7 +177,7 @@ func (c controller) ControllerGetCapabilities(context.Context, *csi.ControllerGe
 	return response, nil
 }
 
-// checkModes fails if a volume is to be used in a way that the driver has none for.
+// checkModes fails if the driver lacks a requested access mode.
 func (d driver) checkModes(capabilities []*csi.VolumeCapability) error {
 	for _, capability := range capabilities {
 		mode := capability.GetAccessMode().GetMode()

@@ -71,7 +71,7 @@ func efsDriver(version efs.Version) func(context.Context, *flag.FlagSet) error {
 	}
 }
 
-// efsOptions returns what the flags of a version say.
+// efsOptions returns the options from a version's flags.
 func efsOptions(flags *flag.FlagSet) (efs.Options, error) {
 	minutes := valueOf[float64](flags, "vol-metrics-refresh-period")
 	o := efs.Options{

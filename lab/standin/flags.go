@@ -170,7 +170,7 @@ var azureFileFlags = map[string]any{
 	"wait-for-azcopy-timeout-minutes":              19,
 }
 
-// injectorFlags are the flags of the program with which OpenShift puts credentials into the configuration of an Azure cloud.
+// injectorFlags are the flags of OpenShift's program that puts credentials into the configuration of an Azure cloud.
 var injectorFlags = map[string]any{
 	"cloud-config-file-path":          "/tmp/cloud-config/cloud.conf",
 	"creds-path":                      "/etc/azure/credentials",

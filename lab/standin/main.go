@@ -1,10 +1,10 @@
-// Command standin stands in for programs whose modules cannot be built here, at the protocol of the CSI. The name with
-// which it is started says for which.
+// Command standin stands in for programs whose modules cannot be built here, at the CSI's protocol. The name it is
+// started with selects the program.
 //
 // It takes the command line of the real program and nothing else, reads the same variables and files, refuses the same
-// mistakes in them, and serves the CSI as that does: the same name, capabilities, modes and parameters. It asks the API
-// server for what the real one needs. Volumes are folders, see packages folders and backend: nothing is formatted, and no
-// cloud is called.
+// mistakes in them, and serves the CSI in the same way: the same name, capabilities, modes and parameters. It makes the
+// real one's requests to the API server. Volumes are folders, see packages folders and backend: nothing is formatted,
+// and no cloud is called.
 package main
 
 import (
@@ -23,13 +23,13 @@ import (
 
 // program is a real program.
 type program struct {
-	// flags are the flags of its command line, with their defaults. Those of klog are in addition if klog says so, and those of
-	// Kubernetes' logging if logging does.
+	// flags are the flags of its command line, with their defaults. klog adds klog's flags, and logging the flags of
+	// Kubernetes' logging.
 	flags         map[string]any
 	klog, logging bool
 	// saysVersion says that the program itself answers --version.
 	saysVersion bool
-	// run is what it does, with the values of its flags.
+	// run runs the program with the values of its flags.
 	run func(context.Context, *flag.FlagSet) error
 }
 
@@ -45,8 +45,8 @@ func main() {
 	}
 }
 
-// ownName returns the name of the program that this is to be: the first that is known of what it was started as, what that is a
-// link to, and the name of its file, which only /proc tells.
+// ownName returns the name of the program to stand in for: the first known one among the name it was started with, the
+// target of that link, and its file's name, which only /proc knows.
 func ownName() string {
 	started := os.Args[0]
 	linked, _ := filepath.EvalSymlinks(started) // fails where PATH has led here

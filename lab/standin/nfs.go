@@ -40,8 +40,8 @@ var nfsFlags = map[string]any{
 	"working-mount-dir":                 "/tmp",
 }
 
-// nfsPlugin mounts shares, for the driver for Manila on the same node. Of the real one it has no controller, which nobody asks
-// there, and it keeps no measurements.
+// nfsPlugin mounts shares, for the driver for Manila on the same node. Unlike the real one, it has no controller, which
+// nobody uses there, and it keeps no measurements.
 func nfsPlugin(ctx context.Context, flags *flag.FlagSet) error {
 	socket, ok := strings.CutPrefix(valueOf[string](flags, "endpoint"), "unix://")
 	if !ok {
@@ -58,7 +58,7 @@ func nfsPlugin(ctx context.Context, flags *flag.FlagSet) error {
 type nfsNode struct {
 	csi.UnimplementedNodeServer
 	id string
-	// permissions are the permissions that a mounted folder gets, 0 for those that it has.
+	// permissions are the permissions that a mounted folder gets; 0 leaves them unchanged.
 	permissions uint64
 	mount       func(ctx context.Context, source, target string, options []string) error
 }
@@ -78,7 +78,7 @@ func (nfsNode) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 	return response, nil
 }
 
-// nfsVolume is what the attributes of a volume say. Others are ignored.
+// nfsVolume holds a volume's attributes. Others are ignored.
 type nfsVolume struct {
 	source      string
 	options     []string
@@ -158,7 +158,7 @@ func (n nfsNode) NodePublishVolume(ctx context.Context, request *csi.NodePublish
 // nfsTimeout is how long a mount is tried.
 const nfsTimeout = 110 * time.Second
 
-// mountNFS mounts a source such as "server:/path", as mount(8) and mount.nfs do. The error is what they print.
+// mountNFS mounts a source such as "server:/path", as mount(8) and mount.nfs do. The error is their output.
 func mountNFS(ctx context.Context, source, target string, options []string) error {
 	failed := func(output string) error {
 		return fmt.Errorf("mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs -o %s %s %s\nOutput: mount.nfs: %s\n",

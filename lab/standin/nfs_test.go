@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestNFSSources: what is mounted for a volume's attributes, and what is refused.
+// TestNFSSources: the mount sources for volumes' attributes, and the refusals.
 func TestNFSSources(t *testing.T) {
 	for name, test := range map[string]struct {
 		attributes map[string]string

@@ -156,7 +156,7 @@ func (p plugin) NotifyRegistrationStatus(_ context.Context, status *registration
 // errNoSocket is how a health check says that the kubelet finds no plugin.
 var errNoSocket = errors.New("registration socket does not exist")
 
-// checkRegistration asks the registrar what the kubelet asks it.
+// checkRegistration sends the kubelet's requests to the registrar.
 func checkRegistration(ctx context.Context, socket, name string, timeout time.Duration) error {
 	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
 		return errNoSocket

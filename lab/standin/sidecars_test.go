@@ -24,10 +24,10 @@ import (
 	"github.com/berth-csi/berth/lab/folders"
 )
 
-// limit is the time limit of what takes milliseconds on an idle machine.
+// limit is the time limit for conditions that become true in milliseconds on an idle machine.
 const limit = time.Minute
 
-// fakeDriver says what it is, and whether it is ready.
+// fakeDriver serves the identity service: its name, and whether it is ready.
 type fakeDriver struct {
 	csi.UnimplementedIdentityServer
 	ready *atomic.Bool
@@ -41,7 +41,7 @@ func (f fakeDriver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeRespons
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(f.ready.Load())}, nil
 }
 
-// serveFake serves a driver, and returns what ends it.
+// serveFake serves a driver, and returns a function that ends it.
 func serveFake(t *testing.T, socket string) (ready *atomic.Bool, end func()) {
 	t.Helper()
 	ready = &atomic.Bool{}
@@ -81,7 +81,7 @@ func await(t *testing.T, result <-chan error) error {
 	}
 }
 
-// freeAddress returns an address at which nobody listens.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -58,11 +58,11 @@ func write(t *testing.T, files map[string]string) string {
 	return folder
 }
 
-// installed is what the installer writes into the configuration of an Azure cloud.
+// installed is the cloud configuration that the installer writes on Azure.
 const installed = `{"cloud":"AzurePublicCloud","tenantId":"t","subscriptionId":"s","resourceGroup":"g","location":"westeurope","useManagedIdentityExtension":true,"userAssignedIdentityID":""}`
 
-// TestAzureCredentials: the Secret of the cloud credential operator and the configuration of the cloud become a login, or
-// the injector or the driver says what is wrong.
+// TestAzureCredentials: the Secret of the cloud credential operator and the configuration of the cloud become a login,
+// or the injector or the driver reports the problem.
 func TestAzureCredentials(t *testing.T) {
 	token := filepath.Join(write(t, map[string]string{"token": "jwt"}), "token")
 	for name, test := range map[string]struct {

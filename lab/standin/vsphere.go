@@ -91,7 +91,7 @@ func (c *vSphereConfig) check() error {
 	return nil
 }
 
-// login returns what the driver logs in to the first vCenter with.
+// login returns the driver's credentials for the first vCenter.
 func (c *vSphereConfig) login() (backend.Login, error) {
 	server := slices.Sorted(maps.Keys(c.VirtualCenter))[0]
 	of := c.VirtualCenter[server]

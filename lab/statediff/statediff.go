@@ -64,7 +64,7 @@ func mask(kind string, object map[string]any) {
 	}
 }
 
-// byType returns conditions by type, without times. Their order is that of their first appearance, which varies.
+// byType returns conditions by type, without times. Their order varies: controllers add them in any order.
 func byType(conditions []any) map[string]any {
 	sorted := map[string]any{}
 	for _, condition := range conditions {
@@ -87,14 +87,13 @@ var healthy = map[string]operatorv1.ConditionStatus{
 	operatorv1.OperatorStatusTypeDegraded:    operatorv1.ConditionFalse,
 }
 
-// isHealthy reports whether a condition is such a summary. Its message is then that of whichever condition changed
-// last.
+// isHealthy reports whether a condition is such a summary. Its message then comes from the condition that changed last.
 func isHealthy(condition map[string]any) bool {
 	status, summary := healthy[fmt.Sprint(condition["type"])]
 	return summary && condition["status"] == string(status)
 }
 
-// Difference returns the differences between two states by object; "" if there are none.
+// Difference returns the differences between two states by object; "" if they are equal.
 func Difference(want, got map[string]any) string {
 	keys := map[string]any{}
 	maps.Copy(keys, want)

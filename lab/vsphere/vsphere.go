@@ -1,5 +1,5 @@
-// Package vsphere simulates a vCenter at its wire protocol, with govmomi's simulator: a datacenter, a compute cluster with hosts,
-// and users who log in. It has no CNS, with which the driver makes volumes.
+// Package vsphere simulates a vCenter at its wire protocol, with govmomi's simulator: a datacenter, a compute cluster
+// with hosts, and users who log in. It lacks CNS, so the driver cannot create volumes.
 package vsphere
 
 import (
@@ -83,7 +83,7 @@ func (v *VCenter) SetHosts(version string) {
 	}
 }
 
-// Spec is what Infrastructure says of such a cluster. The port is in the cloud configuration, where it may be any.
+// Spec is such a cluster's platform spec in Infrastructure. Only the cloud configuration can hold any port.
 func Spec(t testing.TB, address string) *configv1.VSpherePlatformSpec {
 	t.Helper()
 	server, _, err := net.SplitHostPort(address)

@@ -1,6 +1,5 @@
-// Package writer writes to a volume and reads back what it wrote, fifty times a second, and reports what happened
-// meanwhile: how long the longest pause was, what the volume refused, and what it lost. Tests run it in pods
-// while drivers are switched, updated and killed.
+// Package writer writes records to a volume and reads them back, fifty times a second, and reports the longest pause,
+// and the records that the volume refused or lost. Tests run it in pods while drivers are switched, updated and killed.
 package writer
 
 import (
@@ -23,12 +22,12 @@ const (
 	recordSize = 32
 )
 
-// Report is what has happened since the writer started.
+// Report counts what has happened since the writer started.
 type Report struct {
 	At time.Time `json:"at"`
 	// Records is the number of records that were written, synced and read back.
 	Records int `json:"records"`
-	// Pause is the longest time between two records, of those that ended since the last report.
+	// Pause is the longest time between two records that ended since the last report.
 	Pause time.Duration `json:"pause"`
 	// Refused is the number of attempts that ended with an error, and LastError is the last of these errors.
 	Refused   int    `json:"refused"`
@@ -151,7 +150,7 @@ func Read(output []byte) (Reports, error) {
 // Last returns the last report. There must be one.
 func (r Reports) Last() Report { return r[len(r)-1] }
 
-// LongestPause returns the longest time between two records, of those that ended after a time. It is exact to a second.
+// LongestPause returns the longest pause between two records that ended after a time. It is exact to a second.
 func (r Reports) LongestPause(after time.Time) (longest time.Duration) {
 	for _, report := range r {
 		if report.At.After(after) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// run runs a writer for some seconds of which meanwhile is told the first one has passed.
+// run runs a writer for some seconds and calls meanwhile after the first one.
 func run(t *testing.T, meanwhile func(path string)) (Report, time.Duration) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "records")
@@ -60,7 +60,7 @@ func TestVolumeGoesAway(t *testing.T) {
 	}
 }
 
-// TestVolumeForgets: what was written once is gone, though new records are accepted.
+// TestVolumeForgets: old records are gone, though new ones are accepted.
 func TestVolumeForgets(t *testing.T) {
 	report, _ := run(t, func(path string) {
 		file, err := os.OpenFile(path, os.O_WRONLY, 0)

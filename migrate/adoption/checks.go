@@ -28,7 +28,7 @@ const (
 	pendingUpdate    = "pending-update"           // no update is pending
 	installedVersion = "installed-version"        // the ClusterServiceVersion or the bundle is installed
 	knownVersion     = "known-version"            // the cluster storage operator can succeed the version
-	configuration    = "configuration"            // what configured the operator stays
+	configuration    = "configuration"            // the operator's configuration stays
 	managementState  = "management-state"         // the driver is managed
 	csiDriverOwner   = "csidriver"                // no other driver of the same name is installed
 	driverOwner      = "driver-owner"             // the driver belongs to no other operator
@@ -50,7 +50,7 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
-// checks evaluates all checks. Those of the operator are left out if OLM runs none.
+// checks evaluates all checks. Checks of the operator are left out if OLM runs no operator.
 func (in *input) checks(o *operator) (found migrate.Checks) {
 	all := []func(*operator) migrate.Checks{in.checkExtensions, in.checkOperators, in.checkSubscriptions}
 	switch {
@@ -188,7 +188,7 @@ func (in *input) checkKnown(o *operator) migrate.Checks {
 	return passed(knownVersion, "it is a version that the cluster storage operator can succeed")
 }
 
-// predecessorOf returns what the definition says about the operator.
+// predecessorOf returns the operator's entry in the definition.
 func (in *input) predecessorOf(o *operator) (drivers.Predecessor, error) {
 	d, v := in.driver, o.version
 	none := drivers.Predecessor{}
@@ -214,7 +214,7 @@ func (in *input) predecessorOf(o *operator) (drivers.Predecessor, error) {
 	return p, nil
 }
 
-// predecessorAt returns what the definition says about a version of the operator.
+// predecessorAt returns the definition's entry for a version of the operator.
 func predecessorAt(d drivers.Driver, version semver.Version) (drivers.Predecessor, error) {
 	var known []string
 	for _, p := range d.Predecessors() {
@@ -230,7 +230,7 @@ func predecessorAt(d drivers.Driver, version semver.Version) (drivers.Predecesso
 	return drivers.Predecessor{}, fmt.Errorf("version %s of the driver's operator is not known: want one of %s", version, strings.Join(known, ", or "))
 }
 
-// checkManagementState refuses a driver that nobody manages: what state it is in, only a person knows.
+// checkManagementState refuses an unmanaged driver: only a person knows its state.
 func (in *input) checkManagementState(*operator) migrate.Checks {
 	if c := in.custom; c != nil {
 		switch {
@@ -331,8 +331,8 @@ func (in *input) checkRollouts(*operator) (found migrate.Checks) {
 	return passed(rolloutState, "the driver's workloads are up to date")
 }
 
-// checkSuccessor refuses where nobody would take the driver over. The cluster storage operator says that it waits: that shows
-// that it runs, that the platform needs the driver, and that it does not start while OLM's operator runs.
+// checkSuccessor refuses if nobody would take the driver over. The cluster storage operator reports that it waits: so
+// it runs, the platform needs the driver, and it does not start while OLM's operator runs.
 func (in *input) checkSuccessor(o *operator) migrate.Checks {
 	do := "without a cluster storage operator, update the operator within OLM instead: see " + findings.Page("adopt.md#without-a-cluster-storage-operator")
 	switch {

@@ -65,7 +65,7 @@ func healthy() *input {
 	}
 }
 
-// TestChecks: what keeps a driver from being handed over, and what an administrator has to know.
+// TestChecks: the checks that refuse to hand over a driver, and the warnings for an administrator.
 func TestChecks(t *testing.T) {
 	another := func(namespace, name string) v1alpha1.Subscription {
 		return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "s-2"}, Spec: &v1alpha1.SubscriptionSpec{Package: "boat-operator"}}
@@ -185,7 +185,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestHealthy: the plan of a driver that can be handed over names what is deleted, and nothing else.
+// TestHealthy: the plan of a driver that can be handed over names exactly the objects to delete.
 func TestHealthy(t *testing.T) {
 	p := healthy().plan()
 	for _, c := range p.Checks {

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Cleanup is what operators that OLM ran have left, and what of it can be deleted once the driver has been handed over. Its names
-// come from the driver's definition. It has no journal: each deletion is decided from the observed state, so it can be
-// interrupted anywhere, and another run deletes what is left.
+// Cleanup lists the objects that operators run by OLM have left, and which of them can be deleted once the driver has
+// been handed over. Its names come from the driver's definition. It has no journal: each deletion is decided from the
+// observed state, so it can be interrupted anywhere, and another run deletes the rest.
 type Cleanup struct {
 	migrate.Outline
 	// Driver is the name of the driver's definition.
@@ -48,11 +48,11 @@ const CleanupSchema = "berth.adopt-cleanup.v1"
 
 // The steps of a cleanup.
 const (
-	RemoveFinalizer migrate.StepName = "remove-finalizer" // so that nothing is done because of the deletion
+	RemoveFinalizer migrate.StepName = "remove-finalizer" // so that no controller reacts to the deletion
 	Delete          migrate.StepName = "delete"           // delete an object that nothing needs
 )
 
-// The codes of a cleanup's checks, besides those of an adoption.
+// The codes of a cleanup's checks, in addition to an adoption's.
 const (
 	handOverComplete = "hand-over"          // the hand-over is complete
 	formerOperator   = "former-operator"    // no former operator is left or can be started again
@@ -61,7 +61,7 @@ const (
 	ownNamespaceOnly = "operator-namespace" // the operator's namespace, which somebody chose, stays
 )
 
-// Describe writes whose remains they are.
+// Describe writes the driver, and what the cleanup keeps.
 func (c *Cleanup) Describe(lines *escape.Lines) {
 	lines.Add("Driver %s", c.Subject.Name)
 	lines.Add("  cleans up after the operators that OLM ran")
@@ -71,7 +71,7 @@ func (c *Cleanup) Describe(lines *escape.Lines) {
 // Text describes the cleanup for people.
 func (c *Cleanup) Text(colour migrate.Palette) string { return migrate.Text(c, colour) }
 
-// Cleanup returns what can be cleaned up after a driver's operators. Nothing is written.
+// Cleanup returns the objects that can be deleted after a driver's operators. Nothing is written.
 func (r Request) Cleanup(ctx context.Context, cluster migrate.Cluster) (*Cleanup, error) {
 	m, err := r.survey(ctx, cluster, true)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r Request) Cleanup(ctx context.Context, cluster migrate.Cluster) (*Cleanup
 	return m.cleanup(), nil
 }
 
-// CleanUp deletes what a cleanup names. It fails as soon as something needs one of these objects, or is not as it was.
+// CleanUp deletes the objects of a cleanup. It fails as soon as something needs one of these objects, or has changed.
 func (r Request) CleanUp(ctx context.Context, cluster migrate.Cluster, c *Cleanup, o migrate.Options) error {
 	return migrate.Repeat(ctx, o, func(ctx context.Context, report func(migrate.Event)) (migrate.Outcome, error) {
 		m, err := r.survey(ctx, cluster, false)
@@ -115,7 +115,7 @@ func (c *Cleanup) next(now *Cleanup) (*Remain, error) {
 	return &next, nil
 }
 
-// delete makes the next write for an object, each with what was observed as its precondition.
+// delete makes the next write for an object, with the observed state as its precondition.
 func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options, report func(migrate.Event)) (migrate.Outcome, error) {
 	step, does := Delete, "delete "+r.String()
 	var err error
@@ -125,7 +125,7 @@ func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options,
 		report(migrate.Event{Step: step, Does: does})
 		changed := r.object.DeepCopyObject().(client.Object)
 		changed.SetFinalizers(slices.DeleteFunc(slices.Clone(r.object.GetFinalizers()), func(f string) bool { return f == r.finalizer }))
-		// The resource version is that of this very object, so no other of its name can be meant.
+		// The resource version identifies this object, so an object that replaced it is safe.
 		err = c.Patch(ctx, changed, client.MergeFromWithOptions(r.object, client.MergeFromWithOptimisticLock{}))
 	case r.object.GetDeletionTimestamp() != nil:
 		waits := r.String() + " to be gone"
@@ -147,7 +147,7 @@ func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options,
 	return migrate.Executed, nil
 }
 
-// cleanup decides what can be deleted.
+// cleanup decides which objects can be deleted.
 func (m *remains) cleanup() *Cleanup {
 	c := &Cleanup{Driver: m.driver.Name, Namespace: m.placed.Namespace, Outline: migrate.Outline{Schema: CleanupSchema, Subject: migrate.Subject{Name: m.driver.CSIName}}}
 	if m.custom != nil {
@@ -177,42 +177,42 @@ func (m *remains) cleanup() *Cleanup {
 	return c
 }
 
-// found is an object that operators left, with its judgement.
-type found struct {
+// judgedObject is an object that operators left, with its judgement.
+type judgedObject struct {
 	Remain
 	judgement
 }
 
-// found returns the objects that exist, in the order in which they are deleted.
-func (m *remains) found() []found {
+// found returns the objects that exist, in the order of deletion.
+func (m *remains) found() []judgedObject {
 	all := m.others()
 	for _, n := range m.namespaces {
 		if n.object != nil {
-			all = append(all, found{Remain{Kind: "Namespace", Name: n.name, UID: n.object.UID, object: n.object}, m.judgeNamespace(n)})
+			all = append(all, judgedObject{Remain{Kind: "Namespace", Name: n.name, UID: n.object.UID, object: n.object}, m.judgeNamespace(n)})
 		}
 	}
 	return all
 }
 
-// stages is the order of kinds: permissions go first, and what they are for later.
+// stages is the order of kinds: permissions go first, and their subjects later.
 var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role", drivers.SecurityContextConstraintsKind.Kind, "ServiceAccount", "ConfigMap", drivers.CredentialsRequestKind.Kind}
 
-// others returns those that are not namespaces.
-func (m *remains) others() (all []found) {
+// others returns the objects that are not namespaces.
+func (m *remains) others() (all []judgedObject) {
 	for _, kind := range stages {
 		for _, l := range m.leftovers {
 			if l.object != nil && l.Kind.Kind == kind {
-				all = append(all, found{Remain{Kind: kind, Namespace: l.Namespace, Name: l.Name, UID: l.object.GetUID(), object: l.object}, m.judge(l)})
+				all = append(all, judgedObject{Remain{Kind: kind, Namespace: l.Namespace, Name: l.Name, UID: l.object.GetUID(), object: l.object}, m.judge(l)})
 			}
 		}
 	}
 	for _, c := range m.customs {
 		if c.object != nil {
-			all = append(all, found{Remain{Kind: c.Kind.Kind, Name: c.Name, UID: c.object.GetUID(), object: c.object, finalizer: c.Finalizer}, judgeCustom(c)})
+			all = append(all, judgedObject{Remain{Kind: c.Kind.Kind, Name: c.Name, UID: c.object.GetUID(), object: c.object, finalizer: c.Finalizer}, judgeCustom(c)})
 		}
 	}
 	for _, d := range m.definitions {
-		all = append(all, found{Remain{Kind: definitionKind.Kind, Name: d.Definition, UID: d.object.GetUID(), object: d.object}, m.judgeDefinition(d)})
+		all = append(all, judgedObject{Remain{Kind: definitionKind.Kind, Name: d.Definition, UID: d.object.GetUID(), object: d.object}, m.judgeDefinition(d)})
 	}
 	return all
 }
@@ -228,7 +228,7 @@ func (m *remains) checkComplete() migrate.Checks {
 	return passed(handOverComplete, "the hand-over is complete: the cluster storage operator's operator runs the driver, and all the driver's pods are up to date")
 }
 
-// checkFormer refuses while an operator that OLM ran is there, or can be started again: it would act on what is deleted.
+// checkFormer refuses while an operator that OLM ran exists, or can be started again: it would react to the deletions.
 func (m *remains) checkFormer() (checks migrate.Checks) {
 	const do = "remove it from OLM first, with `berth adopt apply`"
 	refuse := func(what string, args ...any) { checks = append(checks, refused(formerOperator, do, what, args...)...) }
@@ -264,7 +264,7 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 	return append(checks, m.checkSubscriptions(nil)...)
 }
 
-// checkNamespace says that a namespace that an administrator chose stays.
+// checkNamespace reports that a namespace of an administrator's choice stays.
 func (m *remains) checkNamespace() migrate.Checks {
 	o := m.journaled()
 	if o == nil || o.Namespace == drivers.ClusterStorageNamespace || slices.Contains(suggested(m.driver), o.Namespace) || !m.existed {

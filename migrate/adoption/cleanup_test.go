@@ -35,7 +35,7 @@ func live(kind schema.GroupVersionKind, namespace, name string, fields map[strin
 	return object
 }
 
-// remaining is what a boat's former operator left, of which nothing is in use.
+// remaining returns the objects that a boat's former operator left, none of them in use.
 func remaining() *remains {
 	rbac := rbacv1.SchemeGroupVersion
 	of := boat.OldCustomResources()[0]
@@ -78,7 +78,7 @@ func remaining() *remains {
 	}
 }
 
-// TestCleanupOrder: permissions go first, then what they are for, and what configured the operator before its API.
+// TestCleanupOrder: permissions go first, then their subjects, and the operator's configuration before its API.
 func TestCleanupOrder(t *testing.T) {
 	c := remaining().cleanup()
 	if !c.Safe {
@@ -97,7 +97,7 @@ func TestCleanupOrder(t *testing.T) {
 	}
 }
 
-// TestCleanupUses: whatever is in use refuses the cleanup, and whatever is somebody else's, too, stays.
+// TestCleanupUses: an object in use refuses the cleanup, and an object that somebody else shares stays.
 func TestCleanupUses(t *testing.T) {
 	pod := func(m *remains, change func(*podUser)) {
 		p := podUser{name: "pod " + port + "/late"}
@@ -231,7 +231,7 @@ func TestCleanupRefused(t *testing.T) {
 	}
 }
 
-// TestCleanupNext: only what was listed is deleted, and only as long as nothing speaks against it.
+// TestCleanupNext: only listed objects are deleted, and only as long as no check refuses.
 func TestCleanupNext(t *testing.T) {
 	listed := remaining().cleanup()
 	if next, err := listed.next(remaining().cleanup()); err != nil || next == nil || next.String() != "ClusterRoleBinding old-boat" {
@@ -252,7 +252,7 @@ func TestCleanupNext(t *testing.T) {
 	}
 }
 
-// TestStrangers: what belongs to an operator's installation or to each namespace is no stranger, and all else is.
+// TestStrangers: objects of an operator's installation or of each namespace are no strangers, and all others are.
 func TestStrangers(t *testing.T) {
 	object := func(kind, name string, change func(*metav1.PartialObjectMetadata)) metav1.PartialObjectMetadata {
 		o := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(kind + name)}}
@@ -277,14 +277,14 @@ func TestStrangers(t *testing.T) {
 		object("ConfigMap", "kube-root-ca.crt", nil), object("ConfigMap", "old-boat-operator-lock", nil), object("ServiceAccount", "default", nil),
 		object("Secret", "default-token", of("default")), object("RoleBinding", "system:deployers", nil),
 	}
-	if got := strangers(boat, objects); len(got) > 0 {
+	if got := foreignObjects(boat, objects); len(got) > 0 {
 		t.Errorf("strangers are %q, want none", got)
 	}
 	objects = append(objects,
 		object("ClusterServiceVersion", "own", nil), object("ConfigMap", "note", nil), object("ConfigMap", "raft-lock", nil), object("Secret", "key", of("ann")),
 		object("Pod", "p", ownedBy("ReplicaSetr")), object("Subscription", "s", nil))
 	want := []string{"ClusterServiceVersion own", "ConfigMap note", "ConfigMap raft-lock", "Pod p", "Secret key", "Subscription s"}
-	if diff := cmp.Diff(want, strangers(boat, objects)); diff != "" {
+	if diff := cmp.Diff(want, foreignObjects(boat, objects)); diff != "" {
 		t.Errorf("strangers (-want +got):\n%s", diff)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// setting is a field of a Subscription's spec.config. OLM applies them to the operator's Deployment, never to the driver's pods. The
-// cluster storage operator takes none of them over: its operators are configured by objects of the whole cluster.
+// setting is a field of a Subscription's spec.config. OLM applies them to the operator's Deployment, never to the
+// driver's pods. The cluster storage operator ignores them: cluster-wide objects configure its operators.
 type setting struct {
 	field string
 	isSet func(v1alpha1.SubscriptionConfig) bool
@@ -40,7 +40,7 @@ var configurable = []setting{
 // proxies are the variables that OLM and the cluster storage operator fill from the cluster's Proxy.
 var proxies = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
-// checkConfiguration warns of what the Subscription sets for the operator, and says where to set it instead.
+// checkConfiguration warns of the operator's settings in the Subscription, and says where to set them instead.
 func (in *input) checkConfiguration(o *operator) migrate.Checks {
 	if o.subscription == nil || o.subscription.Spec.Config == nil {
 		return nil
@@ -64,7 +64,7 @@ func (in *input) checkConfiguration(o *operator) migrate.Checks {
 		o.subscription.Namespace, o.subscription.Name, strings.Join(lost, ", "))
 }
 
-// insteadOf says where to set what a variable of the operator sets.
+// insteadOf says where to make a setting instead of in a variable of the operator.
 func (in *input) insteadOf(variable corev1.EnvVar) string {
 	switch {
 	case slices.Contains(proxies, strings.ToUpper(variable.Name)):

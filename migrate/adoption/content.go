@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// readNamespaces reads the namespaces of operators that the definition names, and what is in them besides what belongs to the
+// readNamespaces reads the definition's namespaces of operators, and the objects in them that do not belong to the
 // operator. If something else is left to clean up, the content is only read on demand.
 func (m *remains) readNamespaces(ctx context.Context, cluster migrate.Cluster, content bool) error {
 	if o := m.journaled(); o != nil {
@@ -43,7 +43,7 @@ func (m *remains) readNamespaces(ctx context.Context, cluster migrate.Cluster, c
 			if err != nil {
 				return err
 			}
-			n.content = strangers(m.driver, objects)
+			n.content = foreignObjects(m.driver, objects)
 		}
 		m.namespaces = append(m.namespaces, n)
 	}
@@ -66,7 +66,7 @@ func readContent(ctx context.Context, cluster migrate.Cluster, namespace string)
 			return nil, err
 		}
 		for _, resource := range list.APIResources {
-			// What nobody can create or delete is only a view of something else, such as a PackageManifest.
+			// An object that nobody can create or delete is only a view of another one, such as a PackageManifest.
 			if !slices.Contains(resource.Verbs, "list") || !slices.Contains(resource.Verbs, "delete") || resource.Kind == "Event" {
 				continue
 			}
@@ -84,18 +84,18 @@ func readContent(ctx context.Context, cluster migrate.Cluster, namespace string)
 	return found, nil
 }
 
-// usual is what Kubernetes and OpenShift create in each namespace, by kind.
-var usual = map[string][]string{
+// defaultObjects lists the objects that Kubernetes and OpenShift create in each namespace, by kind.
+var defaultObjects = map[string][]string{
 	"ConfigMap":      {"kube-root-ca.crt", "openshift-service-ca.crt"},
-	"ServiceAccount": usualAccounts,
+	"ServiceAccount": defaultAccounts,
 	"RoleBinding":    {"system:image-pullers", "system:image-builders", "system:deployers"},
 }
 
-var usualAccounts = []string{"default", "builder", "deployer"}
+var defaultAccounts = []string{"default", "builder", "deployer"}
 
-// strangers returns which objects of an operator's namespace do not belong to the operator that is gone: neither to its
-// installation nor to each namespace.
-func strangers(d drivers.Driver, objects []metav1.PartialObjectMetadata) (found []string) {
+// foreignObjects returns the objects of an operator's namespace that do not belong to the removed operator: neither to
+// its installation nor to each namespace.
+func foreignObjects(d drivers.Driver, objects []metav1.PartialObjectMetadata) (found []string) {
 	own := map[types.UID]bool{}
 	for again := true; again; { // until no object is owned by one that was found last
 		again = false
@@ -114,8 +114,8 @@ func strangers(d drivers.Driver, objects []metav1.PartialObjectMetadata) (found 
 	return slices.Compact(found)
 }
 
-// belongs reports whether an object is of the operator's installation, or in each namespace. Only administrators write to these
-// namespaces: the definition's begin with "openshift-".
+// belongs reports whether an object belongs to the operator's installation, or to each namespace. Only administrators
+// write to these namespaces: the definition's begin with "openshift-".
 func belongs(d drivers.Driver, o metav1.PartialObjectMetadata) bool {
 	switch o.Kind {
 	case "OperatorGroup", v1alpha1.CatalogSourceKind: // they serve this namespace alone
@@ -129,7 +129,7 @@ func belongs(d drivers.Driver, o metav1.PartialObjectMetadata) bool {
 			return true
 		}
 	case "Secret":
-		return slices.Contains(usualAccounts, o.Annotations[corev1.ServiceAccountNameKey])
+		return slices.Contains(defaultAccounts, o.Annotations[corev1.ServiceAccountNameKey])
 	}
-	return slices.Contains(usual[o.Kind], o.Name)
+	return slices.Contains(defaultObjects[o.Kind], o.Name)
 }

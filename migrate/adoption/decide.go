@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// olmDelay is the time that OLM gets to carry out again what it remembers, after the operator was deleted. It does so some
+// olmDelay is the time that OLM gets to repeat actions from its memory after the operator was deleted. It does so some
 // seconds after an installation, and nothing shows whether it will.
 const olmDelay = 15 * time.Second
 
@@ -32,7 +32,7 @@ func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, 
 // none is the decision of a stage that is complete.
 func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
 
-// Next decides on the next step. Each stage returns the first step that is left of it.
+// Next decides on the next step. Each stage returns its first unfinished step.
 func (s *state) Next() (migrate.Decision, error) {
 	for _, stage := range []func() (migrate.Decision, error){s.leaveOLM, s.endOperator, s.startSuccessor, s.handOver} {
 		if next, err := stage(); err != nil || next.Step != "" {
@@ -42,7 +42,7 @@ func (s *state) Next() (migrate.Decision, error) {
 	return none()
 }
 
-// leaveOLM is complete when OLM has nothing of the operator any more, also not in its memory.
+// leaveOLM is complete when OLM has no objects of the operator, and nothing in its memory.
 func (s *state) leaveOLM() (migrate.Decision, error) {
 	switch {
 	case s.plan.Operator == nil:
@@ -117,7 +117,7 @@ func (s *state) awaitOLM(what string) (migrate.Decision, error) {
 	return none()
 }
 
-// olmSince returns when OLM was given the time to do what it remembers. It is zero if something was deleted since.
+// olmSince returns the time when olmDelay began. It is zero if something was deleted since.
 func (s *state) olmSince() time.Time {
 	for _, e := range slices.Backward(s.journal.Entries) {
 		switch e.Step {
@@ -193,12 +193,12 @@ func (s *state) handOver() (migrate.Decision, error) {
 	return none()
 }
 
-// condition returns what the cluster storage operator reports about the driver, or nil.
+// condition returns a condition of the driver that the cluster storage operator reports, or nil.
 func (s *state) condition(suffix string) *operatorv1.OperatorCondition {
 	return v1helpers.FindOperatorCondition(s.conditions, s.driver.ConditionPrefix+"CSIDriverOperator"+suffix)
 }
 
-// reported is the message of a condition, if there is one.
+// reported returns the message of a condition, or "".
 func (s *state) reported(suffix string) string {
 	if found := s.condition(suffix); found != nil && found.Message != "" {
 		return ": " + strings.Join(strings.FieldsFunc(found.Message, func(r rune) bool { return r == '\n' }), "; ")

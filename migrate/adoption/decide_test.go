@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// begun is the state of an adoption whose plan is recorded, and nothing else.
+// begun is the state of an adoption that has only recorded its plan.
 func begun() *state {
 	in := healthy()
 	p := in.plan()
@@ -87,14 +87,14 @@ func handedOver() *state {
 	return s
 }
 
-// TestNext: which step follows from which state.
+// TestNext: the next step for each state.
 func TestNext(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	for _, tc := range []struct {
 		name  string
 		state *state
 		step  migrate.StepName
-		waits string // a fragment; "" if the step is to be executed
+		waits string // a fragment; "" if the step can be executed
 	}{
 		{"the beginning", begun(), DeleteSubscription, ""},
 		{"unsubscribed", unsubscribed(), DeleteInstallPlans, ""},
@@ -137,7 +137,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestVerify: an adoption stops when somebody changes what it is about.
+// TestVerify: an adoption stops when somebody changes the objects that it moves.
 func TestVerify(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	for _, tc := range []struct {

@@ -18,20 +18,20 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is deleted, the
-// garbage collector deletes that with it, APIs included, unless the request asks it to orphan what the ClusterExtension owns.
+// OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is
+// deleted, the garbage collector deletes these objects with it, APIs included, unless the request orphans them.
 //
-// OLM does not act on a ClusterExtension that is being deleted, but it may be in the middle of applying it when it is deleted,
-// and then own an API again that the garbage collector has just orphaned. As soon as the ClusterExtension were gone, that API
-// would go, too. So a finalizer keeps the ClusterExtension until OLM has removed its own and had some time, and no API is owned by
-// it any more.
+// OLM does not act on a ClusterExtension that is being deleted, but it may still be applying it when it is deleted, and
+// then own an API again that the garbage collector has just orphaned. Without the ClusterExtension, that API would go,
+// too. So a finalizer keeps the ClusterExtension until OLM has removed its own and had some time, and it owns no API
+// any more.
 
-// handOverFinalizer keeps a ClusterExtension from going before nothing that has to stay is owned by it.
+// handOverFinalizer keeps a ClusterExtension as long as it owns objects that must stay.
 const handOverFinalizer = "berth.dev/hand-over"
 
 var (
 	extensionKind = clusterextension.Kind
-	// objectSetKind is what OLM v1 keeps what it has installed in, where its feature BoxcutterRuntime is enabled.
+	// objectSetKind is the kind in which OLM v1 records its installed objects if its feature BoxcutterRuntime is enabled.
 	objectSetKind = extensionKind.GroupVersion().WithKind("ClusterObjectSet")
 )
 
@@ -43,7 +43,7 @@ func (e extension) text(path ...string) string {
 	return text
 }
 
-// namespace is where it installs its package, and bundle and version are what of that is installed.
+// namespace is where it installs its package; bundle and version are the installed ones.
 func (e extension) namespace() string { return e.text("spec", "namespace") }
 func (e extension) bundle() string    { return e.text("status", "install", "bundle", "name") }
 func (e extension) version() string   { return e.text("status", "install", "bundle", "version") }
@@ -55,8 +55,8 @@ func (e extension) isOrphaning() bool {
 	return slices.Contains(e.GetFinalizers(), metav1.FinalizerOrphanDependents)
 }
 
-// ofOLM returns the other finalizers. OLM removes its own when it sees that a ClusterExtension is deleted, after what it was doing
-// with it, as it does one thing at a time.
+// ofOLM returns the other finalizers. OLM removes its own when it sees that a ClusterExtension is deleted, after its
+// current action: it does one at a time.
 func (e extension) ofOLM() []string {
 	return slices.DeleteFunc(e.GetFinalizers(), func(finalizer string) bool {
 		return finalizer == handOverFinalizer || finalizer == metav1.FinalizerOrphanDependents
@@ -72,8 +72,8 @@ func (in *input) readExtensions(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// readInstalled reads what the ClusterExtension has installed, if there is just one. The cluster storage operator, which never deletes
-// that, may not read it either.
+// readInstalled reads the installed objects of the only ClusterExtension. The cluster storage operator, which never
+// deletes them, may not read them either.
 func (in *input) readInstalled(ctx context.Context, c client.Client) (err error) {
 	if o := in.operator(); o != nil && o.extension != nil && !in.bySuccessor {
 		in.installed, err = readInstalled(ctx, c, o.extension.GetName(), o.proof.Namespace)
@@ -86,9 +86,9 @@ func listOf(kind schema.GroupVersionKind) schema.GroupVersionKind {
 	return kind
 }
 
-// installedKinds are the kinds of objects that OLM v1 installs for an operator and that serve nothing else, in the order in which
-// they are deleted. The ClusterRoleBindings are last: the cluster storage operator starts nothing while they show an operator.
-// What is not among them stays, above all the APIs.
+// installedKinds are the kinds of objects that OLM v1 installs for an operator and that serve nothing else, in the
+// order of deletion. The ClusterRoleBindings are last: the cluster storage operator starts nothing while they show an
+// operator. Other kinds stay, above all the APIs.
 var installedKinds = []schema.GroupVersionKind{
 	deploymentKind,
 	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
@@ -103,8 +103,8 @@ var installedKinds = []schema.GroupVersionKind{
 
 var deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 
-// readLabelled returns the objects of a kind that have the labels of what OLM v1 has installed for a ClusterExtension. The caller
-// names kinds that are cluster-scoped, or a namespace: anybody can give an object of their own such labels.
+// readLabelled returns the objects of a kind with OLM v1's labels for a ClusterExtension. The caller names kinds that
+// are cluster-scoped, or a namespace: anybody can give an object of their own such labels.
 func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersionKind, name string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(listOf(kind))
@@ -118,8 +118,8 @@ func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersion
 	return list.Items, nil
 }
 
-// readInstalled returns what OLM v1 has installed for an operator of a ClusterExtension, in the order in which it is deleted.
-// Namespaced objects count in the operator's namespace.
+// readInstalled returns the objects that OLM v1 has installed for an operator of a ClusterExtension, in the order of
+// deletion. Namespaced objects count in the operator's namespace.
 func readInstalled(ctx context.Context, c client.Client, name, namespace string) (found []metav1.PartialObjectMetadata, err error) {
 	for _, kind := range installedKinds {
 		objects, err := readLabelled(ctx, c, kind, name, client.InNamespace(namespace))
@@ -131,7 +131,7 @@ func readInstalled(ctx context.Context, c client.Client, name, namespace string)
 	return found, nil
 }
 
-// readExtension reads what is left of the plan's ClusterExtension and of what it has installed.
+// readExtension reads the plan's ClusterExtension and its installed objects, as far as they still exist.
 func (s *state) readExtension(ctx context.Context, c client.Client) error {
 	o := s.plan.Operator
 	name := o.Extension.Name

@@ -14,11 +14,11 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// keepExtension is what must not happen meanwhile.
+// keepExtension warns against deleting the ClusterExtension meanwhile.
 const keepExtension = "do not delete a ClusterExtension of the driver: OLM v1 deletes its APIs with it, and a finalizer of the operator could then remove the driver"
 
-// checkExtensions refuses what OLM v1 has installed, unless that is all that OLM runs, and an administrator hands it over: the cluster
-// storage operator has no permission to delete Deployments and roles anywhere.
+// checkExtensions refuses OLM v1's operators, unless OLM runs nothing else, and an administrator hands it over: the
+// cluster storage operator has no permission to delete Deployments and roles anywhere.
 func (in *input) checkExtensions(o *operator) migrate.Checks {
 	switch names := in.extensionNames(); {
 	case len(names) == 0:
@@ -100,7 +100,7 @@ func (in *input) verifyBundle(o *operator) error {
 	return nil
 }
 
-// checkInline warns of what the ClusterExtension sets for the operator.
+// checkInline warns of the operator's settings in the ClusterExtension.
 func (in *input) checkInline(o *operator) migrate.Checks {
 	config, found, _ := unstructured.NestedMap(o.extension.Object, "spec", "config")
 	if !found || len(config) == 0 {

@@ -24,8 +24,9 @@ const boats = "boats.example.com"
 
 var boatKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Boat"}
 
-// TestExtensionIsOrphaned: the garbage collector deletes neither the API of a ClusterExtension nor its objects, even if OLM owns the
-// API again after it was orphaned. What the operator alone needed is deleted, but not what others have under the same labels.
+// TestExtensionIsOrphaned: the garbage collector deletes neither the API of a ClusterExtension nor its objects, even if
+// OLM owns the API again after it was orphaned. The objects that only the operator needed are deleted, but not other
+// people's with the same labels.
 func TestExtensionIsOrphaned(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	if err := crds.OLMv1.Create(t.Context(), c.Client()); err != nil {

@@ -65,7 +65,7 @@ func healthyExtension() *input {
 	return in
 }
 
-// TestExtensionChecks: what keeps an operator that OLM v1 runs from being handed over.
+// TestExtensionChecks: the checks that refuse to hand over an operator that OLM v1 runs.
 func TestExtensionChecks(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -122,7 +122,7 @@ func TestExtensionChecks(t *testing.T) {
 	}
 }
 
-// TestHealthyExtension: the plan names the ClusterExtension, and what is deleted of what it has installed.
+// TestHealthyExtension: the plan names the ClusterExtension, and those of its objects that will be deleted.
 func TestHealthyExtension(t *testing.T) {
 	in := healthyExtension()
 	in.extensions[0].set(map[string]any{"configType": "Inline"}, "spec", "config")
@@ -147,7 +147,7 @@ func TestHealthyExtension(t *testing.T) {
 	}
 }
 
-// begunExtension is the state of the hand-over of a ClusterExtension whose plan is recorded, and nothing else.
+// begunExtension is the state of the hand-over of a ClusterExtension that has only recorded its plan.
 func begunExtension() *state {
 	in := healthyExtension()
 	p := in.plan()
@@ -186,7 +186,7 @@ func goneExtension() *state {
 	return s
 }
 
-// TestNextOfExtension: which step follows from which state.
+// TestNextOfExtension: the next step for each state.
 func TestNextOfExtension(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	api := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "boats.example.com", OwnerReferences: []metav1.OwnerReference{{UID: "e-1"}}}}
@@ -194,7 +194,7 @@ func TestNextOfExtension(t *testing.T) {
 		name  string
 		state *state
 		step  migrate.StepName
-		waits string // a fragment; "" if the step is to be executed
+		waits string // a fragment; "" if the step can be executed
 	}{
 		{"the beginning", begunExtension(), AddHandOverFinalizer, ""},
 		{"it is held", heldExtension(), DeleteExtension, ""},
@@ -233,7 +233,7 @@ func TestNextOfExtension(t *testing.T) {
 	}
 }
 
-// TestVerifyExtension: a hand-over stops when somebody changes what it is about.
+// TestVerifyExtension: a hand-over stops when somebody changes the objects that it moves.
 func TestVerifyExtension(t *testing.T) {
 	with := func(s *state, change func(*state)) *state { change(s); return s }
 	for _, tc := range []struct {
@@ -258,7 +258,8 @@ func TestVerifyExtension(t *testing.T) {
 	}
 }
 
-// TestBackOfExtension: a hand-over can be rolled back as long as the ClusterExtension is not being deleted. Then nothing is left of it.
+// TestBackOfExtension: a hand-over can be rolled back as long as the ClusterExtension is not being deleted. The
+// rollback leaves no trace.
 func TestBackOfExtension(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -291,7 +292,7 @@ func validExtension() *Plan {
 	return p
 }
 
-// TestForgedExtensions: a journal can name nothing but a ClusterExtension of the driver's package.
+// TestForgedExtensions: a journal can name only a ClusterExtension of the driver's package.
 func TestForgedExtensions(t *testing.T) {
 	if _, err := Adopt.ParseJournal(stored(validExtension())); err != nil {
 		t.Fatalf("a valid journal: %v", err)

@@ -27,24 +27,25 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// input is the observed state that a plan is made from. What does not exist is nil.
+// input is the observed state that a plan is made from. Missing objects are nil.
 type input struct {
 	driver drivers.Driver
-	// proven are the operators to which OLM has given permissions, which nobody but OLM and administrators can pretend.
+	// proven are the operators to which OLM has given permissions, which only OLM and administrators can forge.
 	proven []predecessor.Operator
 	// started reports whether the cluster storage operator has started its operator of the driver.
 	started bool
-	// subscriptions are those to the driver's package, of all namespaces. Users write most of them, so only those in the
-	// operators' own namespaces have more than a name.
+	// subscriptions subscribe to the driver's package, in all namespaces. Users write most of them, so only the ones in
+	// the operators' own namespaces have more than a name.
 	subscriptions []v1alpha1.Subscription
-	// groups are the namespaces in which OLM installs operators for the whole cluster.
+	// groups are the namespaces where OLM installs operators for the whole cluster.
 	groups []string
-	// versions and installPlans are those of the operators' namespaces that are about the driver's package.
+	// versions and installPlans are the ones for the driver's package in the operators' namespaces.
 	versions     []v1alpha1.ClusterServiceVersion
 	installPlans []v1alpha1.InstallPlan
 	// bySuccessor says that the cluster storage operator itself hands the driver over.
 	bySuccessor bool
-	// extensions are the ClusterExtensions of the driver's package, and installed what the only one has installed.
+	// extensions are the ClusterExtensions of the driver's package, and installed the objects that the only one has
+	// installed.
 	extensions   []extension
 	installed    []metav1.PartialObjectMetadata
 	namespaceUID types.UID // of the operator's namespace
@@ -58,7 +59,7 @@ type input struct {
 	daemonSets   []workload[appsv1.DaemonSet]
 }
 
-// workload is a workload of the driver that exists, and as the definition has it.
+// workload is a workload of the driver: the existing one, and the definition's.
 type workload[T any] struct{ live, desired T }
 
 // oldCustomResource is an object that configured an operator.
@@ -101,7 +102,7 @@ func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]pre
 	return operators, predecessor.Succeeded(d, bindings), err
 }
 
-// readOLM reads what OLM has in the namespaces of the operators.
+// readOLM reads OLM's objects in the namespaces of the operators.
 func (in *input) readOLM(ctx context.Context, c client.Client) error {
 	groups, err := predecessor.ReadGroups(ctx, c)
 	if err != nil {
@@ -159,7 +160,8 @@ func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) err
 	return err
 }
 
-// isVersion reports whether a ClusterServiceVersion is of the driver: by its package's name, or by an API that it owns.
+// isVersion reports whether a ClusterServiceVersion belongs to the driver: by its package's name, or by an API that it
+// owns.
 func isVersion(d drivers.Driver, v v1alpha1.ClusterServiceVersion) bool {
 	_, of := d.VersionOf(v.Name)
 	return of || slices.ContainsFunc(d.OldCustomResources(), func(r drivers.CustomResource) bool { return owns(v, r.Definition) })

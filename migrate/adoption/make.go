@@ -13,14 +13,14 @@ import (
 // operator is the operator that OLM runs, as it is.
 type operator struct {
 	proof predecessor.Operator
-	// version is its ClusterServiceVersion, which has no UID if there is none.
+	// version is its ClusterServiceVersion. It has no UID if it does not exist.
 	version      v1alpha1.ClusterServiceVersion
 	subscription *v1alpha1.Subscription
 	// extension is set instead of these if OLM v1 runs it.
 	extension *extension
 }
 
-// namespaces returns the namespaces in which OLM v0 runs an operator of the driver, sorted.
+// namespaces returns the namespaces where OLM v0 runs an operator of the driver, sorted.
 func (in *input) namespaces() (found []string) {
 	for _, p := range in.proven {
 		if p.Kind == predecessor.Version {
@@ -31,7 +31,7 @@ func (in *input) namespaces() (found []string) {
 	return slices.Compact(found)
 }
 
-// operator returns the operator that OLM runs, or nil if there is none or several.
+// operator returns the operator that OLM runs, or nil unless it runs exactly one.
 func (in *input) operator() *operator {
 	at := in.namespaces()
 	if names := in.extensionNames(); len(at) == 0 && len(names) == 1 {
@@ -120,7 +120,7 @@ func (in *input) plan() *Plan {
 	return p
 }
 
-// objects returns the objects that will change. There are none if nothing is left to do.
+// objects returns the objects that will change. The result is empty if nothing is left to do.
 func (in *input) objects(p *Plan) (objects []migrate.Object) {
 	if !p.Checks.Safe() || p.Operator == nil {
 		return nil

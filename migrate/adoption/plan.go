@@ -1,9 +1,9 @@
 // Package adoption hands a driver whose operator the Operator Lifecycle Manager (OLM) runs over to the cluster storage
 // operator. It is a migration of package migrate, and the command "berth adopt". It removes the operator from OLM: the
-// Subscription, its InstallPlans and its ClusterServiceVersion. The driver runs on, and the cluster storage operator, which
-// waits until OLM's operator is gone, then starts one of its own that takes the driver over where it is.
+// Subscription, its InstallPlans and its ClusterServiceVersion. The driver keeps running. The cluster storage operator
+// waits until OLM's operator is gone, and then starts its own, which takes the driver over in place.
 //
-// If OLM v1 runs it, that is its ClusterExtension, with what that has installed but the APIs.
+// If OLM v1 runs it, it removes the ClusterExtension and its installed objects except the APIs.
 //
 // Nothing else is deleted, above all not the object that configured the earlier operator, nor its API, nor a namespace: the
 // earlier operators remove the driver with the Secrets that its volumes need when that object is deleted.
@@ -11,25 +11,25 @@
 // # Who does what
 //
 // The definition says which operators of the driver OLM may have run (drivers.History.Predecessors): versions, the name
-// of the Deployment, and the object that configured it. drivers/predecessor finds them by the ClusterRoleBindings with
-// which OLM gives operators their permissions. Those are cluster-scoped, while any user may create a Subscription.
+// of the Deployment, and the object that configured it. drivers/predecessor finds them by OLM's ClusterRoleBindings for
+// operators. These are cluster-scoped, while any user may create a Subscription.
 //
 //   - Hold (operator/clusterstorage/predecessor.go): while there is such an operator, or a pod of it, the cluster
-//     storage operator does not start its own, and storage stays available. In which namespaces pods may be left, the
-//     related objects of its ClusterOperator say, so a restarted one knows. Once it has started its own operator, it
-//     is never held again, and reports what OLM runs beside that.
-//   - Migration (migrate/adoption): it deletes what OLM has of the operator, and then waits for what others do. Its
-//     subject is the ClusterCSIDriver, which need not exist. The point of no return is the first deletion.
+//     storage operator does not start its own, and storage stays available. The related objects of its ClusterOperator
+//     record the namespaces where pods may be left, for the time after a restart. Once it has started its own operator,
+//     it never waits again, and reports an operator that OLM runs beside it.
+//   - Migration (migrate/adoption): it deletes OLM's objects for the operator, and then waits for other controllers.
+//     Its subject is the ClusterCSIDriver, which need not exist. The point of no return is the first deletion.
 //   - Who carries it out: the cluster storage operator, in each sync one step that waits for nothing (successor.go),
-//     and berth adopt. They have the journal in common. Rooms import downward only, so the operator knows of a
-//     migration only how far it is (predecessor.Handover), and cmd/berth-operator brings it as a function. The
-//     operator begins one as long as it has not started its own operator, and continues any that is in progress.
-//   - Cleanup (migrate/adoption/cleanup.go): berth adopt cleanup deletes what the former operator made, as the
-//     definition lists it (drivers.Predecessor.Leaves), if nothing needs it any more (proof.go, a pure function). It
-//     has no journal: each deletion is decided from the observed state alone.
-//   - Takeover: the ClusterCSIDriver begins with the log levels of what configured the former operator. Until the new
-//     operator has reported that all is well, conditions that are not Available count as Available, because the
-//     driver serves volumes as before.
+//     and berth adopt. They share the journal. Rooms import downward only, so the operator knows only the progress of a
+//     migration (predecessor.Handover), and cmd/berth-operator brings it as a function. The operator begins one as long
+//     as it has not started its own operator, and continues any that is in progress.
+//   - Cleanup (migrate/adoption/cleanup.go): berth adopt cleanup deletes the former operator's objects that the
+//     definition lists (drivers.Predecessor.Leaves), if nothing needs them any more (proof.go, a pure function). It has
+//     no journal: each deletion is decided from the observed state alone.
+//   - Takeover: the ClusterCSIDriver begins with the log levels from the former operator's configuration. Until the new
+//     operator has reported that all is well, conditions that are not Available count as Available, because the driver
+//     serves volumes as before.
 package adoption
 
 import (
@@ -60,9 +60,9 @@ type Plan struct {
 	migrate.Outline
 	// Driver is the name of the driver's definition.
 	Driver string `json:"driver"`
-	// Operator is what OLM runs. It is nil if that is nothing.
+	// Operator is the operator that OLM runs, nil if it runs no operator.
 	Operator *Operator `json:"operator,omitempty"`
-	// Settings are what configured it besides the ClusterCSIDriver. It is nil if there is nothing.
+	// Settings refers to the object that configured it in addition to the ClusterCSIDriver, or is nil.
 	Settings *Settings `json:"settings,omitempty"`
 }
 
@@ -82,7 +82,7 @@ type Operator struct {
 // Extension is a ClusterExtension.
 type Extension struct {
 	Reference
-	// Bundle is what of its package is installed.
+	// Bundle is the name of the installed bundle.
 	Bundle string `json:"bundle"`
 }
 
@@ -92,7 +92,8 @@ type Reference struct {
 	UID  types.UID `json:"uid"`
 }
 
-// Settings are the object that configured the operator, and what the cluster storage operator takes over from it.
+// Settings are the object that configured the operator, and the fields that the cluster storage operator takes over
+// from it.
 type Settings struct {
 	// Resource is its kind and name, as in "AWSEBSDriver cluster".
 	Resource         string    `json:"resource"`
@@ -147,7 +148,7 @@ func (p *Plan) Arguments(string) string { return escape.Command(" %s", p.Driver)
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what is handed over.
+// Describe writes the driver and its operator.
 func (p *Plan) Describe(lines *escape.Lines) {
 	lines.Add("Driver %s", p.Subject.Name)
 	switch o := p.Operator; {

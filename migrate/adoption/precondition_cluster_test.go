@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 // limit is how long anything may take.
 const limit = time.Minute
 
-// TestPreconditions: each deletion is of the object that was observed, as it was then. One of the same name that somebody has made
-// since, or changed, survives.
+// TestPreconditions: only the observed object is deleted, in its observed state. If somebody has recreated or changed
+// it since, it survives.
 func TestPreconditions(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{OLM: true})
 	namespace := c.Namespace(t)

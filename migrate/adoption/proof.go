@@ -17,7 +17,7 @@ import (
 type judgement struct {
 	// proof says why nothing needs it.
 	proof string
-	// use says what uses it, and do what helps.
+	// use names its user, and do the solution.
 	use, do string
 	// stays says why it is not only the operator's, so that it stays.
 	stays string
@@ -31,7 +31,7 @@ func used(do, use string, args ...any) judgement {
 }
 func stays(why string, args ...any) judgement { return judgement{stays: fmt.Sprintf(why, args...)} }
 
-// untilUpdated is what helps where pods of the former driver run.
+// untilUpdated is the advice if pods of the former driver run.
 const untilUpdated = "wait until it has ended; if its node is lost, delete its Node object"
 
 // judge returns whether a leftover can be deleted.
@@ -68,7 +68,7 @@ func (m *remains) judgeAccount(l leftover) judgement {
 	return unused("no pod runs with it, and no workload would")
 }
 
-// runsWith returns a pod, or what makes pods, with a service account of the driver's namespace; "" if there is none.
+// runsWith returns a pod or a workload that runs as a service account of the driver's namespace, or "".
 func (m *remains) runsWith(account string) string {
 	for _, p := range m.pods {
 		if p.spec.ServiceAccountName == account || p.spec.DeprecatedServiceAccount == account {
@@ -78,8 +78,8 @@ func (m *remains) runsWith(account string) string {
 	return ""
 }
 
-// judgeAccounts returns why service accounts that an object names need it, or are not only the driver's. Accounts that the driver
-// of today has, too, get what they need from objects of its definition.
+// judgeAccounts returns why service accounts that an object names need it, or are not only the driver's. Accounts that
+// today's driver also has get their permissions from objects of its definition.
 func (m *remains) judgeAccounts(accounts []drivers.Account) judgement {
 	for _, a := range accounts {
 		if a.Namespace != m.placed.Namespace || !m.isAccount(a.Name) && !m.isFormerAccount(a.Name) {
@@ -213,7 +213,7 @@ func (m *remains) judgeConfigMap(l leftover) judgement {
 	return unused("no pod uses it, and no workload would")
 }
 
-// usesSecret returns what uses a Secret of the driver's namespace; "" if nothing does.
+// usesSecret returns an object that uses a Secret of the driver's namespace, or "".
 func (m *remains) usesSecret(name string) string {
 	for _, p := range m.pods {
 		if secrets, _ := configurationOf(p.spec); slices.Contains(secrets, name) {

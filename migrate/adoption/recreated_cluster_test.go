@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// TestRecreatedNamespaceBlocksNoCleanup: a tenant has the name of the deleted namespace of an operator that was handed over, and a ReplicaSet whose
-// pods would have the account of that operator.
+// TestRecreatedNamespaceBlocksNoCleanup: a tenant has recreated the namespace of an operator that was handed over, with
+// a ReplicaSet whose pods would run as that operator's account.
 func TestRecreatedNamespaceBlocksNoCleanup(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	namespace := c.Namespace(t)

@@ -23,30 +23,31 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// remains is the observed state that a cleanup is decided from. What does not exist is nil.
+// remains is the observed state that a cleanup is decided from. Missing objects are nil.
 type remains struct {
 	*input
-	// journal is the journal of the adoption, and command what shows how far it is.
+	// journal is the journal of the adoption, and command the command that shows its progress.
 	journal *migrate.Journal
 	command string
-	// unfinished is what the adoption would have to do or wait for; "" if it is complete.
+	// unfinished says what the adoption still has to do or wait for; "" if it is complete.
 	unfinished string
 	// installed and installing are the ClusterServiceVersions and InstallPlans about the driver's package, where OLM installs
 	// anything: only administrators create the OperatorGroups that it needs for that.
 	installed  []v1alpha1.ClusterServiceVersion
 	installing []v1alpha1.InstallPlan
-	// left is what is left of an operator that OLM ran, such as a pod; "" if nothing.
+	// left is a remaining object of an operator that OLM ran, such as a pod, or "".
 	left string
 	// leftovers are the definition's, with their objects.
 	leftovers []leftover
-	// customs are what configured the operators, and definitions their APIs.
+	// customs are the custom resources that configured the operators, and definitions their APIs.
 	customs     []custom
 	definitions []definition
-	// namespaces are the namespaces of operators that the definition names. existed reports whether that of the journal exists, too.
+	// namespaces are the namespaces of operators that the definition names. existed reports whether the journal's
+	// namespace exists, too.
 	namespaces []operatorNamespace
 	existed    bool
 
-	// What may use them: all bindings, and in the driver's namespace the pods, what makes pods, and Secrets.
+	// Their possible users: all bindings, and the pods, workloads and Secrets in the driver's namespace.
 	bindings []binding
 	pods     []podUser
 	secrets  map[string]*corev1.Secret
@@ -76,7 +77,7 @@ type definition struct {
 	others []string
 }
 
-// operatorNamespace is a namespace of an operator, or nil, and what is in it besides what belongs to the operator.
+// operatorNamespace is a namespace of an operator, or nil, with the objects that do not belong to the operator.
 type operatorNamespace struct {
 	name    string
 	object  *corev1.Namespace
@@ -100,7 +101,7 @@ func named(kind, namespace, name string) string {
 	return kind + " " + namespace + "/" + name
 }
 
-// podUser is a pod, or what makes pods.
+// podUser is a pod or a workload.
 type podUser struct {
 	name string
 	spec corev1.PodSpec
@@ -179,7 +180,7 @@ func (m *remains) readInstalled(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// operators returns where operators that OLM ran were: the namespaces that the definition names, and that of the journal.
+// operators returns the namespaces where OLM ran operators: those in the definition, and the one in the journal.
 func (m *remains) operators() []string {
 	found := suggested(m.driver)
 	if o := m.journaled(); o != nil {
@@ -189,7 +190,7 @@ func (m *remains) operators() []string {
 	return slices.Compact(found)
 }
 
-// suggested returns the namespaces of their own in which bundles of the predecessors suggested to install them.
+// suggested returns the dedicated namespaces that the predecessors' bundles suggested for their installation.
 func suggested(d drivers.Driver) (found []string) {
 	for _, p := range d.Predecessors() {
 		if p.Namespace != "" {
@@ -332,7 +333,7 @@ func (m *remains) readPermitted(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// readUsers reads what may use accounts and Secrets of the driver's namespace.
+// readUsers reads the possible users of accounts and Secrets of the driver's namespace.
 func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 	if m.placed.Refusal != nil {
 		return nil
@@ -370,10 +371,11 @@ func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// pageSize is the number of objects that are read at a time, of kinds of which there may be very many.
+// pageSize is the number of objects in one page of a list of a kind that may have very many objects.
 const pageSize = 500
 
-// readReferences reads what refers to Secrets of the driver's namespace from outside it: volumes, snapshots, and their classes.
+// readReferences reads the references to Secrets of the driver's namespace from outside it: in volumes, snapshots, and
+// their classes.
 func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 	volumes := &corev1.PersistentVolumeList{}
 	if err := eachPage(ctx, c, volumes, func() {
@@ -439,8 +441,8 @@ func (m *remains) refer(from, namespace, name string) {
 	}
 }
 
-// referBy adds what parameters or annotations refer to, in pairs of keys such as csi.storage.k8s.io/provisioner-secret-name and
-// csi.storage.k8s.io/provisioner-secret-namespace.
+// referBy adds the references in parameters or annotations, in pairs of keys such as
+// csi.storage.k8s.io/provisioner-secret-name and csi.storage.k8s.io/provisioner-secret-namespace.
 func (m *remains) referBy(from string, parameters map[string]string) {
 	for key, name := range parameters {
 		if begin, is := strings.CutSuffix(key, "secret-name"); is {
@@ -449,7 +451,7 @@ func (m *remains) referBy(from string, parameters map[string]string) {
 	}
 }
 
-// isOperator reports whether an account may be that of an operator that OLM ran, and is not that of the cluster storage
+// isOperator reports whether an account may belong to an operator that OLM ran, and not to the cluster storage
 // operator's own.
 func isOperator(d drivers.Driver, namespace, account string) bool {
 	return predecessor.IsOperator(d, account) && !(namespace == drivers.ClusterStorageNamespace && account == d.Operator.Name)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Request is what an administrator asks for.
+// Request is an administrator's request.
 type Request struct {
 	Driver drivers.Driver
 	// bySuccessor says that the cluster storage operator asks.
@@ -33,7 +33,7 @@ func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Su
 	return &migrate.Subject{Name: r.Driver.CSIName, UID: custom.UID}, nil
 }
 
-// Plan makes a plan from what the cluster shows.
+// Plan makes a plan from the observed cluster.
 func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
 	in, err := observe(ctx, cluster, r)
 	if err != nil {

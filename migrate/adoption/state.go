@@ -22,26 +22,26 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// state is the observed state that the next step of an adoption is decided from. What does not exist is nil.
+// state is the observed state that the next step of an adoption is decided from. Missing objects are nil.
 type state struct {
 	now     time.Time
 	plan    *Plan
 	driver  drivers.Driver
 	journal *migrate.Journal
-	// Of the operator that OLM runs: all of these are in its namespace, whose UID this is.
+	// The operator that OLM runs: the UID of its namespace, and its objects there.
 	namespaceUID types.UID
-	// subscriptions are those to the driver's package, installPlans those of the deleted one alone, and versions those of
-	// the driver.
+	// subscriptions subscribe to the driver's package, installPlans belong only to the deleted Subscription, and versions
+	// are the driver's.
 	subscriptions []v1alpha1.Subscription
 	installPlans  []v1alpha1.InstallPlan
 	versions      []v1alpha1.ClusterServiceVersion
-	// Of an operator that OLM v1 runs: its ClusterExtension, or nil; the ClusterObjectSets of that, the APIs that it owns, and
-	// what it has installed for the operator, in the order in which that is deleted.
+	// An operator that OLM v1 runs: its ClusterExtension, or nil; the extension's ClusterObjectSets, the APIs that it
+	// owns, and the objects that it has installed for the operator, in the order of deletion.
 	extension  *extension
 	objectSets []metav1.PartialObjectMetadata
 	ownedAPIs  []metav1.PartialObjectMetadata
 	installed  []metav1.PartialObjectMetadata
-	// left is what is left of the operator, such as a pod; "" if nothing.
+	// left is a remaining object of the operator, such as a pod, or "".
 	left string
 	// proven are the operators that have permissions from OLM, in any namespace.
 	proven []predecessor.Operator
@@ -51,7 +51,7 @@ type state struct {
 	successor *appsv1.Deployment
 	custom    *operatorv1.ClusterCSIDriver
 	sets      []appsv1.DaemonSet // of the driver
-	// conditions are what it reports in Storage cluster.
+	// conditions are the conditions that it reports in Storage cluster.
 	conditions []operatorv1.OperatorCondition
 }
 
@@ -101,7 +101,7 @@ func (s *state) readOLM(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// readLeft reads what is left of the operator that OLM ran: its Deployment, then ReplicaSets, then pods.
+// readLeft reads the remaining objects of the operator that OLM ran: its Deployment, then ReplicaSets, then pods.
 func (s *state) readLeft(ctx context.Context, c client.Client) error {
 	o := s.plan.Operator
 	deployment := &appsv1.Deployment{}

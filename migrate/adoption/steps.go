@@ -13,14 +13,14 @@ const (
 	DeleteInstallPlans      migrate.StepName = "delete-installplans" // delete the InstallPlans that only this operator has
 	DeleteVersion           migrate.StepName = "delete-version"      // delete the ClusterServiceVersion
 	AddHandOverFinalizer    migrate.StepName = "add-finalizer"       // add a finalizer to the ClusterExtension
-	DeleteExtension         migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan what it has installed
+	DeleteExtension         migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan its installed objects
 	DeleteObjectSets        migrate.StepName = "delete-objectsets"   // the same with its ClusterObjectSets
 	AwaitOLM                migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
 	KeepAPIs                migrate.StepName = "keep-apis"           // orphan APIs that OLM owns again
 	RemoveHandOverFinalizer migrate.StepName = "remove-finalizer"    // remove the finalizer from the ClusterExtension
 	DeleteOperator          migrate.StepName = "delete-operator"     // delete the operator's Deployment
 	AwaitEnd                migrate.StepName = "await-end"           // wait until nothing of the operator runs or has permissions
-	DeleteInstalled         migrate.StepName = "delete-installed"    // delete what else was installed for the operator
+	DeleteInstalled         migrate.StepName = "delete-installed"    // delete the operator's other installed objects
 	AwaitOperator           migrate.StepName = "await-operator"      // wait until the new operator runs
 	AwaitDriver             migrate.StepName = "await-driver"        // wait until the new operator has taken the driver over
 )

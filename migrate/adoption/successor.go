@@ -34,9 +34,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // requestTimeout limits a single request of the cluster storage operator. One that is never answered would hold up all drivers.
 const requestTimeout = 30 * time.Second
 
-// NewSuccessor returns the function with which the cluster storage operator hands drivers over to itself. Each call makes at most
-// one step, and never waits. It continues the hand-over in the journal, whoever has begun it. With begin it starts one if
-// nothing speaks against that, unless an administrator has rolled one back.
+// NewSuccessor returns the function by which the cluster storage operator hands drivers over to itself. Each call makes
+// at most one step, and never waits. It continues a hand-over from the journal, no matter who began it. With begin it
+// starts one if no check refuses, unless an administrator has rolled one back.
 func NewSuccessor(config *rest.Config) (func(ctx context.Context, d drivers.Driver, begin bool) (predecessor.Handover, error), error) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
@@ -75,13 +75,13 @@ func handOver(ctx context.Context, cluster migrate.Cluster, d drivers.Driver, be
 		return none, err
 	case !p.Safe:
 		return refusal(p.Checks), nil
-	case p.Operator == nil: // what the caller has seen of it is gone
+	case p.Operator == nil: // the operator that the caller has seen is gone
 		return none, nil
 	}
 	return advance(ctx, cluster, p, j)
 }
 
-// advance makes the next step of a plan. An error of the migration, not of a request, is one that somebody has to put right.
+// advance makes the next step of a plan. Somebody must solve an error of the migration, but not of a request.
 func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
 	if j.Phase == migrate.RollingBack {
 		return predecessor.Handover{Stage: predecessor.Declined,
@@ -110,8 +110,8 @@ func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.J
 	return h, nil
 }
 
-// followExtension says how far an administrator is who hands over what OLM v1 has installed. It is over for the cluster storage operator
-// when nothing has permissions from OLM any more.
+// followExtension returns the progress of an administrator who hands over an operator of OLM v1. For the cluster
+// storage operator, that ends when nothing has permissions from OLM any more.
 func followExtension(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
 	d, err := p.definition()
 	if err != nil {
@@ -128,7 +128,7 @@ func followExtension(ctx context.Context, cluster migrate.Cluster, p *Plan, j *m
 // decisions are the checks that fail because an administrator wants it that way.
 var decisions = []string{managementState, clusterExtension}
 
-// refusal says which checks fail, and what to do about that.
+// refusal returns the failed checks with their solutions.
 func refusal(checks migrate.Checks) predecessor.Handover {
 	h := predecessor.Handover{Stage: predecessor.Refused}
 	var lines []string

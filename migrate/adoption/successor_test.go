@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
-// TestRefusal: what an administrator has decided is no fault, and everything else that speaks against a hand-over is.
+// TestRefusal: an administrator's decision against a hand-over is no fault, and any other refusal is.
 func TestRefusal(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

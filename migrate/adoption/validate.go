@@ -10,8 +10,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Validate fails unless every field is one that a plan can have. What is deleted has to be what the driver's definition says
-// of its predecessors, so that no journal can name anything else.
+// Validate fails unless every field is one that a plan can have. Deleted objects must be in the definition's
+// predecessors, so that no journal can name anything else.
 func (p *Plan) Validate() error {
 	d, err := p.definition()
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *Plan) Validate() error {
 	return errors.Join(append(errs, p.Operator.validate(d))...)
 }
 
-// ValidateNotes fails if there are any.
+// ValidateNotes fails if the journal has notes.
 func (p *Plan) ValidateNotes(notes map[string]string) error {
 	for key := range notes {
 		return fmt.Errorf("unknown key %q", key)

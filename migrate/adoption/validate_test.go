@@ -43,8 +43,8 @@ func stored(p *Plan) *corev1.ConfigMap {
 		Data: map[string]string{"plan.json": string(text), "phase": "Applying", "log": "2026-11-22T00:00:00Z record-plan\n"}}
 }
 
-// TestForgedJournals: a journal can name nothing but an operator of the driver and what belongs to it. Each has one field that
-// is wrong, which the error names.
+// TestForgedJournals: a journal can name only an operator of the driver and its objects. Each has one wrong field,
+// which the error names.
 func TestForgedJournals(t *testing.T) {
 	if _, err := Adopt.ParseJournal(stored(valid())); err != nil {
 		t.Fatalf("a valid journal: %v", err)

@@ -6,8 +6,8 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 )
 
-// Verify fails unless the live objects are those of the plan. Until the Subscription is deleted, all of them have to be; then
-// OLM may install the same ClusterServiceVersion again.
+// Verify fails unless the live objects match the plan. Until the Subscription is deleted, all of them must match; after
+// that, OLM may install the same ClusterServiceVersion again.
 func (s *state) Verify() error {
 	if err := s.verifySettings(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (s *state) Verify() error {
 	return nil
 }
 
-// verifyExtension fails unless the ClusterExtension is that of the plan, with the same operator installed.
+// verifyExtension fails unless the ClusterExtension is the plan's, with the same operator installed.
 func (s *state) verifyExtension() error {
 	wanted, e := s.plan.Operator.Extension, s.extension
 	switch {
@@ -83,6 +83,6 @@ func (s *state) verifySettings() error {
 	return nil
 }
 
-// isStarted reports whether the cluster storage operator runs its operator, so that what configured the earlier one has no
-// effect any more.
+// isStarted reports whether the cluster storage operator runs its operator, so that the earlier one's configuration has
+// no effect any more.
 func (s *state) isStarted() bool { return s.successor != nil }

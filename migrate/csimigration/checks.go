@@ -41,7 +41,7 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
-// choose decides which plugins are switched, and in which way.
+// choose decides which plugins are switched, and how.
 func (o *observed) choose(p *Plan, r Request) migrate.Checks {
 	if r.Direction == Downgrade {
 		return o.chooseDowngrade(p, r)
@@ -84,7 +84,8 @@ func refusedHosted() migrate.Checks {
 	return refused(controlPlaneKind, "ask who hosts the control plane to switch it", "%s, so nothing shows how far it is", hostedElsewhere)
 }
 
-// checkMigrated warns of nodes that do not say that plugins with locked gates are migrated, such as those with an old kubelet.
+// checkMigrated warns of nodes that do not report plugins with locked gates as migrated, for example because of an old
+// kubelet.
 func (o *observed) checkMigrated(r Request) (found migrate.Checks) {
 	for _, d := range plugins() {
 		used := o.drivers[d.Name].installed || len(o.volumes[d.Name]) > 0
@@ -269,7 +270,8 @@ func (s *state) checkRevisions() (found migrate.Checks) {
 	return passed(revisions, "every component of the control plane has its latest revision on all nodes")
 }
 
-// checkOrder refuses what would strand volumes that something has attached in another order than this command would.
+// checkOrder refuses a switch that would strand volumes, because something has switched in another order than this
+// command.
 func (s *state) checkOrder() (found migrate.Checks) {
 	for _, d := range s.of() {
 		for _, volume := range s.stranded(d) {

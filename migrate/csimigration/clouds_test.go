@@ -30,14 +30,14 @@ import (
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
-// inTree is the name by which the in-tree plugin, which is played, calls a cloud, and what it does there is recorded.
+// inTree is the name under which the played in-tree plugin calls a cloud, and its calls are recorded.
 const inTree = "in-tree"
 
 // cloud is a simulated cloud with one volume, as the in-tree plugin uses it. The driver calls the same cloud.
 type cloud interface {
 	driver() drivers.Driver
 	options() testbed.Cloud
-	// setRoot sets what returns the root folders of nodes.
+	// setRoot sets the function that returns the root folders of nodes.
 	setRoot(func(node string) (string, error))
 	// create creates the volume, and returns its source in a PersistentVolume, and the labels that such a PersistentVolume has.
 	create(context.Context) (corev1.PersistentVolumeSource, map[string]string, error)
@@ -45,9 +45,9 @@ type cloud interface {
 	detach(ctx context.Context, node string) error
 	// attached returns the nodes to whose instances the volume is attached.
 	attached() []string
-	// refusal is a part of what the cloud says when the volume is attached already.
+	// refusal is a part of the cloud's error for a volume that is attached already.
 	refusal() string
-	// changes returns what the cloud was asked to attach and detach, and did, in order.
+	// changes returns the volumes that the cloud attached and detached on request, in order.
 	changes() []change
 }
 

@@ -161,7 +161,7 @@ func (s *state) disableControlPlane() (migrate.Decision, error) {
 	return none()
 }
 
-// Verify fails unless the FeatureGate is that of the plan, and at a setting that the migration leads through.
+// Verify fails unless the FeatureGate is the plan's, and has a setting that occurs during the migration.
 func (s *state) Verify() error {
 	switch {
 	case s.featureGate == nil:

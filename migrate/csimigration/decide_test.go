@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// serverSets are the feature sets that today's API server takes, and proposed also those of the proposal.
+// serverSets are the feature sets that today's API server takes, and proposed adds the proposal's.
 var (
 	serverSets = []string{"CustomNoUpgrade", "DevPreviewNoUpgrade", "TechPreviewNoUpgrade", "OKD", ""}
 	proposed   = append(slices.Clone(serverSets), string(controlPlaneSet), string(nodeSet))
@@ -290,7 +290,8 @@ func TestHosted(t *testing.T) {
 	}
 }
 
-// TestNothingToSwitch: where gates are on for good, one line says so. No component is listed, whatever is known of its nodes.
+// TestNothingToSwitch: where gates are on for good, one line says so. No component is listed, even if the state of its
+// nodes is known.
 func TestNothingToSwitch(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
@@ -318,7 +319,7 @@ func TestNothingToSwitch(t *testing.T) {
 	}
 }
 
-// TestPatched: an Attach/Detach controller that goes by what nodes say strands only what nodes do not say.
+// TestPatched: an Attach/Detach controller that follows the nodes' reports strands only volumes that no node reports.
 func TestPatched(t *testing.T) {
 	t.Parallel()
 	o := newObserved("4.10.0")

@@ -58,7 +58,7 @@ func names(gates []configv1.FeatureGateName) []any {
 	return found
 }
 
-// list returns the list of gates with those of the plan on or off. The general gate stays on: other plugins may need it.
+// list returns the list of gates with the plan's gates on or off. The general gate stays on: other plugins may need it.
 func (s *state) list(on bool) *configv1.CustomFeatureGates {
 	listed := &configv1.CustomFeatureGates{}
 	if is := s.featureGate.Spec.CustomNoUpgrade; is != nil {

@@ -22,13 +22,13 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// managed is the annotation with which a kubelet hands the attaching of volumes to the Attach/Detach controller. The real
-// controller of today always migrates, so a played kubelet does not set it.
+// managed is a kubelet's annotation that leaves attaching volumes to the Attach/Detach controller. The real controller
+// of today always migrates, so a played kubelet does not set it.
 const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// machines are the machines of workers. A machine on which CSI migration is on is a real node, with the real kubelet and the real
-// driver. A machine on which it is off is played, as no kubelet of today can do without: what is played is the kubelet,
-// and what the Attach/Detach controller did with the in-tree plugin. Devices, file systems and mounts are real on both.
+// machines are the machines of workers. A machine with CSI migration is a real node, with the real kubelet and the real
+// driver. A machine without it is played, as today's kubelets always migrate: the test plays the kubelet, and the
+// Attach/Detach controller's part with the in-tree plugin. Devices, file systems and mounts are real on both.
 type machines struct {
 	cluster *cluster.Cluster
 	cloud   cloud
@@ -37,7 +37,7 @@ type machines struct {
 	workers []string
 
 	mutex  sync.Mutex          // not held while the cloud is called, which calls root
-	played map[string]*machine // those on which CSI migration is off, by their nodes
+	played map[string]*machine // machines without CSI migration, by their nodes
 	err    error
 	// refused is the last refusal of the cloud to attach the volume for the in-tree plugin.
 	refused error
@@ -123,7 +123,7 @@ func (m *machines) reboot(ctx context.Context, node string, migrated bool) (bool
 	case !slices.Contains(m.workers, node):
 		return false, nil // no volume is ever used there
 	case migrated && played == nil, !migrated && played != nil:
-		return migrated, nil // it has been restarted, and what followed failed
+		return migrated, nil // it has been restarted, and a later step failed
 	case migrated:
 		return true, m.start(ctx, played)
 	}
@@ -144,8 +144,8 @@ func (m *machines) reboot(ctx context.Context, node string, migrated bool) (bool
 	return false, m.cluster.RestartControllers()
 }
 
-// start starts a real machine in the place of a played one. That takes minutes, in which the volume that a drained node had
-// is detached.
+// start replaces a played machine with a real one. That takes minutes, during which the drained node's volume is
+// detached.
 func (m *machines) start(ctx context.Context, played *machine) error {
 	if err := cluster.Until(ctx, "the in-tree plugin to detach what "+played.node+" had", func(context.Context) error {
 		played.mutex.Lock()
@@ -196,7 +196,7 @@ func (m *machines) annotate(ctx context.Context, node, patch string) error {
 	return m.cluster.Client().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// round does what there is to do on a played machine and for it.
+// round does the pending work on a played machine and for it.
 func (m *machines) round(ctx context.Context, each *machine) error {
 	pods := &corev1.PodList{}
 	if err := m.cluster.Client().List(ctx, pods, client.MatchingFields{"spec.nodeName": each.node}); err != nil {
@@ -231,7 +231,7 @@ func (m *machines) attachDetach(ctx context.Context, each *machine, wanted bool)
 		}
 		each.attached = true
 	case !wanted && each.attached && each.user == "":
-		if slices.Contains(m.cloud.attached(), each.node) { // a cloud detaches nothing that is in use, and wants to be asked again
+		if slices.Contains(m.cloud.attached(), each.node) { // a cloud detaches no volume in use, and needs another request
 			return m.cloud.detach(ctx, each.node)
 		}
 		each.attached = false
@@ -307,7 +307,7 @@ func (m *machines) heartbeat(ctx context.Context, each *machine) error {
 // the mount, which would keep the device.
 func (each *machine) mountPoint() string { return fmt.Sprintf("/proc/self/fd/%d", each.mounted.Fd()) }
 
-// mount mounts the volume for a pod, and makes a file system on it first if it has none.
+// mount mounts the volume for a pod, and first creates a file system if the volume is empty.
 func (each *machine) mount(pod types.UID) error {
 	links, err := filepath.Glob(filepath.Join(each.root, "dev/disk/by-id/*"))
 	if err != nil {
@@ -343,7 +343,7 @@ func (each *machine) mount(pod types.UID) error {
 
 func (each *machine) unmount() {
 	if each.mounted != nil {
-		each.mounted.Close() // and writes what is not on the device yet
+		each.mounted.Close() // and flushes to the device
 	}
 	each.user, each.mounted = "", nil
 }

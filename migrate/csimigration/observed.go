@@ -25,7 +25,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// observed is the observed state of the cluster. All of it is cluster-scoped, or in namespaces of the control plane.
+// observed is the observed state of the cluster. All objects are cluster-scoped, or in namespaces of the control plane.
 type observed struct {
 	// featureGate is nil on clusters that have none, which are not OpenShift.
 	featureGate *configv1.FeatureGate
@@ -50,10 +50,10 @@ type node struct {
 	name         string
 	controlPlane bool
 	ready        bool
-	// hasCSINode says that there is a CSINode, which lists the migrated plugins and the drivers.
+	// hasCSINode says that its CSINode exists, which lists the migrated plugins and the drivers.
 	hasCSINode        bool
 	migrated, drivers sets.Set[string]
-	// config, desired and state are what the machine-config operator reports, with its reason.
+	// config, desired and state come from the machine-config operator, with its reason.
 	config, desired, state, reason string
 	// attached are names of volumes.
 	attached []string
@@ -264,7 +264,7 @@ func (o *operator) readRevisions(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// assignment is a feature gate as arguments of components have it.
+// assignment is a feature gate in the arguments of components.
 var assignment = regexp.MustCompile(`\b(` + generalGate + `[A-Za-z]*)=(true|false)\b`)
 
 // gatesIn returns the feature gates of CSI migration in the configuration of a component.

@@ -21,15 +21,15 @@ type Overview struct {
 	// Version is the OpenShift version of the cluster.
 	Version    string              `json:"version"`
 	FeatureSet configv1.FeatureSet `json:"featureSet"`
-	// Patched says that the Attach/Detach controller goes by what nodes say, whatever its own feature gates are.
+	// Patched says that the Attach/Detach controller follows the nodes' reports, regardless of its own feature gates.
 	Patched bool `json:"patched"`
-	// Hosted says that the control plane is not on nodes of this cluster, so that nothing shows where it stands.
+	// Hosted says that the control plane is not on nodes of this cluster, so that nothing shows its state.
 	Hosted  bool           `json:"hosted"`
 	Plugins []PluginReport `json:"plugins"`
-	// Waits says what of control plane and nodes is being rolled out; "" if nothing is.
+	// Waits names the parts of control plane and nodes that are being rolled out, or "".
 	Waits string `json:"waits,omitempty"`
-	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, and nothing is open of
-	// which nothing shows where it stands.
+	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, and no open
+	// switch has an unknown state.
 	Safe bool `json:"safe"`
 	// Migration is the migration in progress.
 	Migration *migrate.Status[*Plan] `json:"migration,omitempty"`
@@ -45,7 +45,7 @@ type PluginReport struct {
 	Components []Standing `json:"components"`
 	// DriverMissing says why the driver is not available on all nodes; "" if it is, or if nobody uses the plugin.
 	DriverMissing string `json:"driverMissing,omitempty"`
-	// Used says that the driver is installed, or that there are volumes with the in-tree source.
+	// Used says that the driver is installed, or that volumes with the in-tree source exist.
 	Used    bool `json:"used"`
 	Volumes int  `json:"volumes"`
 	// Attached counts volumes with the in-tree source that the driver has attached.
@@ -101,7 +101,7 @@ func (o *observed) overview() *Overview {
 	return report
 }
 
-// rollouts says what of control plane and nodes is being rolled out, or "".
+// rollouts names the parts of control plane and nodes that are being rolled out, or "".
 func (o *observed) rollouts() string {
 	for _, component := range o.operators {
 		if component.found && len(component.nodes) == 0 {
@@ -127,7 +127,7 @@ func (r *Overview) Text(colour migrate.Palette) string {
 			locked = append(locked, p.Plugin)
 		}
 		if p.Locked && len(p.Stranded) == 0 && p.DriverMissing == "" && p.WrongOrder == "" {
-			continue // where it stands is known, and nobody can change it
+			continue // its state is known, and nobody can change it
 		}
 		t.Add("")
 		notes := []string{"feature gate " + p.Gate}

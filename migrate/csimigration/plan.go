@@ -1,19 +1,20 @@
-// Package csimigration switches CSI migration on and off, in the right order: with it, Kubernetes hands volumes with in-tree
-// sources, such as those of a cloud's disks, to CSI drivers. It is a migration of package migrate, and the command
+// Package csimigration switches CSI migration on and off, in the right order: with it, Kubernetes hands volumes with
+// in-tree sources, such as a cloud's disks, to CSI drivers. It is a migration of package migrate, and the command
 // "berth csi-migration".
 //
-// When it is switched on, the control plane has to come before the nodes, and the nodes before the control plane when it is
-// switched off. Otherwise volumes stay attached for ever, because what has to detach them is not what has attached them.
-// The nodes are drained one by one by the machine-config operator. No driver is installed or removed.
+// When it is switched on, the control plane has to come before the nodes, and the nodes before the control plane when
+// it is switched off. Otherwise volumes stay attached for ever, because a different component would have to detach them
+// than attached them. The nodes are drained one by one by the machine-config operator. No driver is installed or
+// removed.
 //
 // # How it decides
 //
 // The definition of a driver says which in-tree volumes Kubernetes hands to it (drivers.InTree): the volume source, the
 // plugin's name, its feature gate, and the OpenShift versions from which the gate can be switched, and from which it is
-// on for good. migrate/csimigration reads the cluster once for each decision (observed.go), says where each component
-// stands (standing.go), and decides (decide.go). A component of the control plane is on when each of its nodes runs a
-// revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. The ways to tell the cluster
-// are a table (way.go). Switching off, and the rollback of switching on, are the same function.
+// on for good. migrate/csimigration reads the cluster once for each decision (observed.go), determines the state of
+// each component (standing.go), and decides (decide.go). A component of the control plane is on when each of its nodes
+// runs a revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. A table lists the
+// ways to configure the cluster (way.go). Switching off, and the rollback of switching on, are the same function.
 //
 // test/restarts plays the operators that restart the components at a real API server.
 package csimigration
@@ -43,7 +44,7 @@ var Switch = migrate.Engine[*Plan]{
 	Verb:          verb,
 }
 
-// Direction is what a plan leads to.
+// Direction is the goal of a plan.
 type Direction string
 
 // The directions.
@@ -60,13 +61,13 @@ type Plan struct {
 	Direction Direction `json:"direction"`
 	// Plugins are the names of the drivers whose plugins are switched.
 	Plugins []string `json:"plugins,omitempty"`
-	// Way is the way in which the cluster is told. It is empty if there is none.
+	// Way is how the cluster is configured, or empty if it cannot be.
 	Way Way `json:"way,omitempty"`
 	// Version is the OpenShift version of the cluster.
 	Version string `json:"version"`
 	// To is the version of a downgrade.
 	To string `json:"to,omitempty"`
-	// Before is the feature set when the plan was made, and Off the one with which all is off.
+	// Before is the feature set when the plan was made, and Off the one that switches everything off.
 	Before configv1.FeatureSet `json:"before"`
 	Off    configv1.FeatureSet `json:"off"`
 	// PausesPools says that MachineConfigPools are paused until the control plane is on.
@@ -78,7 +79,7 @@ func (p *Plan) drivers() []drivers.Driver {
 	return slices.DeleteFunc(plugins(), func(d drivers.Driver) bool { return !slices.Contains(p.Plugins, d.Name) })
 }
 
-// Irreversible says what of the plan cannot be taken back, or "".
+// Irreversible names the parts of the plan that cannot be undone, or "".
 func (p *Plan) Irreversible() string {
 	for _, c := range p.Checks {
 		if c.Code == irreversible && c.Verdict == migrate.Warning {
@@ -96,7 +97,7 @@ func Drivers() (names []string) {
 	return names
 }
 
-// verb is what the command calls the verbs of the engine.
+// verb returns the command's name for a verb of the engine.
 func verb(p *Plan, verb string) string {
 	switch {
 	case verb == "apply":
@@ -133,7 +134,7 @@ func (p *Plan) Arguments(string) string { return "" }
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what is switched.
+// Describe writes the plugins and the direction.
 func (p *Plan) Describe(lines *escape.Lines) {
 	title := map[Direction]string{Enable: "on", Disable: "off", Downgrade: "kept on for a downgrade to version " + p.To}[p.Direction]
 	lines.Add("CSI migration of the cluster, version %s: %s", p.Version, title)
@@ -169,7 +170,7 @@ func (o *observed) plan(r Request) *Plan {
 	return p
 }
 
-// objects returns the objects that will change. There are none if nothing is left to do.
+// objects returns the objects that will change. The result is empty if nothing is left to do.
 func (s *state) objects() (objects []migrate.Object) {
 	if next, err := s.Next(); err == nil && (next == migrate.Decision{}) {
 		return nil

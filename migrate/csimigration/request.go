@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Request is what an administrator asks for.
+// Request is an administrator's request.
 type Request struct {
 	Direction Direction
 	// Plugins are the names of drivers. Without any, all plugins that can be switched are.
@@ -51,7 +51,7 @@ func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Su
 	return &migrate.Subject{Name: found.Name, UID: found.UID}, nil
 }
 
-// Plan makes a plan from what the cluster shows.
+// Plan makes a plan from the observed cluster.
 func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
 	o, err := observe(ctx, cluster.Client)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // kubelets is the component that all nodes have.
 const kubelets = "kubelet"
 
-// Standing is where a component stands with a plugin: on which nodes it is on, and on which it is not.
+// Standing is a component's state of a plugin: the nodes where it is on, and where it is off.
 type Standing struct {
 	Component string   `json:"component"`
 	On        []string `json:"on,omitempty"`
 	Off       []string `json:"off,omitempty"`
-	// Unknown are the nodes on which nothing shows which, each with the reason.
+	// Unknown are the nodes with an unknown state, each with the reason.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
@@ -29,7 +29,7 @@ func (s Standing) is(on bool) bool {
 	return len(s.On)+len(s.Unknown) == 0 && len(s.Off) > 0
 }
 
-// other describes the nodes on which the component is not as wanted.
+// other describes the nodes where the component is not as wanted.
 func (s Standing) other(on bool) string {
 	nodes, word := s.Off, "off"
 	if !on {
@@ -78,7 +78,7 @@ func shortList(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// standings returns where each component stands with a plugin, those of the control plane first.
+// standings returns each component's state of a plugin, the control plane first.
 func (o *observed) standings(d drivers.Driver) []Standing {
 	var found []Standing
 	for _, component := range o.operators {
@@ -129,8 +129,8 @@ func (o *observed) nodeStanding(d drivers.Driver) Standing {
 	return s
 }
 
-// controlPlaneDiffers says what of the control plane is not as wanted for some plugins, or "". Then each node of each
-// component runs a revision with the gates, and the latest revision has them, too.
+// controlPlaneDiffers names the parts of the control plane that are not as wanted for some plugins, or "". With "",
+// each node of each component runs a revision with the gates, and the latest revision has them, too.
 func (o *observed) controlPlaneDiffers(of []drivers.Driver, on bool) string {
 	for _, component := range o.operators {
 		if !component.found {
@@ -149,7 +149,7 @@ func (o *observed) controlPlaneDiffers(of []drivers.Driver, on bool) string {
 	return ""
 }
 
-// rollout says what is left of the roll-out of a component's latest revision, starting with a colon; "" if nothing.
+// rollout describes the rest of the roll-out of a component's latest revision, starting with a colon, or "".
 func (o *operator) rollout() string {
 	for _, status := range o.nodes {
 		switch {
@@ -162,7 +162,7 @@ func (o *operator) rollout() string {
 	return ""
 }
 
-// nodesDiffer says what of the nodes is not as wanted for some plugins, or "".
+// nodesDiffer describes the nodes that are not as wanted for some plugins, or "".
 func (o *observed) nodesDiffer(of []drivers.Driver, on bool) string {
 	for _, d := range of {
 		if s := o.nodeStanding(d); !s.is(on) {
@@ -239,7 +239,7 @@ func (o *observed) attachedBy(of []drivers.Driver) (found []attachment) {
 	return found
 }
 
-// Stranded is a volume that nothing detaches, or that nothing would detach after the next thing that is switched.
+// Stranded is a volume that nothing detaches, or would detach after the next switch.
 type Stranded struct {
 	Volume string `json:"volume"`
 	Node   string `json:"node"`
@@ -249,9 +249,9 @@ type Stranded struct {
 	InTree bool `json:"inTree"`
 }
 
-// stranded returns the volumes of a plugin that a wrong order strands. The Attach/Detach controller uses the driver for a
-// node if the node says that the plugin is migrated, and, unless it is patched, if its own gate is on. It detaches nothing
-// that was attached in the other way.
+// stranded returns the volumes of a plugin that a wrong order strands. The Attach/Detach controller uses the driver for
+// a node if the node says that the plugin is migrated, and, unless it is patched, if its own gate is on. It does not
+// detach volumes that were attached in the other way.
 func (o *observed) stranded(d drivers.Driver) (found []Stranded) {
 	controller := true
 	for _, component := range o.operators {
@@ -284,8 +284,8 @@ func (o *observed) stranded(d drivers.Driver) (found []Stranded) {
 	return found
 }
 
-// wrongOrder says that nodes are migrated and the control plane is not, or "". It makes no difference to an Attach/Detach
-// controller that goes by what nodes say.
+// wrongOrder says that nodes are migrated and the control plane is not, or "". It makes no difference to an
+// Attach/Detach controller that follows the nodes' reports.
 func (o *observed) wrongOrder(d drivers.Driver) string {
 	if isPatched(o.version) || len(o.nodeStanding(d).On) == 0 {
 		return ""

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 // limit is how long anything may take on a cluster without machines.
 const limit = 2 * time.Minute
 
-// scene is a cluster with the EBS driver in its objects, whose static-pod operators and machine-config operator are played.
+// scene is a cluster with the EBS driver's objects, and with played static-pod operators and machine-config operator.
 type scene struct {
 	*cluster.Cluster
 	*restarts.Operators
@@ -130,7 +130,7 @@ func (s *scene) settled() {
 func (s *scene) connect(config *rest.Config) migrate.Cluster {
 	s.t.Helper()
 	config = rest.CopyConfig(config)
-	config.Timeout = 10 * time.Second // as the command has it: an injected fault may be that the API server does not answer
+	config.Timeout = 10 * time.Second // the command's: an injected fault may keep the API server from answering
 	c, err := client.New(config, client.Options{Scheme: s.Client().Scheme(), Mapper: s.Client().RESTMapper()})
 	if err != nil {
 		s.t.Fatal(err)
@@ -176,7 +176,7 @@ var (
 	disable = csimigration.Request{Direction: csimigration.Disable}
 )
 
-// run runs a tool, which has to succeed in time, and returns its writes.
+// run runs a tool, which must succeed in time, and returns its writes.
 func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)
@@ -187,7 +187,7 @@ func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	return injector.Writes()
 }
 
-// mustSwitch runs a tool, and then again, which has to write nothing.
+// mustSwitch runs a tool, and then again; the second run must not write.
 func (s *scene) mustSwitch(r csimigration.Request) {
 	s.t.Helper()
 	s.run(fault.Record(), s.do(r, migrate.Options{}, nil))
@@ -217,7 +217,7 @@ func (s *scene) is(on bool) {
 	}
 }
 
-// mustFail runs a tool that has to fail with some text.
+// mustFail runs a tool, which must fail with this text.
 func (s *scene) mustFail(t tool, want ...string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)
@@ -306,7 +306,7 @@ func TestOnAndOff(t *testing.T) {
 	s.run(fault.Record(), s.do(enable, migrate.Options{}, inOrder))
 	s.run(fault.Record(), s.do(disable, migrate.Options{}, inOrder))
 
-	// The other direction undoes what is in progress.
+	// The other direction undoes the migration in progress.
 	s.Degrade("worker-0", true)
 	s.mustWait(enable, "MachineConfigPool worker is degraded")
 	s.Degrade("worker-0", false)
@@ -338,8 +338,8 @@ func (s *scene) reader() *page.Reader {
 	}
 }
 
-// TestWrongOrder: what somebody did by hand in a wrong order is found, with the volumes that it strands, and the way out
-// works. On or off all at once is a wrong order, because nodes do not wait for the control plane.
+// TestWrongOrder: a manual switch in the wrong order is found, with the volumes that it strands, and the way out works.
+// On or off all at once is a wrong order, because nodes do not wait for the control plane.
 func TestWrongOrder(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "4.7.0", true)
@@ -398,8 +398,8 @@ func (s *scene) mustFind(want ...string) {
 	})
 }
 
-// TestGates: without a way that keeps the order, the pools are paused until the control plane is on. With an Attach/Detach
-// controller that goes by what nodes say, gates go off again.
+// TestGates: without a way that keeps the order, the pools are paused until the control plane is on. With an
+// Attach/Detach controller that follows the nodes' reports, gates go off again.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "4.7.0", false)

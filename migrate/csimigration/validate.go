@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Validate fails unless every field is one that a plan can have. What is written follows from the direction and the way.
+// Validate fails unless every field is one that a plan can have. The writes follow from the direction and the way.
 func (p *Plan) Validate() error {
 	var errs []error
 	if p.Subject.Name != "cluster" {
@@ -50,7 +50,7 @@ func (p *Plan) Validate() error {
 	return errors.Join(append(errs, migrate.ValidateWord("before", string(p.Before)))...)
 }
 
-// ValidateNotes fails if there are any.
+// ValidateNotes fails if the journal has notes.
 func (p *Plan) ValidateNotes(notes map[string]string) error {
 	for key := range notes {
 		return fmt.Errorf("unknown key %q", key)

@@ -55,7 +55,7 @@ type volumeScene struct {
 	written string
 }
 
-// file is on the volume, and pod is that of the StatefulSet.
+// file is on the volume, and pod is the StatefulSet's.
 const (
 	file = "log"
 	pod  = "db-0"
@@ -113,7 +113,7 @@ func testStatefulSet(t *testing.T, in cloud) {
 
 func newVolumeScene(t *testing.T, in cloud) *volumeScene {
 	s := &volumeScene{cloud: in}
-	var played *machines // while they are none, all machines are real
+	var played *machines // nil while all machines are real
 	options := in.options()
 	in.setRoot(func(node string) (string, error) { return played.root(node) })
 	s.bed = testbed.Start(t, testbed.Options{Driver: in.driver(), Cloud: options})
@@ -138,8 +138,8 @@ func newVolumeScene(t *testing.T, in cloud) *volumeScene {
 	return s
 }
 
-// moveControllers gives the nodes their roles, and moves all pods but those of DaemonSets to the node for controllers. Process
-// nodes are masters without pods.
+// moveControllers gives the nodes their roles, and moves all pods except DaemonSets' to the node for controllers.
+// Process nodes are masters without pods.
 func (s *volumeScene) moveControllers() {
 	s.t.Helper()
 	nodes := &corev1.NodeList{}
@@ -189,8 +189,8 @@ func (s *volumeScene) createStatefulSet() {
 	}})
 }
 
-// mustUse waits until the pod runs, and its volume is attached to its node by the in-tree plugin, or by the driver, alone.
-// What was written before has to be there. Then it writes more.
+// mustUse waits until the pod runs, and its volume is attached to its node by the in-tree plugin, or by the driver,
+// alone. Earlier data must be there. Then it writes more.
 func (s *volumeScene) mustUse(by string) {
 	s.t.Helper()
 	user := s.awaitUser(by)
@@ -255,10 +255,10 @@ func (s *volumeScene) awaitUser(by string) *corev1.Pod {
 	return user
 }
 
-// driverRefused matches what drivers say when the volume is attached elsewhere.
+// driverRefused matches drivers' errors for a volume that is attached elsewhere.
 var driverRefused = regexp.MustCompile("(?i)attached to|in.use")
 
-// mustRefuse has the other side try to attach the volume, which the cloud has to refuse.
+// mustRefuse has the other side try to attach the volume; the cloud must refuse.
 func (s *volumeScene) mustRefuse(by, node string) {
 	s.t.Helper()
 	if by != inTree {
@@ -348,7 +348,8 @@ func (s *volumeScene) together(requests ...csimigration.Request) {
 	}
 }
 
-// checkChanges checks that the volume was always detached by what had attached it, before anything else attached it.
+// checkChanges checks that the component that had attached the volume always detached it before another one attached
+// it.
 func (s *volumeScene) checkChanges() {
 	s.t.Helper()
 	var has *change

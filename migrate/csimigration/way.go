@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// generalGate is the feature gate of CSI migration in general, without which those of the plugins have no effect.
+// generalGate is the feature gate of CSI migration in general. Without it, the plugins' gates have no effect.
 const generalGate = "CSIMigration"
 
 // The two feature sets of the proposal: all operators but the machine-config operator heed the first.
@@ -19,11 +19,11 @@ const (
 	nodeSet         configv1.FeatureSet = "CSIMigrationNode"
 )
 
-// patchedSince is the OpenShift version from which the Attach/Detach controller goes by what nodes say, whatever its own
-// feature gates are, so that the order makes no difference.
+// patchedSince is the OpenShift version from which the Attach/Detach controller follows the nodes' reports regardless
+// of its own feature gates, so that the order makes no difference.
 var patchedSince = semver.MustParse("4.8.0")
 
-// Way is a way in which a cluster is told to switch CSI migration.
+// Way is a way to configure a cluster for CSI migration.
 type Way string
 
 // The ways, the preferred one first.
@@ -57,7 +57,7 @@ var ways = map[Way]properties{
 	Custom: {sets: []configv1.FeatureSet{configv1.CustomNoUpgrade}, noReturn: true, single: true, does: "feature set CustomNoUpgrade with the feature gates"},
 }
 
-// plugins are the drivers to which CSI migration hands volumes, sorted by name.
+// plugins returns the drivers with in-tree volumes, sorted by name.
 func plugins() []drivers.Driver {
 	return slices.DeleteFunc(registry.All(), func(d drivers.Driver) bool { return d.InTree.Gate == "" })
 }
@@ -72,10 +72,10 @@ func isPreview(d drivers.Driver, version semver.Version) bool {
 	return minor(version).GTE(semver.MustParse(d.InTree.Preview)) && !isMigrated(d, version)
 }
 
-// isPatched reports whether the Attach/Detach controller of an OpenShift version goes by what nodes say.
+// isPatched reports whether an OpenShift version's Attach/Detach controller follows the nodes' reports.
 func isPatched(version semver.Version) bool { return minor(version).GTE(patchedSince) }
 
-// minor drops what follows the minor version, so that a release candidate counts as its release.
+// minor drops everything after the minor version, so that a release candidate counts as its release.
 func minor(version semver.Version) semver.Version {
 	return semver.Version{Major: version.Major, Minor: version.Minor}
 }

@@ -21,16 +21,17 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// back is the observed state that a plan for a move back to OLM v0 is made from. What does not exist is nil.
+// back is the observed state that a plan for a move back to OLM v0 is made from. Missing objects are nil.
 type back struct {
 	request Request
-	// moved is the plan by which the operator was moved to OLM v1, or by which it was moved back before.
+	// moved is the plan that moved the operator to OLM v1, or moved it back before.
 	moved        *Plan
 	namespaceUID types.UID
 	extension    *unstructured.Unstructured
 	// installed are the objects that OLM v1 has installed.
 	installed []metav1.PartialObjectMetadata
-	// subscribed are the Subscriptions to the package in the namespace, and versions what OLM v0 has there.
+	// subscribed are the Subscriptions to the package in the namespace, and versions OLM v0's ClusterServiceVersions
+	// there.
 	subscribed []v1alpha1.Subscription
 	versions   []v1alpha1.ClusterServiceVersion
 	// source is the catalog of the Subscription, or unread is why it cannot be read.
@@ -62,7 +63,7 @@ func observeBack(ctx context.Context, cluster migrate.Cluster, r Request) (*back
 	return in, nil
 }
 
-// readInstalled reads what was taken over, and what a later version of the bundle has brought since.
+// readInstalled reads the objects that were taken over, and new ones of a later version of the bundle.
 func (in *back) readInstalled(ctx context.Context, c client.Client) error {
 	add := func(o metav1.PartialObjectMetadata) {
 		if !slices.ContainsFunc(in.installed, func(other metav1.PartialObjectMetadata) bool { return other.UID == o.UID }) {
@@ -200,7 +201,7 @@ func (in *back) checkProgress() migrate.Checks {
 	return passed(extensionProgress, "OLM v1 has installed %s, and is at rest", text(e, "status", "install", "bundle", "name"))
 }
 
-// checkV0 refuses what is in the way of the Subscription.
+// checkV0 refuses objects that are in the way of the Subscription.
 func (in *back) checkV0() migrate.Checks {
 	if len(in.subscribed) > 0 {
 		s := in.subscribed[0]

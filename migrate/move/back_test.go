@@ -39,7 +39,7 @@ func moved() *back {
 	return in
 }
 
-// TestChecksBack: what keeps an operator from being moved back.
+// TestChecksBack: the checks that refuse to move an operator back.
 func TestChecksBack(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

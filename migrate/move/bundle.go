@@ -30,9 +30,9 @@ var (
 	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 	deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	secretKind     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	// objectSetKind is what OLM v1 keeps what it has installed in, where its feature BoxcutterRuntime is enabled.
+	// objectSetKind is the kind in which OLM v1 records its installed objects if its feature BoxcutterRuntime is enabled.
 	objectSetKind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: "ClusterObjectSet"}
-	// permissionKinds are the kinds of permissions that each OLM makes under names of its own.
+	// permissionKinds are the kinds of permissions that each OLM creates under its own names.
 	permissionKinds = []schema.GroupVersionKind{
 		{Group: rbac, Version: "v1", Kind: "RoleBinding"}, {Group: rbac, Version: "v1", Kind: "Role"},
 		{Group: rbac, Version: "v1", Kind: "ClusterRoleBinding"}, {Group: rbac, Version: "v1", Kind: "ClusterRole"},
@@ -51,7 +51,7 @@ const (
 	specHashLabel       = "olm.deployment-spec-hash"
 )
 
-// labelsOfVersion are those of what OLM v0 has made for a ClusterServiceVersion.
+// labelsOfVersion are the labels that OLM v0 gives the objects that it creates for a ClusterServiceVersion.
 func labelsOfVersion(namespace, name string) labels.Set {
 	return labels.Set{ownerLabel: name, ownerKindLabel: v1alpha1.ClusterServiceVersionKind, ownerNamespaceLabel: namespace}
 }
@@ -61,7 +61,7 @@ func componentLabel(pkg, namespace string) string {
 	return "operators.coreos.com/" + pkg + "." + namespace
 }
 
-// readBundle finds out what the bundle has brought: from the ClusterServiceVersion, its APIs, and the InstallPlans.
+// readBundle finds the bundle's objects: from the ClusterServiceVersion, its APIs, and the InstallPlans.
 func (in *input) readBundle(ctx context.Context, c client.Client) error {
 	v := in.version()
 	if v == nil {
@@ -109,7 +109,7 @@ func hasSteps(p v1alpha1.InstallPlan, version string) bool {
 	})
 }
 
-// steps are the objects that InstallPlans have created for the version, besides what it and its APIs say themselves.
+// steps returns the objects that InstallPlans have created for the version, in addition to those in it and its APIs.
 func (in *input) steps() (found []Object) {
 	v := in.version()
 	for _, p := range in.installPlans {
@@ -169,7 +169,7 @@ func find(ctx context.Context, c client.Client, kind schema.GroupVersionKind, na
 	return object, nil
 }
 
-// list lists the metadata of objects of a kind. There are none if the API is not served.
+// list lists the metadata of objects of a kind. The list is empty if the API is not served.
 func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	found := &metav1.PartialObjectMetadataList{}
 	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -226,7 +226,8 @@ func isOwnedBy(object client.Object, uid types.UID) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid })
 }
 
-// readOffered reads the installed version as the catalogs of OLM v1 have it. It counts as what is installed if all of it is known.
+// readOffered reads the installed version from the catalogs of OLM v1. It counts as the installed bundle if all of its
+// objects are known.
 func (in *input) readOffered(ctx context.Context, catalogs []*prediction.ClusterCatalog) error {
 	for _, catalog := range catalogs {
 		if catalog.Content == nil || in.request.Catalog != "" && catalog.Name != in.request.Catalog {
@@ -252,7 +253,8 @@ func (in *input) readOffered(ctx context.Context, catalogs []*prediction.Cluster
 	return nil
 }
 
-// content is what OLM v1 reads of a bundle. What the catalog does not have of the installed one, the cluster shows.
+// content returns the parts of a bundle that OLM v1 reads. For the installed bundle, the cluster shows what the catalog
+// lacks.
 func (in *input) content(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {
 	read, err := in.request.Content(ctx, b)
 	if err == nil && b.Name == in.bundle.Name && (read == nil || read.Described) {
@@ -310,7 +312,7 @@ func catalogSelector(name string) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{metadataNameLabel: name})
 }
 
-// channelIn returns the channel of the Subscription or, if it has none, the default one.
+// channelIn returns the channel of the Subscription or, if it is empty, the default channel.
 func (in *input) channelIn(catalogs []*prediction.ClusterCatalog) string {
 	if in.own.Spec.Channel != "" {
 		return in.own.Spec.Channel
@@ -326,7 +328,7 @@ func (in *input) channelIn(catalogs []*prediction.ClusterCatalog) string {
 	return ""
 }
 
-// marked is a cluster in which the objects that are taken over have the marks that let OLM v1 do that.
+// marked is a cluster where the objects have the marks that let OLM v1 take them over.
 type marked struct {
 	refusal.Cluster
 	in *input

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// The codes of checks that are not about what OLM v1 does with the version.
+// The codes of checks other than OLM v1's handling of the version.
 const (
 	olmV1             = "olm-v1"              // the cluster has OLM v1
 	extensionExists   = "cluster-extension"   // no ClusterExtension is for the package
@@ -32,21 +32,21 @@ const (
 	pendingUpdate     = "pending-update"      // no update is under way
 	operatorGroup     = "operator-group"      // OLM v1 can have the operator watch the same namespaces
 	scopedAccount     = "service-account"     // OLM v0 does not install with fewer permissions than OLM v1; can be accepted
-	subscriptionConf  = "subscription-config" // what the Subscription sets for the operator's Deployment stays; can be accepted
+	subscriptionConf  = "subscription-config" // the Subscription's settings for the operator's Deployment stay; can be accepted
 	conditions        = "operator-condition"  // the operator does not ask OLM v0 to wait with updates; can be accepted
 	olmV0APIs         = "olm-v0-apis"         // the operator works without OLM v0's APIs; can be accepted
 	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 takes away with the version
 	webhooks          = "webhooks"            // the bundle has no webhooks
 	unknownObjects    = "unknown-objects"     // all that the bundle has brought is known
-	foreignObjects    = "foreign-objects"     // all that OLM v1 takes over is of this operator
+	foreignObjects    = "foreign-objects"     // all objects that OLM v1 takes over belong to this operator
 	differentContent  = "different-content"   // the catalog of OLM v1 has the same version of the same content
 	exactVersion      = "exact-version"       // OLM v1 takes exactly the installed version
-	laterVersions     = "later-versions"      // what OLM v1 does once the move is complete
+	laterVersions     = "later-versions"      // OLM v1's actions once the move is complete
 	extensionRefused  = "extension-refused"   // the API server takes the ClusterExtension
 	movedBefore       = "moved-before"        // the operator was moved from OLM v0, so that its Subscription is known; back
 	extensionProgress = "extension-progress"  // OLM v1 has finished with the ClusterExtension; back
 	sourceVersion     = "source-version"      // the CatalogSource has the version; back
-	namespaceTaken    = "subscription-exists" // nothing of the package is installed by OLM v0; back
+	namespaceTaken    = "subscription-exists" // OLM v0 has not installed the package; back
 )
 
 // acceptable are the checks whose refusal an administrator can accept.
@@ -67,7 +67,7 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
-// checks evaluates all checks. Those of what OLM v1 does are left out if that was not predicted.
+// checks evaluates all checks, except those of OLM v1's actions if these were not predicted.
 func (in *input) checks() (found migrate.Checks) {
 	all := []func() migrate.Checks{in.checkV1, in.checkSubscriptions, in.checkGenerated, in.checkInstalled, in.checkPending, in.checkGroup}
 	if in.version() != nil {
@@ -105,8 +105,8 @@ func (in *input) checkV1() migrate.Checks {
 	return passed(extensionExists, "the cluster has OLM v1, and no ClusterExtension for the package")
 }
 
-// checkSubscriptions refuses Subscriptions from which OLM v0 installs the package, too. Elsewhere, those that have installed nothing do
-// no harm: any user can write them.
+// checkSubscriptions refuses Subscriptions from which OLM v0 installs the package, too. Subscriptions in other
+// namespaces that have installed nothing do no harm: any user can write them.
 func (in *input) checkSubscriptions() (found migrate.Checks) {
 	for _, s := range in.twins {
 		name := s.Namespace + "/" + s.Name
@@ -124,7 +124,7 @@ func (in *input) checkSubscriptions() (found migrate.Checks) {
 	return passed(subscriptions, "no other Subscription installs the package")
 }
 
-// generatedAnnotation is on Subscriptions that OLM v0 has created for what another operator needs.
+// generatedAnnotation is on Subscriptions that OLM v0 has created for another operator's dependency.
 const generatedAnnotation = "olm.generated-by"
 
 func (in *input) checkGenerated() migrate.Checks {
@@ -150,7 +150,7 @@ func (in *input) checkInstalled() migrate.Checks {
 	return passed(installedVersion, "ClusterServiceVersion %s is installed", v.Name)
 }
 
-// checkPending refuses an update that OLM v0 carries out. One that nobody has approved is dropped.
+// checkPending refuses an update that OLM v0 carries out. An unapproved one is dropped.
 func (in *input) checkPending() migrate.Checks {
 	for _, p := range in.installPlans {
 		if phase := p.Status.Phase; isOf(p, in.own.UID) && phase != v1alpha1.InstallPlanPhaseComplete && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseRequiresApproval {
@@ -255,7 +255,8 @@ func (in *input) checkDependents() (found migrate.Checks) {
 // propertiesAnnotation has the properties of the bundle.
 const propertiesAnnotation = "operatorframework.io/properties"
 
-// requiredOf returns what a version needs of a package, or of the APIs that another one owns, as the properties of its bundle say.
+// requiredOf returns a version's dependencies on a package, or on APIs that another version owns, from its bundle's
+// properties.
 func requiredOf(v v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.ClusterServiceVersion) (found []string) {
 	var said struct {
 		Properties []property.Property `json:"properties"`
@@ -303,7 +304,7 @@ func (in *input) inline() json.RawMessage {
 	return text
 }
 
-// deploymentConfig is what the Subscription sets for the Deployment, if OLM v1 takes that.
+// deploymentConfig returns the Subscription's settings for the Deployment, if OLM v1 accepts them.
 func (in *input) deploymentConfig() *v1alpha1.SubscriptionConfig {
 	if !in.request.Gates[featuregates.DeploymentConfig] {
 		return nil
@@ -311,7 +312,7 @@ func (in *input) deploymentConfig() *v1alpha1.SubscriptionConfig {
 	return in.config()
 }
 
-// config is what the Subscription sets for the Deployment; nil if that is nothing. OLM v0 never used its selector.
+// config returns the Subscription's settings for the Deployment, or nil. OLM v0 never used its selector.
 func (in *input) config() *v1alpha1.SubscriptionConfig {
 	config := in.own.Spec.Config.DeepCopy()
 	if config == nil {
@@ -392,7 +393,7 @@ func (in *input) checkWebhooks() migrate.Checks {
 	return warned(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
 }
 
-// checkObjects refuses what is unknown or of others.
+// checkObjects refuses unknown objects and other owners' objects.
 func (in *input) checkObjects() (found migrate.Checks) {
 	if !in.known {
 		found = refused(unknownObjects, "run it with --images, which pulls the bundle",
@@ -470,7 +471,7 @@ func (in *input) checkNow() (found migrate.Checks) {
 	return passed(exactVersion, "OLM v1 takes exactly the installed version, %s", in.version().Name)
 }
 
-// checkThen says what OLM v1 does once the move is complete.
+// checkThen reports OLM v1's action once the move is complete.
 func (in *input) checkThen() (found migrate.Checks) {
 	then := in.then
 	switch {

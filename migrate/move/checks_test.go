@@ -70,7 +70,7 @@ func other(namespace, name, pkg, installed string) v1alpha1.Subscription {
 	return s
 }
 
-// TestChecks: what keeps an operator from being moved, and what an administrator has to know.
+// TestChecks: the checks that refuse to move an operator, and the warnings for an administrator.
 func TestChecks(t *testing.T) {
 	dependent := func(change func(*v1alpha1.ClusterServiceVersion)) func(*input) {
 		return func(in *input) {
@@ -254,7 +254,7 @@ func encoded(p *Plan) string {
 	return string(data)
 }
 
-// TestPlanOfHealthy: the plan of an operator that can be moved is valid, and what a journal holds is the same plan.
+// TestPlanOfHealthy: the plan of an operator that can be moved is valid, and survives its journal unchanged.
 func TestPlanOfHealthy(t *testing.T) {
 	in := healthy()
 	p := in.plan()
@@ -303,7 +303,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestExtension: what the ClusterExtension has at first and in the end.
+// TestExtension: the fields of the ClusterExtension at first and in the end.
 func TestExtension(t *testing.T) {
 	in := healthy()
 	in.request.Catalog, in.request.ServiceAccount = "quay", "installer"

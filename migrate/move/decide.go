@@ -19,11 +19,11 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// moveFinalizer keeps an owner from going before nothing that has to stay is owned by it.
+// moveFinalizer keeps an owner as long as it owns objects that must stay.
 const moveFinalizer = "berth.dev/move"
 
-// delay is the time that an OLM gets to finish what it was doing or what it remembers, after something was deleted. Nothing shows
-// whether it does anything.
+// delay is the time that an OLM gets to finish its work after a deletion, also from memory. Nothing shows whether it
+// does anything.
 const delay = 15 * time.Second
 
 func execute(step migrate.StepName) (migrate.Decision, error) {
@@ -60,10 +60,11 @@ func (s *state) goBack() (migrate.Decision, error) {
 	return stages(s.leaveV1, s.unmarkAll, s.forget, s.endVersion, s.subscribe, s.dropMade)
 }
 
-// endVersion is complete when OLM v0 has nothing of the operator any more, and nothing that has to stay has gone.
+// endVersion is complete when OLM v0 has no objects of the operator, and no object that must stay is gone.
 //
-// The version comes first. OLM v0 does nothing with one that is being deleted, and as long as the finalizer of the move keeps it, it
-// cannot install it again either. Without the Subscription, it would set back what that sets for the Deployment, and restart the operator.
+// The version comes first. OLM v0 does nothing with one that is being deleted, and as long as the finalizer of the move
+// keeps it, it cannot install it again either. Without the Subscription, it would revert the Subscription's settings
+// for the Deployment, and restart the operator.
 func (s *state) endVersion() (migrate.Decision, error) {
 	if s.again() != nil { // it has a version of its own
 		return none()
@@ -175,7 +176,7 @@ func othersOf(object client.Object) []string {
 	})
 }
 
-// ownedBy returns an object that has to stay and that an owner has, or nil.
+// ownedBy returns an owner's object that must stay, or nil.
 func (s *state) ownedBy(uid types.UID) *metav1.PartialObjectMetadata {
 	for _, t := range s.taken {
 		if t.live != nil && isOwnedBy(t.live, uid) {
@@ -233,7 +234,8 @@ func (s *state) unmarked() *metav1.PartialObjectMetadata {
 	return nil
 }
 
-// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest, or says what it does.
+// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest, or returns its
+// current action.
 func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
 	if name := text(e, "status", "install", "bundle", "name"); name != "" && name != v.Name {
 		return false, "it has installed " + name
@@ -263,7 +265,7 @@ func (s *state) rollingOut() string {
 	return ""
 }
 
-// tidy is complete when nothing is left of OLM v0 that OLM v1 has made again.
+// tidy is complete when OLM v0's objects that OLM v1 has recreated are gone.
 func (s *state) tidy() (migrate.Decision, error) {
 	if len(s.replaced) == 0 {
 		return none()
@@ -299,7 +301,7 @@ func catalogOf(e *unstructured.Unstructured) map[string]any {
 	return found
 }
 
-// leaveV1 is complete when OLM v1 has nothing of the operator any more, and nothing that has to stay has gone.
+// leaveV1 is complete when OLM v1 has no objects of the operator, and no object that must stay is gone.
 func (s *state) leaveV1() (migrate.Decision, error) {
 	e := s.extension
 	switch {
@@ -364,7 +366,7 @@ func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 	return &s.made[at]
 }
 
-// forget is complete when OLM v1 remembers nothing, and none of its webhooks is called: OLM v0 gives the operator another certificate.
+// forget is complete when OLM v1's records and webhooks are gone: OLM v0 gives the operator another certificate.
 func (s *state) forget() (migrate.Decision, error) {
 	switch {
 	case len(s.remembered) > 0 && s.remembered[0].DeletionTimestamp != nil:
@@ -480,7 +482,7 @@ func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 	return plan
 }
 
-// dropMade is complete when nothing is left that OLM v1 has made and OLM v0 has made again.
+// dropMade is complete when OLM v1's objects that OLM v0 has recreated are gone.
 func (s *state) dropMade() (migrate.Decision, error) {
 	if len(s.made) == 0 {
 		return none()

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// begun is a move to OLM v1 of which only the journal was written.
+// begun is a move to OLM v1 that has only written its journal.
 func begun() *state {
 	p := healthy().plan()
 	in := healthy()
@@ -67,7 +67,7 @@ func unsubscribed(finalizers ...string) *state {
 	return s
 }
 
-// left is a move of which OLM v0 has nothing any more.
+// left is a move after which OLM v0 has no objects left.
 func left() *state {
 	s := unsubscribed()
 	s.version = nil
@@ -97,7 +97,7 @@ func installed(e *unstructured.Unstructured, bundle, reason, message string) {
 	}
 }
 
-// byBoxcutter changes a state to one in which OLM v1 uses Boxcutter.
+// byBoxcutter changes a state as if OLM v1 used Boxcutter.
 func byBoxcutter(s *state) {
 	s.plan.Extension.Boxcutter = true
 	for _, t := range s.taken {
@@ -210,7 +210,7 @@ func mustDecide(t *testing.T, next migrate.Decision, err error, step migrate.Ste
 	}
 }
 
-// returning is a move back to OLM v0 of which only the journal was written.
+// returning is a move back to OLM v0 that has only written its journal.
 func returning() *state {
 	s := arrived()
 	s.plan.To, s.plan.Subject.UID, s.plan.Replaced = ToV0, "e-1", nil
@@ -233,7 +233,7 @@ func leaving(finalizers ...string) *state {
 	return s
 }
 
-// free is a move back of which OLM v1 has nothing any more.
+// free is a move back after which OLM v1 has no objects left.
 func free() *state {
 	s := leaving()
 	s.extension, s.remembered, s.made[0].OwnerReferences = nil, nil, nil
@@ -332,7 +332,8 @@ func TestNextBack(t *testing.T) {
 	}
 }
 
-// TestBack: the next step of a rollback, which restores OLM v0 from wherever a move to OLM v1 has come before the point of no return.
+// TestBack: the next step of a rollback, which restores OLM v0 from any step of a move to OLM v1 before the point of no
+// return.
 func TestBack(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -407,7 +408,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestMarks: what an object gets for OLM v1, and that nothing of it is left on the way back.
+// TestMarks: the marks that an object gets for OLM v1, and that a move back removes all of them.
 func TestMarks(t *testing.T) {
 	for name, set := range map[string]*Owner{"Helm": nil, "Boxcutter": {Name: "boat-1", UID: "c-1"}} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,9 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case DeleteInstallPlans:
 		return deleteUnchanged(ctx, c, &s.plansOf(s.plan.Subscription.UID)[0])
 	case KeepPermissions:
-		return change(ctx, c, s.labelled(), func(o client.Object) { without(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil) })
+		return change(ctx, c, s.labelled(), func(o client.Object) {
+			removeMetadata(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil)
+		})
 	case RestorePermissions:
 		return change(ctx, c, s.unlabelled(), func(o client.Object) {
 			o.SetLabels(labels.Merge(o.GetLabels(), labelsOfVersion(s.plan.Namespace, s.plan.Version.Name)))
@@ -103,11 +105,11 @@ func (s *state) keep(ctx context.Context, c client.Client) error {
 	})
 }
 
-// mark marks an object for OLM v1, and removes what OLM v0 has left of itself.
+// mark marks an object for OLM v1, and removes OLM v0's marks.
 func (s *state) mark(ctx context.Context, c client.Client) error {
 	p := s.plan
 	return change(ctx, c, s.unmarked(), func(o client.Object) {
-		without(o, v0Labels(p.Package, p.Namespace), nil)
+		removeMetadata(o, v0Labels(p.Package, p.Namespace), nil)
 		var set *Owner
 		if p.Extension.Boxcutter {
 			set = &Owner{Name: s.set().Name, UID: s.set().UID}
@@ -116,7 +118,7 @@ func (s *state) mark(ctx context.Context, c client.Client) error {
 	})
 }
 
-// subscription is the Subscription of a way back. OLM v0 installs nothing for it that nobody approves.
+// subscription returns the Subscription of a move back. OLM v0 installs nothing for it without approval.
 func (p *Plan) subscription() *v1alpha1.Subscription {
 	s := &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Subscription.Name, Annotations: map[string]string{movedAnnotation: string(p.Subscription.UID)}},

@@ -25,13 +25,14 @@ import (
 	"github.com/berth-csi/berth/olm/refusal"
 )
 
-// input is the observed state that a plan for a move to OLM v1 is made from. What does not exist is nil.
+// input is the observed state that a plan for a move to OLM v1 is made from. Missing objects are nil.
 type input struct {
 	request Request
 	// served reports whether the cluster has OLM v1.
 	served       bool
 	namespaceUID types.UID
-	// own is the Subscription, twins are others to its package anywhere, and others those of its namespace to other packages.
+	// own is the Subscription, twins are other Subscriptions to its package anywhere, and others subscribe to other
+	// packages in its namespace.
 	own    *v1alpha1.Subscription
 	twins  []v1alpha1.Subscription
 	others []v1alpha1.Subscription
@@ -42,17 +43,18 @@ type input struct {
 	condition    *operatorsv1.OperatorCondition
 	// extensions are all ClusterExtensions.
 	extensions []*unstructured.Unstructured
-	// bundle is what is installed, as OLM v1 reads it. known reports whether all its objects are.
+	// bundle is the installed bundle, as OLM v1 reads it. known reports whether all its objects are known.
 	bundle *refusal.Bundle
 	known  bool
-	// offered is the bundle as the catalog of OLM v1 has it, or nil if that is not known.
+	// offered is the bundle in OLM v1's catalog, or nil if it is unknown.
 	offered *refusal.Bundle
 	// present are the objects that OLM v1 will make and that exist, and generated the permissions that OLM v0 has made.
 	present   []present
 	generated []Object
-	// now says what OLM v1 does with exactly the installed version, and then what it does once the move is complete; nil without OLM v1.
+	// now predicts OLM v1's action with exactly the installed version, and then its action once the move is complete; nil
+	// without OLM v1.
 	now, then *prediction.Prediction
-	// channel is that of the Subscription, or else the default one.
+	// channel is the Subscription's channel, or else the default one.
 	channel string
 	// refusedBy is why the API server does not take the ClusterExtension.
 	refusedBy error
@@ -85,8 +87,8 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	return in, in.predict(ctx, cluster)
 }
 
-// readSubscriptions reads the Subscriptions to the package, and all of the namespace of the one that is meant. Any user may write
-// Subscriptions, any number of them and as large as the API server takes, so one at a time is in memory.
+// readSubscriptions reads the Subscriptions to the package, and all in the namespace of the requested one. Any user may
+// write Subscriptions, any number of them and as large as the API server accepts, so one at a time is in memory.
 func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) error {
 	c, err := subscriptionsClient(config)
 	if err != nil {
@@ -195,8 +197,8 @@ func (in *input) readExtensions(ctx context.Context, c client.Client) (err error
 	return err
 }
 
-// predict predicts what OLM v1 does with the installed version, and what it does later, and asks the API server whether it takes the
-// ClusterExtension.
+// predict predicts OLM v1's actions with the installed version and later, and asks the API server whether it accepts
+// the ClusterExtension.
 func (in *input) predict(ctx context.Context, cluster migrate.Cluster) (err error) {
 	catalogs, done, err := in.request.Catalogs(ctx)
 	if err != nil {

@@ -46,7 +46,8 @@ var bundleKinds = []bundleKind{
 	clusterKind("console.openshift.io", "v1", "ConsolePlugin"),
 }
 
-// isTakenOver reports whether a move takes over objects of a kind, in whatever version of its API, and whether they have no namespace.
+// isTakenOver reports whether a move takes over objects of a kind, in any version of its API, and whether they are
+// cluster-scoped.
 func isTakenOver(group, kind string) (taken, ofCluster bool) {
 	for _, k := range bundleKinds {
 		if k.Group == group && k.Kind == kind {
@@ -60,7 +61,7 @@ func isPermission(group, kind string) bool {
 	return slices.ContainsFunc(permissionKinds, func(k schema.GroupVersionKind) bool { return k.Group == group && k.Kind == kind })
 }
 
-// madeKinds are the kinds of objects that OLM v1 makes itself under names of its own, in the order in which they are deleted.
+// madeKinds are the kinds of objects that OLM v1 creates under its own names, in the order of deletion.
 var madeKinds = append([]schema.GroupVersionKind{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"},

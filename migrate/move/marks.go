@@ -15,11 +15,11 @@ import (
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
-// OLM v1 takes over an object that exists only if it takes it for its own. With Helm, that is a label and two annotations. Boxcutter,
-// which prevents collisions, looks at the controller of the object instead: it has to be the ClusterObjectSet that OLM v1 has made of
-// the bundle, and that waits until there is no collision any more.
+// OLM v1 takes over an existing object only if the object is marked as its own. With Helm, the marks are a label and
+// two annotations. Boxcutter, which prevents collisions, looks at the controller of the object instead: it must be the
+// ClusterObjectSet that OLM v1 has made of the bundle, and that waits until all collisions are gone.
 
-// The label and the annotations of what Helm has installed.
+// The label and the annotations of objects that Helm has installed.
 const (
 	managedByLabel          = "app.kubernetes.io/managed-by"
 	helmNameAnnotation      = "meta.helm.sh/release-name"
@@ -75,8 +75,8 @@ func v0Labels(pkg, namespace string) []string {
 	return []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel, managedLabel, specHashLabel, componentLabel(pkg, namespace)}
 }
 
-// without changes an object so that it has none of some labels and annotations.
-func without(object client.Object, labels, annotations []string) {
+// removeMetadata removes labels and annotations from an object.
+func removeMetadata(object client.Object, labels, annotations []string) {
 	remove := func(of map[string]string, keys []string) map[string]string {
 		left := maps.Clone(of)
 		for _, key := range keys {
@@ -88,13 +88,13 @@ func without(object client.Object, labels, annotations []string) {
 	object.SetAnnotations(remove(object.GetAnnotations(), annotations))
 }
 
-// unmark changes an object so that nothing in it is of OLM v1, whose ClusterExtension and ClusterObjectSets are gone or held.
+// unmark removes OLM v1's marks from an object. The ClusterExtension and ClusterObjectSets are gone or held.
 func unmark(object client.Object) {
 	labels := slices.Collect(maps.Keys(predecessor.LabelsOf("")))
 	if by := object.GetLabels()[managedByLabel]; by == helm && object.GetAnnotations()[helmNameAnnotation] != "" || by == boxcutter {
 		labels = append(labels, managedByLabel)
 	}
-	without(object, labels, []string{helmNameAnnotation, helmNamespaceAnnotation, revisionAnnotation})
+	removeMetadata(object, labels, []string{helmNameAnnotation, helmNamespaceAnnotation, revisionAnnotation})
 	object.SetOwnerReferences(slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), isOfV1))
 }
 

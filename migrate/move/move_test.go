@@ -21,9 +21,9 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-// TestThereAndBack: with the real OLM v0, and with a stand-in for each applier of OLM v1, an operator moves there and back. Its API with
-// its objects, its Deployment and its pods, and what its bundle has brought are the same ones all the while. However often the tool is
-// killed, the end is the same, and a run after that writes nothing.
+// TestThereAndBack: with the real OLM v0, and with a stand-in for each applier of OLM v1, an operator moves there and
+// back. Its API with its objects, its Deployment and its pods, and the bundle's other objects keep their UIDs
+// throughout. However often the tool is killed, the end is the same, and a run after that writes nothing.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -46,7 +46,8 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// forgeMemory has a tenant write a Secret like those in which OLM v1 remembers an installation, which nobody can delete.
+// forgeMemory has a tenant write a Secret that looks like OLM v1's record of an installation, and that nobody can
+// delete.
 func (p *place) forgeMemory() *corev1.Secret {
 	p.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "remembered", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
@@ -76,7 +77,7 @@ func (p *place) runKilled(t tool) {
 	p.t.Logf("the tool was killed at %d writes", len(injector.Writes()))
 }
 
-// mustWriteNothing runs a tool again, which has to write nothing.
+// mustWriteNothing runs a tool again, and fails the test if it writes anything.
 func (p *place) mustWriteNothing(t tool) {
 	p.t.Helper()
 	recorder := fault.Record()
@@ -86,8 +87,8 @@ func (p *place) mustWriteNothing(t tool) {
 	}
 }
 
-// TestRollback: a move can be undone from wherever it is before the point of no return, however often the tool is killed. Then it can be
-// moved again.
+// TestRollback: a move can be undone at any step before the point of no return, however often the tool is killed. Then
+// it can be moved again.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -151,8 +152,9 @@ func TestCrashSweep(t *testing.T) {
 
 const movePage = "move-to-olm-v1.md"
 
-// TestFollowPage: an administrator does what docs/move-to-olm-v1.md says, with its commands: looks at the plan, changes their mind, moves
-// the operator to OLM v1, and moves it back. Then they move two operators with one command, which moves none if one cannot be moved.
+// TestFollowPage: an administrator follows docs/move-to-olm-v1.md, with its commands: looks at the plan, changes their
+// mind, moves the operator to OLM v1, and moves it back. Then they move two operators with one command, which moves
+// none if one cannot be moved.
 func TestFollowPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -69,21 +69,21 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// place is a namespace in which OLM v0 has installed the operator of a package of its own.
+// place is a namespace where OLM v0 has installed the operator of a package of its own.
 type place struct {
 	*site
 	t              *testing.T
 	namespace, pkg string
 	boxcutter      bool
 	catalog        *fbc.Catalog
-	uids           map[string]types.UID // of what has to stay
+	uids           map[string]types.UID // of the objects that have to stay
 }
 
 // newPlace has OLM v0 install the operator, whose API has an object.
 func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	t.Helper()
 	namespace := s.Namespace(t)
-	// The name is short: OLM v0 labels objects with that of the version.
+	// The name is short: OLM v0 uses the version's name as a label.
 	p := &place{site: s, t: t, namespace: namespace, pkg: "boat-" + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
 	inline, offered := p.config(true), p.config(false)
 	var err error
@@ -148,7 +148,7 @@ func (p *place) config(inline bool) declcfg.DeclarativeConfig {
 	}
 }
 
-// objects are those of the bundle.
+// objects returns the bundle's objects.
 func (p *place) objects() []any {
 	labels := map[string]string{"app": p.pkg}
 	csv := &v1alpha1.ClusterServiceVersion{
@@ -197,7 +197,7 @@ func object(version, kind, namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
-// observed returns the UIDs of what has to stay, and of the operator's pods.
+// observed returns the UIDs of the objects that have to stay, and of the operator's pods.
 func (p *place) observed(ctx context.Context) map[string]types.UID {
 	p.t.Helper()
 	uids := map[string]types.UID{}
@@ -220,7 +220,7 @@ func (p *place) observed(ctx context.Context) map[string]types.UID {
 	return uids
 }
 
-// isWithV0 fails unless OLM v0 has the operator, and OLM v1 has nothing of it.
+// isWithV0 fails unless OLM v0 manages the operator, and OLM v1 has no objects for it.
 func (p *place) isWithV0(ctx context.Context) error {
 	own, v := &v1alpha1.Subscription{}, &v1alpha1.ClusterServiceVersion{}
 	if err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: "boats"}, own); err != nil {
@@ -247,7 +247,7 @@ func (p *place) isWithV0(ctx context.Context) error {
 	return p.has(ctx, 0, 0)
 }
 
-// isWithV1 fails unless OLM v1 has the operator, and OLM v0 has nothing of it.
+// isWithV1 fails unless OLM v1 manages the operator, and OLM v0 has no objects for it.
 func (p *place) isWithV1(ctx context.Context) error {
 	for _, list := range []client.ObjectList{&v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}} {
 		if err := p.Client().List(ctx, list, client.InNamespace(p.namespace)); err != nil {
@@ -383,7 +383,7 @@ func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
 	}
 }
 
-// run runs a tool, which has to succeed in time.
+// run runs a tool, which must succeed in time.
 func (p *place) run(t tool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
@@ -395,7 +395,7 @@ func (p *place) run(t tool) {
 	}
 }
 
-// mustBe waits for an end, at which nothing has been lost or replaced.
+// mustBe waits for an end state without lost or replaced objects.
 func (p *place) mustBe(what string, is func(context.Context) error) {
 	p.t.Helper()
 	cluster.Eventually(p.t, limit, what, is)
@@ -507,7 +507,7 @@ func (p *place) isMarked(o, owner *unstructured.Unstructured) bool {
 	return o.GetLabels()["app.kubernetes.io/managed-by"] == "Helm" && o.GetAnnotations()["meta.helm.sh/release-name"] == p.pkg && o.GetAnnotations()["meta.helm.sh/release-namespace"] == p.namespace
 }
 
-// own gives an object the labels and the owner of what OLM v1 has installed.
+// own gives an object the labels and the owner of OLM v1's installed objects.
 func (p *place) own(o, owner *unstructured.Unstructured) {
 	labels := o.GetLabels()
 	if labels == nil {
@@ -520,7 +520,7 @@ func (p *place) own(o, owner *unstructured.Unstructured) {
 	}
 }
 
-// objectSet is what Boxcutter makes of the bundle.
+// objectSet returns Boxcutter's ClusterObjectSet for the bundle.
 func (p *place) objectSet(e *unstructured.Unstructured) *unstructured.Unstructured {
 	set := object("olm.operatorframework.io/v1", "ClusterObjectSet", "", p.pkg+"-1")
 	p.own(set, e)

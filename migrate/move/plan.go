@@ -1,32 +1,34 @@
-// Package move moves an operator from OLM v0, the Operator Lifecycle Manager with Subscriptions, to OLM v1, with ClusterExtensions, and
-// back. It is a migration of package migrate, and the command "berth move". The operator is anybody's.
+// Package move moves an operator from OLM v0, the Operator Lifecycle Manager with Subscriptions, to OLM v1, with
+// ClusterExtensions, and back. It is a migration of package migrate, and the command "berth move". It works for any
+// operator.
 //
-// OLM v0 leaves the operator first: its Subscription, its InstallPlans and its ClusterServiceVersion go, and what they own stays. Then
-// a ClusterExtension of exactly the installed version takes that over. The objects are the same all the while, with the same UIDs: the
-// APIs with all their objects, the Deployments with their pods, and what the bundle has brought besides.
+// OLM v0 leaves the operator first: its Subscription, its InstallPlans and its ClusterServiceVersion go, and the
+// objects that they own stay. Then a ClusterExtension of exactly the installed version takes these over. They keep
+// their UIDs throughout: the APIs with all their objects, the Deployments with their pods, and the bundle's other
+// objects.
 //
-// Both OLMs delete what they have installed when its owner is deleted, APIs included. So every owner is deleted with the request to
-// orphan what it owns, and a finalizer keeps it until its OLM has removed its own finalizers and nothing is owned by it any more: OLM may be in the
-// middle of applying something at the time, and then own it again.
+// Both OLMs delete what they have installed when its owner is deleted, APIs included. So every owner is deleted with
+// propagation policy Orphan, and a finalizer keeps it until its OLM has removed its own finalizers and it owns nothing
+// any more: OLM may be applying an object at that time, and then own it again.
 //
 // # How it goes
 //
-// migrate/move is about anybody's operator, so what is installed says what is moved. Its subject is the
-// ClusterExtension, which need not exist: so both directions, and a rollback, have one journal.
+// migrate/move moves any operator, so the installed objects determine the plan. Its subject is the ClusterExtension,
+// which need not exist: so both directions, and a rollback, have one journal.
 //
-//   - Plan (input.go, checks.go): the ClusterServiceVersion, its APIs and the InstallPlans say what the bundle has
-//     brought. Whether OLM v1 takes exactly that version is predicted as always (olm/prediction), from a cluster in
-//     which the objects have the marks that the move gives them (bundle.go).
-//   - Leaving (decide.go): both OLMs delete what they have installed with its owner, and may be in the middle of
-//     applying it when that is deleted. So the owner is deleted with the request to orphan, and a finalizer of the
-//     move keeps it until its OLM has removed its own finalizers and nothing is owned by it. Before, cluster roles
-//     lose the labels by which OLM v0 deletes them, so the operator has its permissions all the while. The other
-//     OLM's are made first, and these are deleted last.
-//   - Marks (marks.go): Helm takes over what has its label and annotations. Boxcutter, which prevents collisions,
-//     takes over what its own ClusterObjectSet controls: OLM v1 makes that, finds the collisions, and tries again
-//     each ten seconds.
-//   - Back (decide.go): OLM v0 takes back no version that it has left, but it installs the same one over what exists.
-//     A rollback from anywhere and a move with --to olm-v0 are the same function.
+//   - Plan (input.go, checks.go): the ClusterServiceVersion, its APIs and the InstallPlans list the bundle's objects.
+//     Whether OLM v1 takes exactly that version is predicted as always (olm/prediction), from a cluster where the
+//     objects have the marks that the move gives them (bundle.go).
+//   - Leaving (decide.go): both OLMs delete what they have installed with its owner, and may still be applying it when
+//     the owner is deleted. So the owner is deleted with propagation policy Orphan, and a finalizer of the move keeps
+//     it until its OLM has removed its own finalizers and it owns nothing any more. Before, cluster roles lose the
+//     labels by which OLM v0 deletes them, so the operator keeps its permissions: the other OLM creates its roles
+//     first, and the old ones are deleted last.
+//   - Marks (marks.go): Helm takes over objects with its label and annotations. Boxcutter, which prevents collisions,
+//     takes over objects that its own ClusterObjectSet controls: OLM v1 creates the set, finds the collisions, and
+//     tries again every ten seconds.
+//   - Back (decide.go): OLM v0 does not resume a version that it has left, but it installs the same one over the
+//     existing objects. A rollback from anywhere and a move with --to olm-v0 are the same function.
 package move
 
 import (
@@ -45,7 +47,8 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// Move runs the migrations of this package. The subject is the ClusterExtension, which need not exist yet. Its name is that of the package.
+// Move runs the migrations of this package. The subject is the ClusterExtension, which need not exist yet. It has the
+// package's name.
 var Move = migrate.Engine[*Plan]{
 	Name:          "move",
 	Noun:          "a move",
@@ -74,11 +77,11 @@ type Plan struct {
 	// Namespace is where the operator is, with both OLMs.
 	Namespace    string    `json:"namespace"`
 	NamespaceUID types.UID `json:"namespaceUID"`
-	// Version is what is installed, and stays installed.
+	// Version is the installed version, which stays installed.
 	Version Version `json:"version"`
-	// Subscription is that of OLM v0, before the move or after it.
+	// Subscription is OLM v0's Subscription, before the move or after it.
 	Subscription Subscription `json:"subscription"`
-	// Extension is what the ClusterExtension has, besides its name, before the move or after it.
+	// Extension is the ClusterExtension without its name, before the move or after it.
 	Extension Extension `json:"extension"`
 	// TakenOver are the objects that belong to the other OLM after the move.
 	TakenOver []Object `json:"takenOver,omitempty"`
@@ -90,9 +93,9 @@ type Plan struct {
 
 // Version is a version of the operator.
 type Version struct {
-	// Name is that of the ClusterServiceVersion, and of the bundle.
+	// Name is the name of the ClusterServiceVersion and of the bundle.
 	Name string `json:"name"`
-	// UID is that of the ClusterServiceVersion; "" if there is none.
+	// UID is the ClusterServiceVersion's, or "".
 	UID    types.UID `json:"uid,omitempty"`
 	Number string    `json:"number"`
 }
@@ -105,17 +108,17 @@ type Subscription struct {
 	Spec v1alpha1.SubscriptionSpec `json:"spec"`
 }
 
-// Extension is what a ClusterExtension has.
+// Extension holds the fields of a ClusterExtension.
 type Extension struct {
 	// Catalog is the only ClusterCatalog that it takes versions from; "" is any.
 	Catalog string `json:"catalog,omitempty"`
-	// Channels are those that it takes versions from once the move is complete.
+	// Channels are the channels of its upgrades once the move is complete.
 	Channels []string `json:"channels,omitempty"`
 	// Pinned says that it stays at the version, because the Subscription asked for approval of others.
 	Pinned bool `json:"pinned"`
 	// WatchNamespace is the only namespace that the operator watches; "" is all.
 	WatchNamespace string `json:"watchNamespace,omitempty"`
-	// DeploymentConfig is what the Subscription set for the operator's Deployment, if OLM v1 takes that.
+	// DeploymentConfig holds the Subscription's settings for the operator's Deployment, if OLM v1 accepts them.
 	DeploymentConfig *v1alpha1.SubscriptionConfig `json:"deploymentConfig,omitempty"`
 	// ServiceAccount is in the operator's namespace; OLM v1 needs none from operator-controller 1.11 on.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
@@ -211,7 +214,7 @@ func (p *Plan) Arguments(verb string) string {
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what is moved.
+// Describe writes the operator and the direction.
 func (p *Plan) Describe(lines *escape.Lines) {
 	subscription, extension := "OLM v0: Subscription "+p.Namespace+"/"+p.Subscription.Name, "OLM v1: ClusterExtension "+p.Subject.Name
 	from, to := subscription, extension

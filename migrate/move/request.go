@@ -17,13 +17,13 @@ import (
 	"github.com/berth-csi/berth/olm/refusal"
 )
 
-// Request is what an administrator asks for. What is not about the subject is only needed to make a plan.
+// Request is an administrator's request. Fields that do not identify the subject are only needed to make a plan.
 type Request struct {
 	Package string
-	// Namespace is that of the Subscription; "" if there is only one to the package.
+	// Namespace is the Subscription's; "" if the package has only one Subscription.
 	Namespace string
 	To        Target
-	// Catalog is the only ClusterCatalog from which OLM v1 may take versions; "" is any.
+	// Catalog is the only ClusterCatalog that OLM v1 may take versions from; "" is any.
 	Catalog        string
 	ServiceAccount string
 	// Accepted are the codes of checks whose refusal is accepted.
@@ -33,7 +33,7 @@ type Request struct {
 	Gates featuregates.Set
 	// Catalogs reads the ClusterCatalogs, and returns a function that ends the use of them.
 	Catalogs func(context.Context) ([]*prediction.ClusterCatalog, func() error, error)
-	// Content returns what OLM v1 reads of a bundle, or nil if that is not known.
+	// Content returns the parts of a bundle that OLM v1 reads, or nil if they are unknown.
 	Content func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
 }
 
@@ -49,7 +49,7 @@ func (r Request) Matches(p *Plan) bool {
 	return r.Package == p.Package && (r.Namespace == "" || r.Namespace == p.Namespace)
 }
 
-// Conflicts says in which options the request differs from a plan.
+// Conflicts returns the options in which the request differs from a plan.
 func (r Request) Conflicts(p *Plan) error {
 	var errs []error
 	compare := func(option, planned, requested string) {
@@ -66,14 +66,14 @@ func (r Request) Conflicts(p *Plan) error {
 	return errors.Join(errs...)
 }
 
-// accepted returns what is accepted, sorted.
+// accepted returns the accepted codes, sorted.
 func (r Request) accepted() []string {
 	all := slices.Clone(r.Accepted)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Find returns the ClusterExtension of the package, or what it will be.
+// Find returns the existing or future ClusterExtension of the package.
 func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
 	extension := newExtension(r.Package)
 	if _, err := migrate.Find(ctx, cluster.Client, extension, "", r.Package); err != nil {
@@ -89,7 +89,7 @@ func newExtension(name string) *unstructured.Unstructured {
 	return extension
 }
 
-// Plan makes a plan from what the cluster and its catalogs show.
+// Plan makes a plan from the observed cluster and its catalogs.
 func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
 	if r.To == ToV0 {
 		in, err := observeBack(ctx, cluster, r)

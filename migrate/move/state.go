@@ -21,22 +21,25 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// state is the observed state that the next step of a move is decided from. What does not exist is nil.
+// state is the observed state that the next step of a move is decided from. Missing objects are nil.
 type state struct {
 	now     time.Time
 	plan    *Plan
 	journal *migrate.Journal
-	// Of OLM v0, in the operator's namespace, whose UID this is: all Subscriptions and InstallPlans, and the version.
+	// OLM v0's objects in the operator's namespace, with the namespace's UID: all Subscriptions and InstallPlans, and the
+	// version.
 	namespaceUID  types.UID
 	subscriptions []v1alpha1.Subscription
 	installPlans  []v1alpha1.InstallPlan
 	version       *v1alpha1.ClusterServiceVersion
-	// Of OLM v1: the ClusterExtension, its ClusterObjectSets, what it has made itself, and the Secrets in which it remembers all that.
+	// OLM v1's objects: the ClusterExtension, its ClusterObjectSets, the objects that it creates itself, and the Secrets
+	// in which it records the installation.
 	extension  *unstructured.Unstructured
 	objectSets []metav1.PartialObjectMetadata
 	made       []metav1.PartialObjectMetadata
 	remembered []metav1.PartialObjectMetadata
-	// taken are the objects that are taken over, in the plan's order, and replaced those that are left of the replaced ones.
+	// taken are the objects to take over, in the plan's order, and replaced the remaining ones of those that OLM v1
+	// replaces.
 	taken       []taken
 	replaced    []metav1.PartialObjectMetadata
 	deployments []appsv1.Deployment
@@ -83,7 +86,7 @@ func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// rememberedLabels select the Secrets in which OLM v1 remembers an installation by Helm, besides their type.
+// rememberedLabels select, together with their type, the Secrets in which OLM v1 records an installation by Helm.
 func rememberedLabels(extension string) client.MatchingLabels {
 	return client.MatchingLabels{"owner": "operator-controller", "name": extension}
 }
@@ -96,9 +99,9 @@ const (
 // homeOnOpenShift is where operator-controller is on OpenShift. Elsewhere it is where catalogd is.
 const homeOnOpenShift = "openshift-operator-controller"
 
-// homes returns the namespaces in which OLM v1 may keep Secrets, by the addresses in the status of ClusterCatalogs, which no tenant can
-// write. Anybody can label a Secret elsewhere, and keep it with a finalizer.
-func homes(ctx context.Context, c client.Client) ([]string, error) {
+// secretNamespaces returns the namespaces where OLM v1 may keep Secrets, from the addresses in the status of
+// ClusterCatalogs, which no tenant can write. Anybody can label a Secret elsewhere, and keep it with a finalizer.
+func secretNamespaces(ctx context.Context, c client.Client) ([]string, error) {
 	catalogs := &unstructured.UnstructuredList{}
 	catalogs.SetGroupVersionKind(schema.GroupVersionKind{Group: objectSetKind.Group, Version: "v1", Kind: "ClusterCatalogList"})
 	if err := c.List(ctx, catalogs); err != nil && !meta.IsNoMatchError(err) {
@@ -126,7 +129,7 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 		return err
 	}
 	slices.SortFunc(s.objectSets, func(a, b metav1.PartialObjectMetadata) int { return revision(a) - revision(b) })
-	namespaces, err := homes(ctx, c)
+	namespaces, err := secretNamespaces(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -9,31 +9,31 @@ import (
 // The steps of a move.
 const (
 	DeleteSubscription       migrate.StepName = "delete-subscription"        // OLM v0 resolves nothing for it any more
-	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete those of the Subscription alone
-	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to do what it remembers
+	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete the InstallPlans that only the Subscription owns
+	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to finish from its memory
 	KeepPermissions          migrate.StepName = "keep-permissions"           // remove OLM v0's labels, by which it would delete them
 	RestorePermissions       migrate.StepName = "restore-permissions"        // add these labels again
 	AddVersionFinalizer      migrate.StepName = "add-version-finalizer"      // add the finalizer that keeps the ClusterServiceVersion until all is safe
-	DeleteVersion            migrate.StepName = "delete-version"             // delete the ClusterServiceVersion, and orphan what it owns
+	DeleteVersion            migrate.StepName = "delete-version"             // delete the ClusterServiceVersion, and orphan its objects
 	KeepObjects              migrate.StepName = "keep-objects"               // remove an owner that is about to go
 	RemoveVersionFinalizer   migrate.StepName = "remove-version-finalizer"   // remove the finalizer
 	MarkObjects              migrate.StepName = "mark-objects"               // make an object one that OLM v1 takes over
 	CreateExtension          migrate.StepName = "create-extension"           // create the ClusterExtension
 	AwaitExtension           migrate.StepName = "await-extension"            // OLM v1 has installed the version
-	DeleteReplaced           migrate.StepName = "delete-replaced"            // delete what the other OLM has made its own of
+	DeleteReplaced           migrate.StepName = "delete-replaced"            // delete the objects that the other OLM has replaced
 	Loosen                   migrate.StepName = "loosen"                     // let OLM v1 update the operator
 	AddExtensionFinalizer    migrate.StepName = "add-extension-finalizer"    // add the finalizer that keeps the ClusterExtension until all is safe
-	DeleteExtension          migrate.StepName = "delete-extension"           // delete the ClusterExtension, and orphan what it owns
-	DeleteObjectSets         migrate.StepName = "delete-objectsets"          // delete what OLM v1 keeps its objects in
+	DeleteExtension          migrate.StepName = "delete-extension"           // delete the ClusterExtension, and orphan its objects
+	DeleteObjectSets         migrate.StepName = "delete-objectsets"          // delete the ClusterObjectSets
 	AwaitV1                  migrate.StepName = "await-olm-v1"               // give OLM v1 the time to finish applying
 	UnmarkObjects            migrate.StepName = "unmark-objects"             // remove all of OLM v1 from an object
 	RemoveExtensionFinalizer migrate.StepName = "remove-extension-finalizer" // remove the finalizer
-	DeleteRemembered         migrate.StepName = "delete-remembered"          // delete what OLM v1 remembers of the installation
+	DeleteRemembered         migrate.StepName = "delete-remembered"          // delete OLM v1's records of the installation
 	CreateSubscription       migrate.StepName = "create-subscription"        // create the Subscription, with manual approval
 	Approve                  migrate.StepName = "approve"                    // approve the InstallPlan if it is for exactly the version
 	AwaitVersion             migrate.StepName = "await-version"              // OLM v0 has installed the version
 	RestoreApproval          migrate.StepName = "restore-approval"           // the Subscription is as it was before
-	DeleteMade               migrate.StepName = "delete-made"                // delete what OLM v1 has made of permissions
+	DeleteMade               migrate.StepName = "delete-made"                // delete OLM v1's roles and bindings
 )
 
 func toV1(p *Plan) bool { return p.To == ToV1 }

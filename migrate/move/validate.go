@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Validate fails unless every field is one that a plan can have. What is changed or deleted has to be of the kinds of objects that
-// bundles have, in the operator's namespace or cluster-scoped, so that no journal can name anything else.
+// Validate fails unless every field is one that a plan can have. Changed and deleted objects must have kinds that
+// bundles have, and be in the operator's namespace or cluster-scoped, so that no journal can name anything else.
 func (p *Plan) Validate() error {
 	errs := []error{
 		migrate.ValidateName("package", p.Package), migrate.ValidateNamespace("namespace", p.Namespace), migrate.ValidateUID("namespaceUID", p.NamespaceUID),
@@ -78,7 +78,7 @@ func (e Extension) validate() error {
 
 func (o Object) validate(field, namespace string, replaced bool) error {
 	errs := []error{migrate.ValidateWord(field+".version", o.Version), migrate.ValidateUID(field+".uid", o.UID)}
-	if isPermission(o.Group, o.Kind) { // whose names may be such as system:reader
+	if isPermission(o.Group, o.Kind) { // which allow names such as system:reader
 		errs = append(errs, migrate.ValidateUID(field+".name", types.UID(o.Name)))
 	} else {
 		errs = append(errs, migrate.ValidateName(field+".name", o.Name))
@@ -96,7 +96,7 @@ func (o Object) validate(field, namespace string, replaced bool) error {
 	return errors.Join(errs...)
 }
 
-// ValidateNotes fails if there are any.
+// ValidateNotes fails if the journal has notes.
 func (p *Plan) ValidateNotes(notes map[string]string) error {
 	for key := range notes {
 		return fmt.Errorf("unknown key %q", key)

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Verify fails unless the live objects are those of the plan, changed by nothing but the move: above all, the APIs and the Deployments
-// have to be the same ones all the while.
+// Verify fails unless the live objects match the plan, changed by nothing but the move: above all, the APIs and the
+// Deployments must keep their UIDs.
 func (s *state) Verify() error {
 	p := s.plan
 	if s.namespaceUID != p.NamespaceUID {
@@ -56,7 +56,7 @@ func (s *state) foreign() (found []v1alpha1.Subscription) {
 	return found
 }
 
-// verifyBefore fails unless what OLM v0 has is as the plan says, as long as its Subscription is there.
+// verifyBefore fails unless OLM v0's objects match the plan, as long as its Subscription exists.
 func (s *state) verifyBefore() error {
 	p, own := s.plan, s.before()
 	if p.To != ToV1 || own == nil {
@@ -75,8 +75,9 @@ func (s *state) verifyBefore() error {
 	return nil
 }
 
-// verifyAgain fails unless the Subscription of a way back is as the move creates or leaves it: whoever may write in the namespace can give one
-// the annotation of a move, and another catalog, of which the move would approve what has the version's name.
+// verifyAgain fails unless the Subscription of a move back is as the move creates or leaves it: anyone who may write in
+// the namespace can create one with the move's annotation and another catalog, whose version of the same name the move
+// would then approve.
 func (s *state) verifyAgain() error {
 	own := s.again()
 	if own == nil || s.isAsBefore(own) || equality.Semantic.DeepEqual(*own.Spec, *s.plan.subscription().Spec) {

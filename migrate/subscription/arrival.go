@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// readArrived finds what the switch has installed. As soon as OLM no longer asks for approval, it may update the target to a
-// later version of the same catalog.
+// readArrived finds the version that the switch has installed. As soon as OLM no longer asks for approval, it may
+// update the target to a later version of the same catalog.
 func (s *state) readArrived(ctx context.Context, cluster migrate.Cluster) error {
 	s.arrived = s.csv(s.plan.Target)
 	for _, name := range s.successors() {
@@ -94,8 +94,8 @@ func (p *Plan) reaches(pkg *fbc.Package, name string) bool {
 	return upgrade.Of(pkg, channel).Reaches(target, name)
 }
 
-// Holds reports whether the Subscription is still the one that was switched, and to the other catalog. Which version OLM has
-// updated the operator to since makes no difference.
+// Holds reports whether the Subscription is still the switched one, and to the other catalog. OLM's later updates of
+// the operator make no difference.
 func (s *state) Holds() (bool, error) {
 	p, own := s.plan, s.subscription
 	if own != nil && (own.UID != p.Subject.UID && !s.isRecorded() || choiceOf(own.Spec) != p.To) {
@@ -124,8 +124,8 @@ func (s *state) removed() error {
 	return fmt.Errorf("the operator was removed: Subscription %s does not exist; this switch does not install it again: %s", s.plan.Subject, do)
 }
 
-// isRecreating reports whether the Subscription may be missing because this switch replaces it. What the journal says that
-// was done after that shows that it existed again.
+// isRecreating reports whether the Subscription may be missing because this switch replaces it. Later steps in the
+// journal show that it existed again.
 func (s *state) isRecreating() bool {
 	if s.plan.Strategy != Replace || !s.journal.IsOpen() {
 		return false

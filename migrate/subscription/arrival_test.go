@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// subscribed is a Subscription to what a plan switches to, with a ClusterServiceVersion installed.
+// subscribed returns a Subscription to a plan's target catalog, with an installed ClusterServiceVersion.
 func subscribed(p *Plan, installed string) *v1alpha1.Subscription {
 	s := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: p.Subject.Namespace, Name: p.Subject.Name, UID: p.Subject.UID},
 		Spec: &v1alpha1.SubscriptionSpec{}, Status: v1alpha1.SubscriptionStatus{InstalledCSV: installed, CurrentCSV: installed}}

@@ -27,7 +27,7 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestAttacks covers what a tenant may try against an administrator's switch. The administrator runs the commands without
+// TestAttacks covers a tenant's attempts against an administrator's switch. The administrator runs the commands without
 // --namespace unless a test says otherwise.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
@@ -432,7 +432,7 @@ func (a *attack) lock(p *place) {
 	}
 }
 
-// report sets the conditions of the ClusterCSIDriver to those of an available driver.
+// report sets the ClusterCSIDriver's conditions as for an available driver.
 func (a *attack) report(driver string) {
 	a.t.Helper()
 	custom := &operatorv1.ClusterCSIDriver{}

@@ -12,23 +12,23 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// The codes of checks that are not about what OLM does.
+// The codes of checks other than OLM's actions.
 const (
 	channelChanged  = "channel-changed"  // the other catalog has a channel of the present name
 	catalogUnread   = "catalog-unread"   // the catalogs of other Subscriptions could be read
 	switched        = "switched"         // the Subscription is to the other catalog already
 	driverUnmanaged = "driver-unmanaged" // a ClusterCSIDriver has the driver managed
 	driverUnknown   = "driver-unknown"   // the package has the operator of a known driver
-	driverPods      = "driver-pods"      // nothing changes in the driver's pods that mounts may depend on
+	driverPods      = "driver-pods"      // no change of the driver's pods affects mounts
 	driverUnplaced  = "driver-unplaced"  // the operator knows the driver's namespace
 )
 
-// checks are the checks of what OLM will do, in this order.
+// checks are the checks of OLM's predicted actions, in this order.
 var checks = []struct {
 	codes []prediction.Code
 	// passed is the text of a check without objections.
 	passed string
-	// target marks a check of what OLM will install. It is omitted if that is nothing.
+	// target marks a check of the version that OLM will install. It is omitted if OLM installs nothing.
 	target bool
 }{
 	{[]prediction.Code{prediction.PendingInstallPlan, prediction.InstallPlanGone, prediction.Installing}, "no InstallPlan is pending", false},
@@ -49,14 +49,14 @@ var checks = []struct {
 	{[]prediction.Code{prediction.InvalidObjects, prediction.StoredVersionRemoved, prediction.OldDefinition, prediction.DefinitionsUnchecked}, "all objects of its APIs stay valid", true},
 }
 
-// tolerated are the reasons that do not make a switch unsafe: those that apply deals with itself, and those that an
-// administrator only has to know.
+// tolerated are the reasons that do not make a switch unsafe: apply deals with some of them itself, and others are only
+// for the administrator's information.
 var tolerated = []prediction.Code{
 	prediction.ManualApproval, prediction.ManualApprovalElsewhere,
 	prediction.SameCSV, prediction.OpenShiftHeldBack, prediction.DefinitionsUnchecked, prediction.EndsEarly, prediction.Deprecated,
 }
 
-// checkPrediction evaluates the checks of what OLM will do.
+// checkPrediction evaluates the checks of OLM's predicted actions.
 func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
 	left := slices.Concat(own.Why, own.Blockers, own.Risks)
 	if p.Strategy == Keep { // OLM has nothing to wait for

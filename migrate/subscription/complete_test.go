@@ -46,7 +46,7 @@ func offeredLater(p *place) {
 	p.mustReport(p.rollback, "beyond the point of no return")
 }
 
-// mustBeComplete fails unless a switch is complete, and stays as it is in whatever way it is applied again.
+// mustBeComplete fails unless a switch is complete, and stays unchanged however it is applied again.
 func (p *place) mustBeComplete(source string, reviewed *subscription.Plan) {
 	p.t.Helper()
 	status := p.status()
@@ -75,7 +75,7 @@ func (p *place) withoutJournal(do func()) {
 	p.create(journal)
 }
 
-// applyAgain applies a plan regardless of what there is to resume.
+// applyAgain applies a plan regardless of a migration in progress.
 func (p *place) applyAgain(made *subscription.Plan) tool {
 	return func(ctx context.Context, config *rest.Config) error {
 		seen, err := p.connect(config)

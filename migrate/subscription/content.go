@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// Content is what OLM installs for a ClusterServiceVersion.
+// Content lists the objects that OLM installs for a ClusterServiceVersion.
 type Content struct {
 	Name            string `json:"name"`
 	SourceNamespace string `json:"sourceNamespace"`
@@ -100,7 +100,7 @@ func (p *Plan) validateContents() error {
 	return nil
 }
 
-// matches fails unless an InstallPlan installs exactly what the plan says.
+// matches fails unless an InstallPlan installs exactly the plan's objects.
 func (p *Plan) matches(installPlan *v1alpha1.InstallPlan) error {
 	for _, name := range installPlan.Spec.ClusterServiceVersionNames {
 		if !slices.ContainsFunc(p.Contents, func(c Content) bool { return c.Name == name }) {
@@ -133,7 +133,7 @@ func (p *Plan) matches(installPlan *v1alpha1.InstallPlan) error {
 	return nil
 }
 
-// check fails unless the steps and bundle lookups of an InstallPlan are of this content.
+// check fails unless the steps and bundle lookups of an InstallPlan match this content.
 func (c Content) check(steps []*v1alpha1.Step, lookups []v1alpha1.BundleLookup) error {
 	image := ""
 	for _, lookup := range lookups {
@@ -179,8 +179,8 @@ func (c Content) check(steps []*v1alpha1.Step, lookups []v1alpha1.BundleLookup) 
 	return c.checkObjects(csv, others)
 }
 
-// checkObjects fails unless the objects are of this content. Objects that OLM derives from the ClusterServiceVersion
-// are left out.
+// checkObjects fails unless the objects match this content. Objects that OLM derives from the ClusterServiceVersion are
+// left out.
 func (c Content) checkObjects(csv *v1alpha1.ClusterServiceVersion, others []v1alpha1.StepResource) error {
 	derived, err := resolver.NewServiceAccountStepResources(csv, c.Source, c.SourceNamespace)
 	if err != nil {

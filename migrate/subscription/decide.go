@@ -26,7 +26,7 @@ func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, 
 // none is the decision of a stage that is complete.
 func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
 
-// Next decides on the next step. Each stage returns the first step that is left of it.
+// Next decides on the next step. Each stage returns its first unfinished step.
 func (s *state) Next() (migrate.Decision, error) {
 	if err := s.removed(); err != nil {
 		return migrate.Decision{}, err
@@ -148,8 +148,8 @@ func (s *state) replaceSubscription() (migrate.Decision, error) {
 	switch {
 	case len(s.leftovers) > 0:
 		// OLM identifies InstallPlans by a generation that starts again with the new Subscription, so it would take a
-		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone,
-		// and would install again what is removed.
+		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone, and
+		// would reinstall the operator.
 		return wait(RemoveOperator, "InstallPlan %s, left over from the deleted Subscription, to be gone", s.leftovers[0].Name)
 	case installed == nil:
 		return execute(RecreateSubscription)
@@ -267,7 +267,7 @@ func phaseOf(csv *v1alpha1.ClusterServiceVersion) string {
 	return string(csv.Status.Phase)
 }
 
-// detail appends a message, if there is one.
+// detail appends a message unless it is empty.
 func detail(message string) string {
 	if message == "" {
 		return ""

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAdoptDriver: the switch waits for the driver's pods, except for those that the operator does not wait for either,
-// because their nodes are NotReady.
+// TestAdoptDriver: the switch waits for the driver's pods, except on NotReady nodes, where the operator does not wait
+// either.
 func TestAdoptDriver(t *testing.T) {
 	well := []operatorv1.OperatorCondition{
 		{Type: "Available", Status: operatorv1.ConditionTrue}, {Type: "Progressing", Status: operatorv1.ConditionFalse}, {Type: "Degraded", Status: operatorv1.ConditionFalse},

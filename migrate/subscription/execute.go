@@ -61,8 +61,8 @@ func (s *state) restoreApproval(spec *v1alpha1.SubscriptionSpec) {
 	spec.InstallPlanApproval = v1alpha1.Approval(s.plan.Approval)
 }
 
-// approvalDelay is the time that OLM gets to observe that it has to ask for approval. It reads that before it reads
-// what to install, so of two changes in quick succession it may see only the second. Its status does not show which.
+// approvalDelay is the time that OLM gets to observe that it has to ask for approval. It reads the approval before the
+// version, so of two changes in quick succession it may see only the second. Its status does not show which.
 const approvalDelay = 3 * time.Second
 
 func (s *state) switchSource(ctx context.Context, c client.Client) error {

@@ -38,8 +38,8 @@ type input struct {
 type observedDriver struct {
 	drivers.Driver
 	daemonSets []string                     // the names of its DaemonSets
-	objects    []*unstructured.Unstructured // those that exist
-	// podChanges are what an adoption changes in the driver's pods that mounts may depend on.
+	objects    []*unstructured.Unstructured // existing ones
+	// podChanges are an adoption's changes to the driver's pods that may affect mounts.
 	podChanges []string
 	// placed says which namespace it is in.
 	placed placement.Decision
@@ -74,7 +74,7 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	return in, nil
 }
 
-// withoutSubscription says that there is no Subscription, and what OLM v1 has installed instead.
+// withoutSubscription returns the error for a missing Subscription, with OLM v1's installation instead.
 func withoutSubscription(ctx context.Context, c client.Client, r Request) error {
 	found, err := clusterextension.OfPackage(ctx, c, r.Package)
 	if err != nil {
@@ -88,8 +88,8 @@ func withoutSubscription(ctx context.Context, c client.Client, r Request) error 
 }
 
 // selectSubscription finds the requested Subscription, by the present name of the package, or by the new one if the
-// switch is complete. It returns nil if there is none, and fails if another namespace has one, too: whoever may create Subscriptions in some namespace
-// could have created it.
+// switch is complete. It returns nil if none exists, and fails if another namespace has one, too: anyone who may create
+// Subscriptions in some namespace could have created it.
 func selectSubscription(namespaces []*prediction.State, r Request) (*input, error) {
 	var found []*input
 	var names []string
@@ -125,7 +125,8 @@ func subscriptionTo(w *prediction.State, pkg string) (found *v1alpha1.Subscripti
 	return found
 }
 
-// readCatalogs reads the catalog to switch to, and those of other Subscriptions, because OLM resolves them together.
+// readCatalogs reads the catalog to switch to, and the catalogs of other Subscriptions, because OLM resolves them
+// together.
 func (in *input) readCatalogs(ctx context.Context, config *rest.Config, r Request) error {
 	sources := []prediction.Source{in.target}
 	for _, s := range in.Subscriptions {
@@ -136,7 +137,7 @@ func (in *input) readCatalogs(ctx context.Context, config *rest.Config, r Reques
 	for _, source := range sources {
 		at := slices.IndexFunc(in.CatalogSources, func(c *v1alpha1.CatalogSource) bool { return c.Namespace == source.Namespace && c.Name == source.Name })
 		if at < 0 {
-			continue // OLM has none either
+			continue // OLM has no catalog either
 		}
 		read, err := remote.Read(ctx, config, in.CatalogSources[at], in.packagesOf(source, r)...)
 		switch {
@@ -218,7 +219,7 @@ func (in *input) readDriver(ctx context.Context, c client.Client, r Request) err
 }
 
 // place decides which namespace a driver is in, by cluster-scoped objects. custom is its ClusterCSIDriver, without a
-// name if there is none.
+// name if it does not exist.
 func place(ctx context.Context, c client.Client, d drivers.Driver, operator string, custom *operatorv1.ClusterCSIDriver) (placement.Decision, error) {
 	var metadata *metav1.ObjectMeta
 	if custom.Name != "" {

@@ -46,9 +46,9 @@ type site struct {
 	addresses       map[string]string // of catalogs, by the names of CatalogSources
 }
 
-// The catalogs of a site. The first has version 1.0.0 of the package, which is buoy by default, and the others have what
-// may follow. The longer catalog has a version after that. In the renamed catalog, the package is called beacon by default
-// and has no upgrade edge from buoy.
+// The catalogs of a site. The first has version 1.0.0 of the package, which is buoy by default, and the others have
+// later versions. The longer catalog has a version after that. In the renamed catalog, the package is called beacon by
+// default and has no upgrade edge from buoy.
 const (
 	first   = "first"
 	second  = "second"
@@ -82,7 +82,7 @@ func newSiteIn(t *testing.T, name, pkg, renamedPkg string) *site {
 	}}
 }
 
-// place is a namespace of a site in which version 1.0.0 of the package is installed from the first catalog.
+// place is a namespace of a site with version 1.0.0 of the package installed from the first catalog.
 type place struct {
 	*site
 	t            *testing.T
@@ -90,7 +90,7 @@ type place struct {
 	subscription *v1alpha1.Subscription
 }
 
-// newPlace creates a place with CatalogSources for the first catalog and for those that are named.
+// newPlace creates a place with CatalogSources for the first catalog and for the named ones.
 func (s *site) newPlace(t *testing.T, approval v1alpha1.Approval, known ...string) *place {
 	t.Helper()
 	return s.newPlaceIn(t, s.Namespace(t), approval, known...)
@@ -132,7 +132,7 @@ func (s *site) newPlaceIn(t *testing.T, namespace string, approval v1alpha1.Appr
 	return p
 }
 
-// tell logs what OLM made of the namespace if the test has failed.
+// tell logs OLM's objects in the namespace if the test has failed.
 func (p *place) tell() {
 	if !p.t.Failed() {
 		return
@@ -199,7 +199,7 @@ type end struct {
 	approval             v1alpha1.Approval
 	installed            string
 	versions             map[string]v1alpha1.ClusterServiceVersionPhase
-	pending              []string // what unapproved InstallPlans would install
+	pending              []string // versions that unapproved InstallPlans would install
 	state                string   // phase of the journal
 }
 
@@ -351,7 +351,7 @@ func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
 	}
 }
 
-// run runs a tool, which has to succeed in time.
+// run runs a tool, which must succeed in time.
 func (p *place) run(t tool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)

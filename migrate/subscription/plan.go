@@ -1,7 +1,7 @@
 // Package subscription moves an operator that the Operator Lifecycle Manager (OLM) runs from one catalog to another,
-// such as from the community's to the certified one. It is a migration of package migrate, and the command
-// "berth switch". It changes the operator's Subscription to the other catalog; OLM then updates the operator from
-// there. What the operator manages is never touched.
+// such as from the community's to the certified one. It is a migration of package migrate, and the command "berth
+// switch". It changes the operator's Subscription to the other catalog; OLM then updates the operator from there. The
+// operator's custom resources and their workloads are never touched.
 package subscription
 
 import (
@@ -40,17 +40,18 @@ type Plan struct {
 	Config *v1alpha1.SubscriptionConfig `json:"config,omitempty"`
 	From   Choice                       `json:"from"`
 	To     Choice                       `json:"to"`
-	// Installed is the ClusterServiceVersion that is installed, and Target the one that OLM will install. They are
-	// the same if there is nothing to install, and Target is empty if OLM will not install any.
+	// Installed is the ClusterServiceVersion that is installed, and Target the one that OLM will install. They are the
+	// same if nothing is to be installed, and Target is empty if OLM will not install any.
 	Installed string `json:"installed"`
 	Target    string `json:"target,omitempty"`
 	// Additional are the other ClusterServiceVersions that OLM installs at the same time: dependencies, and updates
 	// for other Subscriptions of the namespace.
 	Additional []string `json:"additional,omitempty"`
-	// Contents are what OLM installs of the target and of each additional ClusterServiceVersion, and from where.
+	// Contents are the objects that OLM installs for the target and for each additional ClusterServiceVersion, and their
+	// sources.
 	Contents []Content `json:"contents,omitempty"`
 	Strategy Strategy  `json:"strategy"`
-	// Driver is the CSI driver of the operator. It is nil if the operator is not that of a known driver.
+	// Driver is the CSI driver of the operator. It is nil if the operator has no known driver.
 	Driver *Driver `json:"driver,omitempty"`
 	// Outcomes are the predictions for all Subscriptions of the namespace.
 	Outcomes []*prediction.Prediction `json:"outcomes"`
@@ -66,10 +67,10 @@ type Strategy string
 const (
 	// Update: there is an upgrade edge, and OLM updates the operator as it does within a catalog.
 	Update Strategy = "update"
-	// Replace: the package has another name in the other catalog, and nothing there updates what is installed. The
-	// operator is removed and installed again. What it manages stays, and so do its APIs and their objects.
+	// Replace: the package has another name in the other catalog, without an upgrade edge from the installed version. The
+	// operator is removed and installed again. Its workloads stay, and so do its APIs and their objects.
 	Replace Strategy = "replace"
-	// Keep: what is installed is also the head of the other catalog's channel.
+	// Keep: the installed version is also the head of the other catalog's channel.
 	Keep Strategy = "keep"
 )
 
@@ -83,11 +84,11 @@ type Driver struct {
 	Lock string `json:"lock"`
 	// DaemonSets are the names of the driver's DaemonSets.
 	DaemonSets []string `json:"daemonSets"`
-	// Create reports whether the ClusterCSIDriver is to be created if there is none.
+	// Create reports whether to create a missing ClusterCSIDriver.
 	Create bool `json:"create"`
 }
 
-// Choice is what a Subscription subscribes to.
+// Choice holds a Subscription's package, channel and catalog.
 type Choice struct {
 	Source          string `json:"source"`
 	SourceNamespace string `json:"sourceNamespace"`
@@ -96,7 +97,7 @@ type Choice struct {
 	StartingCSV     string `json:"startingCSV,omitempty"`
 }
 
-// choiceOf returns what a Subscription subscribes to.
+// choiceOf returns the choice in a Subscription's spec.
 func choiceOf(s *v1alpha1.SubscriptionSpec) Choice {
 	return Choice{Source: s.CatalogSource, SourceNamespace: s.CatalogSourceNamespace, Package: s.Package, Channel: s.Channel, StartingCSV: s.StartingCSV}
 }
@@ -170,7 +171,7 @@ func (p *Plan) Arguments(verb string) string {
 // Text describes the plan for people.
 func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-// Describe writes what the Subscription is switched from and to.
+// Describe writes the Subscription's old and new catalog.
 func (p *Plan) Describe(lines *escape.Lines) {
 	own := p.outcome()
 	lines.Add("Subscription %s", p.Subject)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// podFields are what mounts may depend on in the specification of a pod, besides the environment of its containers.
+// podFields are the fields of a pod's specification that may affect mounts, besides its containers' environment.
 var podFields = []string{"dnsPolicy", "dnsConfig", "hostNetwork", "hostAliases", "nodeSelector", "tolerations"}
 
 // dnsPolicyOf returns the dnsPolicy that a Subscription asks the operator to give the driver's pods, "" for none.
@@ -34,8 +34,8 @@ func dnsPolicyOf(s *v1alpha1.Subscription) string {
 	return policy
 }
 
-// changesOfPods says what an adoption changes in the pods of a driver's DaemonSet that mounts may depend on. The dnsPolicy is what the
-// Subscription asks for, or "".
+// changesOfPods returns an adoption's changes to the pods of a driver's DaemonSet that may affect mounts. dnsPolicy is
+// the Subscription's, or "".
 func changesOfPods(live *unstructured.Unstructured, wanted []drivers.Manifest, dnsPolicy string) (changes []string) {
 	if live.GetKind() != "DaemonSet" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// TestChangesOfPods: what mounts may depend on in the pods of the driver is compared, and nothing else.
+// TestChangesOfPods: only the fields of the driver's pods that may affect mounts are compared.
 func TestChangesOfPods(t *testing.T) {
 	d, err := registry.Get("efs")
 	if err != nil {
@@ -54,7 +54,7 @@ func TestChangesOfPods(t *testing.T) {
 	}
 }
 
-// TestDNSPolicyOf: only what the operator will heed counts.
+// TestDNSPolicyOf: only settings that the operator will heed count.
 func TestDNSPolicyOf(t *testing.T) {
 	for value, want := range map[string]string{"": "", "ClusterFirstWithHostNet": "ClusterFirstWithHostNet", "None": ""} {
 		s := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{Config: &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: drivers.DNSPolicyEnv, Value: "Default"}, {Name: drivers.DNSPolicyEnv, Value: value}, {Name: "OTHER", Value: "Default"}}}}}

@@ -42,8 +42,8 @@ func (in *input) plan(ctx context.Context, r Request) (*Plan, error) {
 	return p, err
 }
 
-// isSwitched reports whether the Subscription is to the other catalog already, and what is installed is from there. Then
-// nothing is left to switch, and what OLM updates it to is no part of a switch.
+// isSwitched reports whether the Subscription is to the other catalog already, and the installed version is from there.
+// Then nothing is left to switch, and OLM's later updates are no part of a switch.
 func (in *input) isSwitched(p *Plan) bool {
 	catalog := in.Catalogs[in.target]
 	if p.From != p.To || p.Installed == "" || catalog == nil {
@@ -53,8 +53,8 @@ func (in *input) isSwitched(p *Plan) bool {
 	return pkg != nil && pkg.FindBundle(p.Installed) != nil
 }
 
-// defaultChannel chooses the default channel of the package in the other catalog, if none was requested and there is
-// none with the present name. It reports whether it has.
+// defaultChannel chooses the default channel of the package in the other catalog, if no channel was requested and none
+// has the present name. It reports whether it has.
 func (in *input) defaultChannel(p *Plan, r Request) bool {
 	c := in.Catalogs[in.target]
 	if r.Channel != "" || p.To.Channel == "" || c == nil || c.Find(p.To.Package) == nil {
@@ -68,7 +68,7 @@ func (in *input) defaultChannel(p *Plan, r Request) bool {
 	return true
 }
 
-// predict predicts what OLM will do, which determines the strategy and the target. It returns the prediction for the
+// predict predicts OLM's actions, which determine the strategy and the target. It returns the prediction for the
 // Subscription.
 func (in *input) predict(ctx context.Context, p *Plan) (*prediction.Prediction, error) {
 	switched, err := in.WithSpec(p.Subject.Name, p.To.applyTo)
@@ -122,7 +122,7 @@ func (in *input) replaced(p *Plan) *prediction.State {
 	return &later
 }
 
-// setContents records the content of the target and of what OLM installs at the same time.
+// setContents records the content of the target and of the versions that OLM installs at the same time.
 func (p *Plan) setContents() error {
 	if p.Strategy == Keep {
 		return nil

@@ -29,7 +29,7 @@ import (
 type recreation struct {
 	// nonce is written before the Subscription is created, which has it as an annotation.
 	nonce string
-	// uid is that of the Subscription, written once it exists.
+	// uid is the Subscription's UID, written once it exists.
 	uid types.UID
 }
 
@@ -62,7 +62,7 @@ func isKept(key string) bool {
 	return key != nonceAnnotation && !slices.ContainsFunc(ofOLM, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// metadataOf returns what is kept of a Subscription's metadata.
+// metadataOf returns the metadata of a Subscription to keep.
 func metadataOf(s *v1alpha1.Subscription) keptMetadata {
 	kept := keptMetadata{maps.Clone(s.Labels), maps.Clone(s.Annotations)}
 	for _, values := range []map[string]string{kept.Labels, kept.Annotations} {
@@ -126,7 +126,7 @@ func newNonce() string {
 	return hex.EncodeToString(bytes)
 }
 
-// recreation returns what the journal says of the Subscription that this switch has recreated.
+// recreation returns the journal's record of the Subscription that this switch has recreated.
 func (s *state) recreation() recreation {
 	return recreation{s.journal.Notes[nonceKey], types.UID(s.journal.Notes[uidKey])}
 }
@@ -158,7 +158,7 @@ func (p *Plan) ValidateNotes(notes map[string]string) error {
 func (s *state) isRecreated() bool { return s.plan.Strategy == Replace && s.recreation().uid != "" }
 
 // isUnrecorded reports whether the Subscription is the one that this switch has recreated, with its UID not yet
-// recorded. Whoever may write Subscriptions can read the nonce by now, so the spec has to match, too.
+// recorded. Anyone who may write Subscriptions can read the nonce by now, so the spec must match, too.
 func (s *state) isUnrecorded() bool {
 	r, created := s.recreation(), s.subscription
 	return s.plan.Strategy == Replace && r.uid == "" && r.nonce != "" && created.Annotations[nonceAnnotation] == r.nonce &&
@@ -177,7 +177,7 @@ func (s *state) recreate(ctx context.Context, c client.Client) error {
 	if created := s.subscription; created != nil {
 		return s.journal.WriteNotes(ctx, c, func(notes map[string]string) { notes[uidKey] = string(created.UID) })
 	}
-	if s.recreation().nonce == "" || s.isRecreated() { // the recreated Subscription is gone, and its nonce is known to whoever has read it
+	if s.recreation().nonce == "" || s.isRecreated() { // the recreated Subscription is gone, and its nonce is known to anyone who has read it
 		nonce := newNonce()
 		if err := s.journal.WriteNotes(ctx, c, func(notes map[string]string) {
 			notes[nonceKey] = nonce

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-csi/berth/drivers/rollout"
 )
 
-// Remark names, at the end of a switch, the nodes that it has not waited for: those that are NotReady. It is "" if there is
-// none, and otherwise continues a sentence.
+// Remark names, at the end of a switch, the NotReady nodes, which it has not waited for. It is "" without such nodes,
+// and otherwise continues a sentence.
 func (p *Plan) Remark(ctx context.Context, c client.Client) (string, error) {
 	s := &state{plan: p}
 	if err := s.readDriver(ctx, c); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// Request is what an administrator asks for. Empty fields keep the present value if possible.
+// Request is an administrator's request. Empty fields keep the present value if possible.
 type Request struct {
 	// Package is the Subscription's present package.
 	Package string
-	// Namespace is the namespace of the Subscription. If it is empty, the package has to have a single Subscription in the
+	// Namespace is the namespace of the Subscription. If it is empty, the package must have a single Subscription in the
 	// cluster.
 	Namespace string
 	// Source and SourceNamespace name the CatalogSource to switch to.
@@ -53,7 +53,7 @@ func (r Request) Matches(p *Plan) bool {
 	return (r.Package == p.From.Package || r.Package == p.To.Package) && (r.Namespace == "" || r.Namespace == p.Subject.Namespace)
 }
 
-// Conflicts says in which options the request differs from a plan.
+// Conflicts returns the options in which the request differs from a plan.
 func (r Request) Conflicts(p *Plan) error {
 	var errs []error
 	compare := func(option, planned, requested string) {
@@ -75,7 +75,7 @@ func (r Request) Conflicts(p *Plan) error {
 	return errors.Join(errs...)
 }
 
-// choice returns what a Subscription is to subscribe to. A missing channel is not yet replaced by the default one.
+// choice returns the requested choice of a Subscription. A missing channel is not yet replaced by the default one.
 func (r Request) choice(now *v1alpha1.SubscriptionSpec) Choice { return r.choiceFrom(choiceOf(now)) }
 
 func (r Request) choiceFrom(c Choice) Choice {
@@ -84,7 +84,7 @@ func (r Request) choiceFrom(c Choice) Choice {
 	return c
 }
 
-// Find returns the requested Subscription as it is now, or nil if there is none. It fails if there are several.
+// Find returns the requested Subscription as it is now, or nil if it does not exist. It fails if several match.
 func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
 	namespaces, err := prediction.Observe(ctx, cluster.Config, r.Namespace)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Su
 	return &migrate.Subject{Namespace: in.Namespace, Name: in.subscription.Name, UID: in.subscription.UID}, nil
 }
 
-// Plan makes a plan from what the cluster and its catalogs show.
+// Plan makes a plan from the observed cluster and its catalogs.
 func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
 	in, err := observe(ctx, cluster, r)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// resolverDelay is the time that OLM gets to finish what it has started before the Subscription was restored. Its
-// status does not show whether it has: while it resolves, which takes seconds with large catalogs, it does not read
-// the Subscription again, and then it writes an InstallPlan for what it has found.
+// resolverDelay is the time that OLM gets to finish a resolution that it started before the Subscription was restored.
+// Its status does not show whether it has: while it resolves, which takes seconds with large catalogs, it does not read
+// the Subscription again, and then it writes an InstallPlan for its result.
 const resolverDelay = 20 * time.Second
 
 // Back decides on the next step of a rollback. The point of no return is where OLM may install the target.
@@ -58,8 +58,7 @@ func (s *state) IsRestored() bool {
 	return s.subscription != nil && choiceOf(s.subscription.Spec) == s.plan.From
 }
 
-// resolverSince returns when OLM was given the time to finish what it has started. It is zero if the Subscription was
-// restored since.
+// resolverSince returns the time when resolverDelay began. It is zero if the Subscription was restored since.
 func (s *state) resolverSince() time.Time {
 	for _, e := range slices.Backward(s.journal.Entries) {
 		switch e.Step {
@@ -72,8 +71,8 @@ func (s *state) resolverSince() time.Time {
 	return time.Time{}
 }
 
-// idleInstallPlan returns an InstallPlan for the target that installs nothing: nobody has approved it, or it has
-// failed. While it exists, OLM does not look at the catalog.
+// idleInstallPlan returns an InstallPlan for the target that installs nothing: it is unapproved, or has failed. While
+// it exists, OLM does not look at the catalog.
 func (s *state) idleInstallPlan() *v1alpha1.InstallPlan {
 	for _, installPlan := range s.installPlans {
 		if !installPlan.Spec.Approved || installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed {

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-csi/berth/olm/installplan"
 )
 
-// state is the observed state that the next step of a switch is decided from. What does not exist is nil.
+// state is the observed state that the next step of a switch is decided from. Missing objects are nil.
 type state struct {
 	now          time.Time
 	plan         *Plan
 	journal      *migrate.Journal
 	subscription *v1alpha1.Subscription
-	// installPlans are the InstallPlans of the namespace for the target, and leftovers those that only a Subscription of this
-	// name has asked for.
+	// installPlans are the InstallPlans of the namespace for the target, and leftovers the ones that only a Subscription
+	// of this name has asked for.
 	installPlans, leftovers []*v1alpha1.InstallPlan
 	// current is the InstallPlan that the Subscription refers to, which is the latest.
 	current *v1alpha1.InstallPlan
@@ -36,9 +36,9 @@ type state struct {
 	asks bool
 	// csvs are the ClusterServiceVersions of the namespace, without those copied from others.
 	csvs []v1alpha1.ClusterServiceVersion
-	// arrived is what the switch has installed: the target, or a later version that OLM has updated it to.
+	// arrived is the version that the switch has installed: the target, or a later version that OLM has updated it to.
 	arrived *v1alpha1.ClusterServiceVersion
-	// deployments are the existing ones of what has arrived.
+	// deployments are the existing Deployments of the arrived version.
 	deployments []appsv1.Deployment
 	// lockHolder is the pod that holds the lock of the driver's operator.
 	lockHolder *corev1.Pod
@@ -130,7 +130,7 @@ func (s *state) csv(name string) *v1alpha1.ClusterServiceVersion {
 	return nil
 }
 
-// readOperator reads what shows whether the operator that has arrived runs.
+// readOperator reads the objects that show whether the arrived operator runs.
 func (s *state) readOperator(ctx context.Context, c client.Client) error {
 	if s.arrived == nil {
 		return nil
@@ -153,7 +153,7 @@ func (s *state) readOperator(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// readDriver reads what shows whether the driver runs.
+// readDriver reads the objects that show whether the driver runs.
 func (s *state) readDriver(ctx context.Context, c client.Client) error {
 	if !s.plan.createsDriver() {
 		return nil

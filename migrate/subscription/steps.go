@@ -7,7 +7,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// The steps, in the order in which they are executed.
+// The steps, in the order of execution.
 const (
 	RequireApproval      migrate.StepName = "require-approval"      // have OLM ask for approval
 	SwitchSource         migrate.StepName = "switch-source"         // set the Subscription to the other catalog
@@ -24,8 +24,8 @@ const (
 // The steps of a rollback.
 const (
 	RestoreSource     migrate.StepName = "restore-source"     // set the Subscription to the catalog that it was to
-	AwaitResolver     migrate.StepName = "await-resolver"     // wait until OLM has finished what it had started
-	DeleteInstallPlan migrate.StepName = "delete-installplan" // delete the InstallPlan that nobody has approved
+	AwaitResolver     migrate.StepName = "await-resolver"     // wait until OLM has finished its resolution
+	DeleteInstallPlan migrate.StepName = "delete-installplan" // delete the unapproved InstallPlan
 )
 
 // Steps that no plan lists, because OLM rarely makes them necessary.

@@ -21,7 +21,7 @@ import (
 // sweepers is the number of concurrent runs in a cluster. They mostly wait for OLM.
 const sweepers = 6
 
-// episodes are the runs in which faults are injected.
+// episodes are the runs with injected faults.
 var episodes = []struct {
 	name  string
 	known string // the catalog to switch to
@@ -132,12 +132,12 @@ func pointsOf(reference []fault.Write) (points []fault.Point) {
 	return points
 }
 
-// correction is what step reset-status writes, only in those runs in which OLM has left the Subscription waiting for an
-// InstallPlan that is gone. It creates and deletes nothing.
+// correction is the write of step reset-status, which happens only if OLM has left the Subscription waiting for a
+// deleted InstallPlan. It creates and deletes nothing.
 const correction = "subscriptions/status"
 
-// tally counts what was created and deleted by resource, because OLM generates some names. What had to be deleted again
-// counts once if the audit log shows that OLM has created it again.
+// tally counts creations and deletions by resource, because OLM generates some names. A repeated deletion counts once
+// if the audit log shows that OLM has recreated the object.
 func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {
@@ -162,8 +162,8 @@ func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 	return counts
 }
 
-// recreatedByOLM returns how often OLM has created again what the tool has to delete. The first ClusterServiceVersion is
-// expected once, and InstallPlans for that one and for the target.
+// recreatedByOLM returns how often OLM has recreated objects that the tool has to delete. The first
+// ClusterServiceVersion is expected once, and InstallPlans for it and for the target.
 func (p *place) recreatedByOLM() map[string]int {
 	p.t.Helper()
 	again := map[string]int{"clusterserviceversions": -1, "installplans": -2}

@@ -34,7 +34,7 @@ func TestSwitch(t *testing.T) {
 	})
 }
 
-// TestDisturbedSwitch: what OLM does meanwhile, and what others change, is noticed.
+// TestDisturbedSwitch: the switch notices OLM's actions and other people's changes meanwhile.
 func TestDisturbedSwitch(t *testing.T) {
 	t.Parallel()
 	testSwitches(t, map[string]switchTest{
@@ -63,7 +63,7 @@ func TestDisturbedSwitch(t *testing.T) {
 	})
 }
 
-// switchTest is what happens in a place of its own.
+// switchTest is a test in a place of its own.
 type switchTest struct {
 	approval v1alpha1.Approval
 	known    []string

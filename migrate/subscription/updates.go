@@ -40,9 +40,9 @@ func (s *state) isAskedForUpdate() bool {
 	return s.current != nil && s.targetInstallPlan() == nil && !s.current.Spec.Approved && s.current.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval
 }
 
-// mayAskForUpdate reports whether OLM may still create an InstallPlan that requires approval, because it was resolving while
-// approval was restored. It has decided once the Subscription shows a version after the target. If the channel has none, there
-// is nothing to decide.
+// mayAskForUpdate reports whether OLM may still create an InstallPlan that requires approval, because it was resolving
+// while approval was restored. It has decided once the Subscription shows a version after the target. Without a later
+// version in the channel, there is nothing to decide.
 func (s *state) mayAskForUpdate() bool {
 	if own := s.plan.outcome(); own == nil || len(own.Then) == 0 {
 		return false

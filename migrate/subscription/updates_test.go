@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// TestResumeUpdates: what a switch does about later versions after approval was restored.
+// TestResumeUpdates: the handling of later versions after approval was restored.
 func TestResumeUpdates(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	installPlan := func(name string, approved bool) *v1alpha1.InstallPlan {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// Validate fails unless every field is one that a plan can have, so that whatever is executed or printed is valid.
+// Validate fails unless every field has a value that a plan can have, so that everything executed or printed is valid.
 func (p *Plan) Validate() error {
 	return errors.Join(p.validateSettings(), p.From.validate("from"), p.To.validate("to"), p.validateTarget(), p.validateContents(), p.validateDriver(), p.validateOutcomes())
 }
@@ -47,7 +47,7 @@ func validateOptional(field, name string) error {
 	return migrate.ValidateName(field, name)
 }
 
-// validateTarget checks what is installed, what will be, and the strategy.
+// validateTarget checks the installed version, the target, and the strategy.
 func (p *Plan) validateTarget() error {
 	errs := []error{validateOptional("installed", p.Installed), validateOptional("target", p.Target)}
 	for _, name := range p.Additional {

@@ -187,7 +187,7 @@ func TestParseJournal(t *testing.T) {
 	}
 }
 
-// A request asks for what the plan says, or for something else.
+// TestRequestConflicts: a request matches the plan, or names the options that differ.
 func TestRequestConflicts(t *testing.T) {
 	requested := Request{Package: "buoy", Source: "second"}
 	for name, test := range map[string]struct {
@@ -221,8 +221,8 @@ func TestRequestConflicts(t *testing.T) {
 	}
 }
 
-// TestRandomJournals: whatever reads as a journal is shown and decided about without a panic, whatever the cluster shows. Fuzzing would
-// first compile all of Kubernetes once more, for its coverage.
+// TestRandomJournals: any readable journal is shown and decided about without a panic, whatever the cluster shows.
+// Fuzzing would first compile all of Kubernetes once more, for its coverage.
 func TestRandomJournals(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -293,7 +293,7 @@ func mutated(random *rand.Rand, document string) string {
 	return document
 }
 
-// TestArguments: options of the command line are options, and what the plan names never is one.
+// TestArguments: options of the command line are options, and a name from the plan never is one.
 func TestArguments(t *testing.T) {
 	p := valid(Replace)
 	for _, tc := range []struct{ pkg, verb, want string }{
@@ -335,7 +335,7 @@ func states(j *migrate.Journal) []*state {
 	return all
 }
 
-// An InstallPlan installs what the plan says, or something else.
+// An InstallPlan matches the plan, or differs.
 func TestMatches(t *testing.T) {
 	p := valid(Update)
 	csv := &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: p.Target}}

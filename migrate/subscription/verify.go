@@ -9,7 +9,7 @@ import (
 )
 
 // Verify fails unless the Subscription is the one that the plan was made for, or the one that this switch has
-// recreated, and nothing but what the switch changes has changed.
+// recreated, and nothing has changed except by the switch.
 func (s *state) Verify() error {
 	p := s.plan
 	switch {
@@ -54,7 +54,7 @@ func (s *state) foreignError() error {
 		p.Subject, s.subscription.UID, cmp.Or(s.recreation().uid, p.Subject.UID), s.journal.Abandon())
 }
 
-// alternative is what can be done instead of reverting a change.
+// alternative says how to continue without reverting a change.
 func (s *state) alternative() string {
 	if s.journal.IsOpen() {
 		return s.journal.Abandon()

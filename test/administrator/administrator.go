@@ -24,7 +24,7 @@ type Administrator struct {
 	*client.Clients
 	// EC2 has the operations that Berth does not call, too.
 	EC2 *ec2.Client
-	// before is called before each request; nil if there is nothing to do.
+	// before, which may be nil, is called before each request.
 	before atomic.Pointer[func()]
 }
 

@@ -113,7 +113,7 @@ func (p *Page) start(path string) {
 	})
 }
 
-// receive passes responses to those who wait for them, until the browser ends.
+// receive passes responses to their waiting callers, until the browser ends.
 func (p *Page) receive(from *os.File) {
 	decoder := json.NewDecoder(&unterminated{from})
 	for {
@@ -277,13 +277,13 @@ func (p *Page) Type(text string) {
 	p.command("Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// keys are keys with their codes, and what they type.
+// keys are keys with their codes and their texts.
 var keys = map[string]struct {
 	code int
 	text string
 }{"Tab": {9, ""}, "Enter": {13, "\r"}, "Escape": {27, ""}, "ArrowUp": {38, ""}, "ArrowDown": {40, ""}, "/": {191, "/"}}
 
-// Press presses a key, as a keyboard does: what has the focus receives it.
+// Press presses a key like a keyboard: the focused element receives it.
 func (p *Page) Press(key string) {
 	p.t.Helper()
 	k, known := keys[key]

@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// want is the last file of an archive: what a test expects of the others.
+// want is the last file of an archive: a test's expectation for the others.
 const want = "want"
 
 // Archives returns the absolute paths of the archives in a folder. There must be at least one.

@@ -40,9 +40,10 @@ import (
 // rounds is how often each program runs, alternating with its peer. The best run of each counts.
 const rounds = 3
 
-// The benchmarks compare with real opm in the same run. x-faster is opm's time divided by ours, rss-of-opm our peak memory
-// divided by opm's, and grown-of-opm the same after subtracting what each program needs to print its version, which is
-// mapped parts of the program. Peak memory says more about the page cache than about a program; MiB-anonymous is without what is mapped. cache-of-catalog is the disk space to serve a catalog divided by the catalog's size.
+// The benchmarks compare with real opm in the same run. x-faster is opm's time divided by ours, rss-of-opm our peak
+// memory divided by opm's, and grown-of-opm the same after subtracting each program's memory for printing its version,
+// which is mapped parts of the program. Peak memory says more about the page cache than about a program; MiB-anonymous
+// is without mapped files. cache-of-catalog is the disk space to serve a catalog divided by the catalog's size.
 
 func BenchmarkValidate(b *testing.B) { compareCommands(b, "validate") }
 
@@ -169,10 +170,9 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// BenchmarkRawYAML compares package rawyaml with the library that it stands in for, on the catalog in YAML. The document
-// part converts every document of the catalog to JSON, in this process. The validate part runs the command, and once
-// more a build of it in which rawyaml refuses everything. of-library is how many times as much the library
-// takes.
+// BenchmarkRawYAML compares package rawyaml with the library that it replaces, on the catalog in YAML. The document
+// part converts every document of the catalog to JSON, in this process. The validate part runs the command, and a build
+// of it where rawyaml refuses everything. of-library is the ratio of the library's figure to rawyaml's.
 func BenchmarkRawYAML(b *testing.B) {
 	b.Run("documents", func(b *testing.B) {
 		sources := documents(b, generate(b, catalogs.Community))
@@ -300,7 +300,7 @@ type programs struct{ berth, face, opm, measurer string }
 func build(b *testing.B) programs {
 	b.Helper()
 	dir := b.TempDir()
-	b.Setenv("GOFLAGS", "-tags=grpcnotrace") // as make build has it
+	b.Setenv("GOFLAGS", "-tags=grpcnotrace") // as in make build
 	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./cmd/opm", "./lab/measure"); err != nil {
 		b.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func size(b *testing.B, dir string) (bytes int64) {
 	return bytes
 }
 
-// usage is what a command took, as program measure prints it.
+// usage holds the resources that a command used, as program measure prints them.
 type usage struct {
 	Wall, CPU              float64
 	PeakRSS, PeakAnonymous int64

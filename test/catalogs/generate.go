@@ -63,7 +63,8 @@ func Generate(dir string, kind Kind) error {
 type generator struct {
 	*rand.Rand
 	name string
-	// deeper is by how many levels the schemas of CRDs are deeper than those of most operators. Each has five times as much.
+	// deeper is the number of levels that the schemas of CRDs have beyond most operators'. Each level multiplies the size
+	// by five.
 	deeper int
 }
 
@@ -177,7 +178,7 @@ func (g *generator) bundle(kind Kind, csv *v1alpha1.ClusterServiceVersion, crds 
 func bundleObject(object any) property.Property {
 	data, err := json.Marshal(object)
 	if err != nil {
-		panic(err) // all of it is ours
+		panic(err) // the input is ours
 	}
 	return property.MustBuildBundleObject(data)
 }

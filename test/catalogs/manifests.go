@@ -56,7 +56,7 @@ func (g *generator) csv() *v1alpha1.ClusterServiceVersion {
 	}
 	text, err := json.MarshalIndent(examples, "", "  ")
 	if err != nil {
-		panic(err) // all of it is ours
+		panic(err) // the input is ours
 	}
 	csv.Annotations["alm-examples"] = string(text)
 	return csv

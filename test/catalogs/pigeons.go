@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// WritePigeons writes a catalog whose package tide requires n+1 packages, each in n versions, of which no two may provide the same
-// one of n APIs. So nothing can be installed, and a resolver that does not count tries all permutations: each more takes six times
-// as long.
+// WritePigeons writes a catalog whose package tide requires n+1 packages, each in n versions, where no two packages may
+// provide the same one of n APIs. So nothing can be installed, and a resolver that does not count tries all
+// permutations: each additional package takes six times as long.
 func WritePigeons(dir string, n int) error {
 	var docs, required []any
 	pkg := func(name string) {

@@ -20,7 +20,7 @@ type TemplateKind struct {
 	// Name is the name of the kind in reports.
 	Name    string
 	Bundles int
-	// deeper is that of the generator.
+	// deeper is the generator's.
 	deeper int
 }
 
@@ -66,8 +66,8 @@ func GenerateTemplate(t testing.TB, registry string, kind TemplateKind) (file st
 	return file
 }
 
-// writeObjects writes the folder of a bundle that carries its objects. Its ClusterServiceVersion then owns only the CRDs that are
-// among them, as that of an image must.
+// writeObjects writes the folder of a bundle that carries its objects. Its ClusterServiceVersion then owns only the
+// CRDs among them, as in a bundle's image.
 func writeObjects(t testing.TB, dir string, b declcfg.Bundle) {
 	t.Helper()
 	WriteAnnotations(t, dir, b.Package)

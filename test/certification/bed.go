@@ -18,7 +18,8 @@ import (
 // fileSystem is the file system of the EFS driver's manifest.
 const fileSystem = "fs-0123456789abcdef0"
 
-// cloudOf starts the cloud of a driver until the test ends. Only EFS is not in its platform's cloud: somebody has to create a file system.
+// cloudOf starts the cloud of a driver until the test ends. Only EFS needs more than its platform's cloud: somebody
+// must create a file system.
 func cloudOf(t testing.TB, d drivers.Driver) testbed.Cloud {
 	t.Helper()
 	if d.ClusterStorage == nil {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 // limit is how long the tests of a driver may take. A suite has an hour, and also starts a cluster.
 const limit = 50 * time.Minute
 
-// TestCertification runs Kubernetes' tests of each driver, and compares what happens with the record.
+// TestCertification runs Kubernetes' tests of each driver, and compares the outcomes with the record.
 func TestCertification(t *testing.T) {
 	for _, d := range registry.All() {
 		t.Run(d.Name, func(inner *testing.T) {
@@ -39,7 +39,7 @@ func TestCertification(t *testing.T) {
 				inner.Skip("without -certify: see make prove SUITE=certification-" + d.Name)
 			}
 			cluster.NeedRealNodes(inner)
-			t.Logf("%s: %s", d.Name, run(inner, d)) // make prove prints what the whole test logs
+			t.Logf("%s: %s", d.Name, run(inner, d)) // make prove prints the whole test's log
 		})
 	}
 }
@@ -118,8 +118,8 @@ func TestPageShowsTheTables(t *testing.T) {
 	shown.Check(t, "\n"+Markdown(records)+"\n", *update)
 }
 
-// TestReasons: each reason is that of a test, once all drivers that it applies to have a record, and each test that does not pass has
-// one, which applies to its driver.
+// TestReasons: each reason explains a test, once all drivers that it applies to have a record, and each test that does
+// not pass has a reason that applies to its driver.
 func TestReasons(t *testing.T) {
 	records, err := Records()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package certification runs Kubernetes' external storage tests of each driver's manifest (package certification of this module) on a
-// testbed: the real e2e.test, the real driver and its sidecars, on real nodes, in a simulated cloud. `make prove
-// SUITE=certification-DRIVER` does that, and compares what happens with the record in testdata, from which the table of
-// docs/certification.md is generated. A test that does not pass needs a reason in reasons.go.
+// Package certification runs Kubernetes' external storage tests of each driver's manifest (package certification of
+// this module) on a testbed: the real e2e.test, the real driver and its sidecars, on real nodes, in a simulated cloud.
+// `make prove SUITE=certification-DRIVER` does that, and compares the outcomes with the record in testdata, the source
+// of the table in docs/certification.md. A test that does not pass needs a reason in reasons.go.
 package certification
 
 import (
@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Outcome is what became of a test.
+// Outcome is the outcome of a test.
 type Outcome struct {
-	// Test is the test's name without that of the driver, such as "[Testpattern: Dynamic PV (default fs)] subPath should …".
+	// Test is the test's name without the driver's, such as "[Testpattern: Dynamic PV (default fs)] subPath should …".
 	Test string
 	// State is "pass", "fail" or "skip".
 	State string
@@ -29,7 +29,7 @@ const (
 	Skip = "skip"
 )
 
-// ginkgoReport is what ginkgo writes of a suite.
+// ginkgoReport is ginkgo's report of a suite.
 type ginkgoReport struct {
 	SpecReports []struct {
 		ContainerHierarchyTexts []string
@@ -44,8 +44,8 @@ type ginkgoReport struct {
 // prefix begins the names of the external storage tests of a driver.
 func prefix(csiName string) string { return "External Storage [Driver: " + csiName + "] " }
 
-// Read reads a report of ginkgo, in JSON. It returns the outcomes of the external storage tests of a driver, sorted, and fails if there are
-// none, or if anything beside the tests failed, such as the preparation of the cluster.
+// Read reads a report of ginkgo, in JSON. It returns the outcomes of the external storage tests of a driver, sorted,
+// and fails without outcomes, or if anything beside the tests failed, such as the preparation of the cluster.
 func Read(from io.Reader, csiName string) ([]Outcome, error) {
 	var reports []ginkgoReport
 	if err := json.NewDecoder(from).Decode(&reports); err != nil {

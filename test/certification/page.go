@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// Records returns the records in testdata, by driver. A driver whose tests nobody has run has none.
+// Records returns the records in testdata, by driver. A driver whose tests nobody has run has no record.
 func Records() (map[string]Record, error) {
 	records := map[string]Record{}
 	for _, name := range registry.Names() {
@@ -32,7 +32,8 @@ func Records() (map[string]Record, error) {
 	return records, nil
 }
 
-// Markdown returns the tables of the page: how many tests there are of each kind, what passes and fails, and why others do not run.
+// Markdown returns the tables of the page: the number of tests of each kind, the passing and failing ones, and why
+// others do not run.
 func Markdown(records map[string]Record) string {
 	var text strings.Builder
 	text.WriteString("| driver | programs | on | pass | fail | cannot run here | do not apply |\n| --- | --- | --- | --- | --- | --- | --- |\n")
@@ -97,7 +98,7 @@ func tests(records map[string]Record) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// outcome is what the table shows of a test.
+// outcome returns the table's text for a test.
 func (r Record) outcome(test string) string {
 	switch {
 	case slices.Contains(r.Passed, test):

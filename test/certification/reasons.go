@@ -10,11 +10,11 @@ import (
 type Kind string
 
 const (
-	// NotApplicable tests are for what a driver cannot do, or what the tests cannot be told about it.
+	// NotApplicable tests need a feature that the driver lacks, or that the manifest cannot describe.
 	NotApplicable Kind = "does not apply"
-	// NotHere tests need what the cluster of the tests does not have.
+	// NotHere tests need a feature that the tests' cluster lacks.
 	NotHere Kind = "cannot run here"
-	// Fails are those that run and fail.
+	// Fails is for tests that run and fail.
 	Fails Kind = "fails"
 )
 
@@ -25,11 +25,11 @@ type Reason struct {
 	Kind Kind
 	// Tests matches the names of the tests.
 	Tests *regexp.Regexp
-	// Without is a capability. The reason applies only to drivers whose manifest says that they do not have it; "" for all.
+	// Without is a capability. The reason applies only to drivers whose manifest denies it; "" for all.
 	Without string
-	// Drivers are the names of those that the reason applies to; empty for all.
+	// Drivers are the names of the drivers that the reason applies to; empty for all.
 	Drivers []string
-	// Excluded tests are not tried, as they would wait a long time for what is not there, and then fail.
+	// Excluded tests are not tried: they would wait a long time for a missing feature, and then fail.
 	Excluded bool
 	Why      string
 }
@@ -55,7 +55,7 @@ func (r Reason) explains(o Outcome) bool {
 	return o.State != Pass && (o.State == Fail) == (r.Kind == Fails) && r.Tests.MatchString(o.Test)
 }
 
-// Explain returns the first reason for an outcome of a driver with some capabilities, and false if there is none.
+// Explain returns the first reason for an outcome of a driver with some capabilities, and false without a reason.
 func Explain(driver string, has map[string]bool, o Outcome) (Reason, bool) {
 	at := slices.IndexFunc(reasons, func(r Reason) bool { return r.applies(driver, has) && r.explains(o) })
 	if at < 0 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Record is what a run of a driver's tests has shown.
+// Record is the result of a run of a driver's tests.
 type Record struct {
 	// Date is the date of the run, such as "2026-11-27", and Programs says which programs ran, as testbed.Programs does.
 	Date, Programs string
@@ -46,10 +46,10 @@ func (r Record) String() string {
 	return fmt.Sprintf("%s\t%s\t%s\n", ran, r.Date, r.Programs) + r.outcomes()
 }
 
-// ran begins the line that says when and with which programs the tests ran.
+// ran begins the line with the date and the programs of the run.
 const ran = "ran"
 
-// outcomes returns the record without when and with which programs it was made.
+// outcomes returns the record without the date and the programs.
 func (r Record) outcomes() string {
 	var text strings.Builder
 	for _, test := range r.Passed {
@@ -64,7 +64,7 @@ func (r Record) outcomes() string {
 	return text.String()
 }
 
-// summary says how many tests have which outcome.
+// summary counts the tests by outcome.
 func (r Record) summary() string {
 	skipped := 0
 	for _, n := range r.Skipped {

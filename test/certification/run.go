@@ -60,16 +60,16 @@ type Run struct {
 	Processes int
 	// Limit is the time limit of all tests.
 	Limit time.Duration
-	// Focus matches the names of the tests to run, and Exclude those among them that are not tried; "" for none.
+	// Focus matches the names of the tests to run, and Exclude the ones among them to leave out; "" for none.
 	Focus, Exclude string
-	// Log gets what ginkgo prints.
+	// Log gets ginkgo's output.
 	Log io.Writer
 }
 
 // reportFile is the name of ginkgo's report.
 const reportFile = "report.json"
 
-// Run runs the tests, and returns their outcomes. An error says that there are none.
+// Run runs the tests, and returns their outcomes, or an error and no outcomes.
 func (r Run) Run(ctx context.Context) ([]Outcome, error) {
 	suite, err := tools.E2E(ctx, nil)
 	if err != nil {

@@ -2,9 +2,9 @@ package certification
 
 import "regexp"
 
-// reasons are those of all drivers. The first one that explains an outcome counts.
+// reasons are the reasons for all drivers. The first one that explains an outcome counts.
 var reasons = []Reason{
-	// What the format of the manifest cannot say.
+	// Features that the format of the manifest cannot describe.
 	{Name: "pre-provisioned", Kind: NotApplicable, Tests: pattern("Pre-provisioned PV"),
 		Why: "the manifest has no volumes that exist already"},
 	{Name: "in-tree", Kind: NotApplicable, Tests: pattern("Inline-volume"),
@@ -16,7 +16,7 @@ var reasons = []Reason{
 	{Name: "inline with a Secret", Kind: NotApplicable, Tests: pattern("CSI Ephemeral-volume"), Drivers: []string{"azurefile"},
 		Why: "volumes without a claim need a Secret in the namespace of the pod, and the manifest cannot create one"},
 
-	// What drivers cannot do.
+	// Features that drivers lack.
 	{Name: "block", Kind: NotApplicable, Tests: regexp.MustCompile(`\(block volmode\)|different volume mode|mismatched mode`), Without: "block",
 		Why: "there are no devices: volumes are mounted over the network"},
 	{Name: "file systems", Kind: NotApplicable, Tests: regexp.MustCompile(`\((ext3|ext4|xfs)\)`), Without: "block",
@@ -68,7 +68,7 @@ var reasons = []Reason{
 	{Name: "options of stress tests", Kind: NotApplicable, Tests: regexp.MustCompile(`(-stress|performance) `),
 		Why: "the manifest has no numbers for stress and performance tests, which are for one cloud"},
 
-	// What the cluster of the tests does not have.
+	// Features that the tests' cluster lacks.
 	{Name: "populators", Kind: NotHere, Excluded: true, Tests: regexp.MustCompile(`any volume data source`),
 		Why: "needs the images of a populator and a validator of volumes, which are other projects'"},
 	{Name: "SSH", Kind: NotHere, Tests: regexp.MustCompile(`\] disruptive |while kubelet is down`),
@@ -82,7 +82,7 @@ var reasons = []Reason{
 	{Name: "zones", Kind: NotHere, Tests: regexp.MustCompile(`topologies that conflict with AllowedTopologies`),
 		Why: "all nodes are in one zone"},
 
-	// What runs and fails.
+	// Tests that run and fail.
 	{Name: "size of a folder", Kind: Fails, Tests: regexp.MustCompile(`correct filesystem size when restoring`), Drivers: []string{"azuredisk", "azurefile", "manila", "vsphere"},
 		Why: "a volume here is a folder of the machine, which has the size of the machine's file system"},
 }

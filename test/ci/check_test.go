@@ -23,9 +23,9 @@ type actionPart struct {
 // runner runs the steps of an action as GitHub does.
 type runner struct {
 	*checkout
-	contexts map[string]string // what is in ${{ }}
+	contexts map[string]string // the values of ${{ }}
 	path     string            // the file $GITHUB_PATH
-	// said is what each script printed, and used what each other action got as inputs, by name.
+	// said is the output of each script, and used the inputs of each other action, by name.
 	said   map[string]string
 	used   map[string]map[string]string
 	failed bool
@@ -99,7 +99,7 @@ func TestCheckAction(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change string // a script
 		ok     bool
-		// summary, sarif and annotated are parts of what is shown.
+		// summary, sarif and annotated are expected parts of the output.
 		summary   []string
 		annotated string // FILE:LINE
 	}{

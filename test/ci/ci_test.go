@@ -61,7 +61,7 @@ func TestTemplates(t *testing.T) {
 			if out, ok := c.run(with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); ok || !strings.Contains(out, "known.json is not in base") {
 				t.Errorf("of findings that the change itself says are known it says: %s", out)
 			}
-			if name != "makefile" { // whose base is origin/main unless it is given another
+			if name != "makefile" { // whose default base is origin/main
 				if out, ok := c.run(with("BASE", "") + with("DEFAULT_BRANCH", "none") + with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); ok || !strings.Contains(out, "baseline: found no ") {
 					t.Errorf("of a baseline without a base it says: %s", out)
 				}
@@ -132,7 +132,7 @@ func TestInputsAreDeclared(t *testing.T) {
 	}
 }
 
-// dockerScript plays docker: it creates a container of an image, from which the program can be copied.
+// dockerScript plays docker: it creates a container of an image, to copy the program out.
 const dockerScript = `#!/bin/sh
 case "$1 $2" in
 "create quay.io/berth-csi/berth:v1.0.0") echo c0ffee ;;
@@ -257,7 +257,7 @@ func decode(t *testing.T, path string, into any) {
 	}
 }
 
-// checkout is the folder in which scripts run.
+// checkout is the working directory of scripts.
 type checkout struct {
 	t   *testing.T
 	dir string

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// workflow is what is looked at of a workflow of GitHub.
+// workflow holds the checked fields of a GitHub workflow.
 type workflow struct {
 	Permissions map[string]string
 	Jobs        map[string]job
@@ -76,7 +76,7 @@ func TestWorkflowsAreValid(t *testing.T) {
 	}
 }
 
-// TestActionsArePinned: an action that others publish is what it was when somebody looked at it.
+// TestActionsArePinned: other people's actions are pinned to the commit that somebody has reviewed.
 func TestActionsArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[A-Za-z0-9-]+(/[A-Za-z0-9_-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	for _, path := range append(workflowFiles(t), "../../ci/bump.yml", "../../ci/action.yml") {
@@ -92,8 +92,8 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// TestWorkflowsMayLittle: a workflow may read what is public, a job more only if it says so, and no step finds the token in the checkout.
-// What a pull request starts may nothing else.
+// TestWorkflowsMayLittle: a workflow may only read public data, a job needs a declaration for more, and no step finds
+// the token in the checkout. Workflows that pull requests start may do nothing else.
 func TestWorkflowsMayLittle(t *testing.T) {
 	for name, w := range workflows(t) {
 		if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
@@ -115,7 +115,7 @@ func TestWorkflowsMayLittle(t *testing.T) {
 	}
 }
 
-// asRoot is how a workflow runs what needs root.
+// asRoot is how a workflow runs commands as root.
 const asRoot = "sudo --preserve-env=PATH "
 
 // stepsElsewhere are the run steps of workflows that are not steps of .ci/run, and where they are tried.
@@ -230,7 +230,7 @@ func TestNotesOfARelease(t *testing.T) {
 	}
 }
 
-// namedStep returns what a step of a workflow runs.
+// namedStep returns the script of a workflow's step.
 func namedStep(t *testing.T, workflow, name string) string {
 	t.Helper()
 	for _, s := range runSteps(t, workflows(t)[workflow]) {

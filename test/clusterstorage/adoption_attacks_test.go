@@ -23,10 +23,10 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// attack does what a tenant may do against a hand-over: it forges journals, subscribes to the driver's package in a project with an
-// OperatorGroup of its own, so that OLM gives the account of the driver's operator there permissions in the whole cluster when
-// the one of the administrator is gone, and runs pods with that account.
-// It returns a check that the hand-over has touched none of that, and what an administrator does about it who then cleans up.
+// attack plays a tenant's attack on a hand-over: it forges journals, subscribes to the driver's package in a project
+// with an OperatorGroup of its own, so that OLM gives the account of the driver's operator there permissions in the
+// whole cluster when the one of the administrator is gone, and runs pods with that account. It returns a check that the
+// hand-over has touched none of that, and the clean-up by an administrator.
 func (f *former) attack() (mustBeUntouched, end func()) {
 	f.t.Helper()
 	user := tenant.New(f.t, f.Cluster)
@@ -96,9 +96,9 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 	}
 }
 
-// unsubscribe removes a tenant's Subscription, and what OLM has installed for it. If OLM had copied the ClusterServiceVersion of the
-// former operator into the namespace before, it took that for the tenant's own, and has deleted it with the original. Then nobody
-// but an administrator takes the permissions away.
+// unsubscribe removes a tenant's Subscription and its installed objects. If OLM had copied the ClusterServiceVersion of
+// the former operator into the namespace before, it took that for the tenant's own, and has deleted it with the
+// original. Then only an administrator can remove the permissions.
 func (f *former) unsubscribe(subscription *v1alpha1.Subscription) {
 	f.t.Helper()
 	project := subscription.Namespace
@@ -185,14 +185,14 @@ func (f *former) forgedJournal(namespace string, phase migrate.Phase) *corev1.Co
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "adopt"}},
 		Data: map[string]string{"plan.json": string(text), "phase": string(phase), "log": "2026-11-22T00:00:00Z record-plan\n"},
 	}
-	if _, err := adoption.Adopt.ParseJournal(journal); err != nil { // or nobody would believe it anyway
+	if _, err := adoption.Adopt.ParseJournal(journal); err != nil { // otherwise it would be ignored anyway
 		f.t.Fatal(err)
 	}
 	return journal
 }
 
-// mustRefuseJournals fails the test unless the cluster storage operator does nothing with journals that name something else than an
-// operator of the driver, wherever they come from, and leaves them alone.
+// mustRefuseJournals fails the test unless the cluster storage operator does nothing with journals from any source that
+// name something else than an operator of the driver, and leaves them alone.
 func (f *former) mustRefuseJournals() {
 	f.t.Helper()
 	t, d := f.t, f.driver

@@ -29,11 +29,11 @@ import (
 	"github.com/berth-csi/berth/test/openshift45"
 )
 
-// outlive are the kinds of what OpenShift 4.5's operators made that is never deleted.
-var outlive = []string{"Namespace", "Secret", "StorageClass"}
+// keptKinds are the kinds of OpenShift 4.5's objects that are never deleted.
+var keptKinds = []string{"Namespace", "Secret", "StorageClass"}
 
-// TestLeftovers: whatever OpenShift 4.5's operators made is of the definition of today, or is one of its leftovers, or is never
-// deleted. And nothing is a leftover that they did not make.
+// TestLeftovers: every object that OpenShift 4.5's operators created is in today's definition, or is one of its
+// leftovers, or is never deleted. And they created every leftover.
 func TestLeftovers(t *testing.T) {
 	for _, d := range succeedable() {
 		t.Run(d.Name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLeftovers(t *testing.T) {
 			var want, got []string
 			for _, object := range openshift45.Operand(t, d) {
 				of := name(object.GetKind(), object.GetNamespace(), object.GetName())
-				if !ours[of] && !slices.Contains(outlive, object.GetKind()) {
+				if !ours[of] && !slices.Contains(keptKinds, object.GetKind()) {
 					want = append(want, of)
 				}
 			}
@@ -100,8 +100,8 @@ func (f *former) mustRefuseCleanup(name, want string) {
 	}
 }
 
-// testCleanup cleans up after an operator, from which the driver has been handed over. What is deleted is what the operator made and
-// nothing else; whatever volumes need stays as it is.
+// testCleanup cleans up after an operator whose driver has been handed over. The cleanup deletes exactly the operator's
+// objects; everything that volumes need stays as it is.
 func (f *former) testCleanup(injector *fault.Injector) {
 	t := f.t
 	t.Helper()
@@ -157,7 +157,7 @@ func (f *former) user() *corev1.Pod {
 	return pod
 }
 
-// foreignFinalizer adds a finalizer to what configured the operator, and returns what undoes that.
+// foreignFinalizer adds a finalizer to the operator's custom resource, and returns a function that removes it.
 func (f *former) foreignFinalizer() func() {
 	f.t.Helper()
 	before := f.old()
@@ -175,7 +175,7 @@ func (f *former) foreignFinalizer() func() {
 	}
 }
 
-// remains returns the numbers of the objects that a cleanup has to delete, by resource.
+// remains returns the numbers of the objects that a cleanup must delete, by resource.
 func (f *former) remains() map[string]int {
 	f.t.Helper()
 	counts := map[string]int{}
@@ -291,7 +291,7 @@ func (f *former) released() (names []string) {
 	return names
 }
 
-// mustKeepShared fails the test unless what somebody else uses, too, stays, and all else goes.
+// mustKeepShared fails the test unless shared objects stay, and all others go.
 func (f *former) mustKeepShared() {
 	f.t.Helper()
 	leftovers, err := f.driver.Leftovers(f.driver.Namespace)

@@ -40,8 +40,8 @@ func (f *former) addOwnKeys() {
 	}
 }
 
-// TestAdoptionFailures: when a driver is handed over, a node is lost, and the backend cannot be reached. The driver is updated on
-// all other nodes, and what the pod of the lost node may still need stays.
+// TestAdoptionFailures: when a driver is handed over, a node is lost, and the backend cannot be reached. The driver is
+// updated on all other nodes, and objects that the lost node's pod may still need stay.
 func TestAdoptionFailures(t *testing.T) {
 	t.Parallel()
 	at := slices.IndexFunc(succeedable(), func(d drivers.Driver) bool { return d.Backend != nil && len(d.History.Keys) > 0 })

@@ -24,8 +24,8 @@ import (
 
 const adoptPage = "adopt.md"
 
-// TestAdoptionRefusals: a real cluster in which something is not as it should be is refused, and nothing is written. When that is
-// put right, the driver is handed over, although the tool is killed before and after each of its writes.
+// TestAdoptionRefusals: a problem in a real cluster refuses the hand-over, and nothing is written. Once the problem is
+// fixed, the driver is handed over, although the tool is killed before and after each of its writes.
 func TestAdoptionRefusals(t *testing.T) {
 	t.Parallel()
 	d := succeedable()[0]
@@ -38,7 +38,7 @@ func TestAdoptionRefusals(t *testing.T) {
 	recorded := f.record()
 	for _, tc := range []struct {
 		name, reason, says, want string
-		// spoil changes the cluster, and returns what undoes that.
+		// spoil changes the cluster, and returns a function that undoes that.
 		spoil func() func()
 	}{
 		{"F11: two Subscriptions", predecessor.ReasonRefused, "there are other Subscriptions", "there are other Subscriptions", func() func() {
@@ -94,8 +94,8 @@ func TestAdoptionRefusals(t *testing.T) {
 	t.Run("F13: somebody subscribes again", func(t *testing.T) { f.within(t).removeAgain() })
 }
 
-// removeAgain subscribes to the operator again: the new operator goes on, the cluster storage operator says so, and the tool removes
-// what OLM has installed again.
+// removeAgain subscribes to the operator again: the new operator goes on, the cluster storage operator reports it, and
+// the tool removes OLM's new installation.
 func (f *former) removeAgain() {
 	f.t.Helper()
 	f.subscription = &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.subscription.Name}, Spec: f.subscription.Spec}
@@ -130,7 +130,7 @@ func (f *former) awaitLate(want bool) {
 	})
 }
 
-// awaitSafePlan waits until a plan is safe, such as when OLM has finished what it does.
+// awaitSafePlan waits until a plan is safe, for example until OLM has finished.
 func (f *former) awaitSafePlan() {
 	f.t.Helper()
 	cluster.Eventually(f.t, limit, "a plan that is safe", func(context.Context) error {
@@ -141,7 +141,7 @@ func (f *former) awaitSafePlan() {
 	})
 }
 
-// with creates an object, and returns what deletes it.
+// with creates an object, and returns a function that deletes it.
 func (f *former) with(object client.Object) func() {
 	f.t.Helper()
 	f.create(object)

@@ -14,8 +14,9 @@ import (
 	"github.com/berth-csi/berth/test/catalogs/serving"
 )
 
-// TestAdoptionByOLM: without a cluster storage operator, OLM updates OpenShift 4.5's operator to ours, which takes the driver over in
-// place. Then an administrator deletes what configured the old operator, as the page says, and the driver stays.
+// TestAdoptionByOLM: without a cluster storage operator, OLM updates OpenShift 4.5's operator to ours, which takes the
+// driver over in place. Then an administrator deletes the old operator's custom resource, as the page says, and the
+// driver stays.
 func TestAdoptionByOLM(t *testing.T) {
 	t.Parallel()
 	if !*allAdoptions {

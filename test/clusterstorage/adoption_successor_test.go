@@ -69,7 +69,7 @@ func (f *former) operate(injector *fault.Injector, handOver func(*restclient.Con
 	return stop
 }
 
-// reports are what the cluster storage operator writes about storage whatever it does.
+// reports are the targets of the cluster storage operator's routine reports.
 var reports = []fault.Target{{Resource: "storages"}, {Resource: "clusteroperators"}, {Resource: "tokenreviews"}, {Resource: "subjectaccessreviews"}}
 
 // awaitReason waits until Storage says something about the driver.
@@ -87,7 +87,7 @@ func (f *former) awaitReason(reason, message string) {
 	})
 }
 
-// phase returns the phase of the driver's hand-over; "" if there is none.
+// phase returns the phase of the driver's hand-over, or "".
 func (f *former) phase(ctx context.Context) (migrate.Phase, error) {
 	j, err := adoption.Adopt.ReadJournal(ctx, migrate.Cluster{Config: f.Config(), Client: f.Client()}, migrate.Subject{Name: f.driver.CSIName})
 	if err != nil {
@@ -121,8 +121,8 @@ func (f *former) adoptAsWell() {
 	f.adopt(fault.Record())
 }
 
-// TestAdoptionKilled: the cluster storage operator is killed before and after each of its writes that hand the driver over, and
-// nothing comes of it.
+// TestAdoptionKilled: the cluster storage operator is killed before and after each of its writes that hand the driver
+// over, and the hand-over still succeeds.
 func TestAdoptionKilled(t *testing.T) {
 	t.Parallel()
 	if !*allAdoptions {
@@ -142,7 +142,7 @@ func TestAdoptionKilled(t *testing.T) {
 	f.mustHaveMade(injector.Writes())
 }
 
-// mustHaveMade fails the test unless the writes are those of a hand-over, with a kill before and after each.
+// mustHaveMade fails the test unless the writes make a hand-over, with a kill before and after each.
 func (f *former) mustHaveMade(writes []fault.Write) {
 	f.t.Helper()
 	kills := map[fault.Fault]int{}
@@ -176,8 +176,8 @@ func (f *former) mustDecline(name, reason, says, want string, spoil func() func(
 	f.mustRefuse(name, want, func() func() { return func() {} })
 }
 
-// mustLeaveUnmanaged fails the test unless the cluster storage operator writes nothing but its ClusterOperator while Storage is
-// Unmanaged.
+// mustLeaveUnmanaged fails the test unless the cluster storage operator writes only its ClusterOperator while Storage
+// is Unmanaged.
 func (f *former) mustLeaveUnmanaged() {
 	f.t.Helper()
 	storage := &operatorv1.Storage{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}

@@ -35,9 +35,9 @@ var notOfHandOver = slices.Concat(reports, []fault.Target{{Resource: "events"}, 
 	{Resource: "roles"}, {Resource: "rolebindings"}, {Resource: "clusterroles"}, {Resource: "clusterrolebindings"}, {Resource: "deployments"}, {Resource: "clustercsidrivers"},
 	{Resource: "prometheusrules"}, {Resource: "servicemonitors"}})
 
-// TestAdoptionSweep injects every fault into every write with which a driver is handed over, once those of the cluster storage operator,
-// and once those of the tool. Whatever the fault, the end is the same, nothing that volumes need is touched, and in the end
-// neither has anything to write.
+// TestAdoptionSweep injects every fault into every write of a hand-over, both by the cluster storage operator and by
+// the tool. With every fault, the end is the same, nothing that volumes need is touched, and in the end neither has
+// anything to write.
 func TestAdoptionSweep(t *testing.T) {
 	if !fault.All() {
 		t.Skip("it takes many minutes; run it with -all-faults, or make prove SUITE=sweep-adopt")
@@ -84,7 +84,7 @@ func TestAdoptionSweep(t *testing.T) {
 	}
 }
 
-// play hands the driver over, checks that, and gives it back to OLM. It returns what there was in the end.
+// play hands the driver over, checks that, and gives it back to OLM. It returns the end state.
 func (f *former) play(injector *fault.Injector, tool bool) []string {
 	f.t.Helper()
 	defer f.giveBack()
@@ -168,7 +168,7 @@ func (f *former) madeByOperator() (found []*unstructured.Unstructured) {
 	return found
 }
 
-// end returns what a hand-over leads to.
+// end returns the end state of a hand-over.
 func (f *former) end() (lines []string) {
 	f.t.Helper()
 	phase, err := f.phase(f.t.Context())

@@ -47,7 +47,7 @@ type former struct {
 	subscription *v1alpha1.Subscription
 	version      string // the ClusterServiceVersion
 	operator     string // the Deployment
-	own          bool   // it is of ours, and not of OpenShift 4.5
+	own          bool   // ours, and not OpenShift 4.5's
 	unoperated   bool   // no operator of ours runs afterwards
 }
 
@@ -56,7 +56,8 @@ func succeedable() []drivers.Driver {
 	return slices.DeleteFunc(registry.All(), func(d drivers.Driver) bool { return len(d.Predecessors()) == 0 })
 }
 
-// newFormer starts a cluster in which OLM has installed OpenShift 4.5's operator of a driver, which has installed the driver.
+// newFormer starts a cluster where OLM has installed OpenShift 4.5's operator of a driver, which has installed the
+// driver.
 func newFormer(t testing.TB, d drivers.Driver, images map[string]string) *former {
 	t.Helper()
 	catalog := openshift45.Catalog(t, d) // skips without it
@@ -70,8 +71,8 @@ func newFormer(t testing.TB, d drivers.Driver, images map[string]string) *former
 	return f
 }
 
-// newOwnFormer starts a cluster in which OLM has installed our operator of a driver in a namespace, which has installed the
-// driver.
+// newOwnFormer starts a cluster where OLM has installed our operator of a driver in a namespace, which has installed
+// the driver.
 func newOwnFormer(t testing.TB, d drivers.Driver, namespace string, images map[string]string) *former {
 	t.Helper()
 	f := &former{
@@ -158,7 +159,7 @@ func (f *former) configure(spec map[string]any) {
 	f.create(object)
 }
 
-// installOperand makes what the operator had made, and waits until the driver's pods run.
+// installOperand creates the operator's objects, and waits until the driver's pods run.
 func (f *former) installOperand() {
 	f.t.Helper()
 	for _, object := range openshift45.Operand(f.t, f.driver) {
@@ -198,7 +199,7 @@ func (f *former) available(ctx context.Context) operatorv1.OperatorCondition {
 	return operatorv1.OperatorCondition{}
 }
 
-// useVolumes creates what uses the driver: volumes, attachments, claims, and an application.
+// useVolumes creates users of the driver: volumes, attachments, claims, and an application.
 func (f *former) useVolumes() {
 	f.t.Helper()
 	namespace := f.Namespace(f.t)
@@ -244,7 +245,7 @@ func (f *former) useVolumes() {
 func (f *former) adopting(report func(migrate.Event)) func(context.Context, *restclient.Config) error {
 	return func(ctx context.Context, config *restclient.Config) error {
 		config = restclient.CopyConfig(config)
-		config.Timeout = 10 * time.Second // as the command has it: an injected fault may be that the API server does not answer
+		config.Timeout = 10 * time.Second // the command's: an injected fault may keep the API server from answering
 		c, err := client.New(config, client.Options{Scheme: f.Client().Scheme(), Mapper: f.Client().RESTMapper()})
 		if err != nil {
 			return err
@@ -291,9 +292,9 @@ func (f *former) plan() *adoption.Plan {
 
 var allAdoptions = flag.Bool("all-adoptions", false, "hand over each driver from each operator, which takes minutes")
 
-// TestAdoption: when the cluster storage operator starts, it takes over drivers whose operators OLM runs, those of OpenShift 4.5 and
-// ours, by itself, also while an administrator runs the tool. Over the whole journey nothing that volumes need is another
-// object, and two operators are never there together. In the end neither it nor the tool has anything to write.
+// TestAdoption: when the cluster storage operator starts, it takes over drivers whose operators OLM runs, OpenShift
+// 4.5's and ours, by itself, also while an administrator runs the tool. Throughout, no object that volumes need is
+// replaced, and two operators never run together. In the end neither it nor the tool has anything to write.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	type begin struct {
@@ -347,7 +348,8 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// mustBeHandedOver fails the test unless OLM has nothing of the operator any more, and what configured it is as it was.
+// mustBeHandedOver fails the test unless OLM has no objects of the operator any more, and the operator's custom
+// resource is unchanged.
 func (f *former) mustBeHandedOver() {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -386,9 +388,8 @@ func (f *former) mustBeHandedOver() {
 	}
 }
 
-// checkForbidden fails the test if a request of ours was forbidden. OLM takes the permissions of its operator away while that
-// ends. Where its account is that of the new operator, too, requests count from when the cluster storage operator creates the
-// Deployment of the new one.
+// checkForbidden fails the test if a request of ours was forbidden. OLM takes the permissions of its operator away
+// while that ends. If the new operator has the same account, requests count from the creation of its Deployment.
 func (f *former) checkForbidden() {
 	f.t.Helper()
 	requests := f.account().Requests(f.t)

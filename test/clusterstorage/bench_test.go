@@ -30,10 +30,10 @@ import (
 // that it brings: go build -mod=vendor ./cmd/cluster-storage-operator
 var openshifts = flag.String("openshifts-operator", "", "benchmark: the program of OpenShift's cluster storage operator")
 
-// observed is for how long a settled operator is observed. What it does every minute shows twice.
+// observed is how long a settled operator is observed. An action of every minute shows twice.
 const observed = 2 * time.Minute
 
-// BenchmarkSettled measures what a settled cluster storage operator has in memory, and what it requests, on AWS: ours, and
+// BenchmarkSettled measures the memory and the requests of a settled cluster storage operator on AWS: ours, and
 // OpenShift's. The driver's operator only seems to run in both cases; the benchmark reports in its place.
 func BenchmarkSettled(b *testing.B) {
 	b.Run("berth", func(b *testing.B) {
@@ -58,7 +58,7 @@ func BenchmarkSettled(b *testing.B) {
 	})
 }
 
-// reportAll writes what the operators of the drivers report once the drivers run, when their ClusterCSIDrivers exist.
+// reportAll writes the drivers' operators' reports of running drivers, once their ClusterCSIDrivers exist.
 func (w *environment) reportAll() {
 	w.t.Helper()
 	for _, d := range w.drivers {
@@ -144,14 +144,14 @@ func (w *environment) awaitHealthy() {
 	})
 }
 
-// measure waits until an operator writes nothing but its lease, and reports its requests and its memory.
+// measure waits until an operator writes only its lease, and reports its requests and its memory.
 func (w *environment) measure(b *testing.B, operator process.Process, by cluster.Requests) {
 	b.Helper()
 	began := time.Now()
 	cluster.Eventually(w.t, limit, "the operator to rest", func(context.Context) error {
-		requests, writes := w.count(by, time.Now().Add(-3*rest))
-		if writes > 0 || time.Since(began) < 3*rest {
-			return fmt.Errorf("in the last %s it sent %d requests, %d of them writes", 3*rest, requests, writes)
+		requests, writes := w.count(by, time.Now().Add(-3*idlePeriod))
+		if writes > 0 || time.Since(began) < 3*idlePeriod {
+			return fmt.Errorf("in the last %s it sent %d requests, %d of them writes", 3*idlePeriod, requests, writes)
 		}
 		return nil
 	})

@@ -33,8 +33,8 @@ func TestRunByHand(t *testing.T) {
 	w.checkForbidden()
 }
 
-// runByHand runs the page's command until the test ends, in a network of its own, from which it reaches only the API server: others may
-// have its port on this machine.
+// runByHand runs the page's command until the test ends, in a network of its own that reaches only the API server:
+// others may have its port on this machine.
 func (w *environment) runByHand(operator string) {
 	w.t.Helper()
 	network, err := realnode.NewNetwork(1)
@@ -68,7 +68,7 @@ func (w *environment) runByHand(operator string) {
 	})
 }
 
-// variables are the variables of the operator's Deployment, but for what only a pod has.
+// variables returns the variables of the operator's Deployment, except those that only a pod has.
 func (w *environment) variables() (all []string) {
 	w.t.Helper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}}

@@ -12,15 +12,14 @@ import (
 	"github.com/berth-csi/berth/operator/clusterstorage"
 )
 
-// A course is what the ClusterOperator says in the course of something: the statuses of each condition, and the versions, one
-// after the other.
+// A course is the history of a ClusterOperator: the successive statuses of each condition, and the versions.
 type course map[string]string
 
-// whatever is any course of a condition.
-const whatever = "whatever"
+// anyCourse matches any course of a condition.
+const anyCourse = "whatever"
 
-// expect fails the test unless the ClusterOperator takes a course while something happens. It checks each version that the
-// ClusterOperator reports against what runs at that time.
+// expect fails the test unless the ClusterOperator takes a course while something happens. It compares each version
+// that the ClusterOperator reports with the running one.
 func (l *life) expect(what string, want course, happens func()) {
 	l.t.Helper()
 	workloads := &workloadRecord{t: l.t}
@@ -62,8 +61,8 @@ func (l *life) expect(what string, want course, happens func()) {
 		}
 	}
 	for name := range got {
-		if want[name] == whatever {
-			got[name] = whatever
+		if want[name] == anyCourse {
+			got[name] = anyCourse
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

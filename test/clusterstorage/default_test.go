@@ -21,8 +21,8 @@ import (
 // defaultAnnotation makes a StorageClass the default.
 const defaultAnnotation = "storageclass.kubernetes.io/is-default-class"
 
-// TestDefaultClass: with all drivers of a platform, a cluster has the default class that it should have, and keeps it through
-// restarts and an update, and so does one whose administrator decided otherwise.
+// TestDefaultClass: with all drivers of a platform, a cluster has the right default class, or its administrator's
+// choice, and keeps it through restarts and an update.
 func TestDefaultClass(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -30,7 +30,7 @@ func TestDefaultClass(t *testing.T) {
 		platform configv1.PlatformType
 		given    *storagev1.StorageClass
 		want     []string
-		// decide is what the administrator does then, and decided the default classes from then on.
+		// decide is the administrator's action then, and decided the default classes from then on.
 		decide  func(*environment)
 		decided []string
 	}{
@@ -124,8 +124,8 @@ func (w *environment) recreate(name string) {
 	})
 }
 
-// followAlerts does what the runbooks of the platform's alerts say, on a cluster with a second default class, a claim that is full and
-// its volume.
+// followAlerts follows the runbooks of the platform's alerts, on a cluster with a second default class, a claim that is
+// full and its volume.
 func (w *environment) followAlerts(class string) {
 	w.t.Helper()
 	const second, volume, claim, namespace = "second-default", "full-volume", "full", "default"

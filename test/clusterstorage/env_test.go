@@ -72,7 +72,7 @@ func driversOf(platform configv1.PlatformType) []drivers.Driver {
 	return slices.DeleteFunc(clusterstorage.OfPlatforms(registry.All()), func(d drivers.Driver) bool { return d.ClusterStorage.Platform != platform })
 }
 
-// platformStatuses are what installers write about their platforms.
+// platformStatuses are the statuses that installers write about their platforms.
 var platformStatuses = map[configv1.PlatformType]configv1.PlatformStatus{
 	configv1.AWSPlatformType:   {AWS: &configv1.AWSPlatformStatus{Region: "us-east-1"}},
 	configv1.AzurePlatformType: {Azure: &configv1.AzurePlatformStatus{ResourceGroupName: "berth-x7k2p-rg", CloudName: configv1.AzurePublicCloud}},
@@ -189,15 +189,15 @@ func (w *environment) account() walk.Account {
 	return walk.Account{Cluster: w.Cluster, Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}
 }
 
-// accountOf returns that of a driver's operator.
+// accountOf returns the account of a driver's operator.
 func (w *environment) accountOf(d drivers.Driver) walk.Account {
 	return walk.Account{Cluster: w.Cluster, Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}
 }
 
-// notKept are requests that store nothing, and what says who is active and what happened.
+// notKept are the resources of requests that store nothing, of leases and of events.
 var notKept = []string{"tokenreviews", "subjectaccessreviews", "leases", "events"}
 
-// writes returns what our operators have written since a time, in the order of the responses.
+// writes returns our operators' writes since a time, in the order of the responses.
 func (w *environment) writes(since time.Time) []cluster.AuditEvent {
 	w.t.Helper()
 	var found []cluster.AuditEvent
@@ -212,18 +212,18 @@ func (w *environment) writes(since time.Time) []cluster.AuditEvent {
 	return found
 }
 
-// rest is for how long operators that have settled write nothing.
-const rest = 5 * time.Second
+// idlePeriod is how long settled operators write nothing.
+const idlePeriod = 5 * time.Second
 
 // awaitRest waits until our operators have written nothing for a while. Operators that fight never rest.
 func (w *environment) awaitRest() {
 	w.t.Helper()
 	began := time.Now()
 	cluster.Eventually(w.t, limit, "the operators to rest", func(context.Context) error {
-		if writes := w.writes(time.Now().Add(-rest)); len(writes) > 0 {
-			return fmt.Errorf("in the last %s they wrote: %s", rest, list(writes))
+		if writes := w.writes(time.Now().Add(-idlePeriod)); len(writes) > 0 {
+			return fmt.Errorf("in the last %s they wrote: %s", idlePeriod, list(writes))
 		}
-		if time.Since(began) < rest {
+		if time.Since(began) < idlePeriod {
 			return errors.New("they have not rested for long enough")
 		}
 		return nil
@@ -275,7 +275,8 @@ func (w *environment) checkForbidden() {
 	w.checkRefusals(walk.Discovers)
 }
 
-// checkRefusals fails the test if a request of ours was forbidden, except those that others would have had to permit.
+// checkRefusals fails the test if a request of ours was forbidden, except requests that others would have had to
+// permit.
 func (w *environment) checkRefusals(byOthers func(cluster.AuditEvent) bool) {
 	w.t.Helper()
 	for _, account := range w.accounts() {
@@ -296,7 +297,7 @@ var settled = map[configv1.ClusterStatusConditionType]configv1.ConditionStatus{
 	configv1.OperatorDegraded: configv1.ConditionFalse, configv1.OperatorUpgradeable: configv1.ConditionTrue,
 }
 
-// awaitSettled waits until the ClusterOperator says that all is well, and that everything runs at a version.
+// awaitSettled waits until the ClusterOperator reports that all is well and runs at a version.
 func (w *environment) awaitSettled(version string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "storage to settle at version "+version, func(ctx context.Context) error {

@@ -121,7 +121,7 @@ func writeProgram(t *testing.T, folder, name, script string) string {
 type generation struct {
 	version string
 	broken  string                              // the name of a driver whose own images are broken
-	define  func(drivers.Driver) drivers.Driver // what differs in the definitions; nil for nothing
+	define  func(drivers.Driver) drivers.Driver // changes the definitions, may be nil
 }
 
 // run applies a generation's manifests, and runs its operator in the place of the one before.
@@ -162,8 +162,8 @@ func (l *life) run(g generation) {
 	l.t.Cleanup(func() { l.end() })
 }
 
-// TestLife plays what a cluster with drivers of its platform meets, and compares what the ClusterOperator says all the while
-// with what it should say.
+// TestLife plays the life of a cluster with the drivers of its platform, and compares every status of the
+// ClusterOperator with the expected one.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	platforms := []configv1.PlatformType{configv1.AWSPlatformType}
@@ -181,7 +181,7 @@ func TestLife(t *testing.T) {
 
 func live(t *testing.T, platform configv1.PlatformType) {
 	l := newLife(t, platform)
-	first := l.drivers[len(l.drivers)-1] // what happens to one driver, happens to this one
+	first := l.drivers[len(l.drivers)-1] // events of a single driver happen to this one
 	v1, v2 := generation{version: "4.22.1"}, generation{version: "4.22.2"}
 	steady := course{"Available": "True", "Progressing": "False", "Degraded": "False", "Upgradeable": "True"}
 	t.Cleanup(l.checkForbidden)
@@ -261,7 +261,7 @@ func live(t *testing.T, platform configv1.PlatformType) {
 		l.awaitSettled(v5.version)
 	})
 
-	l.expect("deletion of each object", steady.with(l.versions(v5.version)).with(course{"Available": whatever, "Progressing": whatever}), func() {
+	l.expect("deletion of each object", steady.with(l.versions(v5.version)).with(course{"Available": anyCourse, "Progressing": anyCourse}), func() {
 		l.loseEach()
 		l.awaitSettled(v5.version)
 	})
@@ -352,7 +352,8 @@ func (l *life) awaitOthers(but drivers.Driver, version string) {
 	})
 }
 
-// failures are why a container whose image is broken does not run. A process node may not even find all mount points for it.
+// failures are the reasons of a container with a broken image. A process node may not even find all mount points for
+// it.
 var failures = []string{"CrashLoopBackOff", "CreateContainerError"}
 
 // awaitBroken waits until a pod of a driver has an image of a version, and does not run.

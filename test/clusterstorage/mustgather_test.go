@@ -13,7 +13,8 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// TestMustGather: what support needs of a platform's drivers, their operators and the cluster storage operator is collected.
+// TestMustGather: the script collects the support data of a platform's drivers, their operators and the cluster storage
+// operator.
 func TestMustGather(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, configv1.AWSPlatformType, cluster.Options{Images: programs(t)})

@@ -27,9 +27,9 @@ import (
 	"github.com/berth-csi/berth/test/walk"
 )
 
-// TestOperators: on each platform, the release's manifests are enough for storage to become available, with real operators,
-// and then they rest. Nothing changes when an administrator annotates what they made, nor when they start again. (They apply an
-// object again when it has changed, and when they start; that changes nothing in it.)
+// TestOperators: on each platform, the release's manifests are enough for storage to become available, with real
+// operators, and then they rest. Nothing changes when an administrator annotates their objects, or when they restart.
+// (They apply an object again when it has changed, and when they start; that changes nothing in it.)
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	for _, platform := range platforms() {
@@ -114,7 +114,7 @@ func (w *environment) touchAll() []*unstructured.Unstructured {
 	}
 	for _, object := range made {
 		if object.GetKind() == "Deployment" {
-			continue // its generation changes with its annotations, too, and that is what is reported
+			continue // its reported generation changes with its annotations, too
 		}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/note":"of an administrator"}}}`))
 		if err := w.Client().Patch(w.t.Context(), object, patch); err != nil {
@@ -140,7 +140,7 @@ func (w *environment) mustBeUnchanged(after string, objects []*unstructured.Unst
 	}
 }
 
-// content returns an object without its bookkeeping, and a workload without what the controller manager writes.
+// content returns an object without its bookkeeping, and a workload without the controller manager's fields.
 func content(object *unstructured.Unstructured) map[string]any {
 	content := object.DeepCopy().Object
 	unstructured.RemoveNestedField(content, "metadata", "resourceVersion")
@@ -217,7 +217,7 @@ func (w *environment) isOperator(pod corev1.Pod) bool {
 	return pod.Spec.ServiceAccountName == clusterstorage.Name
 }
 
-// isLock reports whether an object says which pod of an operator is active. It is that pod's.
+// isLock reports whether an object is the lock of an operator's active pod.
 func (w *environment) isLock(object *unstructured.Unstructured) bool {
 	for _, d := range w.drivers {
 		if object.GetKind() == "ConfigMap" && object.GetName() == d.Operator.Lock {

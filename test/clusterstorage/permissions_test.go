@@ -34,8 +34,8 @@ import (
 
 var allPlatforms = flag.Bool("all-platforms", false, "compare the permissions on every platform, and not only on some")
 
-// TestPermissionsAreExact walks through the life of the cluster storage operator and of the operators that it runs, and compares
-// what they have asked of the API server with their permissions.
+// TestPermissionsAreExact walks through the life of the cluster storage operator and of the operators that it runs, and
+// compares their requests to the API server with their permissions.
 func TestPermissionsAreExact(t *testing.T) {
 	t.Parallel()
 	walked := []configv1.PlatformType{configv1.AWSPlatformType, configv1.OpenStackPlatformType}
@@ -70,20 +70,20 @@ func TestPermissionsAreExact(t *testing.T) {
 	}
 }
 
-// A walker is an environment in which namespaces are lost.
+// A walker is an environment that loses namespaces.
 type walker struct {
 	*environment
 	losses []loss
 }
 
-// A loss is the time in which a namespace was not there, or not as it should be.
+// A loss is the time while a namespace was missing or incomplete.
 type loss struct {
 	namespace    string
 	began, ended time.Time
 }
 
-// permittedByOthers reports whether a request is about something that the rules need not permit: everybody may ask what the API
-// server serves. In a namespace that is being deleted, nobody may create anything, and a Role in it is gone with it.
+// permittedByOthers reports whether the rules need not permit a request: everybody may discover the APIs. In a
+// namespace that is being deleted, nobody may create anything, and a Role in it is gone with it.
 func (w *walker) permittedByOthers(request cluster.AuditEvent) bool {
 	return walk.Discovers(request) || request.Code == http.StatusForbidden && slices.ContainsFunc(w.losses, func(l loss) bool {
 		return request.Namespace == l.namespace && request.Answered.After(l.began) && request.Received.Before(l.ended)
@@ -104,7 +104,7 @@ func (w *walker) makeNamespaces() {
 	}
 }
 
-// makeUnfit creates objects that cannot be changed to what the drivers and their operators need.
+// makeUnfit creates objects that cannot be changed to the desired state of the drivers and their operators.
 func (w *walker) makeUnfit() {
 	w.t.Helper()
 	for _, d := range w.drivers {
@@ -155,7 +155,7 @@ func (w *walker) objectsOf(d drivers.Driver) []*unstructured.Unstructured {
 	return objects
 }
 
-// monitoringOf returns what belongs to the monitoring of a driver's operator.
+// monitoringOf returns the monitoring objects of a driver's operator.
 func (w *walker) monitoringOf(d drivers.Driver, kind string) []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := d.OperatorMonitoring()
@@ -170,7 +170,7 @@ func (w *walker) monitoringOf(d drivers.Driver, kind string) []*unstructured.Uns
 	return objects
 }
 
-// metrics returns what reads the metrics of all operators, which get certificates.
+// metrics returns scrapers of all operators' metrics; the operators get certificates.
 func (w *walker) metrics() []walk.Scraper {
 	w.t.Helper()
 	own := &corev1.Service{
@@ -203,9 +203,9 @@ func (w *walker) metrics() []walk.Scraper {
 	return scrapers
 }
 
-// loseObjects takes away all objects of the drivers, and of the cluster storage operator those that no permissions depend on.
-// Services are lost twice: what has happened before is told in the same event. The ClusterCSIDriver of a driver that a platform gets
-// only if somebody asks for it is lost when the driver's objects are there again: they show that somebody did.
+// loseObjects deletes all objects of the drivers, and the cluster storage operator's objects that no permissions depend
+// on. Services are lost twice: the second loss updates the event of the first. The ClusterCSIDriver of an optional
+// driver is lost once the driver's objects exist again: they show that somebody has asked for it.
 func (w *walker) loseObjects() {
 	w.t.Helper()
 	lost := []*unstructured.Unstructured{named(configv1.GroupVersion.WithKind("ClusterOperator"), clusterstorage.ClusterOperatorName)}
@@ -308,7 +308,7 @@ func (w *walker) reconfigureWithoutNode() {
 	}
 }
 
-// replaceLeaders has another pod of each driver's operator take over, and then that of its Deployment.
+// replaceLeaders has another pod of each driver's operator take over, and then the Deployment's pod.
 func (w *walker) replaceLeaders() {
 	w.t.Helper()
 	for _, d := range w.drivers {
@@ -319,8 +319,8 @@ func (w *walker) replaceLeaders() {
 	}
 }
 
-// loseNamespaces takes away the namespaces of drivers, and at last that of their operators. A driver in the latter is in another
-// one before, which an administrator has chosen, and comes back.
+// loseNamespaces deletes the namespaces of drivers, and at last their operators' namespace. A driver in the latter
+// first moves to another one that an administrator has chosen, and comes back.
 func (w *walker) loseNamespaces() {
 	w.t.Helper()
 	for _, d := range w.drivers {
@@ -390,7 +390,7 @@ func (w *walker) isIn(d drivers.Driver, namespace string) func(context.Context) 
 	}
 }
 
-// checkDrivers compares the permissions of the drivers' operators with what they have used of them.
+// checkDrivers compares the permissions of the drivers' operators with their use.
 func (w *walker) checkDrivers() {
 	w.t.Helper()
 	for _, d := range w.drivers {
@@ -407,8 +407,7 @@ func (w *walker) checkDrivers() {
 	}
 }
 
-// checkOwn compares the permissions of the cluster storage operator, as far as they are about this platform, with what it has
-// used of them.
+// checkOwn compares the cluster storage operator's permissions for this platform with their use.
 func (w *walker) checkOwn() {
 	w.t.Helper()
 	inOwn, inDrivers, err := clusterstorage.OperatorRules(w.drivers)
@@ -425,7 +424,7 @@ func (w *walker) checkOwn() {
 			elsewhere = append(elsewhere, request)
 		}
 	}
-	// What is not limited to a namespace is checked with the operator's own.
+	// Cluster-wide rules are checked with the operator's own.
 	isThere := func(r permissions.Rule) bool { return r.Own }
 	everywhere := slices.Concat(inOwn, slices.DeleteFunc(slices.Clone(inDrivers), isThere))
 	used := walk.Exercise(w.t, everywhere, clusterstorage.Namespace, elsewhere, w.permittedByOthers)

@@ -22,12 +22,12 @@ import (
 
 var allRolls = flag.Bool("all-rolls", false, "drain, restart and update the nodes of each platform, which takes minutes for each")
 
-// TestRolling drains the nodes of a cluster one after the other, restarts them as an update of the nodes does, and updates the
-// drivers. All the while it records the conditions of the ClusterOperator, of Storage and of each ClusterCSIDriver, and holds those
-// that sum up against what openshift/api says of them: a drain or a restart is no progress ("Operators should not report
-// Progressing only because DaemonSets owned by them are adjusting to a new node from cluster scaleup or a node rebooting from
-// cluster upgrade"), and degrades nothing that comes back by itself. Nodes are process nodes: they only report the drivers' pods,
-// and run the operators.
+// TestRolling drains the nodes of a cluster one after the other, restarts them as an update of the nodes does, and
+// updates the drivers. Meanwhile it records the conditions of the ClusterOperator, of Storage and of each
+// ClusterCSIDriver, and checks the summarizing ones against openshift/api's definition: a drain or a restart is no
+// progress ("Operators should not report Progressing only because DaemonSets owned by them are adjusting to a new node
+// from cluster scaleup or a node rebooting from cluster upgrade"), and degrades nothing that comes back by itself.
+// Nodes are process nodes: they only report the drivers' pods, and run the operators.
 func TestRolling(t *testing.T) {
 	t.Parallel()
 	if !*allRolls {
@@ -85,7 +85,7 @@ func roll(t *testing.T, platform configv1.PlatformType) {
 	l.end()
 }
 
-// drain does what an administrator does, and the machine config operator: it evicts all pods but those of DaemonSets.
+// drain drains a node like an administrator or the machine config operator: it evicts all pods except DaemonSets'.
 func (l *life) drain(node string) {
 	l.t.Helper()
 	l.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout="+limit.String())
@@ -204,7 +204,7 @@ func (l *life) journal(what string, want course, happens func()) {
 			continue // its conditions are by component, and have no summary
 		}
 		for condition, want := range want {
-			// An update of one driver may be over before that of another has begun.
+			// One driver's update may end before another's has begun.
 			if got[condition] != want && !(strings.HasPrefix(of, "ClusterCSIDriver ") && want == "False True False" && got[condition] == "False") {
 				l.t.Errorf("%s: %s of %s was %q, want %q", what, condition, of, got[condition], want)
 			}
@@ -212,7 +212,7 @@ func (l *life) journal(what string, want course, happens func()) {
 	}
 }
 
-// A statement is what an object says in one of its conditions, at a revision of the cluster.
+// A statement is one condition of an object, at a revision of the cluster.
 type statement struct {
 	revision                               int
 	of, condition, status, reason, message string

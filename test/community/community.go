@@ -1,4 +1,4 @@
-// Package community creates what version 0.0.8 of the community's aws-efs-operator, the last one, leaves in a
+// Package community creates the objects that the last version of the community's aws-efs-operator, 0.0.8, leaves in a
 // cluster: the initial state of an adoption.
 package community
 
@@ -32,7 +32,7 @@ var LaterImages = map[string]string{
 	"quay.io/k8scsi/livenessprobe":                      "quay.io/openshift/origin-csi-livenessprobe",
 }
 
-// FileSystem and AccessPoint are what all SharedVolumes share.
+// FileSystem and AccessPoint are the same in all SharedVolumes.
 const FileSystem, AccessPoint = "fs-0123cdef", "fsap-00000000000000000"
 
 // Driver returns the objects of the driver, which the operator created in its own namespace. Their owner is the
@@ -58,7 +58,7 @@ func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured
 }
 
 // Share returns a SharedVolume that is Ready, and the volume and claim that the operator created for it. The
-// SharedVolume's status has to be written separately.
+// SharedVolume's status must be written separately.
 func Share(namespace, name string) (*sharedvolume.SharedVolume, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
 	class, mode := "efs-sc", corev1.PersistentVolumeFilesystem
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}

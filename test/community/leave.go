@@ -21,8 +21,8 @@ const (
 	lock = "aws-efs-operator-lock"
 )
 
-// Leave creates what the operator, which OLM runs in a namespace, creates over time: its lock, the driver, and
-// SharedVolumes, each with a pod of the same name that uses it. It waits until all of them work.
+// Leave creates the objects that the operator, which OLM runs in a namespace, creates over time: its lock, the driver,
+// and SharedVolumes, each with a pod of the same name that uses it. It waits until all of them work.
 func Leave(ctx context.Context, c client.Client, namespace string, shares []client.ObjectKey) error {
 	if err := leaveLock(ctx, c, namespace); err != nil {
 		return err

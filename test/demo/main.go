@@ -1,6 +1,7 @@
-// Command demo runs one of Berth's demonstrations on a local cluster; see command play. It builds what that needs,
+// Command demo runs one of Berth's demonstrations on a local cluster; see command play. It builds the needed programs,
 // which takes minutes the first time, and prints the progress. So that it starts quickly, it imports almost nothing
-// itself. `make demo`, `make demo-switch`, `make demo-platform`, `make demo-adopt`, `make demo-aws` and `make demo-down` run it, and `make test` uses it to build the tools.
+// itself. `make demo`, `make demo-switch`, `make demo-platform`, `make demo-adopt`, `make demo-aws` and `make
+// demo-down` run it, and `make test` uses it to build the tools.
 package main
 
 import (
@@ -29,7 +30,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	syscall.Umask(0o022) // other users' processes, such as those of pods, read some of the files
+	syscall.Umask(0o022) // other users' processes, such as pods, read some of the files
 	root, err := tools.Root()
 	if err != nil {
 		return err
@@ -59,15 +60,15 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"aws\", \"csi-migration\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
 }
 
-// predict says what a demonstration will only report, given what this machine lacks for real nodes, and how to see it. It
-// returns an error if nothing would be left.
+// predict returns the parts that a demonstration will only report, because this machine lacks requirements of real
+// nodes, and how to see them. It returns an error if nothing would be left.
 func predict(what string, missing error, root bool) (string, error) {
 	if missing == nil {
 		return "", nil
 	}
 	see := ""
 	if !root {
-		// sudo has another PATH, in which go need not be.
+		// sudo has another PATH, which may lack go.
 		see = "; with sudo: " + `sudo env "PATH=$PATH" make ` + target(what)
 	}
 	switch name, _, _ := strings.Cut(what, " "); name {

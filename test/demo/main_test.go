@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPredict: before anything is built, a demonstration says in one line what it will only report, and how to see it.
+// TestPredict: before anything is built, a demonstration names in one line the parts that it will only report, and how
+// to see them.
 func TestPredict(t *testing.T) {
 	lacking := errors.New("real nodes cannot run here; missing: a part")
 	for name, test := range map[string]struct {
@@ -50,7 +51,7 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// TestLink: links that an earlier version has made lead to what is there now.
+// TestLink: links of an earlier version are replaced.
 func TestLink(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubectl")
 	for _, target := range []string{"/earlier/kubectl", "/now/kubectl", "/now/kubectl"} {

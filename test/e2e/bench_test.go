@@ -18,14 +18,13 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// BenchmarkOperator measures the operator of each driver as OLM runs it, from its bundle and with the
-// permissions of that.
+// BenchmarkOperator measures the operator of each driver as OLM runs it, from its bundle and with the bundle's
+// permissions.
 //
-//   - install: the seconds from the creation of the ClusterCSIDriver until all objects of the driver
-//     exist, and how many times that is what a client takes that does nothing but create them, one
-//     after the other or all at once.
-//   - settled: once a driver is installed, the operator's resident memory, now and at most, and what it
-//     asks of the API server.
+//   - install: the seconds from the creation of the ClusterCSIDriver until all objects of the driver exist, also as a
+//     multiple of the time of a client that only creates them, one after the other or all at once.
+//   - settled: once a driver is installed, the operator's resident memory, now and at most, and its requests to the API
+//     server.
 func BenchmarkOperator(b *testing.B) {
 	for _, driver := range registry.Packaged() {
 		b.Run(driver.Name, func(b *testing.B) {
@@ -82,7 +81,7 @@ func (w *environment) createObjects(atATime int) time.Duration {
 	return time.Since(began)
 }
 
-// deleteObjects deletes what createObjects created, and waits until nothing of it is left.
+// deleteObjects deletes the objects of createObjects, and waits until they are gone.
 func (w *environment) deleteObjects() {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
@@ -112,7 +111,7 @@ func (w *environment) installTime() time.Duration {
 			done = event.Answered
 		}
 	}
-	// Manila's operator also writes the Secret with which its driver logs in.
+	// Manila's operator also writes the Secret with its driver's login.
 	if want := len(w.driverObjects()); created < want {
 		w.t.Fatalf("the operator created %d objects, want at least %d", created, want)
 	}
@@ -134,7 +133,7 @@ func (w *environment) uninstall() {
 const (
 	// quiet is how long an operator writes nothing before it counts as settled.
 	quiet = 15 * time.Second
-	// observed is how long a settled operator is observed. What it does every minute shows twice.
+	// observed is how long a settled operator is observed. An action of every minute shows twice.
 	observed = 2 * time.Minute
 )
 

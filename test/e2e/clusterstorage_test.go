@@ -30,7 +30,7 @@ func TestDriverOfClusterStorage(t *testing.T) {
 	}
 	w := newEnvironment(t, driver, cluster.Options{})
 	w.serveCatalog()
-	// What the cluster storage operator creates before it starts its own operator of the driver.
+	// The cluster storage operator creates this before it starts its own operator of the driver.
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "aws-ebs-csi-driver-operator-clusterrolebinding"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "aws-ebs-csi-driver-operator-clusterrole"},

@@ -23,13 +23,14 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// working is what "berth doctor" says of a driver that works.
+// working are the verdicts of "berth doctor" for a driver that works.
 var working = map[doctor.Code]doctor.Verdict{
 	"operator-active": doctor.OK, "operator-permitted": doctor.OK, "conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK,
 	"sharedvolumes": doctor.OK,
 }
 
-// TestDoctor: from an empty cluster to volumes, "berth doctor" names what is missing, and what a stranger breaks is no fault.
+// TestDoctor: from an empty cluster to volumes, "berth doctor" names the missing parts, and a stranger's mistakes are
+// no fault.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
@@ -67,7 +68,7 @@ func TestDoctor(t *testing.T) {
 	w.taint(w.driver.CSIName + "/agent-not-ready")
 	w.mustDiagnose("a node that keeps pods off although the driver runs there", 0, map[doctor.Code]doctor.Verdict{"startup-taint": doctor.Warning})
 
-	// A tenant has a SharedVolume that is not granted, and a Subscription that names what cannot be a name.
+	// A tenant has a SharedVolume without a grant, and a Subscription with an invalid name.
 	stranger := w.Namespace(t)
 	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: stranger, Name: "evil"}, Spec: &v1alpha1.SubscriptionSpec{
 		Package: w.driver.Package.Name, Channel: "a\nb", CatalogSource: "../../\x1b[2J", CatalogSourceNamespace: "..",
@@ -186,7 +187,7 @@ func (w *environment) setState(state operatorv1.ManagementState) {
 	})
 }
 
-// mustDiagnose waits until "berth doctor" exits with a code, and finds among others what is wanted.
+// mustDiagnose waits until "berth doctor" exits with a code, and its findings include the wanted ones.
 func (w *environment) mustDiagnose(what string, code int, want map[doctor.Code]doctor.Verdict) {
 	w.t.Helper()
 	w.step(func(ctx context.Context, _ client.Client) error {
@@ -211,7 +212,7 @@ func (w *environment) mustDiagnose(what string, code int, want map[doctor.Code]d
 	})
 }
 
-// findingsMissing returns what is wanted and not in a report.
+// findingsMissing returns the wanted findings that a report lacks.
 func findingsMissing(report *doctor.Report, want map[doctor.Code]doctor.Verdict) []doctor.Code {
 	found := map[doctor.Code][]doctor.Verdict{}
 	sections := slices.Clone(report.Cluster)

@@ -23,7 +23,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back. "berth doctor" says how far it is.
+// TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back. "berth doctor" reports
+// the progress.
 func TestTheMainJob(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
@@ -131,8 +132,8 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 	}
 }
 
-// waitForOperatorWithout waits until every pod of the operator has a blank variable: OLM makes the
-// Deployment first as the bundle has it, and applies the Subscription's variables after that.
+// waitForOperatorWithout waits until every pod of the operator has a blank variable: OLM first creates the bundle's
+// Deployment, and then applies the Subscription's variables.
 func (w *environment) waitForOperatorWithout(variable string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to run without "+variable, func(ctx context.Context) error {
@@ -231,8 +232,8 @@ func (w *environment) atRest(context.Context) error {
 // removeOperator removes the Subscription and the ClusterServiceVersion, as an administrator does to
 // remove an operator from OLM, and waits until no pod of the operator is left.
 func (w *environment) removeOperator(ctx context.Context, c client.Client, csv string) error {
-	// While it installs, OLM may carry out an InstallPlan twice, the second time from memory: what is removed then
-	// comes back.
+	// While it installs, OLM may carry out an InstallPlan twice, the second time from memory: removed objects then come
+	// back.
 	if err := cluster.Until(ctx, "OLM to have done what it was about", w.atRest); err != nil {
 		return err
 	}
@@ -244,7 +245,7 @@ func (w *environment) removeOperator(ctx context.Context, c client.Client, csv s
 	if err := c.Delete(ctx, subscription); err != nil {
 		return err
 	}
-	// While there is one, OLM takes it for that of the next Subscription, and installs nothing.
+	// OLM would take an old one for the next Subscription's, and install nothing.
 	err := cluster.Until(ctx, "the Subscription's InstallPlans to be gone", func(ctx context.Context) error {
 		plans := &v1alpha1.InstallPlanList{}
 		if err := c.List(ctx, plans, client.InNamespace(namespace)); err != nil {

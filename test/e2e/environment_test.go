@@ -60,7 +60,7 @@ type environment struct {
 	catalog string       // folder
 }
 
-// efs returns the driver whose operator most of these tests are about.
+// efs returns the driver of most of these tests.
 func efs(t testing.TB) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("efs")
@@ -70,8 +70,8 @@ func efs(t testing.TB) drivers.Driver {
 	return driver
 }
 
-// newEnvironment builds Berth's commands, makes a catalog with them as a release engineer would, and
-// starts a cluster whose nodes know them, besides what the options say.
+// newEnvironment builds Berth's commands, makes a catalog with them as a release engineer would, and starts a cluster
+// whose nodes know them, in addition to the options.
 func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options) *environment {
 	t.Helper()
 	opm, err := tools.OPM(t.Context(), nil)
@@ -104,8 +104,7 @@ func accountOf(c *cluster.Cluster, driver drivers.Driver) walk.Account {
 	return walk.Account{Cluster: c, Namespace: namespace, Name: driver.Operator.Name}
 }
 
-// enterCloud leaves in the cluster what the installer does, to log in to a cloud with: a driver may have to
-// ask it what there is.
+// enterCloud creates the installer's objects with a cloud's credentials: a driver may have to query the cloud.
 func (w *environment) enterCloud(cloud *openstack.Cloud) {
 	w.t.Helper()
 	w.create(&corev1.Secret{
@@ -168,8 +167,7 @@ func (w *environment) subscription(catalog, channel string) *v1alpha1.Subscripti
 	return release.Subscription(w.driver, catalog, channel)
 }
 
-// driverObjects are all objects that the driver consists of, in the namespace that it has of its own, or else
-// the operator's.
+// driverObjects returns all objects of the driver, in its own namespace, or else the operator's.
 func (w *environment) driverObjects() []*unstructured.Unstructured {
 	return w.driverObjectsIn(cmp.Or(w.driver.Namespace, namespace))
 }
@@ -188,7 +186,7 @@ func (w *environment) driverObjectsIn(in string) []*unstructured.Unstructured {
 	return objects
 }
 
-// uids returns the UIDs of those of the objects that exist, by kind and name.
+// uids returns the UIDs of the existing objects among those given, by kind and name.
 func (w *environment) uids(objects ...*unstructured.Unstructured) map[string]string {
 	w.t.Helper()
 	return walk.UIDs(w.t, w.Cluster, objects...)

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestGrantsAreForAdministrators installs the operator as a new cluster does, and has a tenant try to mount what
-// nobody has granted, with all rights that OLM gives to who is admin of a namespace.
+// TestGrantsAreForAdministrators installs the operator as a new cluster does, and has a tenant try to mount an access
+// point without a grant, with all rights that OLM gives to the admin of a namespace.
 func TestGrantsAreForAdministrators(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
@@ -88,8 +88,7 @@ func (w *environment) awaitAccess(want sharedvolume.Access) {
 	}
 }
 
-// awaitOLMRoles waits until OLM has made what it makes for each API that a bundle brings: roles that are part of
-// those that teams have.
+// awaitOLMRoles waits for OLM's roles for each API of a bundle, which are aggregated to the teams' roles.
 func (w *environment) awaitOLMRoles(resources ...string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "OLM's roles for the APIs", func(ctx context.Context) error {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/test/walk"
 )
 
-// What happens in the life of an operator, whichever its driver is.
+// The events in the life of any driver's operator.
 
 // earlierOperator is one that was there first, in a namespace of its own.
 type earlierOperator struct {
@@ -26,8 +26,8 @@ type earlierOperator struct {
 	pod       *corev1.Pod
 }
 
-// leaveEarlierOperator makes what an earlier operator of the driver has made, objects that cannot be changed
-// to what the driver needs, and the earlier operator's lock, which a pod still holds.
+// leaveEarlierOperator creates an earlier operator's objects, objects that cannot be changed to the desired state, and
+// the earlier operator's lock, which a pod still holds.
 func (w *environment) leaveEarlierOperator() earlierOperator {
 	w.t.Helper()
 	earlier := earlierOperator{namespace: w.driver.Namespace}
@@ -42,7 +42,7 @@ func (w *environment) leaveEarlierOperator() earlierOperator {
 	}
 	for _, object := range w.driverObjectsIn(earlier.namespace) {
 		unfit := walk.MakeUnfit(object)
-		// Of a driver whose earlier operators have left no mark, it is an operator like ours.
+		// If the earlier operators have left no mark, the earlier one is like ours.
 		first := len(w.driver.History.Labels) == 0 && w.driver.Namespace == "" && object.GetKind() == "DaemonSet"
 		if first {
 			object.SetLabels(map[string]string{"app.kubernetes.io/managed-by": w.driver.Operator.Name})
@@ -67,7 +67,7 @@ func (w *environment) leaveEarlierOperator() earlierOperator {
 	return earlier
 }
 
-// replaceEarlierOperator ends an earlier operator when ours has taken notice of it.
+// replaceEarlierOperator ends an earlier operator once ours has noticed it.
 func (w *environment) replaceEarlierOperator(earlier earlierOperator) {
 	w.t.Helper()
 	w.account.AwaitRequest(w.t, "look for the holder of the earlier operator's lock", func(event cluster.AuditEvent) bool {
@@ -89,8 +89,8 @@ func (w *environment) reconfigure(in string) {
 	})
 }
 
-// uninstallInUse removes the driver while a pod uses a volume of it, and ends that pod when the operator has
-// said that it waits.
+// uninstallInUse removes the driver while a pod uses one of its volumes, and ends that pod once the operator reports
+// that it waits.
 func (w *environment) uninstallInUse() {
 	w.t.Helper()
 	user := w.usePersistentVolume()

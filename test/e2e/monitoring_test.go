@@ -29,8 +29,8 @@ func (w *environment) monitoringObjects() []*unstructured.Unstructured {
 	return objects
 }
 
-// checkMonitoring checks that OLM has installed all that monitoring needs, and that those who may read
-// metrics can read the operator's by it, over a verified connection, and nobody else.
+// checkMonitoring checks that OLM has installed the objects for monitoring, and that only accounts with permission to
+// read metrics can read the operator's, over a verified connection.
 func (w *environment) checkMonitoring() {
 	w.t.Helper()
 	objects := w.monitoringObjects()
@@ -70,7 +70,7 @@ func (w *environment) prometheus() walk.Scraper {
 	return walk.Scraper{Service: service, DiscoverAs: account, Authority: authority}
 }
 
-// missing is the line that an alert goes by: whether there is no ClusterCSIDriver.
+// missing returns the metric that an alert fires on: whether the ClusterCSIDriver is missing.
 func (w *environment) missing(is bool) string {
 	value := 0
 	if is {

@@ -16,8 +16,9 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// TestMoveOver: an administrator does what the page about Red Hat's EFS operator says, in a cluster with the objects of that operator,
-// whose program is not there. In the end ours runs the driver in the same namespace, and nothing of the other one is left.
+// TestMoveOver: an administrator follows the page about Red Hat's EFS operator, in a cluster with that operator's
+// objects but not its program. In the end our operator runs the driver in the same namespace, and the other one's
+// objects are gone.
 func TestMoveOver(t *testing.T) {
 	if !*followPages {
 		t.Skip("-follow-pages is not set; make prove SUITE=pages sets it")
@@ -44,7 +45,8 @@ func TestMoveOver(t *testing.T) {
 	}
 }
 
-// installRedHats leaves what Red Hat's operator is installed with, and what it makes. It returns how to list what is left of that.
+// installRedHats creates the installation of Red Hat's operator, and that operator's objects. It returns a function
+// that lists the remaining ones.
 func (w *environment) installRedHats() (left func() string) {
 	w.t.Helper()
 	const in, name = drivers.ClusterStorageNamespace, "aws-efs-csi-driver-operator"

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestMustGatherAttacks: a tenant tries to get at the credentials of whoever collects support data, or to
-// choose what is collected. The operator of the driver was removed, but its ClusterCSIDriver is there.
+// TestMustGatherAttacks: a tenant tries to steal the credentials of the user who collects support data, or to choose
+// what is collected. The operator of the driver was removed, but its ClusterCSIDriver is there.
 func TestMustGatherAttacks(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t, cluster.Options{Name: "must-gather attacks"})
@@ -155,7 +155,7 @@ func (s *spy) hear(what string) {
 	s.heard = append(s.heard, what)
 }
 
-// check checks that nobody was lured.
+// check checks that the spy got no credentials.
 func (s *spy) check(t *testing.T) {
 	t.Helper()
 	s.mutex.Lock()
@@ -245,7 +245,7 @@ func listenIn(t *testing.T, ip string, certificate, key []byte) *spy {
 	return s
 }
 
-// checkNothingOf checks that nothing which stands in a namespace was collected.
+// checkNothingOf checks that no object of a namespace was collected.
 func checkNothingOf(t *testing.T, folder, namespace string) {
 	t.Helper()
 	for name, content := range mustgather.Files(t, folder) {

@@ -21,7 +21,8 @@ import (
 	"github.com/berth-csi/berth/test/mustgather"
 )
 
-// installedByOLMv1 is what OLM v1 has in a cluster for operator boat, in its namespace, and what an administrator has asked it for.
+// installedByOLMv1 are OLM v1's objects in a cluster for operator boat, in its namespace, and the administrator's
+// request.
 const installedByOLMv1 = `
 apiVersion: olm.operatorframework.io/v1
 kind: ClusterCatalog
@@ -57,8 +58,8 @@ kind: Boat
 metadata: {name: ferry}
 `
 
-// TestMustGatherOfOLMv1: which ClusterExtension an operator belongs to, only cluster-scoped objects tell. What they hold that may be
-// secret is left out, also where kubectl cannot print them as YAML.
+// TestMustGatherOfOLMv1: only cluster-scoped objects tell an operator's ClusterExtension. Their secret fields are left
+// out, even if kubectl cannot print them as YAML.
 func TestMustGatherOfOLMv1(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
@@ -73,7 +74,7 @@ func TestMustGatherOfOLMv1(t *testing.T) {
 	extend(t, c, "raft", raft)
 	extend(t, c, "tug", boat)
 	installOperator(t, c, "boat", boat, predecessor.LabelsOf("boat"), nil)
-	installOperator(t, c, "raft", raft, nil, predecessor.LabelsOf("raft")) // only whoever may write in the namespace says so
+	installOperator(t, c, "raft", raft, nil, predecessor.LabelsOf("raft")) // anyone who may write there could have created it
 	installOperator(t, c, "tug", tug, predecessor.LabelsOf("tug"), nil)    // the ClusterExtension is for another namespace
 
 	for _, unprintable := range []bool{false, true} {
@@ -131,7 +132,7 @@ func createWhenServed(t *testing.T, c *cluster.Cluster, document string) *unstru
 	return object
 }
 
-// extend creates a ClusterExtension, for which OLM v1 has installed version 1.0.0 in a namespace.
+// extend creates a ClusterExtension with version 1.0.0 installed in a namespace.
 func extend(t *testing.T, c *cluster.Cluster, name, namespace string) {
 	t.Helper()
 	extension := createWhenServed(t, c, fmt.Sprintf("{apiVersion: olm.operatorframework.io/v1, kind: ClusterExtension, metadata: {name: %s}, spec: {namespace: %s, "+

@@ -38,8 +38,8 @@ const ofSnapshots = `
 {apiVersion: snapshot.storage.k8s.io/v1, kind: VolumeSnapshot, metadata: {namespace: NAMESPACE, name: of-claim}, spec: {source: {persistentVolumeClaimName: claim}}}
 `
 
-// TestMustGatherTakesSnapshots: the snapshots of a driver, their contents and classes, its VolumeAttributesClasses and the capacity of its
-// StorageClasses are collected, and nothing of another driver.
+// TestMustGatherTakesSnapshots: the snapshots of a driver, their contents and classes, its VolumeAttributesClasses and
+// the capacity of its StorageClasses are collected, but no objects of another driver.
 func TestMustGatherTakesSnapshots(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	const driver = "ebs.csi.aws.com"

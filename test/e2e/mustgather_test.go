@@ -30,7 +30,7 @@ import (
 // marker is the secret part of all that is secret in these tests.
 const marker = "s3cr3t-Marker.42"
 
-// leaks are lines that a careless program logs, and what may be left of them.
+// leaks are lines that a careless program logs, and their redacted form.
 var leaks = []struct{ line, left string }{
 	{"I0101 proxy is http://user:" + marker + "@proxy.example:3128 now", "I0101 proxy is http://<redacted>@proxy.example:3128 now"},
 	{"with an at sign: https://user:a@" + marker + "@proxy.example", "with an at sign: https://<redacted>@proxy.example"},
@@ -49,7 +49,7 @@ var leaks = []struct{ line, left string }{
 	{"a file called \x1b[2J\x1b]0;title\x07 and \rover\u009b1m it, for Zoë", "a file called ?[2J?]0;title? and ?over?1m it, for Zoë"},
 }
 
-// TestMustGather: what support needs of a driver at work is collected, and nothing that is secret.
+// TestMustGather: the script collects the support data of a driver at work, and no secrets.
 func TestMustGather(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")
@@ -105,7 +105,7 @@ func TestMustGather(t *testing.T) {
 	if want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, lost); !strings.HasPrefix(summary, want) {
 		t.Errorf("the last line is %q, want %q", summary, want)
 	}
-	// What each file is there for, by something that it must show.
+	// The purpose of each file: a text that it must contain.
 	mustgather.Check(t, files, map[string]string{
 		"version":                                               "aws-efs-operator.v1.0.0",
 		"cluster/infrastructures.yaml":                          "infrastructureName: " + cluster.InfrastructureName,
@@ -145,7 +145,7 @@ func TestMustGather(t *testing.T) {
 	w.checkGatherInPod()
 }
 
-// checkGatherInPod runs the script in a pod, whose account it uses.
+// checkGatherInPod runs the script in a pod, as the pod's account.
 func (w *environment) checkGatherInPod() {
 	w.t.Helper()
 	root, err := tools.Root()
@@ -238,7 +238,7 @@ func (w *environment) runLeakyProgram() {
 	})
 }
 
-// checkLeaks checks what is left of the log of the leaky program.
+// checkLeaks checks the redacted log of the leaky program.
 func checkLeaks(t *testing.T, files map[string]string) {
 	t.Helper()
 	var want []string
@@ -300,9 +300,9 @@ func (w *environment) hideSecrets() {
 	}
 }
 
-// TestMustGatherGoesOn: a cluster without the Operator Lifecycle Manager, and a driver that no operator
-// of ours manages. What is there is collected; what is not is listed, and is no failure. Where the
-// driver is, only cluster-scoped objects tell, and the command line.
+// TestMustGatherGoesOn: a cluster without the Operator Lifecycle Manager, and a driver that no operator of ours
+// manages. Existing objects are collected; missing ones are listed, and are no failure. Only cluster-scoped objects and
+// the command line tell the driver's namespace.
 func TestMustGatherGoesOn(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t, cluster.Options{})
@@ -426,7 +426,7 @@ func TestMustGatherStaysWithinLimits(t *testing.T) {
 	}
 }
 
-// TestMustGatherTakesNames: nothing but names gets from the command line into paths and questions.
+// TestMustGatherTakesNames: only names get from the command line into paths and queries.
 func TestMustGatherTakesNames(t *testing.T) {
 	for _, argument := range []string{"../up", "efs.csi.aws.com/../up", "efs.csi.aws.com/", "/name", "-A", "a b", "a\nb", "\x1b[2J", "$(id)", strings.Repeat("a", 254)} {
 		folder := filepath.Join(t.TempDir(), "out")

@@ -31,8 +31,8 @@ import (
 
 var followPages = flag.Bool("follow-pages", false, "do what the pages about the EFS driver say, which takes minutes")
 
-// TestFollowPages: an administrator does what the pages about the EFS driver say, with their commands, from the installation to a
-// cluster without the driver and its operator.
+// TestFollowPages: an administrator follows the pages about the EFS driver, with their commands, from the installation
+// to a cluster without the driver and its operator.
 func TestFollowPages(t *testing.T) {
 	if !*followPages {
 		t.Skip("-follow-pages is not set; make prove SUITE=pages sets it")
@@ -138,7 +138,8 @@ func TestFollowPages(t *testing.T) {
 // varies matches times, names that are generated, and numbers of files.
 var varies = regexp.MustCompile(`(?m)^ *[0-9.]+s |website-[a-z0-9]+-[a-z0-9]{5}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|install-[a-z0-9]{5}|wrote \d+ files|; \d+ could not be collected`)
 
-// reader returns an administrator who follows pages in the cluster, with other names: pairs of a text and what stands there instead.
+// reader returns an administrator who follows pages in the cluster, with other names: pairs of a text and its
+// replacement.
 func (w *environment) reader(names ...string) *page.Reader {
 	w.t.Helper()
 	root, err := tools.Root()
@@ -165,8 +166,8 @@ func (w *environment) mustOverride(want metav1.ConditionStatus) {
 	}
 }
 
-// reinstall does what install.md says in words: once the InstallPlans are gone, an administrator edits the Subscription that the
-// commands have written to a file, and applies it.
+// reinstall follows install.md's instructions in words: once the InstallPlans are gone, an administrator edits the
+// Subscription that the commands have written to a file, and applies it.
 func (w *environment) reinstall(r *page.Reader) {
 	w.t.Helper()
 	plans := &v1alpha1.InstallPlanList{}
@@ -191,7 +192,7 @@ func (w *environment) reinstall(r *page.Reader) {
 	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: saved.Namespace, Name: saved.Name}, Spec: saved.Spec})
 }
 
-// loseUser leaves a pod that uses a claim on a node that is lost, and has a taint that nobody removes.
+// loseUser leaves a pod that uses a claim on a node that is lost, and has a permanent taint.
 func (w *environment) loseUser(namespace, claim string) *corev1.Pod {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Spec: corev1.NodeSpec{Unschedulable: true,
@@ -226,7 +227,7 @@ func (w *environment) awaitVariable(name, value string) {
 	})
 }
 
-// mustPrint fails the test unless what commands print has all of these texts.
+// mustPrint fails the test unless the output of commands has all of these texts.
 func mustPrint(t testing.TB, printed string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {

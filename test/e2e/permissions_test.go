@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "update the records of exercised permissions")
 
-// TestPermissionsAreExact walks through the life of each driver's operator, from the adoption of what an
-// earlier one left to the end, and compares what it has asked of the API server with its permissions.
+// TestPermissionsAreExact walks through the life of each driver's operator, from the adoption of an earlier one's
+// objects to the end, and compares its requests to the API server with its permissions.
 func TestPermissionsAreExact(t *testing.T) {
 	t.Parallel()
 	for _, driver := range registry.Packaged() {
@@ -63,8 +63,8 @@ func (w *environment) checkPermissions() {
 	walk.CheckRefusals(w.t, w.requests(), givenByOthers)
 }
 
-// checkExercised compares what the operator has used of its permissions with the record of that, and with
-// the reasons why some are not used.
+// checkExercised compares the permissions that the operator has used with their record, and with the reasons why some
+// are not used.
 func (w *environment) checkExercised() {
 	w.t.Helper()
 	rules, err := w.driver.OperatorRules(permissions.Removable)
@@ -100,9 +100,8 @@ func (w *environment) checkExercised() {
 	}
 }
 
-// givenByOthers tells whether a request is about something that the bundle need not permit: everybody may
-// ask what the API server serves, and OLM permits the use of the object that it makes for each operator, a
-// moment after it has started that.
+// givenByOthers reports whether the bundle need not permit a request: everybody may discover the APIs, and OLM permits
+// the use of each operator's OperatorCondition, a moment after it has started the operator.
 func givenByOthers(event cluster.AuditEvent) bool {
 	return walk.Discovers(event) || event.Group == "operators.coreos.com" && event.Resource == "operatorconditions"
 }

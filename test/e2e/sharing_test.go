@@ -14,15 +14,14 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// apiUses are what happens to objects of the APIs that come with a driver, by the name of the API's
-// CustomResourceDefinition.
+// apiUses use the APIs that come with a driver, by the name of the API's CustomResourceDefinition.
 var apiUses = map[string]func(*environment){
 	"sharedvolumes.aws-efs.managed.openshift.io":        (*environment).useSharedVolumes,
 	"sharedvolumegrants.aws-efs.managed.openshift.io":   (*environment).replaceGrantedNamespace,
 	"sharedvolumepolicies.aws-efs.managed.openshift.io": (*environment).openAndClose,
 }
 
-// useAPIs does with the APIs that come with the driver what their users do.
+// useAPIs uses the APIs that come with the driver like their users.
 func (w *environment) useAPIs() {
 	w.t.Helper()
 	apis, err := w.driver.ServedAPIs()
@@ -39,7 +38,7 @@ func (w *environment) useAPIs() {
 	}
 }
 
-// useSharedVolumes makes SharedVolumes, meddles with what is made of them, uses one in a pod, and deletes all.
+// useSharedVolumes creates SharedVolumes, meddles with their objects, uses one in a pod, and deletes all.
 func (w *environment) useSharedVolumes() {
 	w.t.Helper()
 	meddled, contested, ungranted := sharedVolume("meddled"), sharedVolume("contested"), sharedVolume("ungranted")
@@ -156,7 +155,7 @@ func (w *environment) openAndClose() {
 	})
 }
 
-// grant lets a namespace's SharedVolumes mount what those of the tests ask for.
+// grant lets a namespace's SharedVolumes mount the tests' access point.
 func (w *environment) grant(namespace string) {
 	w.t.Helper()
 	wanted := sharedVolume("any").Spec

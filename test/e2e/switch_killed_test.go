@@ -32,14 +32,14 @@ const (
 	killedShares = 4
 	// killedLimit limits the adoption by such an operator, which is killed about a hundred times.
 	killedLimit = 15 * time.Minute
-	// silence is how long an operator without work makes no requests. On a busy machine, one with work may pause for seconds.
-	silence = 10 * time.Second
+	// idlePeriod is how long an operator without work makes no requests. On a busy machine, one with work may pause for seconds.
+	idlePeriod = 10 * time.Second
 )
 
-// TestSwitchWithKilledOperator switches by hand, with an operator that is killed before and after each of its
-// writes, from the lock on until it has nothing more to write. The end state is that of an undisturbed switch.
-// Volumes are served all the time, because that does not depend on an operator, and the lock is handed over only
-// once, because it belongs to the pod.
+// TestSwitchWithKilledOperator switches by hand, with an operator that is killed before and after each of its writes,
+// from the lock on until it has nothing more to write. The end state is the same as of an undisturbed switch. Volumes
+// are served all the time, because that does not depend on an operator, and the lock is handed over only once, because
+// it belongs to the pod.
 func TestSwitchWithKilledOperator(t *testing.T) {
 	t.Parallel()
 	undisturbed, killed := switchWith(t, crashloop.Recorded), switchWith(t, crashloop.Killed)
@@ -101,7 +101,7 @@ func tell(t *testing.T, image string) {
 func (w *environment) awaitIdle(image string) (record crashloop.Record) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to be idle", func(context.Context) (err error) {
-		if record, err = crashloop.Read(image); err == nil && record.Idle < silence {
+		if record, err = crashloop.Read(image); err == nil && record.Idle < idlePeriod {
 			err = fmt.Errorf("its last request was %s ago", record.Idle)
 		}
 		return err

@@ -111,7 +111,7 @@ func TestSwitchWithKilledTool(t *testing.T) {
 	testSwitch(t, way{update: run(false), adopt: run(true)}, communityBundles(t)[0])
 }
 
-// apply does what "berth switch apply" does, in this process.
+// apply runs "berth switch apply" in this process.
 func (w *environment) apply(ctx context.Context, config *rest.Config, request subscription.Request) error {
 	api, err := client.New(config, client.Options{Scheme: w.Client().Scheme(), Mapper: w.Client().RESTMapper()})
 	if err != nil {
@@ -197,7 +197,7 @@ func (w *environment) kubectlBerth(input string, args ...string) string {
 	return out.String()
 }
 
-// checkSettled does something, in which berth must write nothing. Others may.
+// checkSettled does something during which berth must write nothing. Others may.
 func (w *environment) checkSettled(do func()) {
 	w.t.Helper()
 	before := len(w.toolWrites())
@@ -278,7 +278,7 @@ func (w *environment) buildCatalog(bundle string) string {
 	return folder
 }
 
-// leaveCommunityOperator creates what the community's operator would have created, with SharedVolumes of two teams.
+// leaveCommunityOperator creates the community operator's objects, with SharedVolumes of two teams.
 func (w *environment) leaveCommunityOperator(shares int) {
 	w.t.Helper()
 	teams := []string{"team-one", "team-other"}
@@ -373,7 +373,7 @@ func (r *switchRecord) check() {
 func checkServed(t testing.TB, kind community.Kind, was, object client.Object) {
 	t.Helper()
 	switch object := object.(type) {
-	case *appsv1.DaemonSet: // whose pods are replaced one after the other
+	case *appsv1.DaemonSet: // replaces its pods one after the other
 		return
 	case *corev1.PersistentVolume:
 		if diff := cmp.Diff(was.(*corev1.PersistentVolume).Spec, object.Spec); diff != "" {

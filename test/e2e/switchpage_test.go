@@ -12,8 +12,9 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// TestFollowSwitchPage: an administrator runs the commands of the page about switching to another catalog, and they print what it shows:
-// a plan and one that is not safe, a plan for a package of another name, a switch that is rolled back, and one that is completed.
+// TestFollowSwitchPage: an administrator runs the commands of the page about switching to another catalog, and their
+// output matches it: a plan and one that is not safe, a plan for a package of another name, a switch that is rolled
+// back, and one that is completed.
 func TestFollowSwitchPage(t *testing.T) {
 	if !*followPages {
 		t.Skip("-follow-pages is not set; make prove SUITE=pages sets it")

@@ -35,7 +35,7 @@ func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
 	}
 	w.serveCatalog()
 	csv := w.subscribe(nil)
-	// Nothing but the definition is left of that operator, and nobody has a volume: new ones need a grant.
+	// Only the definition is left of that operator, and nobody has a volume: new ones need a grant.
 	w.awaitReason(ordinary, "NotGranted")
 	w.grant(team)
 	w.awaitReason(ordinary, "Bound")
@@ -73,8 +73,8 @@ func stored(namespace, name string) *sharedvolume.SharedVolume {
 	return volume
 }
 
-// teamRoles returns the names and verbs of the cluster roles that give rights to SharedVolumes to whoever
-// has a role of Kubernetes: those of the bundle, and those that OLM makes besides.
+// teamRoles returns the names and verbs of the cluster roles that give rights to SharedVolumes to everyone with a role
+// of Kubernetes: the bundle's, and OLM's.
 func (w *environment) teamRoles() map[string][]string {
 	w.t.Helper()
 	const api = "sharedvolumes.aws-efs.managed.openshift.io"
@@ -111,7 +111,7 @@ func (w *environment) member(of, role string) client.Client {
 	return api
 }
 
-// kubectl runs kubectl, which must succeed, and returns what it prints.
+// kubectl runs kubectl, which must succeed, and returns its output.
 func (w *environment) kubectl(args ...string) string {
 	w.t.Helper()
 	out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput()

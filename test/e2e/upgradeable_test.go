@@ -61,8 +61,8 @@ func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
 	w.checkVerdictsAreWrittenFirst(len(want) + 1)
 }
 
-// checkVerdictsAreWrittenFirst checks the operator's writes: so many verdicts, and that of the adoption
-// before anything was adopted.
+// checkVerdictsAreWrittenFirst checks the operator's writes: want verdicts, and the adoption's verdict before anything
+// was adopted.
 func (w *environment) checkVerdictsAreWrittenFirst(want int) {
 	w.t.Helper()
 	verdicts := 0
@@ -98,7 +98,7 @@ func (w *environment) waitForUpgradeable(own *operatorsv2.OperatorCondition, rea
 	})
 }
 
-// watchUpgradeable returns a function that returns what has become of the condition since.
+// watchUpgradeable returns a function that returns the condition's changes since.
 func (w *environment) watchUpgradeable(own *operatorsv2.OperatorCondition) func() []string {
 	w.t.Helper()
 	c, err := client.NewWithWatch(w.Config(), client.Options{Scheme: w.Client().Scheme()})

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// The size of the repository that is measured: that of OpenShift's community catalog.
+// The size of the measured repository: the same as OpenShift's community catalog.
 const (
 	operators = 70
 	versions  = 100
 )
 
-// BenchmarkCheck measures berth check in a repository of 7,000 bundles: what one more changes, all of them, and all again with what is known
-// of them. The bundles are small, so that all of them say less than all of public ones; CPU-s/bundle counts for one.
+// BenchmarkCheck measures berth check in a repository of 7,000 bundles: one more bundle, all of them, and all again
+// with kept results. The bundles are small, so the total is less than for public ones; CPU-s/bundle counts for one.
 func BenchmarkCheck(b *testing.B) {
 	p := programs(b)
 	dir := newRepository(b)
@@ -127,7 +127,7 @@ func run(b *testing.B, dir, program string, args ...string) string {
 // measured are berth and the program that measures it.
 type measured struct{ berth, measurer string }
 
-// usage is what measure says that a command took.
+// usage holds the resources that a command used, as measure prints them.
 type usage struct {
 	Wall, CPU     float64 // in seconds
 	PeakAnonymous int64   // in bytes
@@ -155,7 +155,7 @@ func (m measured) measure(b *testing.B, dir string, args ...string) usage {
 	if err := json.Unmarshal(out, &took); err != nil {
 		b.Fatal(err)
 	}
-	if took.Exit > 1 { // 1 is for what was found
+	if took.Exit > 1 { // 1 is for findings
 		b.Fatalf("berth %s: exit code %d", strings.Join(args, " "), took.Exit)
 	}
 	return took

@@ -1,5 +1,5 @@
-// Package gates_test replays what was merged into repositories of operators, and compares what is found with what the pipelines of the
-// repositories let pass.
+// Package gates_test replays merges into repositories of operators, and compares the findings with the changes that the
+// repositories' pipelines accepted.
 package gates_test
 
 import (
@@ -26,7 +26,7 @@ const repositories = "OPERATORS"
 // merged is how many of the last changes of each repository are replayed.
 const merged = 300
 
-// TestReplay: of changes that were merged, and so have passed the pipeline, nothing is an error but what testdata/faults.txt lists.
+// TestReplay: merged changes, which have passed the pipeline, have no errors except those in testdata/faults.txt.
 func TestReplay(t *testing.T) {
 	folders := filepath.SplitList(os.Getenv(repositories))
 	if len(folders) == 0 {
@@ -54,7 +54,7 @@ func knownFaults(t *testing.T) map[string]string {
 	return known
 }
 
-// outcome counts what was found, by rule.
+// outcome counts the findings by rule.
 type outcome struct{ errors, warnings map[string]int }
 
 func replayAll(t *testing.T, folder string, known map[string]string) {
@@ -127,11 +127,11 @@ func (g *history) try(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// change is what was merged at once.
+// change is one merge.
 type change struct{ commit, before string }
 
-// changes returns what was merged into the main branch and changes operators or catalogs, the latest first. The commits of a branch that
-// was merged as they are have the same time; the pipeline has seen only the last of them.
+// changes returns the merges into the main branch that change operators or catalogs, the latest first. The commits of a
+// branch that was merged as they are have the same time; the pipeline has seen only the last of them.
 func (g *history) changes() (all []change) {
 	last := ""
 	for line := range strings.Lines(string(g.git("log", "--first-parent", "--format=%H %ct", fmt.Sprint("-", merged*3), "HEAD", "--", "operators", "catalogs"))) {
@@ -167,8 +167,8 @@ func (p parent) Has(folders []string) (map[string]bool, error) {
 	return had, nil
 }
 
-// replay checks what was changed, as it would have been checked before it was merged. It returns false for what is not
-// for pipelines: it touches more than operators and catalogs, adds no bundle and changes no package of a catalog, or lacks files.
+// replay checks a change as before its merge. It returns false for changes that are not for pipelines: it touches more
+// than operators and catalogs, adds no bundle and changes no package of a catalog, or lacks files.
 func (g *history) replay(m change, kept *repository.Kept) (found []*findings.Finding, ok bool) {
 	commit, before := m.commit, m.before
 	files := strings.Split(strings.TrimSuffix(string(g.git("diff", "--name-only", "-z", "--no-renames", before, commit)), "\x00"), "\x00")
@@ -225,7 +225,7 @@ func (g *history) replay(m change, kept *repository.Kept) (found []*findings.Fin
 	return found, true
 }
 
-// extract writes those of some paths of a commit that it has into a folder.
+// extract writes the files at some paths of a commit into a folder, as far as they exist.
 func (g *history) extract(commit, dir string, paths []string) error {
 	have := strings.Split(strings.TrimSuffix(string(g.git(append([]string{"ls-tree", "-z", "--name-only", commit, "--"}, paths...)...)), "\x00"), "\x00")
 	archive := exec.CommandContext(g.t.Context(), "git", append([]string{"-C", g.folder, "archive", "--format=tar", commit, "--"}, have...)...)

@@ -1,5 +1,5 @@
-// Package handover records what happens while a driver is handed over from OLM to the cluster storage operator, and checks what
-// must hold all the while: nothing that volumes need is another object, and two operators are never there together.
+// Package handover records the events while a driver is handed over from OLM to the cluster storage operator, and
+// checks what must hold throughout: no object that volumes need is replaced, and two operators never run together.
 //
 //	recorded := handover.Record(t, c, handover.Former{Driver: driver, Namespace: namespace, Operator: operator})
 //	... // the hand-over
@@ -29,10 +29,10 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// limit is the time limit for what the new operator does at last.
+// limit is the time limit for the new operator's last action.
 const limit = 6 * time.Minute
 
-// WriterLabels are the labels of the pods of the application, which nothing may happen to.
+// WriterLabels are the labels of the pods of the application, which the hand-over must not disturb.
 var WriterLabels = map[string]string{"app": "writer"}
 
 // Former is a driver with an operator that OLM runs.
@@ -40,16 +40,16 @@ type Former struct {
 	Driver    drivers.Driver
 	Namespace string // of the operator
 	Operator  string // its Deployment and its service account
-	Own       bool   // it is of ours, and not of OpenShift 4.5
+	Own       bool   // ours, and not OpenShift 4.5's
 	// Unoperated says that no operator of ours runs afterwards, so that nothing replaces the driver's pods.
 	Unoperated bool
 }
 
-// Recording is what happens during a hand-over.
+// Recording is a recording of a hand-over.
 type Recording struct {
 	of Former
 	on *cluster.Cluster
-	// kept are recordings of objects of which none may be deleted, replaced or be about to be deleted.
+	// kept are recordings of objects that must not be deleted, replaced or about to be deleted.
 	kept   map[string]func() []watch.Event
 	before map[string]map[string]types.UID // by kind and name
 	pods   func() []watch.Event
@@ -61,7 +61,7 @@ type Recording struct {
 	operators  func() []watch.Event // ClusterOperators
 }
 
-// kinds are those of which nothing may be lost, by their names in names of tests.
+// kinds returns the kinds whose objects must not be lost, by their names in names of tests.
 func (f Former) kinds() map[string]kind {
 	settings := f.settings()
 	ofDriver := client.InNamespace(f.Driver.Namespace)
@@ -104,7 +104,7 @@ func (f Former) settings() schema.GroupVersionKind {
 	return f.Driver.OldCustomResources()[0].Kind
 }
 
-// Record starts to record. lacks are kinds of which there need not be an object to begin with.
+// Record starts to record. lacks are kinds that need not have an object at the beginning.
 func Record(t testing.TB, on *cluster.Cluster, of Former, lacks ...string) *Recording {
 	t.Helper()
 	r := &Recording{of: of, on: on, kept: map[string]func() []watch.Event{}, before: map[string]map[string]types.UID{}}

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// mustHaveOnePodOnEachNode fails the test if two pods of a DaemonSet were on a node at the same time. A node driver that ends
-// deletes its socket, and would delete that of the other.
+// mustHaveOnePodOnEachNode fails the test if two pods of a DaemonSet were on a node at the same time. A node driver
+// that ends deletes its socket, and would delete the other one's.
 func mustHaveOnePodOnEachNode(t *testing.T, before []corev1.Pod, events []watch.Event, rollsOut bool) {
 	type place struct{ set, node string }
 	pods := map[place]map[types.UID]string{}

@@ -38,8 +38,8 @@ func (r *Recording) awaitKeys(t testing.TB) {
 	}
 }
 
-// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need: anything but keys that are
-// replaced. Those are replaced at once, and when no pod is left that needs them.
+// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need: anything except
+// replaced keys. Keys are replaced at once, when no pod needs them any more.
 func (r *Recording) mustKeepSecrets(t *testing.T, events, pods []watch.Event) {
 	for _, before := range r.secrets {
 		retired := r.of.Driver.History.KeysOf(before.Name)
@@ -102,7 +102,7 @@ func (r *Recording) mustReplaceAtOnce(t *testing.T, retired *drivers.RetiredKeys
 	}
 }
 
-// revision is that of etcd. The API server has one for all resources.
+// revision returns etcd's revision. The API server has one for all resources.
 func revision(t *testing.T, object client.Object) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)

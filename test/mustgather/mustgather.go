@@ -1,4 +1,4 @@
-// Package mustgather runs the script that collects what support needs, and looks at what it has collected.
+// Package mustgather runs the script that collects support data, and looks at its output.
 package mustgather
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// Run runs the script on a cluster, and returns its folder and what it prints.
+// Run runs the script on a cluster, and returns its folder and its output.
 func Run(t testing.TB, c *cluster.Cluster, drivers ...string) (folder, output string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "must-gather")
@@ -32,8 +32,8 @@ func Run(t testing.TB, c *cluster.Cluster, drivers ...string) (folder, output st
 	return folder, string(out)
 }
 
-// Kubeconfig writes a kubeconfig of an account that may do anything, as that of the pod in which
-// `oc adm must-gather` runs a script. It has a token, which the operator, too, knows it by.
+// Kubeconfig writes a kubeconfig of an account that may do anything, like the account of the pod where `oc adm
+// must-gather` runs a script. It has a token, which the operator accepts, too.
 func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 	t.Helper()
 	in := c.Namespace(t)
@@ -55,7 +55,7 @@ func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 	return path
 }
 
-// Command runs the script where there is nothing but kubectl and what every Linux has.
+// Command runs the script with only kubectl and the programs of every Linux.
 func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
 	t.Helper()
 	root, err := tools.Root()
@@ -101,7 +101,7 @@ func Files(t testing.TB, folder string) map[string]string {
 	return files
 }
 
-// Check checks what files show: something for each pattern of names.
+// Check checks the content of files: one text for each pattern of names.
 func Check(t testing.TB, files, shown map[string]string) {
 	t.Helper()
 	for pattern, want := range shown {

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// corpus has credentials as each cloud makes them, in each place in which they may be collected. What is between « and » may not be left;
-// the other words stay, so that support has something to read. A text is of an object, as the client prints it, or of a log.
+// corpus has credentials as each cloud makes them, in each place where they may be collected. Texts between « and »
+// must be removed; the other words stay, so that support has something to read. A text is from an object, as the client
+// prints it, or from a log.
 var corpus = []struct{ kind, object, log string }{
 	{"a variable", "    - name: OS_PASSWORD\n      value: «hunter2secret»\n    - name: OS_REGION\n      value: north", ""},
 	{"a quoted variable", "    - name: \"DB_PWD\"\n      value: \"«my secret, phrase»\"\n      other: stays", ""},

@@ -36,7 +36,7 @@ func TestProgramOf(t *testing.T) {
 	}
 }
 
-// TestMissing: what a test with OLM v1 lacks is one line.
+// TestMissing: the missing requirements of a test with OLM v1 are one line.
 func TestMissing(t *testing.T) {
 	said := missing("catalogd")
 	for _, want := range []string{"PROGRAMS=DIR", "BOXCUTTER=DIR", boxcutter + " v0.14.0"} {

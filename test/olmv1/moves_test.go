@@ -92,7 +92,7 @@ func shapes(gates featuregates.Set) []*shape {
 	configured.change = func(s *v1alpha1.SubscriptionSpec) {
 		s.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DEPTH", Value: "3"}}}
 	}
-	configured.restarts = []move.Target{move.ToV0} // OLM v0 first installs a version without what the Subscription sets
+	configured.restarts = []move.Target{move.ToV0} // OLM v0 first installs a version without the Subscription's settings
 	if !gates[featuregates.DeploymentConfig] {
 		configured.refused = "subscription-config"
 	}
@@ -166,7 +166,7 @@ func shapes(gates featuregates.Set) []*shape {
 	}
 }
 
-// moveSetups are the ways in which OLM v1 is set up for moves.
+// moveSetups are the setups of OLM v1 for moves.
 var moveSetups = []setup{
 	{name: "helm"},
 	{name: "boxcutter", gates: "BoxcutterRuntime=true"},
@@ -318,7 +318,7 @@ func (m *mover) isWithV0(ctx context.Context) error {
 	if s.Spec.Config == nil {
 		return nil
 	}
-	d := &appsv1.Deployment{} // OLM v0 has installed it without what the Subscription sets, at first
+	d := &appsv1.Deployment{} // OLM v0 has installed it without the Subscription's settings, at first
 	if err := m.Client().Get(ctx, client.ObjectKey{Namespace: name, Name: name}, d); err != nil {
 		return err
 	}
@@ -377,7 +377,8 @@ func (m *mover) play(t *testing.T) {
 	}
 }
 
-// mustRefuse fails the test unless the operator is refused for the reason, once OLM v0 has installed what it needs, too.
+// mustRefuse fails the test unless the operator is refused for the reason, once OLM v0 has installed its dependencies,
+// too.
 func (m *mover) mustRefuse(t *testing.T) {
 	t.Helper()
 	cluster.Eventually(t, limit, "the plan to refuse it for "+m.shape.refused, func(ctx context.Context) error {
@@ -411,7 +412,7 @@ func (m *mover) apply(t *testing.T, to move.Target) {
 	}
 }
 
-// isWithV1 fails unless OLM v1 has the operator, and OLM v0 has nothing of it.
+// isWithV1 fails unless OLM v1 manages the operator, and OLM v0 has no objects for it.
 func (m *mover) isWithV1(ctx context.Context) error {
 	name := m.shape.name
 	for _, object := range []client.Object{&v1alpha1.Subscription{}, &v1alpha1.ClusterServiceVersion{}} {
@@ -434,7 +435,7 @@ func (m *mover) isWithV1(ctx context.Context) error {
 	return nil
 }
 
-// observed returns the UIDs of what the bundle has brought, of the custom resources, and of the operator's pods.
+// observed returns the UIDs of the bundle's objects, of the custom resources, and of the operator's pods.
 func (m *mover) observed(t *testing.T) map[string]types.UID {
 	t.Helper()
 	uids := map[string]types.UID{}
@@ -445,7 +446,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 			t.Fatal(err)
 		}
 		for _, o := range list.Items {
-			if strings.HasPrefix(o.Name, m.versionName()) || o.Name == "default" { // what each OLM makes itself
+			if strings.HasPrefix(o.Name, m.versionName()) || o.Name == "default" { // created by each OLM itself
 				continue
 			}
 			uids[kind+" "+o.Name] = o.UID

@@ -66,8 +66,8 @@ var images = map[string]string{
 // boxcutter is the module of OLM's programs that no module proxy serves.
 const boxcutter = "pkg.package-operator.run/boxcutter"
 
-// Images returns OLM's programs by the repositories of their images, for cluster.Options. It skips the test if the user has given
-// neither a program nor what it can be built from, or if the machine cannot have real nodes.
+// Images returns OLM's programs by the repositories of their images, for cluster.Options. It skips the test if the user
+// has given neither a program nor its source, or if the machine cannot have real nodes.
 func Images(t testing.TB) map[string]string {
 	t.Helper()
 	cluster.NeedRealNodes(t)
@@ -120,7 +120,7 @@ func programOf(name, source string) (tools.Program, error) {
 // pins is the folder that pins OLM's programs.
 const pins = "lab/modules/olmv1"
 
-// missing says in one line what a program of OLM needs.
+// missing returns the requirements of a program of OLM in one line.
 func missing(name string) string {
 	version := "pinned"
 	if pinned, err := tools.PinsOf(pins); err == nil {
@@ -148,8 +148,9 @@ type Options struct {
 	Gates string
 	// Experimental serves the fields of experimental features, such as spec.config of ClusterExtensions.
 	Experimental bool
-	// Registry, which may be nil, is another registry, which the node reaches at the registry's own address. OLM then trusts it, has
-	// its login as the global pull secret, and runs on the host network. There is no registry of OLM's own: nothing can be pushed.
+	// Registry, which may be nil, is another registry, which the node reaches at the registry's own address. OLM then
+	// trusts it, has its login as the global pull secret, and runs on the host network. OLM then has no registry of its
+	// own: nothing can be pushed.
 	Registry *registry.Secure
 }
 
@@ -205,8 +206,8 @@ func (o *OLM) create(object client.Object) {
 	})
 }
 
-// certificates returns the certificate of OLM's servers and of its registry, and the Secret with it for OLM's pod. OLM trusts its
-// authority, and that of another registry, which may be nil.
+// certificates returns the certificate of OLM's servers and of its registry, and the Secret with it for OLM's pod. OLM
+// trusts its authority, and the authority of another registry, which may be nil.
 func (o *OLM) certificates(other *registry.Secure) (*tls.Config, *corev1.Secret) {
 	o.t.Helper()
 	made, err := authority.New("olmv1")
@@ -343,8 +344,9 @@ func (o *OLM) pushBundle(folder, pkg, name string) string {
 	return address + repository + "@" + catalogs.PushBundle(o.t, folder, pkg, o.push+repository+":"+strings.ReplaceAll(name, "+", "-"))
 }
 
-// PushCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and returns the
-// reference of that. The name has a tag. What the catalog says about the bundles comes from a folder with a catalog; its other packages are left out.
+// PushCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and returns
+// the image's reference. The name has a tag. The bundles' entries come from a folder with a catalog; its other packages
+// are left out.
 func (o *OLM) PushCatalog(name, dir, pkg string, bundles map[string]string) string {
 	o.t.Helper()
 	config, err := declcfg.LoadFS(o.t.Context(), os.DirFS(dir))
@@ -427,7 +429,7 @@ func (o *OLM) await(object *unstructured.Unstructured, of, want string) {
 	})
 }
 
-// report writes the end of OLM's logs to that of the test.
+// report writes the end of OLM's logs to the test's log.
 func (o *OLM) report() {
 	output, err := o.cluster.Kubectl(context.Background(), "logs", "--namespace="+Namespace, "--all-containers", "--prefix", "--tail=60", "olmv1").CombinedOutput()
 	o.t.Logf("OLM v1: %v\n%s", err, output)

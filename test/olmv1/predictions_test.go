@@ -30,7 +30,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// What is parallel here waits for OLM most of the time, and takes no processor.
+	// Parallel tests here wait for OLM most of the time, and take no processor.
 	if err := flag.Set("test.parallel", "200"); err != nil {
 		panic(err)
 	}
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // limit is for a step of OLM v1, which retries with a backoff.
 const limit = 15 * time.Minute
 
-// TestPredictions: what `berth catalog plan` says of a ClusterExtension is what OLM v1 does.
+// TestPredictions: OLM v1 does what `berth catalog plan` predicts for a ClusterExtension.
 func TestPredictions(t *testing.T) {
 	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
@@ -140,7 +140,7 @@ func (x *extension) wanting(ctx context.Context, pkg string, fields map[string]a
 	}, "spec")
 }
 
-// want writes what wanting returns.
+// want writes the fields that wanting returns.
 func (x *extension) want(t *testing.T, pkg string, fields map[string]any) {
 	t.Helper()
 	cluster.Eventually(t, limit, "the ClusterExtension to be written", func(ctx context.Context) error {
@@ -155,7 +155,7 @@ func (x *extension) want(t *testing.T, pkg string, fields map[string]any) {
 	})
 }
 
-// predict predicts what OLM will do when the ClusterExtension has other fields.
+// predict predicts OLM's action when the ClusterExtension has other fields.
 func (x *extension) predict(t *testing.T, catalog, pkg string, fields map[string]any) *prediction.Prediction {
 	t.Helper()
 	object, err := x.wanting(t.Context(), pkg, fields)
@@ -177,7 +177,7 @@ func (x *extension) predict(t *testing.T, catalog, pkg string, fields map[string
 	return p
 }
 
-// mustDo waits until OLM has done what is predicted.
+// mustDo waits until OLM has done the predicted action.
 func (x *extension) mustDo(t *testing.T, p *prediction.Prediction, installed string) {
 	t.Helper()
 	want := installed

@@ -39,7 +39,7 @@ const latest = 4
 
 const publicFile = "testdata/public.json"
 
-// public is a package of community operators: its latest versions, each of which replaces the one before.
+// public is a package of community operators: its latest versions. Each replaces the previous one.
 type public struct {
 	name     string
 	versions []publicVersion
@@ -135,7 +135,7 @@ func (p *public) read(t *testing.T) *fbc.Catalog {
 	return load(t, p.catalog())
 }
 
-// content returns what OLM reads of the package's bundles.
+// content returns the parts of the package's bundles that OLM reads.
 func (p *public) content(_ context.Context, listed *fbc.Bundle) (*refusal.Bundle, error) {
 	i := slices.IndexFunc(p.versions, func(v publicVersion) bool { return p.bundleName(v) == listed.Name })
 	contents := p.versions[i].contents
@@ -204,8 +204,8 @@ func TestPredictionsOfPublicOperators(t *testing.T) {
 	}
 }
 
-// walk has OLM install the earliest version, and update it to the next, and so on. An update that it refuses because of a CRD is made without
-// that check, and what it refuses otherwise is left out.
+// walk has OLM install the earliest version, and update it to the next, and so on. An update that it refuses because of
+// a CRD is made without that check, and other refused updates are left out.
 func (p *public) walk(t *testing.T, x *extension, live refusal.Cluster) (all []verdict) {
 	t.Helper()
 	if err := x.EnsureNamespace(t.Context(), x.name); err != nil {
@@ -257,8 +257,8 @@ func (p *public) walk(t *testing.T, x *extension, live refusal.Cluster) (all []v
 	return all
 }
 
-// TestPublicRecord compares what is predicted of public operators with the recorded verdicts, as far as no cluster is needed: the refusals of
-// bundles, and of changed CRDs.
+// TestPublicRecord compares the predictions for public operators with the recorded verdicts, as far as no cluster is
+// needed: the refusals of bundles, and of changed CRDs.
 func TestPublicRecord(t *testing.T) {
 	packages := readPublic(t)
 	data, err := os.ReadFile(publicFile)

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestRecord compares what is predicted of every trap with the verdicts that OLM v1 gave when suite olm-v1-predictions recorded them.
+// TestRecord compares the prediction for every trap with OLM v1's verdict, as suite olm-v1-predictions recorded it.
 func TestRecord(t *testing.T) {
 	data, err := os.ReadFile(recordFile)
 	if err != nil {
@@ -98,7 +98,7 @@ func load(t *testing.T, config declcfg.DeclarativeConfig) *fbc.Catalog {
 	return c
 }
 
-// sceneCluster is the cluster of a trap: what exists, and the CRDs of what is installed.
+// sceneCluster is the cluster of a trap: the existing objects, and the CRDs of the installed bundle.
 type sceneCluster struct {
 	objects     []*unstructured.Unstructured
 	certManager bool
@@ -126,7 +126,7 @@ func (c *sceneCluster) Find(_ context.Context, o refusal.Object) (*unstructured.
 	return nil, nil
 }
 
-// cluster returns the cluster in which OLM decides.
+// cluster returns the cluster where OLM decides.
 func (tr *trap) cluster(t *testing.T, s *setup) refusal.Cluster {
 	t.Helper()
 	c := &sceneCluster{certManager: s.certManager}

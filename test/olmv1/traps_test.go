@@ -31,14 +31,14 @@ type trap struct {
 	name string
 	// bundles are the versions of the package. Each replaces the one before.
 	bundles []bundle
-	// installed is the version that is installed first; "" is none. What follows is then set on the ClusterExtension.
+	// installed is the version to install first, or "". The fields below are set on the ClusterExtension after that.
 	installed string
 	wants     fields // of spec.source.catalog
 	config    any    // spec.config.inline, if it is not nil
 	unsafe    bool   // the check of CRDs is off
 	// vague says why OLM's message differs from time to time: it names one of several unknown fields, any of them.
 	vague string
-	// silent says that OLM cannot write the status, so nothing shows what it does.
+	// silent says that OLM cannot write the status, so nothing shows its action.
 	silent bool
 	exists []fields
 }
@@ -53,7 +53,7 @@ type bundle struct {
 	noImage    bool
 }
 
-// parts are what a bundle has, as a trap changes it.
+// parts are the objects of a bundle, for a trap to change.
 type parts struct {
 	pkg     string // in the annotations
 	csv     *v1alpha1.ClusterServiceVersion
@@ -64,7 +64,7 @@ type parts struct {
 // group is the API group of a trap's CRDs.
 func (tr *trap) group() string { return tr.name + ".example.com" }
 
-// told returns a message without what differs from time to time.
+// told returns a message without its varying parts.
 func (tr *trap) told(message string) string {
 	if tr.vague == "" {
 		return message
@@ -72,7 +72,7 @@ func (tr *trap) told(message string) string {
 	return regexp.MustCompile(`unknown field "\w+"`).ReplaceAllString(message, "unknown field")
 }
 
-// parts returns what a bundle has.
+// parts returns the objects of a bundle.
 func (tr *trap) parts(b bundle) *parts {
 	labels := map[string]string{"app": tr.name}
 	csv := &v1alpha1.ClusterServiceVersion{
@@ -251,7 +251,7 @@ func (tr *trap) catalog() (config declcfg.DeclarativeConfig) {
 	return config
 }
 
-// only is the name of the channel that has only this bundle, from which it is installed first.
+// only is the name of the channel that has only this bundle, for its first installation.
 func only(b bundle) string {
 	return "only-" + strings.ReplaceAll(b.version+b.release, "+", "-")
 }
@@ -352,7 +352,7 @@ func allTraps() []*trap {
 		one("installs", nil),
 		updated("updates", func(*trap, *parts, *parts) {}),
 
-		// What no setup installs.
+		// Objects that no setup installs.
 		one("api-service", func(p *parts) {
 			p.csv.Spec.APIServiceDefinitions.Owned = []v1alpha1.APIServiceDescription{{Name: "tides", Group: "tides.example.com", Version: "v1", Kind: "Tide", DeploymentName: p.pkg}}
 		}),
@@ -522,7 +522,7 @@ func allTraps() []*trap {
 			return tr
 		}(),
 
-		// What exists.
+		// Existing objects.
 		existing("exists-config", with(plain("v1", "ConfigMap", "lights", nil)), configMap("lights", nil)),
 		existing("exists-helm", with(plain("v1", "ConfigMap", "lights", nil)), configMap("lights", fields{
 			"labels": fields{"app.kubernetes.io/managed-by": "Helm"}, "annotations": fields{"meta.helm.sh/release-name": "barge", "meta.helm.sh/release-namespace": in}})),

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-csi/berth/test/olmv1"
 )
 
-// setup is a way in which OLM v1 is set up.
+// setup is a setup of OLM v1.
 type setup struct {
 	name  string
 	gates string // as the flag --feature-gates has them
@@ -55,7 +55,7 @@ func (s *setup) on(t *testing.T) featuregates.Set {
 	return set
 }
 
-// verdict is what OLM v1 has done with a trap: the condition Progressing, and the bundle that is installed.
+// verdict is OLM v1's reaction to a trap: the condition Progressing, and the installed bundle.
 type verdict struct {
 	Setup   string `json:"setup"`
 	Case    string `json:"case"`
@@ -64,7 +64,7 @@ type verdict struct {
 	Bundle  string `json:"bundle,omitempty"`
 }
 
-// record are verdicts, when they were given, and by what.
+// record holds verdicts, with their time and the version of OLM.
 type record struct {
 	Date               string    `json:"date"`
 	OperatorController string    `json:"operatorController"`
@@ -86,7 +86,7 @@ func of(p *prediction.Prediction, installed string) verdict {
 	return want
 }
 
-// agrees says how a verdict differs from the expected one; "" if it does not. told leaves out of messages what differs from time to time.
+// agrees returns the difference of a verdict to the expected one, or "". told removes the varying parts of messages.
 func (v verdict) agrees(p *prediction.Prediction, want verdict, told func(string) string) string {
 	for _, risk := range p.Risks {
 		if risk.Code == prediction.VersionAmbiguous && slices.Contains(strings.FieldsFunc(risk.What, func(r rune) bool { return r == ' ' || r == ',' }), v.Bundle) {
@@ -104,7 +104,7 @@ func (v verdict) agrees(p *prediction.Prediction, want verdict, told func(string
 		return ""
 	}
 	const cut = "... [message truncated]"
-	if strings.HasSuffix(v.Message, cut) && strings.HasSuffix(want.Message, cut) { // what is cut depends on the order of the lines
+	if strings.HasSuffix(v.Message, cut) && strings.HasSuffix(want.Message, cut) { // the cut depends on the order of the lines
 		return ""
 	}
 	have, wanted := lines(v.Message), lines(want.Message)
@@ -136,8 +136,8 @@ func lines(message string) []string {
 	return all
 }
 
-// TestPredictionsOfTraps has OLM v1 install every trap in every setup, and compares what it does with what is predicted. It records the
-// verdicts with -update.
+// TestPredictionsOfTraps has OLM v1 install every trap in every setup, and compares the result with the prediction. It
+// records the verdicts with -update.
 func TestPredictionsOfTraps(t *testing.T) {
 	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
@@ -154,7 +154,7 @@ func TestPredictionsOfTraps(t *testing.T) {
 	}
 }
 
-// write writes the verdicts, sorted, over those of the same setups and cases that the file has.
+// write writes the verdicts, sorted, and replaces the file's verdicts of the same setups and cases.
 func (r *record) write(t *testing.T, path string) {
 	t.Helper()
 	given := map[[2]string]bool{}
@@ -231,7 +231,7 @@ func (s *setup) run(t *testing.T, images map[string]string, found *record) {
 	}
 }
 
-// try has OLM do what a trap wants, and returns its verdict.
+// try has OLM act on a trap, and returns its verdict.
 func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) verdict {
 	t.Helper()
 	if err := x.EnsureNamespace(t.Context(), x.name); err != nil {
@@ -264,7 +264,7 @@ func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) 
 	x.write(t, tr, tr.wants)
 	got := verdict{Setup: s.name, Case: tr.name}
 	if tr.silent {
-		time.Sleep(silence)
+		time.Sleep(silentPeriod)
 		if got, err = x.verdict(t.Context()); err != nil || got.Bundle != "" || got.Reason == "Succeeded" {
 			t.Errorf("OLM says %s, error %v; want nothing of an installed version", got.Reason, err)
 		}
@@ -278,12 +278,12 @@ func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) 
 	return got
 }
 
-// observe waits until OLM does what is predicted, and returns what it does in the end.
+// observe waits for the predicted action of OLM, and returns its final verdict.
 func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict, installed string, told func(string) string) (got verdict) {
 	t.Helper()
 	problem := ""
 	began, seen := time.Now(), time.Time{}
-	for wait := settling; ; wait = 500 * time.Millisecond {
+	for wait := settlePeriod; ; wait = 500 * time.Millisecond {
 		if want.Reason != "Succeeded" || want.Bundle != installed {
 			wait = 500 * time.Millisecond
 		}
@@ -297,23 +297,24 @@ func (x *extension) observe(t *testing.T, p *prediction.Prediction, want verdict
 				return got
 			}
 		}
-		if !seen.IsZero() && time.Since(seen) > patience || time.Since(began) > longest {
+		if !seen.IsZero() && time.Since(seen) > actionTimeout || time.Since(began) > observeTimeout {
 			t.Errorf("%s (%v)", problem, err)
 			return got
 		}
 	}
 }
 
-// patience is how long OLM may take, once it has seen a ClusterExtension, until it does what is predicted, and longest how long until it
-// sees it: it looks at one after the other. silence is how long it says nothing if it cannot. settling is how long nothing must change if that is predicted.
+// actionTimeout limits OLM's predicted action once it has seen a ClusterExtension, and observeTimeout the time until it
+// sees one: it looks at one after the other. silentPeriod is how long it reports nothing if it cannot write the status.
+// settlePeriod is how long nothing must change if no change is predicted.
 const (
-	patience = 8 * time.Minute
-	longest  = 15 * time.Minute
-	silence  = 20 * time.Second
-	settling = 4 * time.Second
+	actionTimeout  = 8 * time.Minute
+	observeTimeout = 15 * time.Minute
+	silentPeriod   = 20 * time.Second
+	settlePeriod   = 4 * time.Second
 )
 
-// verdict returns what OLM says of the ClusterExtension as it is, or no reason if it has not seen that yet.
+// verdict returns OLM's status of the current ClusterExtension, or no reason if OLM has not seen it yet.
 func (x *extension) verdict(ctx context.Context) (v verdict, err error) {
 	object, err := x.get(ctx)
 	if err != nil || generationSeen(object) != object.GetGeneration() {
@@ -341,7 +342,8 @@ func (x *extension) installFirst(t *testing.T, tr *trap) string {
 	return name
 }
 
-// write writes the ClusterExtension with these fields of spec.source.catalog, and with what a trap, which may be nil, says besides.
+// write writes the ClusterExtension with these fields of spec.source.catalog, and with the additional fields of a trap,
+// which may be nil.
 func (x *extension) write(t *testing.T, tr *trap, wants fields) {
 	t.Helper()
 	cluster.Eventually(t, limit, "the ClusterExtension to be written", func(ctx context.Context) error {
@@ -359,7 +361,7 @@ func (x *extension) write(t *testing.T, tr *trap, wants fields) {
 	})
 }
 
-// configure sets what a trap says beside the catalog.
+// configure sets a trap's fields beside the catalog.
 func (tr *trap) configure(t *testing.T, object *unstructured.Unstructured, namespace string) {
 	t.Helper()
 	set := func(value any, path ...string) {
@@ -392,7 +394,7 @@ func (tr *trap) existing(t *testing.T, namespace string) (all []*unstructured.Un
 	return all
 }
 
-// content returns what OLM reads of the trap's bundles.
+// content returns the parts of the trap's bundles that OLM reads.
 func (tr *trap) content(t *testing.T) func(context.Context, *fbc.Bundle) (*refusal.Bundle, error) {
 	t.Helper()
 	config := tr.catalog()
@@ -424,7 +426,7 @@ func (tr *trap) installedAs(t *testing.T, on featuregates.Set) fields {
 	return said
 }
 
-// certManager are minimal definitions of what cert-manager serves.
+// certManager returns minimal definitions of cert-manager's APIs.
 func certManager() (all []*unstructured.Unstructured) {
 	for plural, kind := range map[string]string{"issuers": "Issuer", "certificates": "Certificate"} {
 		all = append(all, &unstructured.Unstructured{Object: fields{

@@ -1,7 +1,8 @@
 package openshift45
 
-// inCode is what the operator that has no assets made in code, in the cloud of an administrator with a password: names, labels,
-// selectors, the annotation that marks its objects, what the controller may do, and the pods.
+// inCode are the objects that the operator without assets created in code, in the cloud of an administrator with a
+// password: names, labels, selectors, the annotation that marks its objects, the controller's permissions, and the
+// pods.
 const inCode = `
 {apiVersion: v1, kind: Namespace, metadata: {name: openshift-manila-csi-driver}}
 ---

@@ -1,5 +1,5 @@
-// Package openshift45 makes what the operators of the EBS and Manila drivers of OpenShift 4.5 were, and what they left in
-// clusters, from the files of those operators. They are not part of this repository: without them, tests skip.
+// Package openshift45 recreates the operators of the EBS and Manila drivers of OpenShift 4.5, and the objects that they
+// left in clusters, from the operators' files. They are not part of this repository: without them, tests skip.
 package openshift45
 
 import (
@@ -45,8 +45,8 @@ func Catalog(t testing.TB, d drivers.Driver) string {
 	return catalog(t, d, manifests(t, d))
 }
 
-// CatalogForControlPlane is Catalog with an operator whose pod runs on a node of the control plane. With real nodes, only those
-// report pods as running whose images nobody has.
+// CatalogForControlPlane is Catalog with an operator whose pod runs on a node of the control plane. With real nodes,
+// only control plane nodes report pods as running although their images do not exist.
 func CatalogForControlPlane(t testing.TB, d drivers.Driver) string {
 	t.Helper()
 	return catalog(t, d, manifestsForControlPlane(t, d))
@@ -161,7 +161,7 @@ func converted(t testing.TB, old *unstructured.Unstructured) *unstructured.Unstr
 	}}
 }
 
-// Operand returns what the operator of a driver had made, in the order in which a cluster accepts it.
+// Operand returns the objects that the operator of a driver had created, in an order that a cluster accepts.
 func Operand(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -181,7 +181,7 @@ func Operand(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
 	return objects
 }
 
-// order is lower for what others need.
+// order is lower for objects that others need.
 func order(object *unstructured.Unstructured) int {
 	switch object.GetKind() {
 	case "Namespace":

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/images"
 )
 
-// Cloud is what pods have to know of a cloud that is not a public one.
+// Cloud has the settings that pods need for a cloud that is not public.
 type Cloud struct {
 	// CA is the certificate authority of its servers, in PEM.
 	CA string
@@ -39,8 +39,8 @@ const (
 // refused are arguments of 4.5's pods that today's programs do not know: the provisioner asks the driver for its name.
 var refused = []string{"--provisioner="}
 
-// todaysRules are what today's sidecars do that the roles of 4.5 do not permit: they patch where those of 4.5 updated, and
-// look at more.
+// todaysRules permit requests of today's sidecars that the roles of 4.5 do not: they patch where 4.5's updated, and
+// read more.
 var todaysRules = []any{
 	rule("", "persistentvolumes persistentvolumeclaims persistentvolumeclaims/status", "patch update"),
 	rule("", "pods", "get list watch"),
@@ -60,9 +60,9 @@ func rule(group, resources, verbs string) any {
 	return map[string]any{"apiGroups": []any{group}, "resources": list(resources), "verbs": list(verbs)}
 }
 
-// Running returns the objects of Operand so that its pods run in a cloud, with today's programs: those of 4.5 are not served any
-// more. The pods are those of 4.5, except for the arguments that today's programs refuse, and for where they find the cloud. What
-// today's sidecars do beyond 4.5's roles, Permissions permits.
+// Running returns the objects of Operand so that its pods run in a cloud, with today's programs, because 4.5's are no
+// longer available. The pods are the same as in 4.5, except for arguments that today's programs refuse, and for the
+// cloud's address. Permissions permits what today's sidecars do beyond 4.5's roles.
 func Running(t testing.TB, d drivers.Driver, cloud Cloud) []*unstructured.Unstructured {
 	t.Helper()
 	objects := Operand(t, d)
@@ -98,7 +98,7 @@ func isCA(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "ConfigMap" && object.GetName() == caObject
 }
 
-// Permissions returns a role for what today's sidecars do and 4.5's did not, and its binding to the driver's pods.
+// Permissions returns a role for the requests that only today's sidecars make, and its binding to the driver's pods.
 func Permissions(d drivers.Driver) []*unstructured.Unstructured {
 	const name, group = "todays-sidecars-in-pods-of-4.5", "rbac.authorization.k8s.io"
 	object := func(kind string, more map[string]any) *unstructured.Unstructured {

@@ -14,9 +14,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Today returns what OpenShift 4.5's operator of the EBS driver had made, with the containers of today's driver, because the
-// images of 4.5 are gone: its namespace, names, selectors, service accounts, credentials and permissions. It needs none of the files
-// that are not part of this repository.
+// Today returns the objects that OpenShift 4.5's operator of the EBS driver had created, with the containers of today's
+// driver, because the images of 4.5 are gone: its namespace, names, selectors, service accounts, credentials and
+// permissions. It needs no files from outside of this repository.
 func Today(d drivers.Driver, cluster drivers.Cluster) ([]*unstructured.Unstructured, error) {
 	manifests, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string {
 		return d.Images[slices.IndexFunc(d.Images, func(i drivers.Image) bool { return i.Env == env })].Default
@@ -79,7 +79,7 @@ func privileged(name string, d drivers.Driver) *unstructured.Unstructured {
 	}}
 }
 
-// age removes from a workload what 4.5's did not have, and configures it for the cluster.
+// age removes the fields from a workload that 4.5's lacked, and configures it for the cluster.
 func age(object *unstructured.Unstructured, d drivers.Driver, cluster drivers.Cluster) error {
 	object.SetAnnotations(nil)
 	template, _, err := unstructured.NestedMap(object.Object, "spec", "template")
@@ -100,13 +100,13 @@ func age(object *unstructured.Unstructured, d drivers.Driver, cluster drivers.Cl
 	return unstructured.SetNestedMap(object.Object, template, "spec", "template")
 }
 
-// CredentialsRequest is that of OpenShift 4.5's operator.
+// CredentialsRequest is the CredentialsRequest of OpenShift 4.5's operator.
 type CredentialsRequest struct {
 	Object      *unstructured.Unstructured
 	credentials drivers.OldCredentials
 }
 
-// Request returns that of a driver, with what today's driver is permitted to do.
+// Request returns a driver's CredentialsRequest, with the permissions of today's driver.
 func Request(d drivers.Driver) (*CredentialsRequest, error) {
 	manifests, err := d.Manifests(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
 	if err != nil {

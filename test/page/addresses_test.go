@@ -71,7 +71,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// lacks returns what there is not, of a page and a section of it, or "". The section "" is the page.
+// lacks returns the missing page or section, or "". The section "" is the page.
 func lacks(page, section string) string {
 	text, err := os.ReadFile(pathOf(root, page))
 	if err != nil {

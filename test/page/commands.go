@@ -11,9 +11,9 @@ import (
 // Block is a block of code of a page.
 type Block struct {
 	Heading  string // such as "## Install"
-	Language string // yaml, json; nothing for shell commands
+	Language string // yaml, json; "" for shell commands
 	Text     string
-	Output   string // what the commands print, if the page shows that in a block of the language "text" right after them
+	Output   string // the commands' output, if the page shows it in a block of the language "text" right after them
 
 	mark           *mark  // nil if the page has none
 	indent         string // of its lines in the page
@@ -39,7 +39,7 @@ func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []
 	return slices.DeleteFunc(blocks, func(b Block) bool { return b.Heading != below })
 }
 
-// read returns the headings of a page, and all of its blocks except those that are the output of another one, with other names.
+// read returns the headings of a page, and all of its blocks except the outputs of other blocks, with other names.
 func read(t testing.TB, path string, names *strings.Replacer) (headings []string, blocks []Block) {
 	t.Helper()
 	content, err := os.ReadFile(path)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestBlocks: a block of text right after commands is what these print, and any other one is a block of its own.
+// TestBlocks: a block of text right after commands is their output, and any other one is a block of its own.
 func TestBlocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	const text = `# A page

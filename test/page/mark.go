@@ -8,18 +8,19 @@ import (
 	"testing"
 )
 
-// A mark is a comment in a page, in the line before a block of commands. It says which tests run these, or why none does:
+// A mark is a comment in a page, in the line before a block of commands. It names the tests that run these, or the
+// reason why no test does:
 //
 //	<!-- test: test/e2e TestSwitchByHand TestSwitchWithKilledOperator -->
 //	<!-- test without output: migrate/move TestFollowPage -->
 //	<!-- no test: needs a cluster in a cloud -->
 //
-// The page shows nothing of what commands without output print: it is nothing, or differs in each cluster and is for a console. Readers of
-// the site and of GitHub do not see marks.
+// Commands "without output" print nothing, or output for a console that differs in each cluster; the page does not show
+// it. Readers of the site and of GitHub do not see marks.
 type mark struct {
 	pkg   string // the folder with the tests
 	tests []string
-	none  string // why there is none
+	none  string // why no test runs it
 	quiet bool   // without output
 }
 

@@ -57,7 +57,7 @@ func TestEachBlockHasAMark(t *testing.T) {
 	}
 }
 
-// TestEachBlockShowsWhatItPrints: a page shows what its commands print, as a test has seen it.
+// TestEachBlockShowsWhatItPrints: a page shows the output of its commands, as a test has seen it.
 func TestEachBlockShowsWhatItPrints(t *testing.T) {
 	for path, b := range tested(t) {
 		if shows := b.Output != "" || len(b.Transcript()) > 0; shows == b.mark.quiet {

@@ -1,6 +1,6 @@
-// Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown, reads the
-// objects that a page has its readers create, and does what pages say. Marks in the pages say which test does that for each block of
-// commands.
+// Package page generates parts of documentation pages from the code, such as tables of test results, reads the objects
+// that a page has its readers create, and follows the instructions of pages. Marks in the pages say which test does that
+// for each block of commands.
 package page
 
 import (

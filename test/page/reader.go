@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update-pages", false, "write what the commands of pages print into the pages")
 
-// Reader does what pages say, with a cluster: it runs their commands, and applies their objects.
+// Reader follows pages with a cluster: it runs their commands, and applies their objects.
 type Reader struct {
 	// Docs is the folder with the pages.
 	Docs string
@@ -30,13 +30,13 @@ type Reader struct {
 	Berth string
 	// Names replaces names in pages. It may be nil.
 	Names *strings.Replacer
-	// Varies matches what differs from run to run in what commands print, besides what does so in each cluster. It may be nil.
+	// Varies matches the parts of commands' output that vary between runs, in addition to always. It may be nil.
 	Varies *regexp.Regexp
 	// Variables are shell commands that set variables before all others.
 	Variables string
 	// Limit is for each block.
 	Limit time.Duration
-	// Dir is the folder in which commands run.
+	// Dir is the working directory of commands.
 	Dir string
 }
 
@@ -53,8 +53,8 @@ esac
 exec %[1]s "$@"
 `
 
-// Follow does what a page says below a heading, and returns what the commands print, which must be what the page shows, if it does.
-// An object goes into a file of its name, too, as commands expect it. Numbers choose some of the blocks, from 0.
+// Follow follows a page below a heading, and returns the output of the commands, which must match the page if that
+// shows it. An object also goes into a file of its name, as commands expect. Numbers choose some of the blocks, from 0.
 func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed string) {
 	t.Helper()
 	commands, done := 0, 0
@@ -84,7 +84,7 @@ func (r *Reader) names() *strings.Replacer {
 	return r.Names
 }
 
-// follow does what a block of a page says, and returns what its commands print.
+// follow follows a block of a page, and returns the output of its commands.
 func (r *Reader) follow(t testing.TB, page string, block Block) (printed string) {
 	t.Helper()
 	command := block.Text
@@ -107,7 +107,7 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 	}
 	if transcript := block.Transcript(); len(transcript) > 0 {
 		for _, step := range transcript {
-			output, err := r.run(t, step.Command) // pages show commands that fail, too, and what they print
+			output, err := r.run(t, step.Command) // pages also show failing commands with their output
 			t.Logf("%s, %s: %v:\n%s\n%s", page, block.Heading, err, step.Command, output)
 			r.MustShow(t, page, block.Heading, step, output)
 			printed += output
@@ -128,11 +128,11 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 	return output
 }
 
-// show writes what the commands of a block print into the page.
+// show writes the output of a block's commands into the page.
 func (r *Reader) show(t testing.TB, page string, block Block, output string) {
 	t.Helper()
 	path := filepath.Join(r.Docs, page)
-	_, blocks := read(t, path, r.names()) // what was written before has moved the lines
+	_, blocks := read(t, path, r.names()) // earlier output has moved the lines
 	i := slices.IndexFunc(blocks, func(b Block) bool { return b.Heading == block.Heading && b.Text == block.Text })
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *Reader) show(t testing.TB, page string, block Block, output string) {
 	}
 }
 
-// MustShow fails the test unless a page shows what a step printed.
+// MustShow fails the test unless a page shows a step's output.
 func (r *Reader) MustShow(t testing.TB, page, heading string, step Step, printed string) {
 	t.Helper()
 	if want, got := r.vary(step.Output), r.vary(printed); !Shows(want, got) {
@@ -158,11 +158,11 @@ func (r *Reader) MustShow(t testing.TB, page, heading string, step Step, printed
 	}
 }
 
-// always matches what differs from run to run in each cluster: ages, what the lines of a log begin with, and whether an object was
-// there before.
+// always matches the parts of output that vary between runs in each cluster: ages, the prefixes of log lines, and
+// whether an object existed before.
 var always = regexp.MustCompile(`(?m) \d+m?\d*s$|^[IWE]\d{4} \S+ +\d+ \S+\] | (?:created|configured|unchanged|(?:not )?labeled|patched(?: \(no change\))?)$`)
 
-// vary returns a text without what varies.
+// vary returns a text without its varying parts.
 func (r *Reader) vary(text string) string {
 	text = always.ReplaceAllString(text, "~")
 	if r.Varies != nil {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Step is a command of a transcript, and what the page shows that it prints.
+// Step is a command of a transcript, and its output on the page.
 type Step struct{ Command, Output string }
 
-// Transcript returns the steps of a block that shows commands with what they print, and none of another block.
+// Transcript returns the steps of a block that shows commands with their output. Other blocks have no steps.
 func (b Block) Transcript() (steps []Step) {
 	for _, part := range strings.Split("\n"+b.Text, "\n$ ")[1:] {
 		command, output, _ := strings.Cut(part, "\n")
@@ -17,7 +17,7 @@ func (b Block) Transcript() (steps []Step) {
 	return steps
 }
 
-// Shows reports whether what a page shows is what a command printed. A line "…" of the page stands for any lines, and one that ends
+// Shows reports whether a page shows a command's output. A line "…" of the page stands for any lines, and one that ends
 // with "…" for any that begin so.
 func Shows(shown, printed string) bool {
 	var pattern strings.Builder

@@ -18,10 +18,10 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/develop.md")
 
-// row is a row of the table: a place, or a setting, and what happens there.
+// row is a row of the table: a place or a setting, and the result there.
 type row struct {
 	where, happens string
-	// try sets up the place. Without it, by says what else shows the row.
+	// try sets up the place. Without it, by names another proof of the row.
 	try func(*testing.T, *place)
 	by  string
 }
@@ -80,7 +80,7 @@ func set(variables ...string) func(*testing.T, *place) {
 	return func(_ *testing.T, p *place) { p.env = append(p.env, variables...) }
 }
 
-// proxies gives variables the address of a proxy that nobody serves.
+// proxies gives variables the address of a proxy that does not run.
 func proxies(names ...string) []string {
 	for i, name := range names {
 		names[i] = name + "=http://127.0.0.1:9"
@@ -185,7 +185,7 @@ func TestWithoutPackages(t *testing.T) {
 	}
 }
 
-// TestTable: docs/develop.md has the rows, with what shows each.
+// TestTable: docs/develop.md has the rows, each with its proof.
 func TestTable(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| --- | --- | --- |\n")
@@ -203,8 +203,8 @@ func TestTable(t *testing.T) {
 	}.Check(t, table.String(), *update)
 }
 
-// copied returns a copy of the project in a folder whose name is unusual, without history, and an environment in which the go command has
-// its usual caches wherever HOME is.
+// copied returns a copy of the project, without history, in a folder with an unusual name, and an environment where the
+// go command has its usual caches regardless of HOME.
 func copied(t *testing.T) *place {
 	t.Helper()
 	root, err := tools.Root()
@@ -223,15 +223,15 @@ func copied(t *testing.T) *place {
 	for i, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} {
 		p.env = append(p.env, name+"="+values[i])
 	}
-	// What runs this test, perhaps make, is not what runs there.
+	// Variables of the make that runs this test must not reach the place.
 	p.env = append(p.env, "MAKEFLAGS=", "MAKELEVEL=", "GOFLAGS=", "GOWORK=")
 	return p
 }
 
-// sources are the files of the project without what is built, and without history.
+// sources are the files of the project without build results and history.
 type sources struct{ fs.FS }
 
-// ReadDir leaves out what is built, and history.
+// ReadDir leaves out build results and history.
 func (s sources) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(s.FS, name)
 	if name != "." {
@@ -259,7 +259,7 @@ func (p *place) write(t *testing.T, name, content string) {
 	}
 }
 
-// run runs a command of a shell in a place, and returns what it says.
+// run runs a shell command in a place, and returns its output.
 func (p *place) run(command string) (string, error) {
 	cmd := exec.Command("sh", "-c", p.shell+" exec "+command)
 	cmd.Dir, cmd.Env = p.folder, append(p.env, "PWD="+p.folder)

@@ -1,5 +1,5 @@
-// Command prove runs one of the suites that take too long for "make test", and ends with a table of what it proved. It
-// fails if a test fails or is skipped, except for a test that not every machine can run: it names those.
+// Command prove runs one of the suites that take too long for "make test", and ends with a table of results. It fails
+// if a test fails or is skipped, except for a test that not every machine can run: it names those.
 package main
 
 import (
@@ -32,12 +32,12 @@ type suite struct {
 	pkg     string
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
-	logs    bool     // prints what the tests log, and not only those that fail
-	given   string   // the variable with what it needs besides the clone
-	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
+	logs    bool     // prints the logs of all tests, not only of failing ones
+	given   string   // the variable for its additional input
+	// optional matches the names of tests that may be skipped, because some machines lack their requirements.
 	optional *regexp.Regexp
-	// report, which may be nil, returns what else the suite prints of its tests' outcomes, by their names, and the names of
-	// those that it misses.
+	// report, which may be nil, returns additional output from the tests' outcomes by name, and the names of missing
+	// tests.
 	report func(outcomes map[string]string) (text string, missing []string)
 }
 
@@ -146,7 +146,7 @@ func list() string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// prove runs the suite's tests and prints those that fail or are skipped, a line each minute, and the table.
+// prove runs the suite's tests and prints failing and skipped tests, a line each minute, and the table.
 func (s suite) prove(ctx context.Context, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, limit)
@@ -167,7 +167,7 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 	return cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
 }
 
-// complaint prints the suite's own report, and returns what it misses.
+// complaint prints the suite's own report, and returns its missing tests.
 func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 	if s.report == nil {
 		return nil
@@ -180,11 +180,11 @@ func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 	return nil
 }
 
-// tally is what has happened so far in a suite.
+// tally is the progress of a suite.
 type tally struct {
 	out      io.Writer
 	began    time.Time
-	logs     bool                // prints what all tests log
+	logs     bool                // prints the logs of all tests
 	optional *regexp.Regexp      // as in suite
 	unshown  []string            // the optional tests that were skipped, with their output
 	reported time.Duration       // when the last line about progress was printed

@@ -17,17 +17,17 @@ import (
 // A Payload is a release of OpenShift, as far as it is about the cluster storage operator.
 type Payload struct {
 	Version string
-	// Images are the pull specs by the variables of the cluster storage operator's Deployment, for those that are not the
-	// definitions' own.
+	// Images are pull specs by the variables of the cluster storage operator's Deployment, where they differ from the
+	// definitions'.
 	Images map[string]string
 	// Stopped says that the cluster storage operator gets no pod, because a test runs it.
 	Stopped bool
 }
 
-// snapshot is what a release replaces by its version.
+// snapshot is the placeholder that a release replaces by its version.
 const snapshot = "0.0.1-snapshot"
 
-// Objects returns the objects of the manifests for the drivers, in the order in which the cluster version operator applies
+// Objects returns the objects of the manifests for the drivers, in the order that the cluster version operator applies
 // them.
 func (p Payload) Objects(all []drivers.Driver) ([]*unstructured.Unstructured, error) {
 	files, err := release.Files(all)
@@ -76,8 +76,8 @@ func (p Payload) setImages(deployment *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers")
 }
 
-// Apply does what the cluster version operator does with the manifests: it creates what is missing, and sets in everything
-// else what the manifests say. It creates ClusterOperators, and what is to be created only, and leaves them alone then.
+// Apply applies the manifests like the cluster version operator: it creates missing objects, and sets the manifests'
+// fields in existing ones. It only creates ClusterOperators and create-only objects, and then leaves them alone.
 func (p Payload) Apply(ctx context.Context, c client.Client, all []drivers.Driver) error {
 	objects, err := p.Objects(all)
 	if err != nil {

@@ -25,18 +25,18 @@ import (
 	"github.com/berth-csi/berth/test/drivers/images"
 )
 
-// Published is what `make release` has pushed to a registry, from a clone of the project's commit.
+// Published is a release that `make release` has pushed to a registry, from a clone of the project's commit.
 type Published struct {
 	*registry.Secure
 	driver drivers.Driver
-	// clone is the path of the clone, and berth that of its program.
+	// clone is the path of the clone, and berth the path of its program.
 	clone, berth string
 	// pins is the file with the images of drivers, and base the image that must-gather's is built on.
 	pins, base string
 }
 
-// Publish starts a registry with the images of a driver, and with stand-ins for those of all others, clones the project and makes
-// a release of it. This process and its children trust the registry from then on, and nothing else.
+// Publish starts a registry with the images of a driver, and with stand-ins for all others, clones the project and
+// makes a release of it. This process and its children trust the registry from then on, and nothing else.
 func Publish(t testing.TB, driver drivers.Driver) *Published {
 	t.Helper()
 	root, err := tools.Root()

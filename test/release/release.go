@@ -1,5 +1,5 @@
-// Package release makes of a driver's definition what a release engineer makes of it: a bundle, and a catalog that has
-// it, with the programs that serve them on a cluster.
+// Package release builds from a driver's definition, like a release engineer, a bundle and a catalog with it, and the
+// programs that serve them on a cluster.
 package release
 
 import (

@@ -14,8 +14,7 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestHostileTenant: an administrator asks what OLM will do with a Subscription into which a tenant has written
-// hostile texts.
+// TestHostileTenant: an administrator asks for a prediction about a Subscription with a tenant's hostile texts.
 func TestHostileTenant(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	berth := program(t)

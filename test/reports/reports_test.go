@@ -1,5 +1,5 @@
 // Package reports_test runs berth with catalogs, bundles and a cluster that contain hostile texts, and compares each
-// report with that of harmless input.
+// report with the report of harmless input.
 package reports_test
 
 import (
@@ -417,7 +417,7 @@ func htmlOf(t *testing.T, written string) string {
 	var elements []string
 	var title, shown string
 	page.Eval(`(() => {
-		const described = e => e.closest(".text"); // descriptions are Markdown, of which some elements are shown
+		const described = e => e.closest(".text"); // descriptions are Markdown, and some of its elements are shown
 		let seen = [];
 		const look = () => { for (const e of document.querySelectorAll("*")) if (!described(e)) seen.push(e.tagName + " " + e.getAttributeNames().join(" ")); };
 		look();

@@ -1,9 +1,9 @@
-// Package restarts plays, at the API of a real cluster, the operators that restart components of an OpenShift cluster when
-// its feature gates change: those of static pods, and the machine-config operator with the kubelets. No component is really
-// restarted, and no kernel boots; Kubernetes 1.36 has no gates of CSI migration any more. What is played follows the
-// published behaviour of these operators: a new revision for each configuration, which gets to one node at a time and may
-// fail there; pools that give nodes a new configuration one at a time, after a drain by the eviction API, unless they are
-// paused or a node is degraded.
+// Package restarts plays, at the API of a real cluster, the operators that restart components of an OpenShift cluster
+// when its feature gates change: the static pods' operators, and the machine-config operator with the kubelets. No
+// component is really restarted, and no kernel boots; Kubernetes 1.36 has no gates of CSI migration any more. It
+// follows the published behaviour of these operators: a new revision for each configuration, which gets to one node at
+// a time and may fail there; pools that give nodes a new configuration one at a time, after a drain by the eviction
+// API, unless they are paused or a node is degraded.
 package restarts
 
 import (
@@ -45,7 +45,7 @@ const (
 	current            = "machineconfiguration.openshift.io/currentConfig"
 	desired            = "machineconfiguration.openshift.io/desiredConfig"
 	reason             = "machineconfiguration.openshift.io/reason"
-	// onConfig ends the names of configurations with the gates of CSI migration, and offConfig of those without.
+	// onConfig ends the names of configurations with the gates of CSI migration, and offConfig the names of others.
 	onConfig, offConfig = "-migrated", "-plain"
 )
 
@@ -55,7 +55,8 @@ type Operators struct {
 	reboot Reboot
 
 	mutex sync.Mutex
-	// failing are the components whose revisions fail, degraded the nodes that are, and keeping those that are not drained.
+	// failing are the components whose revisions fail, degraded the degraded nodes, and keeping the nodes that are not
+	// drained.
 	failing, degraded, keeping map[string]bool
 	// drained are the nodes that were drained, in order.
 	drained []string
@@ -123,7 +124,7 @@ func SetVersion(ctx context.Context, c *cluster.Cluster, version string) error {
 	return c.Client().Status().Update(ctx, found)
 }
 
-// InstallDriver creates the objects by which a driver shows that it is available. Its pods are not there.
+// InstallDriver creates the objects that show a driver as available, without its pods.
 func InstallDriver(ctx context.Context, c *cluster.Cluster, csiName string) error {
 	if err := c.Client().Create(ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiName}}); err != nil {
 		return err
@@ -157,8 +158,8 @@ func Register(ctx context.Context, c *cluster.Cluster, csiName string, nodes ...
 	return nil
 }
 
-// Reboot restarts the machine of a node, with a kubelet for which CSI migration is on, or off. It reports whether that kubelet
-// is a real one, which says itself which plugins are migrated.
+// Reboot restarts the machine of a node, with CSI migration on or off for the kubelet. It reports whether that kubelet
+// is a real one, which reports the migrated plugins itself.
 type Reboot func(ctx context.Context, node string, migrated bool) (isReal bool, err error)
 
 // Play plays the operators until stop is called, which returns the last error that was not a conflict. No machine is rebooted.
@@ -188,7 +189,7 @@ func (o *Operators) Fail(component string, fails bool) { o.mark(o.failing, compo
 // Degrade has a node not get its configuration, or get it again.
 func (o *Operators) Degrade(node string, is bool) { o.mark(o.degraded, node, is) }
 
-// Keep has a node keep its pods when it is restarted: those that have nowhere else to go.
+// Keep has a node keep its pods when it is restarted, as pods that have nowhere else to go.
 func (o *Operators) Keep(node string) { o.mark(o.keeping, node, true) }
 
 func (o *Operators) mark(marks map[string]bool, name string, is bool) {
@@ -248,8 +249,8 @@ func first(a, b error) error {
 	return b
 }
 
-// gatesOf returns the arguments with which a component is started. The machine-config operator does not heed the feature
-// set for the control plane.
+// gatesOf returns the arguments of a component. The machine-config operator does not heed the feature set for the
+// control plane.
 func gatesOf(spec configv1.FeatureGateSpec, ofNodes bool) string {
 	gates := map[string]bool{}
 	for _, d := range registry.All() {

@@ -94,7 +94,7 @@ func (a *arena) attacked() {
 	a.ReportMetric(0, "ns/op")
 }
 
-// signIn returns a tenant with a project in which its SharedVolumes get volumes.
+// signIn returns a tenant with a project where its SharedVolumes get volumes.
 func (a *arena) signIn() (who *tenant.Tenant, project string) {
 	a.Helper()
 	who = tenant.New(a, a.Cluster)

@@ -27,9 +27,9 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// BenchmarkLargeCluster measures the operator in a cluster of 5,000 nodes with 150,000 pods and 20,000 volumes: what it
-// requests, and how much memory it has, while it installs its driver, while nothing changes, and while the removal of the
-// driver waits for a pod. Beside it are processes with nothing but the same watches, without trimming what they keep.
+// BenchmarkLargeCluster measures the operator in a cluster of 5,000 nodes with 150,000 pods and 20,000 volumes: its
+// requests and its memory while it installs its driver, while nothing changes, and while the removal of the driver
+// waits for a pod. Processes with only the same watches, without trimming, run for comparison.
 func BenchmarkLargeCluster(b *testing.B) {
 	a := newArena(b, unlimited)
 	nodes, pods, volumes := 5000, 150_000, 20_000
@@ -133,7 +133,7 @@ func (a *arena) large(name string) {
 	a.during("settled", span, operator)
 	watches := a.watches(began)
 
-	a.await("the claim to be bound", func(ctx context.Context) error { // after all those before it
+	a.await("the claim to be bound", func(ctx context.Context) error { // after all earlier ones
 		claim := &corev1.PersistentVolumeClaim{}
 		if err := a.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "data"}, claim); err != nil {
 			return err
@@ -176,7 +176,7 @@ func (a *arena) large(name string) {
 	a.ReportMetric(0, "ns/op")
 }
 
-// during reports what the operator does in a time.
+// during reports the operator's requests and memory in a time.
 func (a *arena) during(phase string, span time.Duration, p process.Process) {
 	a.Helper()
 	began := time.Now()
@@ -211,7 +211,7 @@ func (a *arena) report(phase string, p process.Process, by cluster.Requests, sin
 	a.ReportMetric(peak, "MiB-peak-"+phase)
 }
 
-// watches returns the addresses that the operator has watched since a time, without what depends on the time.
+// watches returns the addresses that the operator has watched since a time, without parts that depend on the time.
 func (a *arena) watches(since time.Time) []string {
 	a.Helper()
 	found := map[string]bool{}
@@ -238,8 +238,7 @@ func (a *arena) watches(since time.Time) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// floor reports what a process costs that only watches: the same objects as the operator, and all objects of each kind of
-// those.
+// floor reports the cost of a process that only watches: the operator's objects, and all objects of their kinds.
 func (a *arena) floor(watches []string) {
 	a.Helper()
 	programs, err := tools.Programs(a.Context(), "./test/scale/floor")

@@ -64,7 +64,7 @@ func newArena(b *testing.B, managerQPS int) *arena {
 	return a
 }
 
-// install does what OLM does with the bundle.
+// install installs the bundle like OLM.
 func (a *arena) install() {
 	a.Helper()
 	manifests, err := a.driver.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})

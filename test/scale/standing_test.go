@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// standing restarts the operator among many objects, and reports the time until it serves a new SharedVolume, what it
+// standing restarts the operator among many objects, and reports the time until it serves a new SharedVolume, its
 // writes about the existing ones, and its memory before and after.
 func (a *arena) standing() {
 	a.Helper()

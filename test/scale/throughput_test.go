@@ -17,8 +17,8 @@ import (
 const budgetTime = 3 * time.Second
 
 // BenchmarkThroughput creates SharedVolumes at once, and measures the time until all their claims are Bound: with the
-// operator, and with a bare client that does only what is necessary. The same binder serves both, with OpenShift's
-// limit on its requests.
+// operator, and with a bare client that makes only the necessary requests. The same binder serves both, with
+// OpenShift's limit on its requests.
 func BenchmarkThroughput(b *testing.B) {
 	a := newArena(b, 0)
 	n := few(1000, 100)
@@ -69,7 +69,7 @@ func (a *arena) make(ctx context.Context, namespace string, i int) error {
 	return a.client.Status().Update(ctx, sv)
 }
 
-// makePair creates a claim and a volume in the order in which the binder needs the fewest writes.
+// makePair creates a claim and a volume in the order that needs the fewest writes of the binder.
 func (a *arena) makePair(ctx context.Context, namespace, name, handle string) error {
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

@@ -116,8 +116,7 @@ func (tn *Tenant) rights(namespace string) []authorizationv1.ResourceAttributes 
 
 var notInNames = regexp.MustCompile("[^a-z0-9]+")
 
-// projectName turns a test's name into that of a project. It keeps the end, which is more specific than the
-// beginning.
+// projectName turns a test's name into a project's. It keeps the end, which is more specific than the beginning.
 func projectName(test string) string {
 	name := notInNames.ReplaceAllString(strings.ToLower(test), "-")
 	return strings.Trim(name[max(0, len(name)-50):], "-")

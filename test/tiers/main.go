@@ -1,13 +1,13 @@
 // Command tiers runs the project's tests in tiers, by what a reader wants to know:
 //
 //   - "first" is make test: all tests that take little time, and one journey for each promise of Berth,
-//   - "second" is make test-all: other tests, of what can go wrong,
+//   - "second" is make test-all: other tests of failures,
 //   - "third" is make test-long: all other tests,
 //   - "lab" is make test-lab: the tests of the lab itself,
 //   - "race" is make test-race: the packages that need no cluster, and three journeys, with Go's race detector.
 //
-// It shows how far it is and about how long is left, and ends with the number of tests that passed, failed and were skipped. What the
-// tests did is in bin/test-TIER.json, as go test -json writes it.
+// It shows how far it is and about how long is left, and ends with the number of tests that passed, failed and were
+// skipped. The tests' events are in bin/test-TIER.json, as go test -json writes them.
 package main
 
 import (

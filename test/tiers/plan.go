@@ -67,7 +67,7 @@ func listPackages(ctx context.Context) (packages []testedPackage, err error) {
 // A job is one run of go test.
 type job struct {
 	packages []string // folders
-	// run and skip are those of go test, or "".
+	// run and skip are go test's flags, or "".
 	run, skip string
 	// named are the tests that it must run, perhaps with subtests: go test does not say that a pattern matches none.
 	named   []string
@@ -76,7 +76,7 @@ type job struct {
 	weight float64
 }
 
-// batch is how many packages without a cluster are one job: go test takes a second to find out what to do.
+// batch is how many packages without a cluster are one job: go test takes a second to start.
 const batch = 12
 
 // plan returns the jobs of a tier, the long ones first. While nobody changes the lab, its own tests are in the second tier as a whole.
@@ -115,7 +115,7 @@ func plan(tier string, packages []testedPackage, labChanged bool) ([]job, error)
 	return sorted(append(jobs, batches(short)...)), nil
 }
 
-// labFolder has what could be a repository of its own.
+// labFolder could be a repository of its own.
 const labFolder = "lab/"
 
 // labHasChanged reports whether the clone changes the lab, or the modules that it is built with, since it left origin/main. It counts as

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A promise is what Berth says it does, in README.md or on the first page of docs/architecture.md, and a test of the first tier that
-// fails when it does not.
+// A promise is a claim in README.md or on the first page of docs/architecture.md, with a test of the first tier that
+// fails when Berth breaks it.
 type promise struct{ promise, pkg, test string }
 
 var promises = []promise{

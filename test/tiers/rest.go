@@ -20,7 +20,7 @@ func (s split) tierOf(test string) string {
 	return first
 }
 
-// restOf says what the other tiers add to the first.
+// restOf describes the other tiers' additions to the first.
 func restOf(root string, labChanged bool) (string, error) {
 	count, seconds := map[string]int{}, 0.0
 	var parts []string

@@ -17,15 +17,15 @@ import (
 	"github.com/berth-csi/berth/test/trials"
 )
 
-// lanes is how many long jobs run at the same time. Each of the long packages has several clusters, and with three of these at once, two
-// processors are busy with switching between control planes. But they wait for these clusters a third of the time, in which one more lane
-// compiles and runs the batches.
+// lanes is how many long jobs run at the same time. Each of the long packages has several clusters, and with three of
+// these at once, two processors are busy with switching between control planes. But they wait for these clusters a
+// third of the time, while one more lane compiles and runs the batches.
 const lanes = 2
 
 // limit is the time limit of a job.
 const limit = 75 * time.Minute
 
-// flags are those with which the tests of a tier are compiled. make lint vets, and no debugger needs symbols.
+// flags returns the flags for compiling the tests of a tier. make lint vets, and no debugger needs symbols.
 func flags(tier string) []string {
 	if tier == race {
 		return []string{"-race", "-vet=off"}
@@ -33,7 +33,7 @@ func flags(tier string) []string {
 	return []string{"-vet=off", "-ldflags=-w"}
 }
 
-// report is what came of the tests.
+// report holds the tests' outcomes.
 type report struct {
 	mu                      sync.Mutex
 	began                   time.Time
@@ -300,7 +300,7 @@ func (r *report) slowest() string {
 	return text.String()
 }
 
-// complaint says what failed.
+// complaint lists the failures.
 func (r *report) complaint() string {
 	slices.Sort(r.failures)
 	return fmt.Sprintf("%d tests failed:\n  %s", r.failed, strings.Join(append(r.failures, r.broken...), "\n  "))

@@ -2,8 +2,8 @@ package main
 
 // A split divides the tests of a package whose tests take minutes. All other packages are in the first tier as a whole.
 //
-// First and second name tests, perhaps with subtests. At most one of them is set, and the other tier has all other tests; without both, the
-// first tier has none. Third names slow tests of rarer cases, which are in neither.
+// First and second name tests, perhaps with subtests. At most one of them is set, and the other tier has all other
+// tests; without both, the first tier has none. Third names slow tests of rarer cases, which neither tier runs.
 type split struct {
 	pkg                  string
 	first, second, third []string
@@ -68,8 +68,8 @@ var raceJourneys = map[string]string{
 	"migrate":      "^TestResume$",
 }
 
-// notWithRaces are tests that run without the race detector: of what a command costs, of which the detector makes many times as much, and
-// of what each command prints in each format and on each page, which is a process each, and nothing runs at the same time in it.
+// notWithRaces are tests that run without the race detector: tests of a command's cost, which the detector multiplies,
+// and of each command's output in each format and on each page, which start one process each without concurrency.
 const notWithRaces = "^TestCosts$|^TestHostileYAML$|^TestEveryFormat$|^TestPages$|^TestPageCommands$"
 
 // longJob is how many seconds a package takes that is a job of its own.

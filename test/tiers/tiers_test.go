@@ -60,7 +60,7 @@ func TestPromisesAreInTheFirstTier(t *testing.T) {
 	}
 }
 
-// TestAttacksAreTried: the table of attacks is that of the first two tiers.
+// TestAttacksAreTried: the table of attacks matches the first two tiers.
 func TestAttacksAreTried(t *testing.T) {
 	for _, area := range trials.Areas {
 		for _, a := range area.Attacks {
@@ -94,7 +94,7 @@ func isInFirstTier(pkg, test string) bool {
 	return ok && runs(j, test)
 }
 
-// sweepsOfOtherTiers are the packages whose sweeps are not in the first tier, and what is in it instead.
+// sweepsOfOtherTiers are the packages whose sweeps are not in the first tier, with the first tier's replacement.
 var sweepsOfOtherTiers = map[string]string{
 	"migrate/subscription": "a run of real OLM takes half a minute: migrate TestApplyKilledAtEachWrite kills the engine at each write",
 	"migrate/move":         "a move takes half a minute: as above",
@@ -298,7 +298,7 @@ func mustHaveTests(t *testing.T, pkg string) []string {
 	return tests
 }
 
-// TestReport: what failed is counted and named, also a package that failed without a test that did.
+// TestReport: failures are counted and named, also of a package that failed without a failing test.
 func TestReport(t *testing.T) {
 	r := newReport([]job{{packages: []string{"good", "bad", "broken"}, weight: 3}})
 	for _, event := range []trials.Event{
@@ -329,7 +329,7 @@ func TestMissedTest(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTests: a signal reaches the programs of tests, for which go test waits.
+// TestInterruptEndsTests: a signal reaches the test binaries that go test waits for.
 func TestInterruptEndsTests(t *testing.T) {
 	dir := t.TempDir()
 	started := filepath.Join(dir, "started") // a pipe, which can be read once the program has written to it

@@ -1,5 +1,6 @@
-// Package trials lists what the tests try on Berth: attacks, and failures in a hand-over to the cluster storage operator. It reads what
-// `go test -json` writes, and reports what a run has tried: `make test-all` prints that. docs/attacks.md and docs/adopt.md show the lists.
+// Package trials lists the attacks on Berth, and the failures in a hand-over to the cluster storage operator, that
+// tests try. It reads the output of `go test -json`, and reports the outcomes of a run: `make test-all` prints them.
+// docs/attacks.md and docs/adopt.md show the lists.
 package trials
 
 import (
@@ -9,9 +10,9 @@ import (
 
 // Attack is one attack, and its defense.
 type Attack struct {
-	// Attack is what the attacker does, such as "create a DaemonSet with the driver's name and labels".
+	// Attack is the attacker's action, such as "create a DaemonSet with the driver's name and labels".
 	Attack string
-	// Stops is what stops it.
+	// Stops is the defense.
 	Stops string
 	// Test is the test that tries it: the folder of its package and its name in the output of `go test -json`, such
 	// as "operator TestForgedNamespace/efs".
@@ -24,7 +25,7 @@ type Area struct {
 	Attacks []Attack
 }
 
-// Areas are those of the project. Each has a file of its own here.
+// Areas are the areas of the project. Each has its own file here.
 var Areas = []Area{
 	{"The driver's operator", onOperator},
 	{"SharedVolumes", onSharedVolumes},

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables into docs/attacks.md and docs/adopt.md")
 
-// TestPagesShowTheTables: docs/attacks.md and docs/adopt.md have what is listed here.
+// TestPagesShowTheTables: docs/attacks.md and docs/adopt.md have these lists.
 func TestPagesShowTheTables(t *testing.T) {
 	const command = "go test ./test/trials -update"
 	for file, want := range map[string]string{"attacks.md": attackTables(), "adopt.md": failureTable() + "\n"} {

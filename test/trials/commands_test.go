@@ -14,15 +14,14 @@ import (
 	"testing"
 )
 
-// unshipped are folders whose programs nobody runs in a cluster.
+// unshipped are folders with programs that do not run in clusters.
 var unshipped = []string{"test", "lab", "hack", "deploy/certification", "efs-utils-base", "release", "bin", "docs"}
 
 // commandLine is the beginning of a command that a message has its readers run.
 var commandLine = regexp.MustCompile("(?:^|[`(:;|] ?|run |Run |with )(oc|kubectl|berth) (-[a-z-]+ |[a-z]+ ?)")
 
-// TestCommandsAreQuoted reads the source of everything that is shipped: each command in a message has what was read from
-// somewhere in it by escape.Command alone, which quotes it for a shell. So no field that is read, and no place where it is shown, is
-// forgotten.
+// TestCommandsAreQuoted reads the source of everything that is shipped: input gets into a command in a message only by
+// escape.Command, which quotes it for a shell. So no input field, and no place that shows it, is forgotten.
 func TestCommandsAreQuoted(t *testing.T) {
 	files := token.NewFileSet()
 	commands := 0
@@ -127,7 +126,7 @@ func hasVerb(text string) bool {
 	return false
 }
 
-// operands returns what is concatenated, and marks the concatenations in it as looked at.
+// operands returns the operands of a concatenation, and marks the concatenations in it as seen.
 func operands(e ast.Expr, seen map[ast.Node]bool) []ast.Expr {
 	if sum, ok := e.(*ast.BinaryExpr); ok && sum.Op == token.ADD {
 		seen[sum] = true

@@ -13,7 +13,7 @@ const module = "github.com/berth-csi/berth/"
 // longestLine is the limit for one event, in bytes. An event has one line of a test's output.
 const longestLine = 16 << 20
 
-// An Event is one line of what `go test -json` writes: something that a test or a package did.
+// An Event is one line of the output of `go test -json`: an action of a test or a package.
 type Event struct {
 	// Action is "run", "pass", "fail", "skip" or "output", among others.
 	Action string

@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// Failure is something that can go wrong while a driver is handed over to the cluster storage operator, and what comes of it.
+// Failure is something that can go wrong while a driver is handed over to the cluster storage operator, and its
+// outcome.
 //
 // A test of a failure has its number in a part of its name, such as "F5: the Secret changes when no old pod is left". One of several
 // failures is "F1, F2: ...".
 type Failure struct {
-	// Failure is what goes wrong. Its number is its position in the list, from 1.
+	// Failure describes it. Its number is its position in the list, from 1.
 	Failure string
-	// Comes is what comes of it: how the driver survives, or which check refuses the hand-over.
+	// Comes is the outcome: how the driver survives, or which check refuses the hand-over.
 	Comes string
 }
 
-// Failures are those that are known.
+// Failures are the known failures.
 var Failures = []Failure{
 	{"somebody deletes the `ManilaDriver` while its operator runs",
 		"before: refused, `management-state`. During: the hand-over stops. `berth adopt` itself never writes it"},

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestEachFailureHasTests: only a run shows that they are tried. Here is what can be known without one.
+// TestEachFailureHasTests: each failure has a test. Only a run shows that it is tried.
 func TestEachFailureHasTests(t *testing.T) {
 	tests := map[int][]string{}
 	for _, root := range []string{"../../migrate", "../../operator", "../clusterstorage", "../handover"} {
@@ -36,7 +36,7 @@ func TestEachFailureHasTests(t *testing.T) {
 	}
 }
 
-// texts returns the texts in tests below a folder, and in what supports them.
+// texts returns the texts in tests below a folder, and in their supporting packages.
 func texts(t *testing.T, root string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

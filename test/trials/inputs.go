@@ -1,6 +1,6 @@
 package trials
 
-// The tests in which input of strangers is read.
+// The tests that read input of strangers.
 const (
 	layers    = "internal/oci TestHostileLayers/"
 	platforms = "internal/oci TestHostilePlatforms/"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Run is what a run of the tests has tried.
+// A Run holds the outcomes of a run of the tests.
 type Run struct {
 	tests   map[string]outcome // by their folders and names, as in Attack.Test
 	skipped string             // why tests of failures were skipped, or ""
@@ -16,7 +16,8 @@ type Run struct {
 // outcome counts how often tests passed and failed.
 type outcome struct{ passed, failed int }
 
-// Read reads what `go test -json` wrote. A test that prints missing was skipped, since a plain clone lacks what it needs.
+// Read reads the output of `go test -json`. A test that prints missing was skipped, since a plain clone lacks its
+// requirements.
 func Read(from io.Reader, missing string) (*Run, error) {
 	run := &Run{tests: map[string]outcome{}}
 	err := Each(from, func(event Event) {
@@ -36,8 +37,8 @@ func Read(from io.Reader, missing string) (*Run, error) {
 	return run, err
 }
 
-// Report writes each attack and each failure with its outcome. It fails if the run does not show that an attack is stopped, or what
-// comes of a failure. Failures may be not tried if their tests were skipped.
+// Report writes each attack and each failure with its outcome. It fails if the run does not show that an attack is
+// stopped, or the outcome of a failure. Skipped tests of failures need not be tried.
 func (r *Run) Report(to io.Writer) error {
 	return errors.Join(
 		write(to, r.attacks(Areas), "", "%d attacks tried, each stopped", "of %d attacks, %d were not tried or not stopped"),
@@ -45,7 +46,7 @@ func (r *Run) Report(to io.Writer) error {
 	)
 }
 
-// section has what was tried, or should have been, below a title.
+// section has the attacks or failures, tried or not, below a title.
 type section struct {
 	title string
 	rows  []row

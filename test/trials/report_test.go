@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// events is what go test -json writes, with a test that passes only sometimes.
+// events is an output of go test -json, with a test that passes only sometimes.
 const events = `{"Action":"start","Package":"github.com/berth-csi/berth/house"}
 {"Action":"pass","Package":"github.com/berth-csi/berth/house","Test":"TestDoor/knock"}
 {"Action":"pass","Package":"github.com/berth-csi/berth/house","Test":"TestFire/F1:_smoke"}
@@ -123,7 +123,7 @@ all 3
 	}
 }
 
-// TestReportOfAll: a run that tries nothing shows nothing of what is listed.
+// TestReportOfAll: a run without tests shows no outcome of the lists.
 func TestReportOfAll(t *testing.T) {
 	var text strings.Builder
 	err := (&Run{}).Report(&text)

@@ -1,6 +1,6 @@
 package trials
 
-// onServers are attacks on what an operator and a catalog serve.
+// onServers are attacks on the servers of an operator and of a catalog.
 var onServers = []Attack{
 	{"keep connections to an operator open and send nothing",
 		"each phase of a connection has a timeout",

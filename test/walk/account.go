@@ -1,5 +1,4 @@
-// Package walk leads an operator through its life, and compares what the operator asks of the API server meanwhile with its
-// permissions.
+// Package walk leads an operator through its life, and compares the operator's API requests with its permissions.
 package walk
 
 import (
@@ -27,7 +26,7 @@ type Account struct {
 // User is the account's user name.
 func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
-// Requests returns what the operator has requested so far.
+// Requests returns the operator's requests so far.
 func (a Account) Requests(t testing.TB) []cluster.AuditEvent {
 	t.Helper()
 	return a.Cluster.AuditOf(t, cluster.Requests{User: a.User()})
@@ -44,8 +43,8 @@ func (a Account) AwaitRequest(t testing.TB, what string, is func(cluster.AuditEv
 	})
 }
 
-// CheckRefusals fails the test for each request that was refused, except those that others would have had to permit, and if
-// there were no requests.
+// CheckRefusals fails the test for each request that was refused, except requests that others would have had to permit,
+// and if there were no requests.
 func CheckRefusals(t testing.TB, requests []cluster.AuditEvent, byOthers func(cluster.AuditEvent) bool) {
 	t.Helper()
 	for _, request := range requests {
@@ -75,7 +74,7 @@ func Exercise(t testing.TB, rules []permissions.Rule, namespace string, requests
 	return used
 }
 
-// Discovers reports whether a request asks what the API server serves, as everybody may.
+// Discovers reports whether a request discovers the APIs, as everybody may.
 func Discovers(request cluster.AuditEvent) bool { return request.Resource == "" }
 
 // needsOf returns the permissions that it took to have a request answered to an operator in a namespace.

@@ -103,7 +103,7 @@ type Scraper struct {
 	Shows      string // a line that is among the metrics
 }
 
-// Await waits until the account that discovers the pods reads what the metrics are to show. It takes kubelet a moment to put
+// Await waits until the account that discovers the pods reads the expected metrics. It takes kubelet a moment to put
 // the certificate where the operator reads it.
 func (s Scraper) Await(t testing.TB) {
 	t.Helper()
@@ -112,8 +112,8 @@ func (s Scraper) Await(t testing.TB) {
 	})
 }
 
-// Read reads metrics with the token of an account. It fails unless the answer has the wanted status
-// and, if that is 200, shows what it must.
+// Read reads metrics with the token of an account. It fails unless the answer has the wanted status and, if that is
+// 200, the expected metrics.
 func (s Scraper) Read(ctx context.Context, account *rest.Config, want int) error {
 	address, err := s.address(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// unfit changes objects, by their kind, in fields that can never be changed back.
-var unfit = map[string]func(object map[string]any){
+// immutableChanges changes objects, by their kind, in fields that can never be changed back.
+var immutableChanges = map[string]func(object map[string]any){
 	"CSIDriver": func(object map[string]any) {
 		spec := object["spec"].(map[string]any)
 		spec["attachRequired"] = spec["attachRequired"] != true
@@ -32,14 +32,14 @@ func bindAnotherRole(object map[string]any) {
 // MakeUnfit changes an object in a field that can never be changed back, so that an operator has to replace the object. It
 // reports whether the object's kind has such a field.
 func MakeUnfit(object *unstructured.Unstructured) bool {
-	change := unfit[object.GetKind()]
+	change := immutableChanges[object.GetKind()]
 	if change != nil {
 		change(object.Object)
 	}
 	return change != nil
 }
 
-// UIDs returns the UIDs of those of the objects that exist, by kind and name.
+// UIDs returns the UIDs of the existing objects among those given, by kind and name.
 func UIDs(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unstructured) map[string]string {
 	t.Helper()
 	uids := map[string]string{}
@@ -64,7 +64,7 @@ func LoseObjects(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unst
 	for _, object := range objects {
 		if (drivers.Manifest{Object: object}).Kept() {
 			delete(before, object.GetKind()+" "+object.GetName())
-			continue // nobody takes that away
+			continue // it stays in the cluster
 		}
 		if err := c.Client().Delete(t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			t.Fatal(err)

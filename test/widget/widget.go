@@ -1,4 +1,4 @@
-// Package widget defines an imaginary driver, for tests of what is generated from drivers' definitions.
+// Package widget defines an imaginary driver, for tests of the files generated from drivers' definitions.
 package widget
 
 import (

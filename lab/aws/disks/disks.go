@@ -39,7 +39,7 @@ func (d *Disks) Create(v ec2.Volume) error {
 	return d.disks.Create(v.ID, bytes(v.Size), cmp.Or(v.SnapshotID, v.SourceID))
 }
 
-// Snapshot copies what was written to the volume until now.
+// Snapshot copies the current content of the volume.
 func (d *Disks) Snapshot(s ec2.Snapshot) error {
 	return d.disks.Create(s.ID, bytes(s.Size), s.VolumeID)
 }

@@ -74,7 +74,7 @@ func wantText(t *testing.T, device *os.File, text string, at int64) {
 	}
 }
 
-// TestVolumes: what is written to a volume is there on the next instance, in snapshots and in what is made of these, and
+// TestVolumes: data written to a volume is there on the next instance, in snapshots and in volumes made of these, and
 // the device of a volume grows while it is open.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestVolumeInUse(t *testing.T) {
 	check(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-2"}))
 }
 
-// TestMissing: there is an error for what does not exist.
+// TestMissing: disks and instances that do not exist are errors.
 func TestMissing(t *testing.T) {
 	d, _ := newDisks(t)
 	for name, err := range map[string]error{
@@ -163,7 +163,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: nothing is left of a program that is killed while a volume is attached.
+// TestNothingIsLeft: a program that is killed while a volume is attached leaves nothing behind.
 func TestNothingIsLeft(t *testing.T) {
 	if dir, killed := os.LookupEnv("DISKS_KILLED"); killed {
 		d := disks.New(func(string) (string, error) { return dir, nil })

@@ -14,7 +14,7 @@ const maxMultiAttach = 16
 // devices are the names that instances accept for volumes.
 var devices = regexp.MustCompile(`^/dev/(sd[a-z]|xvd[a-z]|xvd[a-d][a-z])$`)
 
-// Attachment is of a volume to an instance.
+// Attachment attaches a volume to an instance.
 type Attachment struct {
 	InstanceID string
 	// Device is the name that was asked for, such as "/dev/xvdaa".

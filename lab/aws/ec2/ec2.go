@@ -1,5 +1,5 @@
 // Package ec2 is a fake EC2, as far as block storage needs it. It speaks the query protocol of the API version
-// 2016-11-15. Its limits and error codes are those of the documentation and of the cases that the EBS CSI driver
+// 2016-11-15. Its limits and error codes come from the documentation and from the cases that the EBS CSI driver
 // distinguishes.
 package ec2
 
@@ -70,7 +70,7 @@ type Service struct {
 	pages         map[string]page
 }
 
-// token is what a client token was used for.
+// token records the request that used a client token.
 type token struct{ parameters, volumeID string }
 
 // page is where the next page of a list begins.
@@ -93,7 +93,7 @@ func New(options Options) *Service {
 	return s
 }
 
-// Gated returns the service as the gateway needs it.
+// Gated returns the service for the gateway.
 func (s *Service) Gated() gateway.Service {
 	return gateway.Service{
 		Name: "ec2",
@@ -142,7 +142,7 @@ func read(r *gateway.Request) *gateway.Error {
 	return nil
 }
 
-// alsoNeeded returns CreateTags for requests that create what they tag at once.
+// alsoNeeded returns CreateTags for requests that create a resource with tags.
 func alsoNeeded(r *gateway.Request) []string {
 	if r.Action == "CreateTags" || r.Parameters["TagSpecification.1.Tag.1.Key"] == "" {
 		return nil
@@ -180,7 +180,7 @@ func answer(w http.ResponseWriter, r *gateway.Request, status int, start xml.Sta
 	_ = xml.NewEncoder(w).EncodeElement(body, start) // the client may be gone
 }
 
-// done is the response of actions that return nothing else.
+// done is the response of actions without results.
 type done struct {
 	reply
 	Return bool `xml:"return"`
@@ -222,7 +222,7 @@ func dryRun(r *gateway.Request) *gateway.Error {
 // filters is the names and values that items of a list must have.
 type filters map[string][]string
 
-// readFilters returns the filters of a request, of which each must be known.
+// readFilters returns the filters of a request. An unknown filter is an error.
 func readFilters(r *gateway.Request, known ...string) (filters, *gateway.Error) {
 	found := filters{}
 	for i := 1; ; i++ {
@@ -263,7 +263,7 @@ func (f filters) match(attributes map[string][]string, tags Tags) bool {
 	return true
 }
 
-// wildcard matches a pattern in which * stands for any characters and ? for one, like in EC2's filters.
+// wildcard matches a pattern as EC2's filters do: * stands for any characters and ? for one.
 func wildcard(pattern, text string) bool {
 	switch {
 	case pattern == "":
@@ -308,8 +308,9 @@ func (s *Service) paginate(r *gateway.Request, ids []string, minimum int32) ([]s
 	return ids[:size], next, nil
 }
 
-// chosen returns the IDs that a request names, or all of those that exist. A name that does not exist is an error.
-func chosen[T any](r *gateway.Request, parameter, prefix, code, noun string, all map[string]T) ([]string, *gateway.Error) {
+// selectIDs returns the IDs that a request names, or all existing IDs without names. An ID that does not exist is an
+// error.
+func selectIDs[T any](r *gateway.Request, parameter, prefix, code, noun string, all map[string]T) ([]string, *gateway.Error) {
 	ids := list(r, parameter)
 	if len(ids) == 0 {
 		for id := range all {
@@ -345,7 +346,7 @@ func identifier(prefix string) string {
 	return prefix + fmt.Sprintf("%x", random)[:17]
 }
 
-// disks calls Disks, if there are any. The caller does not hold the lock, so that the cloud answers in the meantime.
+// disks calls Disks unless it is nil. The caller does not hold the lock, so that the cloud answers in the meantime.
 func (s *Service) disks(call func(Disks) error) *gateway.Error {
 	if s.options.Disks == nil {
 		return nil

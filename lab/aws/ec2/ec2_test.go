@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// disks records what the cloud does with disks.
+// disks records the cloud's calls.
 type disks struct {
 	calls []string
 	fail  error
@@ -198,7 +198,7 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestPages: a client gets each volume once, whatever the size of the pages.
+// TestPages: a client gets each volume once, with any page size.
 func TestPages(t *testing.T) {
 	_, client, _ := startEC2(t, aws.Options{})
 	for range 12 {
@@ -329,7 +329,7 @@ func TestSettling(t *testing.T) {
 	reach("the volume is detached", func(v types.Volume) bool { return v.State == types.VolumeStateAvailable })
 }
 
-// TestBrokenDisks: what the disks cannot do has not happened.
+// TestBrokenDisks: a failed operation of the disks changes nothing.
 func TestBrokenDisks(t *testing.T) {
 	devices := &disks{fail: errors.New("no space")}
 	c, client, instance := startEC2(t, aws.Options{Disks: devices})
@@ -385,7 +385,7 @@ func TestEC2Tags(t *testing.T) {
 		t.Errorf("got %+v, error %v", listed, err)
 	}
 
-	// Who may not tag may not create what is tagged.
+	// A user without permission to tag may not create tagged resources.
 	limited := ec2sdk.NewFromConfig(c.Configure(t, c.AddUser(t, "limited", "ec2:CreateVolume")))
 	_, err = limited.CreateVolume(t.Context(), volumeOf(1, "", "a=1"))
 	if message := aws.WantCode(t, err, "UnauthorizedOperation"); !strings.Contains(message, "ec2:CreateTags") {

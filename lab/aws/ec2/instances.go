@@ -25,7 +25,7 @@ type Instance struct {
 	ID, Type, Zone string
 	// PrivateDNSName and PrivateIP are optional.
 	PrivateDNSName, PrivateIP string
-	// MAC is of its network interface.
+	// MAC is the address of its network interface.
 	MAC string
 	// Subnet and SecurityGroups are optional.
 	Subnet         string
@@ -135,7 +135,7 @@ func (s *Service) describeInstances(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "InstanceId", "i-", "InvalidInstanceID.NotFound", "instance ID", s.instances)
+	ids, err := selectIDs(r, "InstanceId", "i-", "InvalidInstanceID.NotFound", "instance ID", s.instances)
 	if err != nil {
 		return nil, err
 	}

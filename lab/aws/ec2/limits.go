@@ -2,7 +2,7 @@ package ec2
 
 import "github.com/berth-csi/berth/lab/aws/gateway"
 
-// limit is what volumes of a type can have. Sizes are in GiB, throughputs in MiB/s.
+// limit holds the limits of a volume type. Sizes are in GiB, throughputs in MiB/s.
 type limit struct {
 	minSize, maxSize             int32
 	minIOPS, maxIOPS, iopsPerGiB int32 // zero for types whose IOPS cannot be chosen

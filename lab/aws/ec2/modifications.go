@@ -159,7 +159,7 @@ func (s *Service) describeModifications(r *gateway.Request) (any, *gateway.Error
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "VolumeId", "vol-", "InvalidVolume.NotFound", "volume", s.volumes)
+	ids, err := selectIDs(r, "VolumeId", "vol-", "InvalidVolume.NotFound", "volume", s.volumes)
 	if err != nil {
 		return nil, err
 	}

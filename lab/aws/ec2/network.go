@@ -107,8 +107,8 @@ func (s *Service) Place(subnet string) (vpc, zone, zoneID string, found bool) {
 	return at.VPC, at.Zone, s.zoneID(at.Zone), true
 }
 
-// AddInterface adds a network interface to a subnet, and returns its address. A security group that does not exist, or is of
-// another VPC, is an error.
+// AddInterface adds a network interface to a subnet, and returns its address. A security group that does not exist, or
+// belongs to another VPC, is an error.
 func (s *Service) AddInterface(id, subnet string, groups []string) (address string, err error) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Service) RemoveInterface(id string) {
 	}
 }
 
-// users returns what uses a security group. The caller holds the lock.
+// users returns the users of a security group. The caller holds the lock.
 func (s *Service) users(group string) (found []string) {
 	for id, i := range s.network.interfaces {
 		if slices.Contains(i.groups, group) && !settled(i.gone) {
@@ -182,7 +182,7 @@ func (s *Service) describeSubnets(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "SubnetId", "subnet-", "InvalidSubnetID.NotFound", "subnet ID", s.network.subnets)
+	ids, err := selectIDs(r, "SubnetId", "subnet-", "InvalidSubnetID.NotFound", "subnet ID", s.network.subnets)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (s *Service) describeSecurityGroups(r *gateway.Request) (any, *gateway.Erro
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "GroupId", "sg-", "InvalidGroup.NotFound", "security group", s.network.groups)
+	ids, err := selectIDs(r, "GroupId", "sg-", "InvalidGroup.NotFound", "security group", s.network.groups)
 	if err != nil {
 		return nil, err
 	}

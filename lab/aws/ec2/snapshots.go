@@ -11,7 +11,7 @@ import (
 // Snapshot is a snapshot of a volume.
 type Snapshot struct {
 	ID, VolumeID, Description string
-	// Size is of the volume, in GiB.
+	// Size is the volume's, in GiB.
 	Size      int32
 	Encrypted bool
 	Tags      Tags
@@ -134,7 +134,7 @@ func (s *Service) describeSnapshots(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.lock()
 	defer s.mu.Unlock()
-	ids, err := chosen(r, "SnapshotId", "snap-", "InvalidSnapshot.NotFound", "snapshot", s.snapshots)
+	ids, err := selectIDs(r, "SnapshotId", "snap-", "InvalidSnapshot.NotFound", "snapshot", s.snapshots)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type Volume struct {
 	// Throughput is in MiB/s.
 	IOPS, Throughput       int32
 	Encrypted, MultiAttach bool
-	// SnapshotID or SourceID is what the volume was made of, if anything.
+	// SnapshotID or SourceID names the volume's origin, if it has one.
 	SnapshotID, SourceID string
 	Tags                 Tags
 	Attachments          []Attachment
@@ -47,7 +47,7 @@ func noVolume(id string) *gateway.Error {
 	return gateway.Errorf("InvalidVolume.NotFound", "The volume '%s' does not exist.", id)
 }
 
-// lock locks the state and brings it up to date: what has settled is done.
+// lock locks the state and completes settled changes.
 func (s *Service) lock() {
 	s.mu.Lock()
 	now := time.Now()
@@ -118,8 +118,8 @@ type createVolumeResult struct {
 	volumeItem
 }
 
-// asked reads what CreateVolume and CopyVolumes have in common.
-func asked(r *gateway.Request) (v Volume, err *gateway.Error) {
+// requestedVolume reads the parameters that CreateVolume and CopyVolumes share.
+func requestedVolume(r *gateway.Request) (v Volume, err *gateway.Error) {
 	v = Volume{Type: r.Parameters["VolumeType"], MultiAttach: r.Parameters["MultiAttachEnabled"] == "true"}
 	for name, value := range map[string]*int32{"Size": &v.Size, "Iops": &v.IOPS, "Throughput": &v.Throughput} {
 		if *value, err = number(r, name); err != nil {
@@ -131,7 +131,7 @@ func asked(r *gateway.Request) (v Volume, err *gateway.Error) {
 }
 
 func (s *Service) createVolume(r *gateway.Request) (any, *gateway.Error) {
-	v, err := asked(r)
+	v, err := requestedVolume(r)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (s *Service) createVolume(r *gateway.Request) (any, *gateway.Error) {
 	return &createVolumeResult{volumeItem: item}, nil
 }
 
-// zone returns the zone for which a volume is requested, by its name or its ID.
+// zone returns the requested zone of a volume, by its name or its ID.
 func (s *Service) zone(r *gateway.Request) (string, *gateway.Error) {
 	name, id := r.Parameters["AvailabilityZone"], r.Parameters["AvailabilityZoneId"]
 	switch {
@@ -174,7 +174,7 @@ func (s *Service) zone(r *gateway.Request) (string, *gateway.Error) {
 	return "", gateway.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", name+id)
 }
 
-// restore fills in what a volume has from its snapshot. The caller holds the lock.
+// restore fills in the fields that a volume takes from its snapshot. The caller holds the lock.
 func (s *Service) restore(v *Volume) *gateway.Error {
 	snapshot, ok := s.snapshots[v.SnapshotID]
 	switch {
@@ -198,7 +198,7 @@ type copyVolumesResult struct {
 
 // copyVolumes makes a clone of a volume, in the same zone.
 func (s *Service) copyVolumes(r *gateway.Request) (any, *gateway.Error) {
-	v, err := asked(r)
+	v, err := requestedVolume(r)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +329,7 @@ func (s *Service) selectVolumes(r *gateway.Request) ([]string, string, *gateway.
 	if err != nil {
 		return nil, "", err
 	}
-	ids, err := chosen(r, "VolumeId", "vol-", "InvalidVolume.NotFound", "volume", s.volumes)
+	ids, err := selectIDs(r, "VolumeId", "vol-", "InvalidVolume.NotFound", "volume", s.volumes)
 	if err != nil {
 		return nil, "", err
 	}

@@ -145,7 +145,7 @@ func (s *Service) deleteAccessPoint(r *gateway.Request) (any, *gateway.Error) {
 	return nil, nil
 }
 
-// describeAccessPoints lists all access points, those of a file system, or one alone.
+// describeAccessPoints lists all access points, the access points of a file system, or a single one.
 func (s *Service) describeAccessPoints(r *gateway.Request) (any, *gateway.Error) {
 	s.lock()
 	defer s.mu.Unlock()

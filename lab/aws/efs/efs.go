@@ -1,5 +1,5 @@
 // Package efs is a fake Amazon EFS, as far as CSI drivers need it. It speaks the REST protocol of the API version
-// 2015-02-01. Its limits and errors are those of the API reference.
+// 2015-02-01. Its limits and errors follow the API reference.
 package efs
 
 import (
@@ -30,7 +30,7 @@ type Options struct {
 	// Settle is how long file systems and mount targets are in the states creating and deleting. If it is zero, only the response
 	// of the request that creates one shows that.
 	Settle time.Duration
-	// Network has the subnets for mount targets that clients create. It may be nil, and then there are none.
+	// Network has the subnets for mount targets that clients create. Nil means no subnets.
 	Network Network
 }
 
@@ -39,7 +39,7 @@ type FileSystem struct {
 	ID, CreationToken string
 	// Zone is the zone of a file system in one zone. It is empty for others.
 	Zone, ZoneID string
-	// Owner is the account. If it is empty, it is that of the service.
+	// Owner is the account. If it is empty, the service's account.
 	Owner string
 	Tags  map[string]string
 	// Unencrypted is whether files are stored in plain text.
@@ -52,7 +52,7 @@ type FileSystem struct {
 // MountTarget makes a file system reachable in a zone.
 type MountTarget struct {
 	ID, FileSystemID, Zone, ZoneID, IP string
-	// State is the state of its life cycle, if it is to be another one.
+	// State overrides the state of its life cycle.
 	State string
 
 	vpc, subnet string
@@ -142,8 +142,8 @@ func (s *Service) AddMountTarget(m MountTarget) (MountTarget, error) {
 	return m, nil
 }
 
-// fileSystem returns a file system that a caller can see, nil if there is none: those of other accounts do not exist for it.
-// The caller of the method holds the lock, as that of the next one.
+// fileSystem returns a file system that a caller can see, or nil: for a caller, file systems of other accounts do not
+// exist. The lock must be held, here and in accessPoint.
 func (s *Service) fileSystem(r *gateway.Request, id string) *FileSystem {
 	if fs := s.fileSystems[id]; fs != nil && fs.Owner == r.Principal.Account {
 		return fs
@@ -151,7 +151,7 @@ func (s *Service) fileSystem(r *gateway.Request, id string) *FileSystem {
 	return nil
 }
 
-// accessPoint returns an access point that a caller can see, nil if there is none.
+// accessPoint returns an access point that a caller can see, or nil.
 func (s *Service) accessPoint(r *gateway.Request, id string) *AccessPoint {
 	if ap := s.accessPoints[id]; ap != nil && ap.owner == r.Principal.Account {
 		return ap
@@ -172,7 +172,7 @@ func (s *Service) AccessPoints() []AccessPoint {
 	return all
 }
 
-// Gated returns the service as the gateway needs it.
+// Gated returns the service for the gateway.
 func (s *Service) Gated() gateway.Service {
 	return gateway.Service{
 		Name: name,
@@ -220,7 +220,7 @@ func (s *Service) Gated() gateway.Service {
 // route is the method and path of an action.
 type route struct {
 	method  string
-	path    *regexp.Regexp // of which the group is the ID
+	path    *regexp.Regexp // its group is the ID
 	actions string
 }
 
@@ -340,7 +340,7 @@ func (s *Service) arn(owner, kind, id string) string {
 	return fmt.Sprintf("arn:%s:%s:%s:%s:%s/%s", s.options.Partition, name, s.options.Region, owner, kind, id)
 }
 
-// short returns the ID of what an ID or an ARN stands for.
+// short returns the ID in an ID or an ARN.
 func short(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
 func noFileSystem(id string) *gateway.Error {

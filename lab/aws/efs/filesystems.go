@@ -80,7 +80,7 @@ type mountTargetItem struct {
 	AvailabilityZoneID   string `json:"AvailabilityZoneId"`
 }
 
-// describeMountTargets lists those of a file system, of the file system of an access point, or one alone.
+// describeMountTargets lists the mount targets of a file system, of an access point's file system, or a single one.
 func (s *Service) describeMountTargets(r *gateway.Request) (any, *gateway.Error) {
 	s.lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,7 @@ func (s span) state(now time.Time) string {
 	}
 }
 
-// lock locks the state, and removes what is gone.
+// lock locks the state, and removes deleted resources.
 func (s *Service) lock() {
 	s.mu.Lock()
 	now := time.Now()
@@ -61,7 +61,7 @@ func (s *Service) lock() {
 	}
 }
 
-// settle is when what begins now has settled.
+// settle returns the time when a change that begins now takes effect.
 func (s *Service) settle() time.Time { return time.Now().Add(s.options.Settle) }
 
 // FileSystems returns all file systems, sorted by ID.

@@ -21,7 +21,7 @@ const maxBody = 1 << 20
 
 // Error is how a service refuses a request.
 type Error struct {
-	// Status is of HTTP.
+	// Status is the HTTP status.
 	Status        int
 	Code, Message string
 	// Details are further fields of the body, for services that have them.
@@ -41,20 +41,20 @@ type Request struct {
 	Body []byte
 	// ID is unique.
 	ID string
-	// Action is what is asked for, such as "CreateVolume".
+	// Action is the API action, such as "CreateVolume".
 	Action string
-	// Parameters are recorded. What they are called depends on the service's protocol.
+	// Parameters are recorded. Their names depend on the service's protocol.
 	Parameters map[string]string
 	// Principal is zero for the actions that need no signature.
 	Principal iam.Principal
 }
 
-// Handler does what a request asks for and returns the response. What kind of response that is is up to the service.
+// Handler serves a request and returns the response, in a type of the service.
 type Handler func(*Request) (response any, err *Error)
 
 // Service is a service behind the gateway.
 type Service struct {
-	// Name is what requests are signed for, such as "elasticfilesystem".
+	// Name is the service name in signatures, such as "elasticfilesystem".
 	Name string
 	// Read finds the action and the parameters of a request.
 	Read func(*Request) *Error
@@ -64,17 +64,17 @@ type Service struct {
 	Unsigned []string
 	// Free are actions that every principal may call.
 	Free []string
-	// Also returns actions that a request needs permission for besides its own. It may be nil.
+	// Also returns further actions that a request needs permission for. It may be nil.
 	Also func(*Request) []string
 	// Write writes the response of a handler.
 	Write func(http.ResponseWriter, *Request, any)
 	// Fail writes an error.
 	Fail func(http.ResponseWriter, *Request, *Error)
-	// Refusals are the errors of what services answer alike, but with codes of their own.
+	// Refusals are the errors that all services return, each with its own codes.
 	Refusals Refusals
 }
 
-// Refusals are the errors of a service for what the gateway refuses.
+// Refusals are a service's errors for requests that the gateway refuses.
 type Refusals struct {
 	Unsigned, Unknown, Signature, Expired, Throttled, Unavailable Error
 	// Denied has a message with two %s, for the principal and the action.
@@ -95,7 +95,7 @@ type Call struct {
 	Lost bool
 }
 
-// Kind is a way in which a request goes wrong.
+// Kind says how a request fails.
 type Kind string
 
 const (
@@ -109,8 +109,7 @@ const (
 	Broken Kind = "broken"
 )
 
-// Fault is what happens to requests. Those that match Service, Action and Principal are meant; each is a pattern, and
-// if it is empty, any matches.
+// Fault disturbs the requests that match Service, Action and Principal. Each is a pattern; an empty one matches all.
 type Fault struct {
 	Service, Action, Principal string
 	// Times is how many requests are affected, or 0 for all.
@@ -139,7 +138,7 @@ func New(region string, directory *iam.Directory) *Gateway {
 	return &Gateway{region: region, directory: directory}
 }
 
-// Calls returns all requests so far, in the order in which they ended.
+// Calls returns all requests so far, in the order they ended.
 func (g *Gateway) Calls() []Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -237,7 +236,7 @@ func (g *Gateway) handle(s Service, r *Request) (response any, err *Error, lost 
 	return nil, failure, false
 }
 
-// fault returns the fault for a request, if there is one.
+// fault returns the fault for a request, or nil.
 func (g *Gateway) fault(s Service, r *Request) *Fault {
 	g.mu.Lock()
 	defer g.mu.Unlock()

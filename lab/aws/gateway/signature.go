@@ -106,10 +106,10 @@ func sign(r *Request, s signature, credentials iam.Credentials, date time.Time) 
 	return again.Header.Get("Authorization"), err
 }
 
-// normal removes what may differ between two headers of the same meaning.
+// normal removes insignificant differences between two headers.
 func normal(header string) string { return strings.ReplaceAll(header, " ", "") }
 
-// Flat returns the single values of a query, without those that say what the query is.
+// Flat returns the single values of a query, without Action and Version.
 func Flat(values url.Values) map[string]string {
 	flat := map[string]string{}
 	for key := range values {

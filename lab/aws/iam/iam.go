@@ -15,7 +15,7 @@ import (
 
 // Principal is who makes a request.
 type Principal struct {
-	// ARN is of a user, or of a session of a role.
+	// ARN is the ARN of a user, or of a session of a role.
 	ARN string
 	// Account is the twelve digits of the account.
 	Account string
@@ -53,7 +53,7 @@ type Role struct {
 	Trusted []string
 	// ExternalID must be in requests to assume the role, unless it is empty.
 	ExternalID string
-	// Issuer and Subjects are of the tokens whose bearers may assume the role.
+	// Issuer and Subjects select the tokens whose bearers may assume the role.
 	Issuer   string
 	Subjects []string
 }
@@ -210,7 +210,7 @@ func check(actions []string) error {
 	return nil
 }
 
-// id returns an identifier as AWS makes them: a prefix for what it is, and 16 letters and digits.
+// id returns an identifier in AWS's form: a prefix for the kind, and 16 letters and digits.
 func id(prefix string) string {
 	random := make([]byte, 10)
 	_, _ = rand.Read(random) // never fails

@@ -65,7 +65,7 @@ func New(i ec2.Instance, place Place) *Service {
 	return s
 }
 
-// SetRole gives the instance a role, with credentials of a session of it.
+// SetRole gives the instance a role, with credentials of one of the role's sessions.
 func (s *Service) SetRole(name string, session iam.Credentials) {
 	document, _ := json.MarshalIndent(map[string]any{ // of strings only
 		"Code": "Success", "Type": "AWS-HMAC", "LastUpdated": time.Now().UTC().Format(time.RFC3339), "Expiration": session.Expires.UTC().Format(time.RFC3339),
@@ -155,7 +155,7 @@ func (s *Service) valid(token string) bool {
 func (s *Service) read(path string) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path = strings.TrimSuffix(path, "/") // with which mount.efs asks for the identity document
+	path = strings.TrimSuffix(path, "/") // mount.efs adds it to the identity document's path
 	if text, ok := s.tree[path]; ok {
 		return text, text != ""
 	}

@@ -38,12 +38,12 @@ type Service struct {
 	lifetime  time.Duration
 }
 
-// New returns a service. If lifetime is not zero, sessions end after it, whatever duration was asked for.
+// New returns a service. If lifetime is not zero, sessions end after it, regardless of the requested duration.
 func New(directory *iam.Directory, lifetime time.Duration) *Service {
 	return &Service{directory: directory, lifetime: lifetime}
 }
 
-// Gated returns the service as the gateway needs it.
+// Gated returns the service for the gateway.
 func (s *Service) Gated() gateway.Service {
 	return gateway.Service{
 		Name:     "sts",

@@ -1,5 +1,5 @@
-// Package cloudcredential is a substitute for OpenShift's cloud credential operator, without a cloud. It does what
-// the rest of the cluster sees of that operator. It creates the Secret of each CredentialsRequest: for AWS with a key
+// Package cloudcredential is a substitute for OpenShift's cloud credential operator, without a cloud. It behaves like
+// that operator towards the rest of the cluster. It creates the Secret of each CredentialsRequest: for AWS with a key
 // pair that opens nothing, or with the configuration for assuming a role with a service account token; for OpenStack,
 // GCP, Azure and vSphere with a copy of the cluster's own credentials.
 package cloudcredential
@@ -48,8 +48,8 @@ type operator struct {
 	existing   corelisters.SecretLister
 }
 
-// Run reconciles the CredentialsRequests in the operator's namespace until ctx is done. Their definition and that of
-// CloudCredential must exist.
+// Run reconciles the CredentialsRequests in the operator's namespace until ctx is done. The definitions of
+// CredentialsRequest and CloudCredential must exist.
 func Run(ctx context.Context, cfg *rest.Config) error {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), fieldManager)
 	cfg.QPS = -1 // Tests wait for it, and it writes little.

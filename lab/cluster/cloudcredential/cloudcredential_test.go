@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// waitLimit is the time limit for what usually takes a moment.
+// waitLimit is the time limit for conditions that usually become true in a moment.
 const waitLimit = 2 * time.Minute
 
 // fixture is a request and its Secret.

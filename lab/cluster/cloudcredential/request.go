@@ -26,7 +26,7 @@ const (
 	reasonNamespaceMissing    = "NamespaceMissing"
 	reasonNamespaceExists     = "NamespaceExists"
 
-	// The kinds of providerSpecs. The real operator serves those of its cluster's cloud; here a request's providerSpec selects
+	// The kinds of providerSpecs. The real operator serves only its cluster's cloud; here a request's providerSpec selects
 	// the cloud.
 	kindAWS       = "AWSProviderSpec"
 	kindOpenStack = "OpenStackProviderSpec"
@@ -100,7 +100,7 @@ func (r request) withFinalizer() *unstructured.Unstructured {
 	return changed
 }
 
-// withoutFinalizer returns the request without the finalizer; nil if it has none.
+// withoutFinalizer returns the request without the finalizer, or nil if it has no finalizer.
 func (r request) withoutFinalizer() *unstructured.Unstructured {
 	i := slices.Index(r.object.GetFinalizers(), finalizer)
 	if i < 0 {

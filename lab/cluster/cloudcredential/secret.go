@@ -22,10 +22,10 @@ const (
 const defaultTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // RootNamespace, RootOpenStack, RootGCP, RootAzure and RootVSphere name the Secrets in which the installer stores the
-// cluster's own credentials. That for OpenStack has the keys clouds.yaml and optionally cacert, that for GCP
-// service_account.json, and that for Azure azure_client_id, azure_client_secret and more. OpenStack and vSphere have no
-// separate users for requests, so each gets a copy, and so it is on Azure. For GCP, the real operator also copies them where
-// it may not make service accounts.
+// cluster's own credentials. The keys are clouds.yaml and optionally cacert for OpenStack, service_account.json for
+// GCP, and azure_client_id, azure_client_secret and more for Azure. OpenStack, vSphere and Azure have no separate users
+// for requests, so each request gets a copy. For GCP, the real operator also copies them where it may not create
+// service accounts.
 const (
 	RootNamespace = "kube-system"
 	RootOpenStack = "openstack-credentials"

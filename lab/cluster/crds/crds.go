@@ -1,5 +1,5 @@
-// Package crds provides the CustomResourceDefinitions of a cluster: those of OpenShift that matter to a driver
-// operator, and those of the Operator Lifecycle Manager.
+// Package crds provides the CustomResourceDefinitions of a cluster: OpenShift's, as far as they matter to a driver
+// operator, and the Operator Lifecycle Manager's.
 //
 // It takes the real ones from the Go modules that publish them, and caches them as JSON: parsing megabytes of YAML
 // would take a good part of a cluster's start.
@@ -36,7 +36,7 @@ type source struct {
 }
 
 // OpenShift has the types that matter to a driver operator and its tests. If a type's schema depends on the feature
-// set, it is that of the default one.
+// set, it has the schema of the default feature set.
 var OpenShift = Set{name: "openshift", sources: []source{
 	{
 		module:  "github.com/openshift/api",
@@ -121,7 +121,7 @@ var OLM = Set{name: "olm", sources: []source{{
 	},
 }}}
 
-// OLMv1 has the types of OLM v1, with those of its experimental features.
+// OLMv1 has the types of OLM v1, including its experimental features.
 var OLMv1 = Set{name: "olmv1", sources: []source{{
 	module:  "github.com/operator-framework/operator-controller",
 	version: pin(func() (tools.Pins, error) { return tools.PinsOf("lab/modules/olmv1") }, "github.com/operator-framework/operator-controller"),

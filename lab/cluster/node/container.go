@@ -20,7 +20,7 @@ type container struct {
 	spec *corev1.Container
 	// initial says that the others wait until this container has completed.
 	initial bool
-	// program is the path of the image's program on this machine; empty if the image has none.
+	// program is the path of the image's program on this machine; empty if the image has no program.
 	program string
 	log     *containerLog
 	// started is closed when the container has started for the first time.

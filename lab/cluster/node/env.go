@@ -20,7 +20,7 @@ type objects struct {
 	secrets    corelisters.SecretLister
 }
 
-// configMap and secret return an object's data. A missing optional object has none.
+// configMap and secret return an object's data. A missing optional object is empty.
 func (o objects) configMap(namespace, name string, optional *bool) (map[string][]byte, error) {
 	found, err := o.configMaps.ConfigMaps(namespace).Get(name)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // launcherName is the argv[0] of a process that is to become a container's program.
 const launcherName = "process-node-launcher"
 
-// launcherReport is the file descriptor on which the launcher reports why it could not start the program. It is
-// closed when the program starts.
+// launcherReport is the launcher's file descriptor for the error that kept it from starting the program. It is closed
+// when the program starts.
 const launcherReport = 3
 
 // launch tells the launcher which program to run, with which view of the file system.
@@ -62,7 +62,7 @@ func Launcher() {
 	os.Exit(0)
 }
 
-// becomeProgram returns only if the program cannot be started, or if there is none.
+// becomeProgram returns only if the program cannot be started or does not exist.
 func becomeProgram(arg string) error {
 	var l launch
 	if err := json.Unmarshal([]byte(arg), &l); err != nil {
@@ -88,7 +88,7 @@ func becomeProgram(arg string) error {
 	return fmt.Errorf("starting %s: %w", program.path, syscall.Exec(program.reachable(), argv, os.Environ()))
 }
 
-// dieWithParent makes the kernel kill this process when the node ends, in whatever way.
+// dieWithParent makes the kernel kill this process when the node ends, even if the node is killed.
 func dieWithParent(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("asking to be killed with the node: %w", err)
@@ -120,8 +120,8 @@ func openProgram(name string) (program, error) {
 	return program{path: path, fd: fd}, err
 }
 
-// reachable is a path of the program after the mounts: its own, so that process lists show it, or that of the open
-// file if a mount hides it.
+// reachable returns a path of the program after the mounts: its own, so that process lists show it, or the open file's
+// if a mount hides it.
 func (p program) reachable() string {
 	var opened, found unix.Stat_t
 	if unix.Fstat(p.fd, &opened) == nil && unix.Stat(p.path, &found) == nil &&

@@ -14,7 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// containerLog is the file to which all runs of a container write, one after the other.
+// containerLog is the log file of all runs of a container, one after the other.
 type containerLog struct {
 	path string
 
@@ -150,7 +150,7 @@ func (f *follower) Read(p []byte) (int, error) {
 			return 0, f.ctx.Err()
 		default:
 		}
-		// Only if there is nothing new after the writer's end, nothing will follow.
+		// The log is complete only if nothing new comes after the writer's end.
 		if n, err := f.file.Read(p); n > 0 || over || !errors.Is(err, io.EOF) {
 			return n, err
 		}

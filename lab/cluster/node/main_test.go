@@ -25,14 +25,14 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-// image is the image whose containers run a program. It has a port, a tag and a digest, none of which is in the
-// node's table.
+// image is the image whose containers run a program. It has a port, a tag and a digest; the node's table has only the
+// repository.
 const (
 	imageRepository = "registry.example.com:5000/test/program"
 	image           = imageRepository + ":v1@sha256:0000000000000000000000000000000000000000000000000000000000000000"
 )
 
-// waitLimit is the time limit for what usually takes a moment.
+// waitLimit is the time limit for conditions that usually become true in a moment.
 const waitLimit = 2 * time.Minute
 
 // testCluster is a cluster whose nodes run this test's executable for image.
@@ -128,7 +128,7 @@ func isReady(pod *corev1.Pod) error {
 	return fmt.Errorf("pod %s is not ready: %s", pod.Name, toJSON(pod.Status))
 }
 
-// awaitServing waits until the pod's program responds, and returns what it reports about itself.
+// awaitServing waits until the pod's program responds, and returns its report about itself.
 func (c testCluster) awaitServing(t *testing.T, pod *corev1.Pod) self {
 	t.Helper()
 	ip := c.awaitReady(t, pod)
@@ -143,7 +143,7 @@ func (c testCluster) awaitServing(t *testing.T, pod *corev1.Pod) self {
 	return me
 }
 
-// awaitEnd waits until a process has ended that was killed, but that nobody has waited for: it may still be ending.
+// awaitEnd waits for the end of a killed process that nobody has waited for: it may still be ending.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	cluster.Eventually(t, waitLimit, fmt.Sprintf("process %d to end", pid), func(context.Context) error {

@@ -38,7 +38,7 @@ import (
 type Options struct {
 	// Name is the name of the Node object.
 	Name string
-	// Labels are added to those of every Linux node.
+	// Labels are added to the labels of every Linux node.
 	Labels map[string]string
 	// Taints keep away pods that do not tolerate them.
 	Taints []corev1.Taint
@@ -61,8 +61,8 @@ type Options struct {
 const shutdownGrace = 10 * time.Second
 
 // Run registers the node with the API server and runs the pods that are bound to it, until ctx is done. Then it stops
-// every process that it started, gracefully at first, and returns nil. The Node object stays, like that of a machine
-// that is switched off.
+// every process that it started, gracefully at first, and returns nil. The Node object stays, as if the machine were
+// switched off.
 //
 // The program that calls Run must have called Launcher first.
 func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
@@ -113,7 +113,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	return runControllers(ctx, cancel, pods, registration, opts.Ready)
 }
 
-// newHost creates what pods need, except for objects from the API server.
+// newHost creates the resources of pods, except for objects from the API server.
 func newHost(cfg *rest.Config, client kubernetes.Interface, opts Options) (*host, error) {
 	addresses, err := newAddresses(opts.Subnet)
 	if err != nil {

@@ -17,12 +17,12 @@ type payloadFile struct {
 	mode fs.FileMode
 }
 
-// The names with which the content of a volume is replaced atomically. Programs that watch their certificates or
-// configuration look for them.
+// The names that make replacing the content of a volume atomic. Programs that watch their certificates or configuration
+// look for them.
 const dataLink, newDataLink, dataPrefix = "..data", "..data_tmp", "..content-"
 
-// write makes the folder show exactly this content. Readers see the old files or the new ones and never a mixture:
-// the files are in their own folder, to which one link leads.
+// write makes the folder show exactly this content. Readers see the old files or the new ones and never a mixture: the
+// files are in their own folder behind one link.
 func (p payload) write(folder string) error {
 	previous, err := os.Readlink(filepath.Join(folder, dataLink))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

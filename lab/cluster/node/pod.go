@@ -43,7 +43,7 @@ type pod struct {
 	// stopping ends when the pod is to stop, killing when its grace period is over.
 	stopping, killing   context.Context
 	stopGently, stopNow context.CancelFunc
-	// ended is closed when nothing of the pod runs any more.
+	// ended is closed when all processes of the pod have ended.
 	ended chan struct{}
 	// background waits for goroutines that outlive the function that started them.
 	background sync.WaitGroup

@@ -21,9 +21,9 @@ func (g podsGetter) Pods(namespace string) typedcorev1.PodInterface {
 
 type podClient struct{ typedcorev1.PodInterface }
 
-// UpdateStatus writes only the status. The pod controller passes the whole object as it last saw it, which would
-// revert others' changes of labels, annotations and finalizers. When the last container of a pod that is being
-// deleted has ended, it also removes the object, for which the pod controller would wait the whole grace period.
+// UpdateStatus writes only the status. The pod controller passes the whole object as it last saw it, which would revert
+// others' changes of labels, annotations and finalizers. When the last container of a pod that is being deleted has
+// ended, it also removes the object: the pod controller would wait the whole grace period.
 func (c podClient) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ metav1.UpdateOptions) (*corev1.Pod, error) {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": pod.UID},
@@ -47,7 +47,7 @@ func isOver(phase corev1.PodPhase) bool {
 }
 
 // retryUnlessInvalid makes the pod controller retry to write a status indefinitely, except for a status that the API
-// server will never accept, such as that of a pod that is gone while another pod has its name.
+// server will never accept, for example because another pod has taken the name.
 func retryUnlessInvalid(_ context.Context, _ string, _ int, _ time.Time, err error) (*time.Duration, error) {
 	if apierrors.IsInvalid(err) {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// check probes a container once. The error says what is wrong.
+// check probes a container once.
 type check func(context.Context) error
 
 // runner runs a command in the container's environment. The error has the exit code and the output.

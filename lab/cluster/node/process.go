@@ -116,8 +116,8 @@ func (s *spawner) do(f func()) {
 	<-done
 }
 
-// wait waits for the end of the program, kills what it left behind, and reaps it, in this order: the group's id stays
-// reserved until the program is reaped.
+// wait waits for the end of the program, kills its remaining processes, and reaps it, in this order: the group's id
+// stays reserved until the program is reaped.
 func (p *process) wait() {
 	var err error
 	for {
@@ -165,10 +165,10 @@ func (p *process) exitCode() int32 {
 	return int32(p.state.ExitCode())
 }
 
-// namespaceAdvice says what to do if programs cannot have their own view of the file system.
+// namespaceAdvice is the advice if programs cannot have their own view of the file system.
 const namespaceAdvice = "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those that this kernel has); in a container, allow CLONE_NEWUSER and mount"
 
-// isolation returns the namespaces in which this machine lets a program have its own mounts.
+// isolation returns the namespaces that let a program have its own mounts on this machine.
 func (s *spawner) isolation() (*syscall.SysProcAttr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

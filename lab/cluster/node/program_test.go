@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// programVariable makes the test's executable a container's program, which does what the variable says.
+// programVariable makes the test's executable a container's program, and selects its action.
 const programVariable = "TEST_PROGRAM"
 
 var programs = map[string]func() error{
@@ -45,7 +45,7 @@ func beProgram() {
 // fail returns an error for the termination message.
 func fail() error { return errors.New("the sky is falling") }
 
-// self is what a program reports about itself.
+// self is a program's report about itself.
 type self struct {
 	PID   int
 	Args  []string

@@ -98,7 +98,7 @@ func (p *provider) GetPods(context.Context) ([]*corev1.Pod, error) {
 	return objects, nil
 }
 
-// NotifyPods sets the function to which changes of pods' statuses are reported.
+// NotifyPods sets the function that receives changes of pods' statuses.
 func (p *provider) NotifyPods(_ context.Context, tell func(*corev1.Pod)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +123,8 @@ func (p *provider) notify(changed *pod) {
 // goneGrace is the grace period for processes of a pod whose object is already gone.
 const goneGrace = 2 * time.Second
 
-// watchPods handles what the pod controller ignores: that an object is gone for good, and that somebody considered a
-// pod lost, as happens when the machine was asleep.
+// watchPods handles events that the pod controller ignores: an object is gone for good, or somebody considered a pod
+// lost, as happens when the machine was asleep.
 func (p *provider) watchPods() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, latest any) {

@@ -17,14 +17,14 @@ type observation struct {
 	startTime metav1.Time
 	// volumesReady says that all of the pod's volumes exist.
 	volumesReady bool
-	// ended says that the node has stopped the pod, so that nothing of it will run any more.
+	// ended says that the node has stopped the pod for good.
 	ended bool
 	// init and main are in the order of the pod's containers.
 	init, main []corev1.ContainerStatus
 }
 
-// podStatus returns the status of a pod as a kubelet would report it. It keeps what others wrote, such as the
-// scheduler's condition.
+// podStatus returns the status of a pod as a kubelet would report it. It keeps others' fields, such as the scheduler's
+// condition.
 func podStatus(pod *corev1.Pod, seen observation, now metav1.Time) corev1.PodStatus {
 	if seen.ended {
 		seen.init, seen.main = endedContainers(seen.init, now), endedContainers(seen.main, now)
@@ -54,7 +54,8 @@ func podStatus(pod *corev1.Pod, seen observation, now metav1.Time) corev1.PodSta
 	return status
 }
 
-// endedContainers returns the status of each container, with a termination for those that did not end by themselves.
+// endedContainers returns the status of each container, and adds a termination where the container did not end by
+// itself.
 func endedContainers(containers []corev1.ContainerStatus, now metav1.Time) []corev1.ContainerStatus {
 	containers = slices.Clone(containers)
 	for i := range containers {
@@ -75,7 +76,7 @@ func endedContainers(containers []corev1.ContainerStatus, now metav1.Time) []cor
 	return containers
 }
 
-// exitCodeUnknown and reasonUnknown are what a kubelet reports about a container whose end it did not see.
+// A kubelet reports exitCodeUnknown and reasonUnknown for a container whose end it did not see.
 const (
 	exitCodeUnknown = 137
 	reasonUnknown   = "ContainerStatusUnknown"

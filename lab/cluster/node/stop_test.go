@@ -165,7 +165,7 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 			own := c.startNode(t, test.uid)
 			pod := c.pod(t, c.namespace(t), "program", "serve", func(spec *corev1.PodSpec) {
 				spec.NodeName = own.name
-				if test.signal == syscall.SIGTERM { // A killed node cannot stop what its programs started.
+				if test.signal == syscall.SIGTERM { // A killed node cannot stop the children of its programs.
 					setVariable(spec, "WITH_CHILD", "yes")
 				}
 			})

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// view is a running container's environment: what another program needs to run in it.
+// view is a running container's environment, for another program to run in it.
 type view struct {
 	env    map[string]string
 	dir    string
@@ -88,11 +88,11 @@ func (c *container) runBeside(ctx context.Context, v view, command []string) err
 	return nil
 }
 
-// root is the folder of what only this container sees, such as its /tmp.
+// root returns the folder of files that only this container sees, such as its /tmp.
 func (c *container) root() string { return filepath.Join(c.pod.dir, "containers", c.spec.Name) }
 
-// freshRoot empties the folder and creates in it what each run of a container has for itself: /run, with the pod's
-// service account, and /tmp. What these hide of some folders of the machine is mounted above them.
+// freshRoot empties the folder and creates in it each run's own folders: /run, with the pod's service account, and
+// /tmp. Kept folders of the machine that these hide are mounted above them.
 func freshRoot(root string, kept []string) ([]mount, error) {
 	run, tmp := filepath.Join(root, "run"), filepath.Join(root, "tmp")
 	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(run, 0o755), os.MkdirAll(tmp, 0o777)); err != nil {

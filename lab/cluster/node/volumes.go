@@ -153,7 +153,7 @@ func (v *volumes) token(ctx context.Context, pod *corev1.Pod, volume string, sou
 	return answer.Status.Token, nil
 }
 
-// projection chooses the items of an object's data; without items, all of it.
+// projection chooses the items of an object's data; without items, all data.
 func projection(what string, data map[string][]byte, err error, items []corev1.KeyToPath, optional *bool, defaultMode *int32) (payload, error) {
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func fileMode(mode, defaultMode *int32) fs.FileMode {
 	return 0o644
 }
 
-// mounts says what the container sees of the pod's volumes, parents before what lies in them.
+// mounts returns the container's mounts of the pod's volumes, parents before their children.
 func (v *volumes) mounts(pod *corev1.Pod, container *corev1.Container, vars map[string]string) ([]mount, error) {
 	var mounts []mount
 	for _, m := range container.VolumeMounts {

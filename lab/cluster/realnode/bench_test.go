@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 )
 
-// BenchmarkNode measures what a real node costs until it is ready, with its cluster starting beside it.
+// BenchmarkNode measures the cost of a real node until it is ready, with its cluster starting beside it.
 func BenchmarkNode(b *testing.B) {
 	if err := machine.Missing(); err != nil {
 		b.Skip(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 )
 
-// controlGroups are the control groups of a node, one in each hierarchy, below those of its supervisor.
+// controlGroups are the control groups of a node, one in each hierarchy, below its supervisor's.
 type controlGroups struct {
 	hierarchies []machine.Hierarchy
 	name        string
@@ -74,7 +74,7 @@ func (g controlGroups) move(to string) error {
 // cgroupLimit is the time limit for the kernel to forget the processes of a control group.
 const cgroupLimit = 10 * time.Second
 
-// removeControlGroups removes the control groups of a node whose processes have ended, and those below them.
+// removeControlGroups removes the control groups of a node whose processes have ended, and their children.
 func removeControlGroups(dir string) error {
 	var folders []string
 	if err := readRecord(dir, cgroupsFile, &folders); err != nil {
@@ -92,7 +92,7 @@ func removeControlGroups(dir string) error {
 	return last
 }
 
-// removeTree removes a control group and those below it. Their files cannot be removed, and go with the folder.
+// removeTree removes a control group and its children. Their files cannot be removed, and go with the folder.
 func removeTree(folder string) error {
 	var all []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detachLoopDevices detaches the loop devices whose files are a node's: in its folder, or in a file system that only
-// the node has.
+// detachLoopDevices detaches the loop devices of a node: their files are in its folder, or in a file system that only
+// the node mounts.
 func detachLoopDevices(dir string) error {
 	var filesystems []uint64
 	if err := readRecord(dir, filesystemsFile, &filesystems); err != nil {

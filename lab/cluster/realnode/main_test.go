@@ -32,7 +32,7 @@ const programImage = "registry.example.com/test/program"
 // metadata is the address of a cloud's metadata server. In the test's nodes, it leads to a server of this test.
 const metadata = "169.254.169.254:80"
 
-// waitLimit is the time limit for what usually takes seconds.
+// waitLimit is the time limit for conditions that usually become true in seconds.
 const waitLimit = 3 * time.Minute
 
 // testCluster is a cluster with two real nodes that run this test's executable.

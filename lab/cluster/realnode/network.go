@@ -29,7 +29,7 @@ const APIServer = "10.217.0.1:443"
 // registryAddress is where a node's containerd finds the registry of the node's images.
 const registryAddress = "127.0.0.1:5000"
 
-// Networks as on OpenShift: that of the nodes, and a part of the pods' network for each node.
+// Networks as on OpenShift: one for the nodes, and a subnet of the pods' network for each node.
 var (
 	nodeNetwork = netip.MustParsePrefix("10.0.0.0/24")
 	podNetwork  = netip.MustParsePrefix("10.128.0.0/14")
@@ -42,11 +42,11 @@ const firstNode = 10
 const maxNodes = 100
 
 // Network connects the nodes of a cluster with each other, and with nothing else. It consists of network namespaces:
-// one of each node, and one with a bridge between them. They exist as long as this process, or one in them.
+// one of each node, and one with a bridge between them. They exist as long as this process or a process in them runs.
 //
-// A node has no route out of the network. What it may reach of this machine is forwarded by this process, connection
-// by connection: see Listen and Forward. In the other direction, Proxy lets the API server connect to kubelets and
-// pods. There is no kube-proxy: of the addresses of Services, only that of "kubernetes" leads anywhere.
+// A node has no route out of the network. This process forwards the permitted connections to this machine: see Listen
+// and Forward. In the other direction, Proxy lets the API server connect to kubelets and pods. There is no kube-proxy:
+// the only Service whose address works is "kubernetes".
 type Network struct {
 	places []*Place
 
@@ -140,11 +140,11 @@ func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.
 	return errors.Join(node.LinkSetUp(loopback), node.LinkSetUp(cable))
 }
 
-// forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that there is
-// no route; with the usual rate limit, clients would wait in vain for what they cannot reach.
+// forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that a route
+// is missing; with the usual rate limit, clients would wait in vain for unreachable addresses.
 var forwarding = map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"}
 
-// addRoutes makes a node forward packets between its pods and those of the others.
+// addRoutes makes a node forward packets between its pods and the pods of other nodes.
 func (p *Place) addRoutes(all []*Place) error {
 	handle, err := netlink.NewHandleAt(netns.NsHandle(p.namespace.Fd()))
 	if err != nil {
@@ -243,7 +243,7 @@ func Find(dir string) (*Place, error) {
 	return &Place{namespace: namespace}, err
 }
 
-// Close forgets the place. What listens there keeps running.
+// Close forgets the place. Its listeners keep running.
 func (p *Place) Close() error { return p.namespace.Close() }
 
 func (p *Place) addAddress(addr netip.Addr) error {
@@ -293,7 +293,7 @@ func (n *Network) Forward(at, to string) error {
 // dialLimit is the time limit for a connection. Nothing is far away here.
 const dialLimit = 10 * time.Second
 
-// Proxy serves the CONNECT requests with which the API server connects to nodes and pods, and to loopback addresses of
+// Proxy serves the CONNECT requests of the API server for connections to nodes and pods, and to loopback addresses of
 // this machine. It refuses to connect to any other address.
 func (n *Network) Proxy() http.Handler { return proxy.Handler(n.Dial) }
 

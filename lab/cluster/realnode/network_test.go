@@ -40,7 +40,7 @@ func dialFrom(place *Place, to string) error {
 	})
 }
 
-// TestNetworkHasNoWayOut: what a node reaches is what is forwarded, and the other node.
+// TestNetworkHasNoWayOut: a node reaches only forwarded addresses and the other node.
 func TestNetworkHasNoWayOut(t *testing.T) {
 	n := network(t)
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -117,7 +117,7 @@ func TestProxyConnectsToNodesOnly(t *testing.T) {
 	}
 }
 
-// throughProxy returns what a server answers by a proxy's CONNECT, or the proxy's own answer.
+// throughProxy returns a server's answer through a proxy's CONNECT, or the proxy's own answer.
 func throughProxy(t *testing.T, proxy, to string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", proxy)

@@ -2,12 +2,12 @@
 // node's own.
 //
 // A node sees the machine's files below a layer of its own, so that nothing it writes stays, and has its own /dev,
-// /proc, /run, /sys, /tmp, /var/lib/kubelet, /var/lib/containerd and /var/log. Its mounts are shared, as those of a
-// machine with systemd are, so that containers can propagate theirs. Its network has no way out: it leads to the other
-// nodes of the cluster and their pods, and to the servers that the cluster's options name. See Network.
+// /proc, /run, /sys, /tmp, /var/lib/kubelet, /var/lib/containerd and /var/log. Its mounts are shared, as on a machine
+// with systemd, so that containers can propagate theirs. Its network has no way out: it leads to the other nodes of the
+// cluster and their pods, and to the servers that the cluster's options name. See Network.
 //
 // A process of the machine, the supervisor, is the parent of the node's first process. It ends the node when the
-// process that started it ends, in whatever way, and then removes what the kernel does not: control groups, loop
+// process that started it ends, even if that is killed, and then removes what the kernel does not: control groups, loop
 // devices and files. All else goes with the node's first process, because that is the first one of a PID namespace.
 //
 // It needs root, control groups of version 1, and the programs of some Debian packages: see machine.Missing.
@@ -48,7 +48,7 @@ type Options struct {
 	Place *Place
 	// Kubeconfig is the kubelet's. Its server is APIServer.
 	Kubeconfig []byte
-	// ClientCA is the certificate authority of those who may use the kubelet's API, as PEM.
+	// ClientCA is the certificate authority of the kubelet API's clients, as PEM.
 	ClientCA []byte
 }
 
@@ -69,7 +69,7 @@ const (
 	inotifyInstances = 8192
 )
 
-// raiseInotifyLimit lets nodes have as many inotify instances as those of OpenShift.
+// raiseInotifyLimit allows as many inotify instances as OpenShift's nodes do.
 func raiseInotifyLimit() error {
 	content, err := os.ReadFile(inotifyLimit)
 	if err != nil {
@@ -132,13 +132,13 @@ func Start(options Options) (*Node, error) {
 	return n, nil
 }
 
-// Ended is closed when nothing is left of the node. Err then says why.
+// Ended is closed when the node is cleaned up. Err then says why it ended.
 func (n *Node) Ended() <-chan struct{} { return n.ended }
 
 // Err says why a node has ended by itself.
 func (n *Node) Err() error { return n.err }
 
-// Stop ends the node like a machine that loses its power, and waits until nothing is left of it.
+// Stop ends the node like a machine that loses its power, and waits until it is cleaned up.
 func (n *Node) Stop() {
 	n.life.Close()
 	<-n.ended

@@ -24,8 +24,8 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// TestMountsPropagate: what a privileged container mounts below a volume with bidirectional propagation appears in
-// another pod on the node, as with the node part of a CSI driver.
+// TestMountsPropagate: a privileged container's mount below a volume with bidirectional propagation appears in another
+// pod on the node, as with the node part of a CSI driver.
 func TestMountsPropagate(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)
@@ -158,8 +158,8 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
-// TestNothingElseIsReachable: from a node and from its pods, nothing can be reached but nodes, pods, the API server and
-// what the options name.
+// TestNothingElseIsReachable: from a node and from its pods, nothing can be reached except nodes, pods, the API server
+// and the addresses in the options.
 func TestNothingElseIsReachable(t *testing.T) {
 	t.Parallel()
 	c := sharedCluster(t)

@@ -195,7 +195,7 @@ func readImage(path string) (v1.Image, error) {
 	return index.Image(manifest.Manifests[0].Digest)
 }
 
-// programFolder is where an image of one program has it.
+// programFolder is the program's folder in an image of one program.
 const programFolder = "/usr/bin"
 
 // programImage makes an image of one program.
@@ -224,7 +224,7 @@ func programImage(program string) (v1.Image, error) {
 // content is read from the program's file whenever it is needed.
 type programLayer struct {
 	program        string
-	before, behind []byte // what a tar archive has before and behind the program's content
+	before, behind []byte // the parts of a tar archive before and after the program's content
 	size           int64
 	digest         v1.Hash
 }

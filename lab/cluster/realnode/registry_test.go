@@ -20,10 +20,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// meant sends requests as containerd does to a mirror: with the registry that was meant.
-type meant struct{ registry string }
+// mirrorTransport sends requests as containerd does to a mirror: with the registry that was meant.
+type mirrorTransport struct{ registry string }
 
-func (m meant) RoundTrip(request *http.Request) (*http.Response, error) {
+func (m mirrorTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	query := request.URL.Query()
 	query.Set("ns", m.registry)
@@ -66,7 +66,7 @@ func TestServedImages(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		image, err := remote.Image(reference, remote.WithTransport(meant{registry}))
+		image, err := remote.Image(reference, remote.WithTransport(mirrorTransport{registry}))
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func Init() {
 	}
 }
 
-// supervise starts the node's first process, ends it when the standard input ends, and removes what then is left.
+// supervise starts the node's first process, ends it when the standard input ends, and then cleans up.
 func (s system) supervise() error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
 	starterEnded := make(chan struct{})
@@ -106,7 +106,7 @@ func (s system) startFirstProcess() (*exec.Cmd, error) {
 	cmd.Env = append(os.Environ(), firstProcessVariable+"="+string(order))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		// The control groups that it starts in become the root of what it sees of them.
+		// It sees the control groups that it starts in as the root.
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
 		Pdeathsig:  syscall.SIGKILL,
 		Setsid:     true,
@@ -118,7 +118,7 @@ func (s system) startFirstProcess() (*exec.Cmd, error) {
 	return cmd, os.WriteFile(filepath.Join(s.Dir, firstProcessFile), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
 }
 
-// Sweep removes what is left of a node whose processes have ended. dir is its folder.
+// Sweep cleans up after a node whose processes have ended. dir is its folder.
 func Sweep(dir string) {
 	for _, err := range []error{removeControlGroups(dir), detachLoopDevices(dir), os.RemoveAll(dir)} {
 		if err != nil {
@@ -127,7 +127,7 @@ func Sweep(dir string) {
 	}
 }
 
-// readRecord reads one of the JSON files in a node's folder. If there is none, it leaves the value as it is.
+// readRecord reads one of the JSON files in a node's folder. If the file does not exist, it leaves the value unchanged.
 func readRecord(dir, name string, into any) error {
 	content, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {

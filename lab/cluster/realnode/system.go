@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 )
 
-// system is what a node's first process has to do.
+// system is the configuration of a node's first process.
 type system struct {
 	Name     string   `json:"name"`
 	Address  string   `json:"address"`
@@ -120,7 +120,7 @@ type service struct {
 	failures int // in succession
 }
 
-// service opens the log of a service, which lies outside of what the node sees.
+// service opens the log of a service, in a folder that the node does not see.
 func (s system) service(name, path string, args ...string) (*service, error) {
 	log, err := os.OpenFile(filepath.Join(s.Logs, s.Name+"-"+name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	return &service{path: path, args: args, log: log}, err
@@ -201,7 +201,7 @@ func (s system) makeRoot() error {
 	if err := enterRoot(root); err != nil {
 		return err
 	}
-	// As on a machine with systemd: containers can share what they mount below a shared mount.
+	// As on a machine with systemd: containers can share their mounts below a shared mount.
 	return mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
@@ -224,7 +224,7 @@ func (s system) mountRoot() (string, error) {
 	return root, mount("node", root, "overlay", 0, "lowerdir=/,upperdir=upper,workdir=work")
 }
 
-// mountOwnFolders mounts the node's folders on the disk and those of its programs.
+// mountOwnFolders mounts the node's folders on the disk and the folders of its programs.
 func (s system) mountOwnFolders(root string) error {
 	folders := map[string]string{
 		filepath.Dir(s.Programs.Kubelet): kubeletFolder,

@@ -139,8 +139,8 @@ func compileWith(ctx context.Context, module string, total int, args []string, r
 	return err
 }
 
-// download fetches the modules that programs need, and returns the number of their packages. Unlike "go mod
-// download", listing the packages fetches only what is compiled.
+// download fetches the modules that programs need, and returns the number of their packages. Unlike "go mod download",
+// listing the packages fetches only compiled modules.
 func download(ctx context.Context, module string, args []string, report func(Progress)) (packages int, err error) {
 	fetched := 0
 	report(Progress{Phase: "downloading modules"})
@@ -212,8 +212,8 @@ func tail(text string, lines int) string {
 	return fmt.Sprintf("(%d lines omitted)\n%s", len(all)-lines, strings.Join(all[len(all)-lines:], "\n"))
 }
 
-// CompileTests compiles the packages of the project's tests, and all that these import, into the go command's cache. flags are those of
-// go test that tell what is compiled. report is called with the progress.
+// CompileTests compiles the packages of the project's tests, and all that these import, into the go command's cache.
+// flags are go test's flags that affect compilation. report is called with the progress.
 func CompileTests(ctx context.Context, report func(Progress), flags []string, packages ...string) error {
 	root, err := Root()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Slot takes one of n slots of a kind, which all processes of this user share, and returns the function that releases it. The
-// kernel also releases it when the process ends, in whatever way. waiting is called once if all are taken.
+// Slot takes one of n slots of a kind, which all processes of this user share, and returns the function that releases
+// it. The kernel also releases it when the process ends or is killed. waiting is called once if all are taken.
 func Slot(ctx context.Context, kind string, n int, waiting func()) (release func(), err error) {
 	folder, err := CacheFolder(kind)
 	if err != nil {
@@ -27,12 +27,12 @@ func Slot(ctx context.Context, kind string, n int, waiting func()) (release func
 }
 
 // lock takes an exclusive lock on a file and returns the function that releases it. The kernel also releases it when
-// the process ends, in whatever way. waiting is called once if another process holds the lock.
+// the process ends or is killed. waiting is called once if another process holds the lock.
 func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	return lockOne(ctx, []string{path}, waiting)
 }
 
-// lockOne does the same with the first of several files that nobody holds.
+// lockOne does the same with the first free one of several files.
 func lockOne(ctx context.Context, paths []string, waiting func()) (unlock func(), err error) {
 	retry := time.NewTicker(100 * time.Millisecond)
 	defer retry.Stop()

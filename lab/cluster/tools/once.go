@@ -10,8 +10,8 @@ import (
 const (
 	// partialSuffix is the suffix of folders that are not complete.
 	partialSuffix = ".partial"
-	// keptUnused is how long a folder is kept that nobody uses. Images have hundreds of MB, and each version of a program
-	// makes new ones.
+	// keptUnused is how long an unused folder is kept. Images have hundreds of MB, and each version of a program makes new
+	// ones.
 	keptUnused = 7 * 24 * time.Hour
 )
 
@@ -20,7 +20,7 @@ const (
 // into it. If several processes need the folder at the same time, one fills it and the others wait. report, which may
 // be nil, is told so.
 //
-// If fill fails, nothing stays of the folder. When it has succeeded, the folders of that kind are removed that nobody has
+// If fill fails, the folder is removed. When it has succeeded, Once removes folders of that kind that nobody has
 // requested for a week.
 func Once(ctx context.Context, kind, key string, report func(Progress), fill func(folder string) error) (string, error) {
 	cache, err := CacheFolder(kind)
@@ -33,7 +33,7 @@ func Once(ctx context.Context, kind, key string, report func(Progress), fill fun
 	return once(ctx, cache, key, isFolder, report, fill)
 }
 
-// once is Once in a given cache. complete reports whether a folder that exists has what it should have.
+// once is Once in a given cache. complete reports whether an existing folder is complete.
 func once(ctx context.Context, cache, key string, complete func(folder string) bool, report func(Progress), fill func(partial string) error) (_ string, err error) {
 	folder := filepath.Join(cache, key)
 	if complete(folder) {
@@ -76,7 +76,7 @@ func markUsed(folder string) error {
 	return os.Chtimes(folder, now, now)
 }
 
-// removeUnused removes the folders of a cache that nobody has requested since some time.
+// removeUnused removes the folders of a cache that nobody has requested since a time.
 func removeUnused(cache string, since time.Time) error {
 	entries, err := os.ReadDir(cache)
 	if err != nil {

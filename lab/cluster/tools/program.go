@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Program is a program that is built by itself, when something needs it.
+// Program is a program that is built separately, on demand.
 type Program struct {
 	// Name is the name of its file.
 	Name string
@@ -22,10 +22,10 @@ type Program struct {
 	// Aligned says that a program with replaced modules is built with the modules of lab/modules/tools where it wants earlier versions of them, so that
 	// compiled packages are shared.
 	Aligned bool
-	// Replaced are folders of this machine with the source of modules that Folder pins and that no module proxy serves, by the
-	// modules' paths. They go into a copy of go.mod, and the go command adds to the copy of go.sum what it has verified.
+	// Replaced maps the paths of modules that Folder pins, and that no module proxy serves, to folders of this machine
+	// with their source. They go into a copy of go.mod, and the go command adds verified checksums to the copy of go.sum.
 	Replaced map[string]string
-	// Tests says that the program is that of the package's tests, whose name ends with ".test".
+	// Tests says that the program is the package's test binary, whose name ends with ".test".
 	Tests bool
 	// Flags are the flags of go build.
 	Flags []string
@@ -64,8 +64,8 @@ func (p Program) recipe() (recipe, error) {
 	return r, r.addAligned(root)
 }
 
-// addFiles makes the files of a folder with source code part of the recipe. Like the go command it leaves out folders whose names
-// begin with a dot, such as that of git.
+// addFiles makes the files of a folder with source code part of the recipe. Like the go command, it leaves out folders
+// whose names begin with a dot, such as .git.
 func (r *recipe) addFiles(folder string) error {
 	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReplacedModule: a program is built with the source of a module that nobody serves, from a folder that the pins do not name,
-// and again only if a file of it has changed. The pins stay as they are.
+// TestReplacedModule: a program is built with the source of a module that no proxy serves, from a folder that the pins
+// do not name, and again only if a file of it has changed. The pins stay as they are.
 func TestReplacedModule(t *testing.T) {
 	root, pinned, source, cache := t.TempDir(), "hack/greeter", t.TempDir(), t.TempDir()
 	write := func(folder, name, content string) {

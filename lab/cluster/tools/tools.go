@@ -1,6 +1,7 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager - from the modules that lab/modules/tools pins, and for tests also opm, promtool from those of lab/modules/promtool, and the
-// container runtime of real nodes from those of lab/modules/node, and etcd's programs for backups from those of hack/etcd. A Program is any other one, such as a CSI driver.
+// Manager - from the modules that lab/modules/tools pins. For tests it also builds opm, promtool
+// (lab/modules/promtool), the container runtime of real nodes (lab/modules/node) and etcd's programs for backups
+// (hack/etcd). A Program is any other one, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -33,7 +34,7 @@ const goExitGrace = 5 * time.Second
 // program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// clusterPrograms are the tools of a cluster. lab/modules/tools also pins what only some clusters need.
+// clusterPrograms are the tools of a cluster. lab/modules/tools also pins tools that only some clusters need.
 var clusterPrograms = []program{
 	{"etcd", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -57,7 +58,7 @@ func (d Dir) Path(program string) string { return filepath.Join(string(d), progr
 // minutes. If several processes need them at the same time, one builds them and the others wait. report, which may be
 // nil, is called with the progress.
 //
-// If the build fails or ctx ends, nothing of it stays except in the go command's own cache.
+// A build that fails or is cancelled leaves files only in the go command's own cache.
 func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
 	recipe, err := clusterRecipe()
 	if err != nil {
@@ -161,8 +162,8 @@ func Build(ctx context.Context, dir string, report func(Progress), packages ...s
 	return compile(ctx, root, dir, goBuild, packages, report)
 }
 
-// Programs compiles packages of the project like Build, into its folder bin/test, and returns that folder. The go command
-// links only those programs again whose inputs have changed since, in whatever process that was.
+// Programs compiles packages of the project like Build, into its folder bin/test, and returns that folder. The go
+// command relinks only programs whose inputs have changed since any process last linked them.
 func Programs(ctx context.Context, packages ...string) (Dir, error) {
 	return programsIn(ctx, "test", packages)
 }
@@ -177,7 +178,7 @@ func ProgramsForImages(ctx context.Context, packages ...string) (Dir, error) {
 	return programsIn(ctx, "test-images", append([]string{"-buildvcs=false"}, packages...))
 }
 
-// programsIn builds what the arguments of go build say into a folder in bin.
+// programsIn builds the packages in go build's arguments into a folder in bin.
 func programsIn(ctx context.Context, folder string, args []string) (Dir, error) {
 	root, err := Root()
 	if err != nil {
@@ -195,7 +196,7 @@ func programsIn(ctx context.Context, folder string, args []string) (Dir, error) 
 	return Dir(dir), Build(ctx, dir, nil, args...)
 }
 
-// CacheFolder creates and returns a folder in the user's cache. An empty kind means the folder with those of all kinds.
+// CacheFolder creates and returns a folder in the user's cache. An empty kind means the parent folder of all kinds.
 func CacheFolder(kind string) (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -217,12 +218,13 @@ type recipe struct {
 	incomplete bool              // whether the go command completes go.mod and go.sum, in copies of them
 	aligned    bool              // whether these copies have the modules of lab/modules/tools
 	replaced   map[string]string // folders with the source of modules, by the modules' paths, for the copy of go.mod
-	tests      bool              // whether the programs are those of the packages' tests
+	tests      bool              // whether the programs are the packages' test binaries
 }
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }
 
-// kubernetesRecipe returns the recipe of programs of Kubernetes and of what lab/modules/tools pins beside it.
+// kubernetesRecipe returns the recipe of the programs of Kubernetes and of the other modules that lab/modules/tools
+// pins.
 func kubernetesRecipe(programs []program) (recipe, error) {
 	pins, err := ToolPins()
 	if err != nil {
@@ -255,8 +257,8 @@ func readRecipe(folder string, programs []program, flags ...string) (recipe, err
 	return r, nil
 }
 
-// key names the folder of the built tools. The version of Go is that of the running program: asking the go command
-// would cost a process at every start and give the same answer.
+// key names the folder of the built tools. The version of Go is the running program's: asking the go command would cost
+// a process at every start and give the same answer.
 func (r recipe) key() string {
 	hash := sha256.New()
 	for _, program := range r.programs {

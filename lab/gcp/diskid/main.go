@@ -1,5 +1,5 @@
-// Command diskid is the programs scsi_id and google_nvme_id, for images of the GCP PD driver. The name with which the program is started
-// says which of them it is. The driver asks them for the name of the disk that a device is.
+// Command diskid is the programs scsi_id and google_nvme_id, for images of the GCP PD driver. The name it is started
+// with selects the program. The driver asks them for the name of a device's disk.
 //
 // The disks of test machines are loop devices, which answer no SCSI commands. Package disks gives each of them the name
 // of the disk as the name of its file. Machines have no NVMe disks.

@@ -1,6 +1,6 @@
-// Package client mounts exports of the server of package nfs. It is what programs in images of drivers have in place of the
-// kernel's NFS client, which test machines lack. A mount becomes a bind mount of a folder that the server chooses. So whoever
-// writes is not mapped to the user of an access point, and a mount keeps working if its server or its tunnel ends.
+// Package client mounts exports of the server of package nfs. In images of drivers it replaces the kernel's NFS client,
+// which test machines lack. A mount becomes a bind mount of a folder that the server chooses. So writers are not mapped
+// to the user of an access point, and a mount keeps working if its server or its tunnel ends.
 package client
 
 import (
@@ -22,8 +22,8 @@ import (
 type Mount struct {
 	// Address is the address of the server, without its port.
 	Address, Path string
-	// Tunnel is what the server of a file system of EFS is told of it. It is nil where the connection already leads through a
-	// tunnel, or where there is none.
+	// Tunnel is sent to the server of an EFS file system. It is nil if the connection already leads through a tunnel, or
+	// if there is no tunnel.
 	Tunnel *wire.Tunnel
 	Options
 }
@@ -124,7 +124,7 @@ func redeem(ticket wire.Ticket) (int, error) {
 	return descriptors[0], nil
 }
 
-// Explain returns what mount.nfs of nfs-utils 2.6 prints for an error of Attach. Spec is what is mounted, such as
+// Explain returns the message of mount.nfs of nfs-utils 2.6 for an error of Attach. spec is the mount source, such as
 // "server:/path".
 func Explain(err error, spec, target string) string {
 	errno := syscall.EIO

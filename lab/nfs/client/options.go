@@ -28,7 +28,7 @@ var attributes = map[string]uint64{
 	"noatime": unix.MOUNT_ATTR_NOATIME, "nodiratime": unix.MOUNT_ATTR_NODIRATIME,
 }
 
-// flags and values are the options of nfs(5) that change nothing here. Values is of those that have one.
+// flags and values are the options of nfs(5) that have no effect here, without and with a value.
 var (
 	flags = []string{
 		"rw", "suid", "dev", "exec", "atime", "diratime", "relatime", "strictatime", "sync", "async", "_netdev", "defaults", "auto", "noauto",

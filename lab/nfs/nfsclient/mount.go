@@ -22,7 +22,7 @@ type failure struct {
 	code    int
 }
 
-// mount is mount.nfs and mount.nfs4. The messages are those of nfs-utils 2.6.
+// mount is mount.nfs and mount.nfs4. The messages are the same as in nfs-utils 2.6.
 func mount(program string, args []string) *failure {
 	r, err := parse(program, args)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package wire is what the programs of package nfsclient and the server of package nfs say to each other: JSON objects, one
-// after the other.
+// Package wire defines the protocol between the programs of package nfsclient and the server of package nfs: JSON
+// objects, one after the other.
 package wire
 
 import "syscall"
@@ -10,12 +10,12 @@ const Socket = "@nfs.berth.test"
 
 // Greeting is the first object of a connection to the server. It has one of the fields.
 type Greeting struct {
-	// Tunnel is what efs-proxy knows of the file system. A Mount follows.
+	// Tunnel is sent by efs-proxy before a Mount.
 	Tunnel *Tunnel `json:"tunnel,omitempty"`
 	Mount  *Mount  `json:"mount,omitempty"`
 }
 
-// Tunnel is what efs-proxy proves to the server of a file system.
+// Tunnel identifies the client of efs-proxy to the server of a file system.
 type Tunnel struct {
 	// Host is the name that the server's certificate must have, such as "fs-0123.efs.us-east-1.amazonaws.com".
 	Host string `json:"host"`
@@ -30,9 +30,9 @@ type Mount struct {
 	Version string `json:"version"`
 }
 
-// Answer is the server's to a Mount.
+// Answer is the server's response to a Mount.
 type Answer struct {
-	// Error is 0 if there is a ticket. Else it is what the kernel's NFS client would fail with.
+	// Error is 0 if there is a ticket. Otherwise it is the error of the kernel's NFS client.
 	Error  syscall.Errno `json:"error,omitempty"`
 	Ticket Ticket        `json:"ticket,omitempty"`
 }

@@ -1,5 +1,5 @@
-// Package backend is the storage behind the drivers of package standin: it serves the controller of the CSI, and keeps
-// volumes in a folder that the nodes share. A stand-in sends it the calls of its sidecars, with what it logs in with.
+// Package backend is the storage behind the drivers of package standin: it serves the CSI's controller, and keeps
+// volumes in a folder that the nodes share. A stand-in sends it the calls of its sidecars, with its login.
 package backend
 
 import (
@@ -30,7 +30,7 @@ const (
 // LoginKey is the key of the metadata of a call that has a Login, in JSON.
 const LoginKey = "login-bin"
 
-// Login is what a driver logs in with, such as "user" and "password", from its configuration.
+// Login holds a driver's credentials from its configuration, such as "user" and "password".
 type Login map[string]string
 
 // Call is a call that a driver has sent.
@@ -38,15 +38,15 @@ type Call struct {
 	// Method is the method of the CSI, such as "CreateVolume".
 	Method string
 	Login  Login
-	// Error is what the answer was, nil for success.
+	// Error is the response's error, nil for success.
 	Error error
 }
 
-// Options say what a backend does.
+// Options configure a backend.
 type Options struct {
 	// Folder is where the volumes are. It must be mounted on each node, at Folder.
 	Folder string
-	// Nodes reports whether there is a node with an ID; nil if there are all.
+	// Nodes reports whether a node with an ID exists; nil accepts all IDs.
 	Nodes func(id string) bool
 	// Login fails if a driver may not log in. All may if it is nil.
 	Login func(Login) error

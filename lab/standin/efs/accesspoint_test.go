@@ -47,7 +47,7 @@ var shared = []*csi.VolumeCapability{{
 	AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 }}
 
-// ask asks for a volume, with parameters in addition to those that each class has.
+// ask asks for a volume, with parameters beyond those of every class.
 func (r region) ask(name string, parameters ...string) (*csi.Volume, error) {
 	all := map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"}
 	for _, parameter := range parameters {
@@ -289,7 +289,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDeleteNothing: what is no volume with an access point counts as deleted.
+// TestDeleteNothing: a handle without an access point counts as deleted.
 func TestDeleteNothing(t *testing.T) {
 	r := newRegion(t, V3, 100, Options{DeleteRootDir: true})
 	for _, id := range []string{"vol-1", fileSystem, fileSystem + ":/a", fileSystem + "::fsap-0aaaaaaaaaaaaaaaa"} {

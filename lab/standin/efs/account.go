@@ -34,8 +34,8 @@ var (
 	errExists   = errors.New("Resource already exists")
 )
 
-// known are these errors by EFS's code.
-var known = map[string]error{
+// errorsByCode has these errors by EFS's code.
+var errorsByCode = map[string]error{
 	"AccessDeniedException": errDenied, "AccessPointAlreadyExists": errExists,
 	"FileSystemNotFound": errNotFound, "AccessPointNotFound": errNotFound,
 }
@@ -64,11 +64,11 @@ func newAccount(ctx context.Context, region, role, externalID string, adaptive b
 	return account{efs.NewFromConfig(settings, func(o *efs.Options) { o.APIOptions = append(o.APIOptions, counted.count) }), version}, nil
 }
 
-// translate returns an error that the driver knows, or says what failed.
+// translate returns an error that the driver knows, or wraps it with the failed call.
 func translate(what string, err error) error {
 	var failure smithy.APIError
-	if errors.As(err, &failure) && known[failure.ErrorCode()] != nil {
-		return known[failure.ErrorCode()]
+	if errors.As(err, &failure) && errorsByCode[failure.ErrorCode()] != nil {
+		return errorsByCode[failure.ErrorCode()]
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -83,14 +83,14 @@ func read(p types.AccessPointDescription) accessPoint {
 	return accessPoint{aws.ToString(p.AccessPointId), aws.ToString(p.FileSystemId), aws.ToString(p.RootDirectory.Path), aws.ToString(p.ClientToken), p.PosixUser}
 }
 
-// wanted is an access point to be created.
-type wanted struct {
+// accessPointRequest is an access point to be created.
+type accessPointRequest struct {
 	fileSystem, token, directory, permissions string
 	uid, gid                                  int64
 	tags                                      map[string]string
 }
 
-func (a account) create(ctx context.Context, w wanted) (accessPoint, error) {
+func (a account) create(ctx context.Context, w accessPointRequest) (accessPoint, error) {
 	input := &efs.CreateAccessPointInput{
 		ClientToken: &w.token, FileSystemId: &w.fileSystem,
 		PosixUser: &types.PosixUser{Uid: &w.uid, Gid: &w.gid},
@@ -133,7 +133,7 @@ func (a account) describe(ctx context.Context, id, fileSystem string) (accessPoi
 // pageSize is how many access points are on a page at most.
 const pageSize = 1000
 
-// list lists the access points of a file system: all, or those on the first page.
+// list lists the access points of a file system: all, or only the first page.
 func (a account) list(ctx context.Context, fileSystem string) ([]accessPoint, error) {
 	return a.listPages(ctx, fileSystem, pageSize)
 }
@@ -199,7 +199,7 @@ func (a account) mountTargets(ctx context.Context, fileSystem string) (map[strin
 	return addresses, nil
 }
 
-// prefer returns the address in a zone, and any other if there is none.
+// prefer returns the address in a zone, or another one if the zone has no address.
 func prefer(addresses map[string]string, zone string) string {
 	if address, ok := addresses[zone]; ok {
 		return address

@@ -37,10 +37,10 @@ const (
 	volumeName = "csi.storage.k8s.io/pv/name"
 )
 
-// class is what the parameters of a StorageClass want.
+// class holds the parameters of a StorageClass.
 type class struct {
 	fileSystem, base, directory, permissions, zone string
-	// uid and gid are -1 if they are to be chosen from the range.
+	// uid and gid are -1 to choose them from the range.
 	uid, gid, least, most          int64
 	reuse, tags, unique, zonedOnly bool
 }
@@ -50,7 +50,7 @@ func invalid(format string, a ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, a...)
 }
 
-// parseClass parses the parameters of a StorageClass. Those that the driver does not know are ignored.
+// parseClass parses the parameters of a StorageClass. Unknown ones are ignored.
 func (d *driver) parseClass(parameters map[string]string) (c class, err error) {
 	flag := func(name string, ordinary bool) (value bool) {
 		value = ordinary
@@ -274,7 +274,7 @@ func (d *driver) provide(ctx context.Context, a account, c class, request *csi.C
 			return existing, nil
 		}
 	}
-	want := wanted{fileSystem: c.fileSystem, token: token, permissions: c.permissions, uid: c.uid, gid: c.gid}
+	want := accessPointRequest{fileSystem: c.fileSystem, token: token, permissions: c.permissions, uid: c.uid, gid: c.gid}
 	var err error
 	if want.directory, err = c.directoryOf(request.Name, request.Parameters); err != nil {
 		return accessPoint{}, err
@@ -350,8 +350,8 @@ func (d *driver) reach(ctx context.Context, a account, c class, byName bool, att
 	return err
 }
 
-// DeleteVolume deletes an access point, with its directory if the driver is to do that. What is no volume of this driver counts as
-// deleted.
+// DeleteVolume deletes an access point, with its directory if the driver is to do that. A handle of another driver
+// counts as deleted.
 func (d *driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	a, role, byName, err := d.roleOf(request.Secrets)
 	if err != nil {
@@ -449,10 +449,10 @@ func (d *driver) ValidateVolumeCapabilities(_ context.Context, request *csi.Vali
 	return response, nil
 }
 
-// modes are the ways in which a volume can be used.
+// modes are the supported access modes.
 var modes = []csi.VolumeCapability_AccessMode_Mode{csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER}
 
-// check fails if a volume is to be used in a way that the driver does not have.
+// check fails if the driver lacks a requested access mode.
 func (v Version) check(capabilities []*csi.VolumeCapability) error {
 	for _, capability := range capabilities {
 		mode := capability.GetAccessMode().GetMode()

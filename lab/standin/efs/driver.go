@@ -1,21 +1,21 @@
-// Package efs is a driver in place of the CSI driver of Amazon EFS, whose module no proxy serves. It stands for two versions:
-// each takes and refuses the volume handles, attributes, mount options and parameters of classes that the real one does, with
-// its messages, and makes access points by EFS's own API, with the group IDs, directories, tags and client tokens that the real
-// one would choose. It mounts as mount.efs does, but by itself: it resolves the name of a file system, and shows the server of
-// package nfs the certificate that names file system and access point.
+// Package efs is a driver in place of the CSI driver of Amazon EFS, whose module no proxy serves. It stands for two
+// versions: each takes and refuses the volume handles, attributes, mount options and parameters of classes that the
+// real one does, with its messages, and makes access points by EFS's own API, with the group IDs, directories, tags and
+// client tokens that the real one would choose. It mounts like mount.efs, but by itself: it resolves the name of a file
+// system, and shows the server of package nfs the certificate that names file system and access point.
 //
 // Known differences from the real driver:
 //
-//   - Mounts are those of package client: bind mounts of a folder that the server chooses. Who writes keeps its user, as nothing maps it to
-//     that of the access point; the directory of an access point has the owner that its creation says. Unmounting never hangs, so
-//     nothing is forced.
-//   - There are no tunnels, so no state in /var/run/efs, no watchdog, and no configuration in /etc/amazon/efs. What arguments say of
-//     efs-utils is checked for its form and changes nothing. A mount outlives its tunnel here.
+//   - Package client mounts: bind mounts of a folder that the server chooses. Writers keep their user, as nothing maps
+//     it to the access point's; the directory of an access point has the owner that its creation says. Unmounting never
+//     hangs, so nothing is forced.
+//   - There are no tunnels, so no state in /var/run/efs, no watchdog, and no configuration in /etc/amazon/efs.
+//     Arguments about efs-utils are checked for their form and have no effect. A mount outlives its tunnel here.
 //   - The option iam needs credentials, from the role of the instance alone. No request is signed with them.
 //   - If the name of a file system cannot be resolved, nobody asks EFS for an address, as in an image without botocore.
 //   - File systems of S3 Files are refused, and so are IDs of file systems in ConfigMaps and Secrets.
-//   - The root directory of a file system is never deleted, not even if it is that of an access point.
-//   - A lock of the process keeps apart what changes access points, where the real one has a lock for each of them.
+//   - The root directory of a file system is never deleted, not even as the directory of an access point.
+//   - One lock serializes changes of access points, where the real one has a lock for each of them.
 //   - How full a volume is, is measured at the first question; the real one waits for 5 to 15 minutes before.
 //   - It does not run in ECS.
 package efs
@@ -41,7 +41,7 @@ import (
 // Name is the name of the CSIDriver.
 const Name = "efs.csi.aws.com"
 
-// Version is what a version of the driver does.
+// Version is the behaviour of a version of the driver.
 type Version struct {
 	Number string
 	// accessPoints is how many access points the version expects of a file system. It has as many group IDs, and one more.

@@ -12,7 +12,7 @@ import (
 
 const point = "fsap-0123456789abcdef0"
 
-// TestHandles: the volume handles of each version, and what it refuses.
+// TestHandles: the volume handles that each version accepts and refuses.
 func TestHandles(t *testing.T) {
 	for id, want := range map[string]struct{ v2, v3 any }{ // a handle, or a part of the error
 		"fs-01234567":                        {handle{typeEFS, "fs-01234567", "", ""}, handle{typeEFS, "fs-01234567", "", ""}},
@@ -47,7 +47,7 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestTags: what --tags says. Only version 3 can say spaces and colons.
+// TestTags: the syntax of --tags. Only version 3 supports spaces and colons.
 func TestTags(t *testing.T) {
 	for text, want := range map[string]struct{ v2, v3 map[string]string }{
 		"":                    {map[string]string{}, map[string]string{}},
@@ -66,7 +66,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestSources: what is mounted for a volume, by its attributes and mount options.
+// TestSources: the mount source of a volume, by its attributes and mount options.
 func TestSources(t *testing.T) {
 	const id = "fs-01234567::" + point
 	for name, test := range map[string]struct {

@@ -30,7 +30,7 @@ import (
 	"github.com/berth-csi/berth/lab/nfs/wire"
 )
 
-// source is what is mounted: a directory of a file system, with the options of mount.efs.
+// source is a mount source: a directory of a file system, with the options of mount.efs.
 type source struct {
 	fileSystem, path string
 	options          []string
@@ -56,7 +56,7 @@ func failed(format string, a ...any) error { return &failure{1, fmt.Sprintf(form
 // mounter mounts file systems from the driver's place.
 type mounter struct{ place place }
 
-// mount mounts a source at a folder. The error is what mount(8) prints.
+// mount mounts a source at a folder. The error is mount(8)'s output.
 func (m mounter) mount(ctx context.Context, s source, target string) error {
 	err := m.try(ctx, s, target)
 	log(s, target, err)
@@ -122,7 +122,7 @@ func (m mounter) try(ctx context.Context, s source, target string) error {
 	return attach(ctx, client.Mount{Address: address, Path: s.path, Tunnel: tunnel, Options: options}, target, settings["accesspoint"] != "")
 }
 
-// separate separates the options of NFS from those of mount.efs, which it returns with their values.
+// separate separates NFS's options from mount.efs's, which it returns with their values.
 func separate(all []string) (client.Options, map[string]string, error) {
 	options, settings := client.Defaults(), map[string]string{}
 	options.Version, options.Retry = "4.1", 0
@@ -131,7 +131,7 @@ func separate(all []string) (client.Options, map[string]string, error) {
 		case slices.Contains(ofEFS, name):
 			settings[name] = value
 		case name == "port":
-			settings[name] = value // for nothing: what is mounted is behind the tunnel
+			settings[name] = value // without effect: the server is behind the tunnel
 		case name == "capath":
 			return options, nil, failed("Unsupported mount options detected: \"capath\"")
 		case !options.Apply(option):
@@ -266,7 +266,7 @@ var (
 	refusal = error(syscall.EACCES)
 )
 
-// attach mounts at a folder that exists. What is mounted there already stays.
+// attach mounts at an existing folder. An existing mount stays.
 func attach(ctx context.Context, m client.Mount, target string, isAccessPoint bool) error {
 	if info, err := os.Stat(target); err != nil || !info.IsDir() {
 		return failed("mount point %s does not exist", target)

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/lab/nfs"
 )
 
-// TestMountOptions: what mount.efs and mount.nfs4 refuse.
+// TestMountOptions: the options that mount.efs and mount.nfs4 refuse.
 func TestMountOptions(t *testing.T) {
 	for options, want := range map[string]string{
 		"tls":                                "",
@@ -58,7 +58,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// alone gives the test namespaces of its own, on a thread of its own: those of mounts and, with CLONE_NEWNET, of the network.
+// alone gives the test its own thread with its own mount namespace and, with CLONE_NEWNET, network namespace.
 func alone(t *testing.T, namespaces int) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -83,7 +83,8 @@ func alone(t *testing.T, namespaces int) {
 	}
 }
 
-// TestMount: the server of the file system sees what mount.efs would show it, and its refusal becomes what mount(8) prints.
+// TestMount: the server of the file system sees the same certificate as from mount.efs, and its refusal becomes
+// mount(8)'s output.
 func TestMount(t *testing.T) {
 	alone(t, unix.CLONE_NEWNS|unix.CLONE_NEWNET)
 	files := t.TempDir()

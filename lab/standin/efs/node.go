@@ -78,14 +78,14 @@ func (d *driver) NodePublishVolume(ctx context.Context, request *csi.NodePublish
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// attributes are what the attributes of a volume say.
+// attributes are the parsed attributes of a volume.
 type attributes struct {
 	path            string
 	options         []string
 	plain, accounts bool // without TLS, of another account
 }
 
-// parseAttributes parses the attributes of a volume. Zone is that of the node.
+// parseAttributes parses the attributes of a volume. zone is the node's.
 func (v Version) parseAttributes(all map[string]string, zone string) (a attributes, err error) {
 	a.path = "/"
 	boolean := func(name, value string) bool {
@@ -127,7 +127,7 @@ func (v Version) parseAttributes(all map[string]string, zone string) (a attribut
 	return a, err
 }
 
-// sourceOf returns what is to be mounted for a request.
+// sourceOf returns the mount source for a request.
 func (v Version) sourceOf(request *csi.NodePublishVolumeRequest, zone string) (source, error) {
 	a, err := v.parseAttributes(request.VolumeContext, zone)
 	if err != nil {

@@ -22,7 +22,7 @@ func publish(target string) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{VolumeId: fileSystem, TargetPath: target, VolumeCapability: shared[0]}
 }
 
-// TestFailedMount: the folder that was made for a mount that failed is gone, and the error says what was to be mounted.
+// TestFailedMount: a failed mount's new folder is gone, and the error names the mount source.
 func TestFailedMount(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "pods", "mount")
 	d := &driver{version: V2, volumes: newMeasurements(VolumeMetrics{}), mount: func(context.Context, source, string) error { return errors.New("no way") }}
@@ -35,7 +35,7 @@ func TestFailedMount(t *testing.T) {
 	}
 }
 
-// TestMostMounts: with as many mounts under way as are allowed, another one fails.
+// TestMostMounts: at the limit of concurrent mounts, another one fails.
 func TestMostMounts(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	d := &driver{version: V3, Options: Options{MostMounts: 1}, mounting: make(chan struct{}, 1), mount: func(context.Context, source, string) error {

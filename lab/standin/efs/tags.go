@@ -6,8 +6,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// parseTags parses tags as in "environment:prod region:us-east-1". With escapes, what is no tag is left out; without, one without a
-// value leaves no tags at all.
+// parseTags parses tags as in "environment:prod region:us-east-1". With escapes, malformed tags are left out; without,
+// one tag without a value leaves no tags at all.
 func parseTags(text string, escapes bool) map[string]string {
 	tags := map[string]string{}
 	text = strings.TrimSpace(text)
@@ -32,8 +32,8 @@ func parseTags(text string, escapes bool) map[string]string {
 	return tags
 }
 
-// split splits a text at a separator. With escapes, a backslash before the separator, or before another backslash, is left out, and
-// what follows it is ordinary.
+// split splits a text at a separator. With escapes, a backslash before the separator, or before another backslash, is
+// left out, and the next character is ordinary.
 func split(text string, at byte, escapes bool) []string {
 	if !escapes {
 		return strings.Split(text, string(at))

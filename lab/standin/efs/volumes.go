@@ -75,7 +75,7 @@ func (m *measurements) forget(volume string) {
 	delete(m.measured, volume)
 }
 
-// usageOf adds up what the files of a folder take, as "du" does.
+// usageOf adds up the disk usage of a folder's files, as "du" does.
 func usageOf(folder string) (*csi.VolumeUsage, error) {
 	const block = 512 // bytes, of st_blocks
 	used := int64(0)

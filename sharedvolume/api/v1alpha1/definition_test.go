@@ -33,7 +33,7 @@ func checkDescriptions(t *testing.T, file string) {
 	var walk func(path string, schema apiextensionsv1.JSONSchemaProps)
 	walk = func(path string, schema apiextensionsv1.JSONSchemaProps) {
 		described := schema.Description != "" || path == ".metadata" || // the API server describes that one
-			strings.HasSuffix(path, "[]") && schema.Type == "string" // the list says what its strings are
+			strings.HasSuffix(path, "[]") && schema.Type == "string" // the list's description covers its strings
 		if !described {
 			t.Errorf("%s has no description", path)
 		}

@@ -82,8 +82,9 @@ const (
 // ConditionReady is the type of the condition that is true while pods can mount the claim.
 const ConditionReady = "Ready"
 
-// ConditionFileSystemAvailable is the type of the condition that is true if the file system and the access point exist in AWS and each
-// zone with nodes has a mount target. There is none if the operator cannot ask AWS, and none before the SharedVolume is Ready.
+// ConditionFileSystemAvailable is the type of the condition that is true if the file system and the access point exist
+// in AWS and each zone with nodes has a mount target. It is absent if the operator cannot ask AWS, and before the
+// SharedVolume is Ready.
 const ConditionFileSystemAvailable = "FileSystemAvailable"
 
 // SharedVolumeStatus reports the state of a SharedVolume's claim and volume.

@@ -73,7 +73,7 @@ func Write(t testing.TB, pkg string, bundles ...Bundle) string {
 	return dir
 }
 
-// Folder writes a bundle as a folder, from which an image can be made, and returns it.
+// Folder writes a bundle as a folder for the content of an image, and returns it.
 func Folder(t testing.TB, pkg string, b Bundle) string {
 	t.Helper()
 	dir := t.TempDir()

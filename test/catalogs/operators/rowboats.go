@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Rowboats is a catalog, as YAML without its bundles, in which no edge leads from 1.1.0 to the latest version, 2.0.0. Channel slow
-// ends at 1.1.0.
+// Rowboats is a catalog, as YAML without its bundles, with no upgrade edge from 1.1.0 to the latest version, 2.0.0.
+// Channel slow ends at 1.1.0.
 const Rowboats = `schema: olm.package
 name: rowboat
 defaultChannel: stable
@@ -25,7 +25,7 @@ entries:
 - {name: rowboat.v1.1.0, replaces: rowboat.v1.0.0}
 `
 
-// Ferries is one in which the latest version, 2.0.0, is deprecated.
+// Ferries is a catalog whose latest version, 2.0.0, is deprecated.
 const Ferries = `schema: olm.package
 name: ferry
 defaultChannel: stable

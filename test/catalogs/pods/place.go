@@ -119,7 +119,7 @@ func (p *place) dial(ctx context.Context, client int) (connection net.Conn, err 
 	return connection, err
 }
 
-// memory is what a control group cannot take back, in bytes.
+// memory is a control group's unreclaimable memory, in bytes.
 type memory struct{ anonymous, kernel int64 }
 
 func (m memory) mebibytes() float64 { return float64(m.anonymous+m.kernel) / (1 << 20) }
@@ -133,7 +133,7 @@ var (
 	kernelIn    = regexp.MustCompile(`(?m)^kernel (\d+)$`)
 )
 
-// now returns what the control group holds.
+// now returns the control group's current memory.
 func (p *place) now() (m memory) {
 	stat, _ := os.ReadFile(filepath.Join(p.group, "memory.stat"))
 	number := func(pattern *regexp.Regexp, text []byte) (n int64) {

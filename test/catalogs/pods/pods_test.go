@@ -40,7 +40,7 @@ var (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// What the pods must stay within.
+// The limits of the pods.
 const (
 	limit       = 50 << 20 // of the container, in bytes
 	manyClients = 50
@@ -54,20 +54,20 @@ const (
 // bounds are the most that a pod of Berth may take, anonymous and kernel memory in MiB, by catalog.
 var bounds = map[string]float64{"metadata": 46}
 
-// otherBound is that of all other catalogs.
+// otherBound is the bound of all other catalogs.
 const otherBound = 40
 
-// opmImage is the name by which OLM knows the image that serves what it extracts.
+// opmImage is OLM's name for the image that serves extracted catalogs.
 const opmImage = "quay.io/berth-csi/berth-opm"
 
 // program is an image with a program that serves catalogs.
 type program struct {
 	name string
-	// on puts the layer of a catalog, and what the program keeps of it, on the image.
+	// on adds layers to the image: the catalog, and the program's cache of it.
 	on func(t *testing.T, catalog string) v1.Image
 }
 
-// TestPods prints what pods of catalogs take, and fails if one of Berth's takes more than it may.
+// TestPods prints the resource use of catalogs' pods, and fails if one of Berth's exceeds its limits.
 func TestPods(t *testing.T) {
 	if !*measured {
 		t.Skip("without -pods: see make prove SUITE=catalog-pods")
@@ -117,13 +117,13 @@ func imageOf(program, catalog string) string {
 	return "quay.io/example/" + program + "-" + strings.ReplaceAll(catalog, ".", "-")
 }
 
-// catalogFolders generates catalogs, and adds those that the user names.
+// catalogFolders generates catalogs, and adds the user's.
 func catalogFolders(t *testing.T) map[string]string {
 	t.Helper()
 	folders := map[string]string{}
 	kinds := []catalogs.Kind{catalogs.Metadata}
 	if *more == "" {
-		kinds = append(kinds, catalogs.Community) // which is like those that are public
+		kinds = append(kinds, catalogs.Community) // which resembles public ones
 	}
 	for _, kind := range kinds {
 		dir := t.TempDir()
@@ -172,7 +172,8 @@ func archive(t *testing.T, repository string) string {
 	return path
 }
 
-// opmWith returns a function that puts a catalog on the image of the real opm, with the cache that a Dockerfile of opm has it make.
+// opmWith returns a function that puts a catalog on the image of the real opm, with the cache that opm's Dockerfile
+// makes.
 func opmWith(t *testing.T) func(*testing.T, string) v1.Image {
 	t.Helper()
 	base, err := tarball.ImageFromPath(archive(t, images.OPM), nil)
@@ -189,7 +190,7 @@ func opmWith(t *testing.T) func(*testing.T, string) v1.Image {
 	}
 }
 
-// withCatalog puts a catalog, and a cache if there is one, on an image, which serves it as a Dockerfile of opm says.
+// withCatalog puts a catalog, and optionally a cache, on an image, which serves it like opm's Dockerfile.
 func withCatalog(t *testing.T, base v1.Image, catalog, cache string) v1.Image {
 	t.Helper()
 	layers := []v1.Layer{owned(t, catalog, "configs")}
@@ -262,7 +263,7 @@ func (b bed) limitMemory(t *testing.T, limited bool) {
 	}
 }
 
-// figures are what a pod took. Memory is in bytes: anonymous, and what the kernel keeps for it.
+// figures are the resources that a pod used. Memory is in bytes: anonymous, and the kernel's for the pod.
 type figures struct {
 	name            string
 	answered, ready time.Duration
@@ -271,7 +272,7 @@ type figures struct {
 	listed          time.Duration
 	perSecond       map[int]int64
 	restarts        int32
-	// failed is the number of probes that failed, of which kubelet writes events.
+	// failed is the number of failed probes, counted by kubelet's events.
 	failed int32
 	fault  string
 }

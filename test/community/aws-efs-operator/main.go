@@ -1,5 +1,5 @@
-// Command aws-efs-operator stands for the program in the pod of the community operator, whose objects package community
-// creates. It only waits for a signal.
+// Command aws-efs-operator replaces the community operator's program. Package community creates the operator's objects.
+// It only waits for a signal.
 package main
 
 import (

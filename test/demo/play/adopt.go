@@ -62,7 +62,8 @@ func runAdoptionCloud(ctx context.Context, s *demo) error {
 	return cloud.run(ctx, s)
 }
 
-// handOver is the hand-over of a driver from OLM to the cluster storage operator, while a pod writes to a volume of it.
+// handOver is the hand-over of a driver from OLM to the cluster storage operator, while a pod writes to one of its
+// volumes.
 type handOver struct{ *demo }
 
 // tenant is the pod that writes.
@@ -143,7 +144,7 @@ func (h handOver) install(ctx context.Context) (string, error) {
 	return "OLM installed " + csv, err
 }
 
-// makeDriver makes what the operator made for its custom resource, and waits until the driver runs.
+// makeDriver creates the operator's objects for its custom resource, and waits until the driver runs.
 func (h handOver) makeDriver(ctx context.Context) (string, error) {
 	c := h.cluster.Client()
 	of := h.driver.OldCustomResources()[0]
@@ -192,7 +193,7 @@ func (h handOver) makeDriver(ctx context.Context) (string, error) {
 	})
 }
 
-// useVolume has a pod write to a volume all the while.
+// useVolume starts a pod that keeps writing to a volume.
 func (h handOver) useVolume(ctx context.Context) (string, error) {
 	c := h.cluster.Client()
 	const class = "gp2-csi"
@@ -225,7 +226,7 @@ func (h handOver) awaitHold(ctx context.Context) (string, error) {
 	})
 }
 
-// kinds are those of what must survive.
+// kinds returns the kinds of objects that must survive.
 func (h handOver) kinds() []community.Kind {
 	found := slices.DeleteFunc(community.Kinds(h.driver.Namespace), func(k community.Kind) bool { return k.Name == "SharedVolume" })
 	return append(found,
@@ -259,7 +260,7 @@ func (h handOver) inProgress(ctx context.Context) bool {
 	return err == nil && status.Phase == migrate.Applying
 }
 
-// compare shows that nothing was lost.
+// compare checks that no object was lost.
 func (h handOver) compare(ctx context.Context) error {
 	before, err := readRecord(ctx, h.cluster.Client())
 	if err != nil {

@@ -25,9 +25,9 @@ import (
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
-// buildDriver builds what it takes to run the driver: nodes with containers, and the images of the driver and its
-// sidecars. Images that others run in their place are in aliases: their repositories, with those of the driver's. Where
-// that is impossible, the result of the stage says why, and the driver's pods are only reported as running.
+// buildDriver prepares running the driver: nodes with containers, and the images of the driver and its sidecars.
+// aliases maps the repositories of other operators' images to the driver's. Where that is impossible, the result of the
+// stage says why, and the driver's pods are only reported as running.
 func (s *demo) buildDriver(ctx context.Context, aliases map[string]string) error {
 	return s.printer.Stage("driver, sidecars, nodes", func() (string, error) {
 		if err := machine.Missing(); err != nil {
@@ -67,13 +67,13 @@ var mountTargets = map[string]string{access.FileSystemID: "10.0.80.1", community
 const (
 	// metadataAddress is the only one that programs on AWS's instances know without being told.
 	metadataAddress = "169.254.169.254:80"
-	// ready is what a cloud prints when it serves its cluster.
+	// ready is printed by a cloud when it serves its cluster.
 	ready = "ready"
-	// cloudOf is the prefix of the argument with which a demonstration starts its cloud.
+	// cloudOf is the prefix of the argument that starts a demonstration's cloud.
 	cloudOf = "cloud-of-"
 )
 
-// startCloud starts a process that is the cloud of the nodes, and ends with the cluster. It does nothing if there is one.
+// startCloud starts a process that is the cloud of the nodes, and ends with the cluster. It does nothing if one runs.
 func (s *demo) startCloud(ctx context.Context) (string, error) {
 	return "serves file systems and metadata to the nodes, in place of AWS", s.startCloudProcess(ctx)
 }

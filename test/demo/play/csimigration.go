@@ -80,7 +80,7 @@ func (d *demo) leaveInTreeVolume(ctx context.Context) (string, error) {
 	return "CSIDriver " + name + " is in every CSINode, without pods", d.cluster.Client().Create(ctx, volume)
 }
 
-// awaitRevisions waits until the operators have rolled out what there is.
+// awaitRevisions waits until the operators have rolled out all revisions.
 func (d *demo) awaitRevisions(ctx context.Context) (string, error) {
 	to := migrate.Cluster{Config: d.cluster.Config(), Client: d.cluster.Client()}
 	err := cluster.Until(ctx, "control plane and nodes", func(ctx context.Context) error {

@@ -168,7 +168,7 @@ func (s *demo) exec(ctx context.Context, pod string, command ...string) (string,
 	return string(output), nil
 }
 
-// userProgram is what the pods have: there is no shell in them.
+// userProgram is the only program in the pods: they have no shell.
 const userProgram = "/usr/bin/user"
 
 // readFrom is the command that reads the file of a pod.
@@ -199,7 +199,7 @@ func (s *demo) farewell(introduction string, settings string, commands ...string
 // staysUp introduces the commands of a farewell.
 const staysUp = "The cluster stays up until 'make demo-down'. To look at it:"
 
-// plain matches what means the same to a shell, quoted or not.
+// plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
 
 // quoted quotes a word for a shell if need be.
@@ -218,7 +218,7 @@ func unquoted(word string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(word, "'"), "'"), `'\''`, "'")
 }
 
-// onPath is a setting of a farewell, with which the shell finds the programs of a folder first.
+// onPath is a setting of a farewell that makes the shell find the programs of a folder first.
 func (s *demo) onPath(folder string) string { return " PATH=" + quoted(folder) + ":$PATH" }
 
 // path returns a path in the folder of the demonstration.

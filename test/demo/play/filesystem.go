@@ -28,7 +28,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// awsCloud is a region of AWS without file systems. A file has the variables with which an administrator finds it.
+// awsCloud is a region of AWS without file systems. A file has the variables that lead an administrator to it.
 var awsCloud = simulatedCloud{
 	name: "aws", olm: true,
 	archives: func(ctx context.Context, report func(tools.Progress)) (map[string]string, error) {
@@ -102,10 +102,10 @@ func runAWS(ctx context.Context, s *demo) error {
 	return nil
 }
 
-// claimant is the pod that uses a claim of its own, and the claim.
+// claimant names a pod and its claim.
 var claimant = client.ObjectKey{Namespace: team, Name: "claimant"}
 
-// removeVolumes removes what an earlier run made: its file system is gone.
+// removeVolumes removes an earlier run's volumes: its file system is gone.
 func (f fileSystem) removeVolumes(ctx context.Context) (string, error) {
 	var objects []client.Object
 	for _, name := range append(slices.Clone(pods), claimant.Name) {
@@ -142,7 +142,7 @@ func (f fileSystem) berthOutput(ctx context.Context, args ...string) ([]byte, er
 	return out, nil
 }
 
-// readIDs reads what was created.
+// readIDs reads the created IDs.
 func (f fileSystem) readIDs(ctx context.Context) (string, error) {
 	out, err := f.berthOutput(ctx, "aws", "create", "--access-point", "/"+volumeName, "--output", "json")
 	if err != nil {
@@ -177,7 +177,7 @@ func (f fileSystem) createClass(ctx context.Context) (string, error) {
 	return "berth aws create -o storageclass | kubectl apply -f -", nil
 }
 
-// useClaim has a pod write to a claim for which the driver makes an access point.
+// useClaim has a pod write to a claim; the driver creates its access point.
 func (f fileSystem) useClaim(ctx context.Context) (string, error) {
 	return f.writeToClaim(ctx, claimant, "efs-dynamic", corev1.ReadWriteMany)
 }

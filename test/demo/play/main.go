@@ -1,6 +1,7 @@
-// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from the
-// community's operator to the certified one, the drivers of a platform, the hand-over of a driver from OLM to the cluster
-// storage operator, a file system from its creation to its removal, and CSI migration. Command demo builds what this needs and runs it.
+// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from
+// the community's operator to the certified one, the drivers of a platform, the hand-over of a driver from OLM to the
+// cluster storage operator, a file system from its creation to its removal, and CSI migration. Command demo builds its
+// programs and runs it.
 package main
 
 import (
@@ -33,10 +34,10 @@ func main() {
 	}
 }
 
-// script is what a demonstration does: in the process that the user sees, and in that of the cloud.
+// script is a demonstration's work: in the process that the user sees, and in the cloud's.
 type script struct {
 	folder     string                             // below the common one
-	run, cloud func(context.Context, *demo) error // the cloud is nil if there is none
+	run, cloud func(context.Context, *demo) error // cloud may be nil
 }
 
 // demos are the demonstrations.

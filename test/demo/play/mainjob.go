@@ -60,7 +60,7 @@ func runMainJob(ctx context.Context, s *demo) error {
 // pods use the shared volume, each on a node of its own.
 var pods = []string{"first", "second"}
 
-// usePods runs a pod on each node. Each writes a file on the shared volume, and reads that of the other one.
+// usePods runs a pod on each node. Each writes a file on the shared volume, and reads the other one's.
 func (j *mainJob) usePods(ctx context.Context) (string, error) {
 	for i, name := range pods {
 		pod := journey.PodWithClaim(team, name, j.claim)

@@ -22,8 +22,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// onPlatform shows what the cluster storage operator does on a platform: it runs that platform's drivers, and a pod uses
-// a volume of each.
+// onPlatform shows the cluster storage operator on a platform: it runs that platform's drivers, and a pod uses a volume
+// of each.
 type onPlatform struct{ name string }
 
 func (p onPlatform) run(ctx context.Context, s *demo) error {
@@ -154,7 +154,7 @@ func (s *demo) writeToClaim(ctx context.Context, key client.ObjectKey, class str
 	return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it", claim.Name, class), nil
 }
 
-// classOf returns the name of a driver's StorageClass: the default one, or else the first; "" if it has none.
+// classOf returns the name of a driver's StorageClass: the default one, or else the first, or "".
 func classOf(ctx context.Context, c client.Client, driver string) (string, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := c.List(ctx, classes); err != nil {

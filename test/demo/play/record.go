@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// record is what existed before the migration. It is stored in the cluster, so that an interrupted demonstration can continue,
-// and a finished one be shown again.
+// record lists the objects from before the migration. It is stored in the cluster, so that an interrupted demonstration
+// can continue, and a finished one be shown again.
 type record struct {
 	at     time.Time
 	kinds  map[string]string // of objects, by their UIDs
@@ -46,7 +46,7 @@ func save(ctx context.Context, c client.Client, kinds []community.Kind, mounts m
 	return journey.Ensure(ctx, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: recordKey.Namespace, Name: recordKey.Name}, Data: entries})
 }
 
-// readRecord returns the record, or nil if there is none.
+// readRecord returns the record, or nil if it does not exist.
 func readRecord(ctx context.Context, c client.Client) (*record, error) {
 	stored := &corev1.ConfigMap{}
 	if err := c.Get(ctx, recordKey, stored); err != nil {

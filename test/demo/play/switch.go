@@ -81,7 +81,7 @@ func (w switching) setUp(ctx context.Context) error {
 	)
 }
 
-// leave creates what the community's operator would have created, and records it.
+// leave creates the community operator's objects, and records them.
 func (w switching) leave(ctx context.Context) (string, error) {
 	for _, share := range shares {
 		if err := w.cluster.EnsureNamespace(ctx, share.Namespace); err != nil {
@@ -103,7 +103,7 @@ func (w switching) leave(ctx context.Context) (string, error) {
 	return result, save(ctx, w.cluster.Client(), community.Kinds(namespace), mounts)
 }
 
-// holder says which operator holds the lock.
+// holder returns the operator that holds the lock.
 func (w switching) holder(ctx context.Context) (string, error) {
 	pod, err := journey.LockHolder(ctx, w.cluster.Client(), namespace, w.driver.Operator.Lock)
 	if err != nil {
@@ -119,7 +119,7 @@ func (w switching) inProgress(ctx context.Context) bool {
 	return err == nil && status.Phase == migrate.Applying
 }
 
-// compare shows that nothing was lost, and which operator is active now.
+// compare checks that no object was lost, and reports the active operator.
 func (w switching) compare(ctx context.Context) error {
 	before, err := readRecord(ctx, w.cluster.Client())
 	if err != nil {

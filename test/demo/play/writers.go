@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// writers are pods that write to the same volume all the while, each on a node of its own. They only exist where the driver
+// writers are pods that keep writing to the same volume, each on a node of its own. They only exist where the driver
 // really runs.
 var writers = []client.ObjectKey{{Namespace: "shop", Name: "writer-0"}, {Namespace: "shop", Name: "writer-1"}}
 
@@ -59,7 +59,7 @@ func (s *demo) mountOf(ctx context.Context, key client.ObjectKey) (string, error
 	return mount, err
 }
 
-// compareWriters says what the writers noticed: records that were refused or lost, mounts that were replaced, and the
+// compareWriters reports the writers' findings: records that were refused or lost, mounts that were replaced, and the
 // longest pause.
 func (s *demo) compareWriters(ctx context.Context, before *record, writers []client.ObjectKey) (string, error) {
 	records, pause, now := 0, time.Duration(0), time.Now()

@@ -1,5 +1,5 @@
-// Package accounts compares the permissions of a driver's own service accounts with what the driver and its sidecars
-// requested of the API server.
+// Package accounts compares the permissions of a driver's own service accounts with the API requests of the driver and
+// its sidecars.
 package accounts
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// Result is what a run shows of the permissions of a driver's accounts.
+// Result is a run's findings about the permissions of a driver's accounts.
 type Result struct {
 	// Refused are the requests that the API server refused, such as "csi-snapshotter: read volumesnapshots.snapshot.storage.k8s.io".
 	Refused []string

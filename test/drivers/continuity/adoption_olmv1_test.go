@@ -21,9 +21,9 @@ import (
 	"github.com/berth-csi/berth/test/openshift45"
 )
 
-// TestAdoptEBSOfOLMv1 and the other test here: OLM v1 has installed the operator, for a ClusterExtension. The cluster storage operator
-// waits until an administrator hands the driver over. The tool is killed after each of its writes, and the API of what configured
-// the operator stays, though OLM v1 deletes the APIs of a ClusterExtension with it.
+// TestAdoptEBSOfOLMv1 and the other test here: OLM v1 has installed the operator, for a ClusterExtension. The cluster
+// storage operator waits until an administrator hands the driver over. The tool is killed after each of its writes, and
+// the API of the operator's configuration stays, though OLM v1 deletes the APIs of a ClusterExtension with it.
 func TestAdoptEBSOfOLMv1(t *testing.T) { ebsToAdopt(t, origin{extension: true}).play(t) }
 
 func TestAdoptEBSOfOLMv1WithObjectSets(t *testing.T) {
@@ -127,7 +127,8 @@ func (a *adopted) extension(t *testing.T) *unstructured.Unstructured {
 	return object
 }
 
-// mustHaveInstalled fails the test if something is left that OLM v1 had installed for a ClusterExtension, besides some APIs.
+// mustHaveInstalled fails the test if any object that OLM v1 had installed for a ClusterExtension is left, except some
+// APIs.
 func (w *watch) mustHaveInstalled(t *testing.T, extension string, apis int) {
 	t.Helper()
 	const rbac = "rbac.authorization.k8s.io/v1"

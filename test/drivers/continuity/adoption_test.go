@@ -41,8 +41,8 @@ import (
 // installed, and the pods that write to its volumes notice nothing. Old volumes can be used, copied and deleted afterwards, and new
 // ones created.
 //
-// The operator of OpenShift 4.5 asks for APIs that no cluster serves any more, so its pod is only reported as running, and the test
-// makes what it had made: see openshift45.Running for what is today's there.
+// The operator of OpenShift 4.5 asks for APIs that no cluster serves any more, so its pod is only reported as running,
+// and the test creates the objects that it had created: see openshift45.Running for the differences.
 func TestAdoptEBSOfOpenShift45(t *testing.T) { ebsToAdopt(t, origin{}).play(t) }
 
 func TestAdoptEBSOfOurs(t *testing.T) { ebsToAdopt(t, origin{own: true}).play(t) }
@@ -51,9 +51,9 @@ func TestAdoptManilaOfOpenShift45(t *testing.T) { manilaToAdopt(t, origin{}).pla
 
 func TestAdoptManilaOfOurs(t *testing.T) { manilaToAdopt(t, origin{own: true}).play(t) }
 
-// origin says where a driver comes from.
+// origin is the installation of a driver.
 type origin struct {
-	own bool // its operator is of ours, and not of OpenShift 4.5
+	own bool // the operator is ours, and not OpenShift 4.5's
 	// extension says that OLM v1 has installed the operator of OpenShift 4.5, with some of its features.
 	extension bool
 	features  []string
@@ -64,7 +64,7 @@ type adopted struct {
 	*watch
 	former handover.Former
 	from   origin
-	// class is the operator's, and ofWriters that of the volumes to which pods write. Both have the access mode.
+	// class is the operator's class, and ofWriters the class of the volumes that pods write to. Both have the access mode.
 	class, ofWriters string
 	mode             corev1.PersistentVolumeAccessMode
 	// attaches says whether volumes are attached to nodes.
@@ -93,7 +93,7 @@ func ebsToAdopt(t *testing.T, from origin) *adopted {
 		return found
 	}
 	a.left = func() int { return len(region.EC2.Volumes()) + len(region.EC2.Snapshots()) }
-	request, err := openshift45.Request(ebs.Driver) // with what today's driver may do
+	request, err := openshift45.Request(ebs.Driver) // with the permissions of today's driver
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func manilaToAdopt(t *testing.T, from origin) *adopted {
 	return a
 }
 
-// start starts a testbed in which OLM has installed a driver.
+// start starts a testbed where OLM has installed a driver.
 func (a *adopted) start(t *testing.T, d drivers.Driver, cloud testbed.Cloud, pods openshift45.Cloud) {
 	options := testbed.Options{Driver: d, Cloud: cloud, Snapshots: true}
 	if a.from.own {
@@ -174,7 +174,7 @@ func (a *adopted) subscribe(t testing.TB, bed *testbed.Testbed, catalog string) 
 	}
 }
 
-// makeOld makes what the operator of OpenShift 4.5 had made.
+// makeOld creates the objects of OpenShift 4.5's operator.
 func (a *adopted) makeOld(t testing.TB, bed *testbed.Testbed, operand []*unstructured.Unstructured) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
@@ -323,7 +323,7 @@ func (a *adopted) handOver(t *testing.T) {
 	}
 }
 
-// unregistered returns the nodes on which the driver was not registered at some time. Now it is: see AwaitReady.
+// unregistered returns the nodes where the driver was not registered at some time. Now it is: see AwaitReady.
 func (a *adopted) unregistered(events []eventwatch.Event) (nodes []string) {
 	for _, event := range events {
 		node := event.Object.(*storagev1.CSINode)
@@ -335,8 +335,8 @@ func (a *adopted) unregistered(events []eventwatch.Event) (nodes []string) {
 	return nodes
 }
 
-// grow expands the volumes to which pods write. Those of Manila's class of OpenShift 4.5 cannot grow. So an administrator deletes the
-// class, which the operator makes again as it is today, and a new volume grows.
+// grow expands the volumes that pods write to. Volumes of OpenShift 4.5's Manila class cannot grow. So an administrator
+// deletes the class, the operator creates today's class, and a new volume grows.
 func (a *adopted) grow(t *testing.T) {
 	class := &storagev1.StorageClass{}
 	if err := a.Client().Get(t.Context(), client.ObjectKey{Name: a.ofWriters}, class); err != nil {
@@ -381,7 +381,7 @@ func (a *adopted) useNew(t *testing.T) {
 	}
 }
 
-// restore makes a volume of the snapshot, and finds there what the writer had written.
+// restore makes a volume of the snapshot, and finds the writer's records there.
 func (a *adopted) restore(t *testing.T) {
 	source := &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: a.snapshot.GetName()}
 	a.use(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1]}, testbed.Claim{Class: a.ofWriters, Source: source}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {

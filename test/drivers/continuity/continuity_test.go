@@ -1,7 +1,7 @@
-// Package continuity shows that pods use their volumes without noticing what happens to a driver and its operator: each
-// pod writes fifty times a second all the while. `make prove SUITE=continuity` prints the longest pause of each step,
-// `make prove SUITE=adopt-drivers` those while drivers are handed over to the cluster storage operator, and `make prove SUITE=life`
-// the journal of a long life.
+// Package continuity shows that pods use their volumes undisturbed by events of a driver and its operator: each pod
+// writes fifty times a second throughout. `make prove SUITE=continuity` prints the longest pause of each step, `make
+// prove SUITE=adopt-drivers` the pauses while drivers are handed over to the cluster storage operator, and `make prove
+// SUITE=life` the journal of a long life.
 package continuity
 
 import (
@@ -119,12 +119,12 @@ func watchDriver(t *testing.T, bed *testbed.Testbed, claims ...*corev1.Persisten
 	})
 }
 
-// watch is what pods see of a driver.
+// watch is a driver from the view of pods.
 type watch struct {
 	*testbed.Testbed
 	writers []testbed.RunningPod
 	journal journal
-	// accounts are those whose writes count as the operator's.
+	// accounts are the accounts whose writes count as the operator's.
 	accounts []string
 }
 
@@ -143,12 +143,12 @@ func (w *watch) startWriter(t *testing.T, name, node string, claim *corev1.Persi
 type step struct {
 	what string
 	do   func(*testing.T)
-	// holds, which may be nil, checks what must be true then, beside what must be true after each step.
+	// holds, which may be nil, is an additional check after this step.
 	holds func(*testing.T)
 }
 
-// run takes steps until one fails. After each, the pods must have noticed nothing: no error, no lost record, no mount that
-// is replaced. That is said of the pods that were there before the step and are after it.
+// run takes steps until one fails. After each, the pods that ran before the step and still run must have noticed
+// nothing: no error, no lost record, no replaced mount.
 func (w *watch) run(t *testing.T, steps []step) {
 	defer func() { t.Logf("\n%s", w.journal.table(w.writes(t))) }()
 	for _, step := range steps {
@@ -282,7 +282,7 @@ func (w *watch) awaitVersion(t *testing.T, version string, is func(*v1alpha1.Clu
 	return csv
 }
 
-// reinstall removes what OLM has installed, as an administrator does, and subscribes again.
+// reinstall removes OLM's installation, as an administrator does, and subscribes again.
 func (w *watch) reinstall(t *testing.T) {
 	subscription := &v1alpha1.Subscription{}
 	key := client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: w.Driver.Package.Name}

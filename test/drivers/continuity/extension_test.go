@@ -24,8 +24,8 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// TestEFSOfOLMv1: an administrator does what docs/olm-v1.md says, with its commands: moves the operator from OLM v0, updates it,
-// removes it and installs it again. The API of SharedVolumes stays, with the volumes that pods use.
+// TestEFSOfOLMv1: an administrator follows docs/olm-v1.md, with its commands: moves the operator from OLM v0, updates
+// it, removes it and installs it again. The API of SharedVolumes stays, with the volumes that pods use.
 func TestEFSOfOLMv1(t *testing.T) {
 	needAll(t)
 	programs := olmv1.Images(t)
@@ -132,7 +132,7 @@ func (e *extended) mustDiagnose(t *testing.T, berth string) {
 	})
 }
 
-// mustGather checks that what support needs of an operator that OLM v1 has installed is collected.
+// mustGather checks that the script collects the support data of an operator that OLM v1 has installed.
 func (e *extended) mustGather(t *testing.T) {
 	t.Helper()
 	folder, _ := mustgather.Run(t, e.Cluster)
@@ -168,7 +168,7 @@ func (e *extended) share(t *testing.T, claim *corev1.PersistentVolumeClaim) *cor
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: e.shared.Namespace, Name: name}}
 }
 
-// isGone checks that nothing is left of the operator but its APIs, with their objects, and that the driver runs.
+// isGone checks that only the operator's APIs are left, with their objects, and that the driver runs.
 func (e *extended) isGone(t *testing.T) {
 	e.mustHaveInstalled(t, efs.Driver.Package.Name, 3)
 	uid := e.shared.UID

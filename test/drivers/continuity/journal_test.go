@@ -14,10 +14,10 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// journal says what has happened: an entry for each step.
+// journal has an entry for each step.
 type journal []entry
 
-// entry is what has happened in a step.
+// entry is the record of a step.
 type entry struct {
 	what         string
 	began, ended time.Time
@@ -31,7 +31,7 @@ func (j journal) began() time.Time   { return j[len(j)-1].began }
 
 func (j journal) paused(pause time.Duration) { j[len(j)-1].pause = max(j[len(j)-1].pause, pause) }
 
-// note adds to the step's entry what happened in it.
+// note adds an event to the step's entry.
 func (j journal) note(format string, args ...any) {
 	j[len(j)-1].notes = append(j[len(j)-1].notes, fmt.Sprintf(format, args...))
 }
@@ -58,7 +58,7 @@ func (j journal) table(writes []cluster.AuditEvent) string {
 	return text.String()
 }
 
-// count returns how many requests were received in a time, and what the most frequent ones were.
+// count returns the number of requests in a time, and the most frequent ones.
 func count(events []cluster.AuditEvent, from, to time.Time) (all int, most string) {
 	kinds := map[string]int{}
 	for _, event := range events {

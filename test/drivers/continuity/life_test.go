@@ -32,8 +32,8 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// TestLife plays what happens to a cluster in its ordinary long life, from the first version of the operator to its removal,
-// while a pod on each node writes to the same volume.
+// TestLife plays the ordinary long life of a cluster, from the first version of the operator to its removal, while a
+// pod on each node writes to the same volume.
 func TestLife(t *testing.T) {
 	needAll(t)
 	region := testbed.StartAWS(t, efs.Driver, aws.Options{Region: "sea-west-1"})
@@ -89,7 +89,7 @@ type life struct {
 	claim     *corev1.PersistentVolumeClaim
 }
 
-// newClaim claims a volume that the driver has to provision.
+// newClaim claims a volume for the driver to provision.
 func (l *life) newClaim(t *testing.T, name string) *corev1.PersistentVolumeClaim {
 	return l.Claim(t, testbed.Claim{Namespace: l.namespace, Name: name, Class: "shared"})
 }
@@ -116,7 +116,7 @@ func (l *life) runs(version string) func(*testing.T) {
 }
 
 // awaitSettled waits until the operator has reported that it has seen the ClusterCSIDriver, that the driver is
-// available, and that nothing goes on.
+// available, and that it does not progress.
 func (l *life) awaitSettled(t *testing.T) {
 	t.Helper()
 	want := map[string]operatorv1.ConditionStatus{
@@ -215,8 +215,8 @@ func (l *life) fail(t *testing.T, broken release.Release) {
 	})
 }
 
-// repair does what docs/install.md says about an update that failed. OLM has the mended version in its catalog, and installs
-// it only then.
+// repair follows docs/install.md about a failed update. OLM has the mended version in its catalog, and installs it only
+// then.
 func (l *life) repair(t *testing.T, mended release.Release) {
 	l.update(t, mended)
 	subscription := release.Subscription(l.Driver, "", "")
@@ -256,7 +256,7 @@ func (l *life) updateOpenShift(t *testing.T, latest release.Release) {
 	l.patch(t, condition, `{"spec":{"overrides":null}}`)
 }
 
-// setClusterVersion does what the cluster version operator does with its own object in an update.
+// setClusterVersion changes the cluster version operator's own object as in an update.
 func (l *life) setClusterVersion(t *testing.T, version string, state configv1.UpdateState) {
 	t.Helper()
 	object := &configv1.ClusterVersion{}
@@ -336,8 +336,8 @@ func (l *life) objects(t *testing.T) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// renewCertificates renews the certificates with which the driver serves its metrics, and the key pairs with which it logs in
-// to the cloud, of which the former ones are revoked.
+// renewCertificates renews the certificates of the driver's metrics, and its key pairs for the cloud, and revokes the
+// former key pairs.
 func (l *life) renewCertificates(t *testing.T) {
 	before := l.DriverPods(t)
 	l.RenewCertificates(t)
@@ -398,7 +398,7 @@ func (l *life) rotateKeys(t *testing.T) {
 	}
 }
 
-// replaceNode replaces the node that the operator is on. An administrator deletes the Node object and what ran there, and
+// replaceNode replaces the node that the operator is on. An administrator deletes the Node object and its pods, and
 // another machine joins in its place.
 func (l *life) replaceNode(t *testing.T) {
 	name := l.operatorPod(t).Spec.NodeName
@@ -430,7 +430,7 @@ func (l *life) replaceNode(t *testing.T) {
 	l.checkFile(t, l.writers[at], lost.Name, written)
 }
 
-// checkFile checks that a pod finds what another one has written.
+// checkFile checks that a pod finds the records that another one has written.
 func (l *life) checkFile(t *testing.T, pod testbed.RunningPod, file string, records int) {
 	t.Helper()
 	if lines := strings.Count(pod.Read(t, file), "\n"); lines < records {
@@ -468,7 +468,7 @@ func (l *life) restore(t *testing.T) {
 	if err := l.Gone(lost)(t.Context()); err != nil {
 		t.Errorf("the claim that was created after the backup: %v", err)
 	}
-	// Only what runs shows that the cluster works again: what etcd says of pods and leases is of the time of the backup.
+	// Only running processes show that the cluster works again: pods and leases in etcd are from the time of the backup.
 	before = l.DriverPods(t)
 	l.patchCustom(t, `{"spec":{"logLevel":"TraceAll"}}`)
 	l.AwaitReplaced(t, before)
@@ -553,7 +553,7 @@ func (l *life) remove(t *testing.T) {
 	cluster.Eventually(t, testbed.Limit, "the ClusterCSIDriver to be gone", l.Gone(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: l.Driver.CSIName}}))
 }
 
-// isGone checks that nothing of the driver is left, and that the volume is.
+// isGone checks that the driver's objects are gone, and that the volume is left.
 func (l *life) isGone(t *testing.T) {
 	for _, object := range l.objects(t) {
 		if err := l.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
@@ -569,7 +569,7 @@ func (l *life) isGone(t *testing.T) {
 	l.Bound(t, l.claim)
 }
 
-// comeBack installs the driver again. Pods find what others wrote before.
+// comeBack installs the driver again. Pods find others' earlier data.
 func (l *life) comeBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()

@@ -35,9 +35,10 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// TestPublishedRelease: what `make release` pushes to a registry with TLS and a login is what runs. An administrator follows
-// docs/release.md and docs/olm-v1.md: installs the EFS operator from the catalog's image by OLM v0, which unpacks the bundle's
-// image, gets the next release, moves to OLM v1 and back, and removes everything. Pods write all the while.
+// TestPublishedRelease: a release that `make release` pushes to a registry with TLS and a login runs. An administrator
+// follows docs/release.md and docs/olm-v1.md: installs the EFS operator from the catalog's image by OLM v0, which
+// unpacks the bundle's image, gets the next release, moves to OLM v1 and back, and removes everything. Pods write
+// throughout.
 func TestPublishedRelease(t *testing.T) {
 	needAll(t)
 	ofOLMv1 := olmv1.Images(t)
@@ -142,8 +143,8 @@ func (p *published) catalogImage(t *testing.T) string {
 	return p.PullSpec(t, "berth-catalog-openshift:latest")
 }
 
-// mustRunOperator waits until the operator of the last release is active, and checks that what runs is what was pushed: the
-// program, as the user of the image, beside nothing else.
+// mustRunOperator waits until the operator of the last release is active, and checks that the pushed image runs: its
+// program, as its user, and nothing else.
 func (p *published) mustRunOperator(t *testing.T) {
 	t.Helper()
 	want := p.PullSpec(t, "berth-operator:latest")
@@ -215,8 +216,8 @@ func (p *published) mustBe(t *testing.T, pod *corev1.Pod, img v1.Image) {
 	}
 }
 
-// gather runs must-gather's image as `oc adm must-gather` does: in a pod that may do anything, from which a second container lets
-// the files be copied.
+// gather runs must-gather's image as `oc adm must-gather` does: in a pod that may do anything, with a second container
+// for copying the files.
 func (p *published) gather(t *testing.T) {
 	namespace := p.Namespace(t)
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -275,7 +276,7 @@ func (p *published) mustRunDriver(t *testing.T) {
 	}
 }
 
-// moveToOLMv1 does what docs/olm-v1.md says, with the catalog that OLM v0 has used.
+// moveToOLMv1 follows docs/olm-v1.md, with OLM v0's catalog.
 func (p *published) moveToOLMv1(t *testing.T) {
 	olmv1.Start(t, p.Cluster, olmv1.Options{Registry: p.Secure})
 	p.Follow(t, olmPage, "## From OLM v0")
@@ -283,7 +284,7 @@ func (p *published) moveToOLMv1(t *testing.T) {
 	p.install(t, p.Repository("berth-catalog-openshift:latest"))
 }
 
-// end deletes what uses volumes, and then everything, as the page says.
+// end deletes the users of volumes, and then everything, as the page says.
 func (p *published) end(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	for _, writer := range p.writers {
 		p.Delete(t, writer.Pod)

@@ -1,5 +1,5 @@
-// Package endurance lets a driver and its operator work for a long time in a large cluster, and shows that they need no more of it
-// in the end than in the beginning: `make prove SUITE=endurance`.
+// Package endurance lets a driver and its operator work for a long time in a large cluster, and shows that they need no
+// more resources in the end than in the beginning: `make prove SUITE=endurance`.
 package endurance
 
 import (
@@ -43,8 +43,9 @@ const (
 	class = "endurance"
 )
 
-// TestChurn: with many nodes and claims, claims of the EBS driver come and go. Memory and requests of the operator, the sidecars and
-// the driver do not grow, nothing restarts, and the cloud has in the end what the claims that stay say.
+// TestChurn: with many nodes and claims, claims of the EBS driver come and go. Memory and requests of the operator, the
+// sidecars and the driver do not grow, nothing restarts, and the cloud's resources match the remaining claims in the
+// end.
 func TestChurn(t *testing.T) {
 	bed := testbed.StartEBS(t, ebs.Driver, testbed.EBSOptions{})
 	addHollowNodes(t, bed.Testbed, *nodes-len(testbed.Nodes))
@@ -134,7 +135,7 @@ func (c *churn) retire(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// window lets claims come and go for some time, and returns what that took.
+// window lets claims come and go for some time, and returns the used resources.
 func (c *churn) window(t *testing.T, length time.Duration) sample {
 	requests, made := c.requests(t), c.made.Load()
 	end := time.Now().Add(length)
@@ -190,7 +191,7 @@ func (c *churn) pods(t *testing.T) []corev1.Pod {
 	return found
 }
 
-// memory is the resident memory of the programs in MiB; of replicas, that of the largest one.
+// memory returns the resident memory of the programs in MiB; for replicas, the largest one's.
 func (c *churn) memory(t *testing.T) map[string]float64 {
 	found := map[string]float64{}
 	for _, pod := range c.pods(t) {

@@ -87,7 +87,7 @@ func lease(node string) *coordinationv1.Lease {
 		HolderIdentity: &node, LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: &metav1.MicroTime{Time: time.Now()}}}
 }
 
-// renewLeases renews the leases of all nodes, spread over the time in which each has to be renewed once.
+// renewLeases renews the leases of all nodes, spread over one renewal interval.
 func (h hollowNodes) renewLeases(ctx context.Context, count int) {
 	next := time.NewTicker(leaseRenewal / time.Duration(count))
 	defer next.Stop()

@@ -9,13 +9,13 @@ import (
 	"text/tabwriter"
 )
 
-// sample is what programs needed in a part of the time.
+// sample holds the programs' resource use during a part of the time.
 type sample struct {
 	// claims is how many came and went.
 	claims int
 	// memory is the resident memory at its end, in MiB, by container.
 	memory map[string]float64
-	// requests are those to the API server for each claim, by program.
+	// requests are the requests to the API server per claim, by program.
 	requests map[string]float64
 }
 
@@ -41,14 +41,14 @@ func table(samples []sample) string {
 	return text.String()
 }
 
-// Growth that is not yet one: memory that the Go runtime keeps for the next garbage collection, and requests that come with time and
-// not with claims, such as those of leases.
+// Tolerated growth: memory that the Go runtime keeps for the next garbage collection, and requests that come with time
+// and not with claims, such as for leases.
 const (
 	memoryFactor, memoryMiB     = 1.25, 10
 	requestsFactor, requestsMin = 1.25, 0.5
 )
 
-// growth returns what needs more in a later sample than in an earlier one.
+// growth returns the resources that grow from an earlier sample to a later one.
 func growth(early, late sample) (grows []string) {
 	for name, now := range late.memory {
 		if limit := early.memory[name]*memoryFactor + memoryMiB; now > limit {

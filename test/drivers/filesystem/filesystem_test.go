@@ -55,8 +55,8 @@ func (a administrator) run(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// TestFileSystem: an administrator starts from a cluster without file system, and leaves nothing behind in AWS but what is of
-// others.
+// TestFileSystem: an administrator starts from a cluster without file system, and leaves only other people's resources
+// behind in AWS.
 func TestFileSystem(t *testing.T) {
 	region := testbed.StartAWS(t, driver.Driver, aws.Options{Settle: 100 * time.Millisecond})
 	files := testbed.AddFileSystems(t, region)
@@ -79,7 +79,7 @@ func TestFileSystem(t *testing.T) {
 		t.Fatalf("the cloud has the file systems %+v, want that of the neighbour and one that was created", made)
 	}
 
-	// The same command again creates nothing, and prints what the team and the administrator need.
+	// The same command again creates nothing, and prints the IDs and instructions again.
 	namespace := bed.Namespace(t)
 	shared := &sharedvolume.SharedVolume{}
 	if err := yaml.UnmarshalStrict(creator.run(t, "aws", "create", "--access-point", "/team-a", "-o", "sharedvolume"), shared); err != nil {

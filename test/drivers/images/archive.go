@@ -38,7 +38,7 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 	building.Go(func() (err error) {
 		files, err = c.files(both, report)
 		if report != nil && c.debian {
-			report(installing) // what is left, unless it is done
+			report(installing) // the remaining time, unless it is done
 		}
 		return err
 	})
@@ -54,7 +54,7 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 	return c.packOnce(ctx, report, tag, base, files)
 }
 
-// base is what the image is built on, nil for nothing.
+// base returns the base of the image, nil for an empty one.
 func (c content) base() Base {
 	switch {
 	case c.debian:
@@ -65,7 +65,7 @@ func (c content) base() Base {
 	return nil
 }
 
-// packOnce returns the path of the archive with what is in it, and packs it first if the cache does not have it.
+// packOnce returns the path of the archive, and packs it first if the cache does not have it.
 func (c content) packOnce(ctx context.Context, report func(tools.Progress), tag name.Tag, base string, files []file) (string, error) {
 	key, err := c.key(tag, base, files)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c content) pack(folder string, tag name.Tag, base string, files []file) er
 	return tarball.WriteToFile(filepath.Join(folder, archiveName), tag, image)
 }
 
-// configure sets what the runtime starts.
+// configure sets the command that the runtime starts.
 func (c content) configure(image v1.Image) (v1.Image, error) {
 	config, err := image.ConfigFile()
 	if err != nil {

@@ -22,15 +22,16 @@ import (
 // suite is the release of Debian in images of drivers.
 const suite = "bookworm"
 
-// packages are what drivers run: mount and umount; blkid and lsblk; mkfs, fsck and resize2fs for ext4; mkfs.xfs and
-// xfs_growfs; Python and openssl for mount.efs, which creates a certificate for each mount.
+// packages are the packages with the programs that drivers run: mount and umount; blkid and lsblk; mkfs, fsck and
+// resize2fs for ext4; mkfs.xfs and xfs_growfs; Python and openssl for mount.efs, which creates a certificate for each
+// mount.
 var packages = []string{"mount", "util-linux", "e2fsprogs", "xfsprogs", "python3", "openssl"}
 
-// Options of mmdebstrap: only essential packages and these, without documentation; or those and apt.
+// Options of mmdebstrap: only essential packages and these, without documentation; optionally with apt.
 var (
 	options = append([]string{"--variant=essential", "--include=" + strings.Join(packages, ",")}, lean...)
 	withApt = append([]string{"--variant=apt"}, lean...)
-	// Only one package, and nothing that it depends on. Its program has the names of all commands that it knows.
+	// Only one package, without its dependencies. Its program has the names of all commands that it knows.
 	busyBox = append([]string{"--variant=extract", "--include=busybox-static", "--extract-hook=chroot \"$1\" /bin/busybox --install -s /bin"}, lean...)
 
 	lean = []string{
@@ -49,11 +50,11 @@ func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return archiveOf(ctx, report, options)
 }
 
-// DebianWithApt returns the path of a tar archive with a Debian on which images can be built: it has a package manager, and
-// gets packages from where this machine does.
+// DebianWithApt returns the path of a tar archive with a Debian for building images: it has a package manager, and uses
+// this machine's package sources.
 func DebianWithApt(ctx context.Context) (string, error) { return archiveOf(ctx, nil, withApt) }
 
-// DebianImage returns an image of DebianWithApt and nothing else.
+// DebianImage returns an image with only DebianWithApt.
 func DebianImage(ctx context.Context) (v1.Image, error) {
 	archive, err := DebianWithApt(ctx)
 	if err != nil {

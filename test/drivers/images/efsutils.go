@@ -8,9 +8,9 @@ import (
 	"github.com/berth-csi/berth/lab/programs"
 )
 
-// efsUtilsFiles are the files of efs-utils by the pattern of their path in its source, with the folder that they are
-// in in an image, or the file if that has another name. The paths are those of efs-utils' own package. What it
-// installs in /etc/amazon/efs, images of the driver have in a folder from which the driver copies it.
+// efsUtilsFiles maps patterns of paths in the source of efs-utils to the folder in an image, or to the file if it has
+// another name. The paths come from efs-utils' own package. Its files in /etc/amazon/efs are in another folder of the
+// driver's images, from which the driver copies them.
 //
 // efs-proxy is missing: it is written in Rust, and its dependencies are not served. Images have a stand-in.
 var efsUtilsFiles = []struct {

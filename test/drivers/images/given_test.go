@@ -27,7 +27,7 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// This test's executable is also what users give: it says who it is.
+// This test's executable also plays users' programs: it prints its name.
 const (
 	given   = "livenessprobe" // the name of a program
 	ofImage = "published"     // the name of the program of a published image
@@ -153,7 +153,8 @@ func TestNodeRunsWhatUsersGive(t *testing.T) {
 	}
 }
 
-// TestPublishedImage: what stands in for mount.nfs is the only layer on a published image, and the rest of it is as it was.
+// TestPublishedImage: the stand-in for mount.nfs is the only layer added to a published image, and nothing else
+// changes.
 func TestPublishedImage(t *testing.T) {
 	digest := publish(t)
 	namePublished(t, nfsPlugin+": "+digest.Name(), registrar+": "+digest.Name())
@@ -234,7 +235,8 @@ func TestPublishedImageIsRefused(t *testing.T) {
 	})
 }
 
-// TestRealProgramsNeedMore: images with a real program have what it runs, whatever ours in its place needs.
+// TestRealProgramsNeedMore: images with a real program have the programs that it runs, even if our replacement does not
+// need them.
 func TestRealProgramsNeedMore(t *testing.T) {
 	for _, c := range contents {
 		real := c.real()

@@ -1,6 +1,7 @@
 // Package images packs the programs of package programs into images, as archives that a node's container runtime
-// imports. A sidecar's image has its program and nothing else. A driver's image has it on a small Debian with what
-// drivers run: mount, mkfs, blkid, and Python for mount.efs. The images of OLM's pods have what OLM runs in them.
+// imports. A sidecar's image has its program and nothing else. A driver's image has it on a small Debian with the
+// programs that drivers run: mount, mkfs, blkid, and Python for mount.efs. The images of OLM's pods have the programs
+// that OLM runs in them.
 package images
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/lab/programs"
 )
 
-// content is what is in an image.
+// content is the content of an image.
 type content struct {
 	// program is the name of the image's program in package programs.
 	program string
@@ -33,7 +34,7 @@ type content struct {
 	efsUtils bool
 	// beside are the paths of further programs of package programs in the image, by their names.
 	beside map[string]string
-	// diskID says that the image has the stand-ins for the programs with which the GCP PD driver identifies disks.
+	// diskID says that the image has the stand-ins for the GCP PD driver's programs that identify disks.
 	diskID bool
 }
 
@@ -72,13 +73,13 @@ var contents = map[string]content{
 	// In OpenShift, this image has a shell, which pods of OpenShift 4.5 run when they end.
 	RegistrarWithShell: {program: "csi-node-driver-registrar", entrypoint: "/usr/bin/csi-node-driver-registrar", shell: true},
 
-	// The images in which OLM unpacks bundles and catalogs, and serves catalogs.
+	// The images that OLM uses to unpack bundles and catalogs, and to serve catalogs.
 	OLMUtilities: {program: "cpb", entrypoint: "/usr/bin/cpb", debian: true, beside: map[string]string{"copy-content": "/usr/bin/copy-content"}},
 	OPM:          {program: "opm", entrypoint: "/bin/opm", beside: map[string]string{"grpc_health_probe": "/bin/grpc_health_probe"}},
 
 	"quay.io/berth-csi/sample-csi-driver": {program: "sample", entrypoint: "/usr/bin/sample"},
 
-	// What OpenShift 4.21 ships, and a newer release.
+	// OpenShift 4.21's release, and a newer one.
 	"quay.io/openshift/origin-aws-efs-csi-driver":             efs("v2.1.11"),
 	"public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver": efs("v3.4.1"),
 }
@@ -87,7 +88,7 @@ func sidecar(program string) content {
 	return content{program: program, entrypoint: "/usr/bin/" + program}
 }
 
-// standIn is the image of a driver that cannot be built. What stands in for it does not run other programs.
+// standIn returns the image of a driver that cannot be built. Its stand-in does not run other programs.
 func standIn(program string) content {
 	return content{program: "standin", entrypoint: "/bin/" + program}
 }
@@ -99,7 +100,7 @@ func efs(version string) content {
 	return content{program: efsDriver + version, entrypoint: "/usr/bin/aws-efs-csi-driver", shell: true}
 }
 
-// real returns the image with what the real program runs. Ours in its place may need less.
+// real returns the image with the programs that the real program runs. Our replacement may need fewer.
 func (c content) real() content {
 	switch {
 	case strings.HasPrefix(c.program, efsDriver):
@@ -114,11 +115,12 @@ func (c content) real() content {
 func Repositories() []string { return slices.Sorted(maps.Keys(contents)) }
 
 // Archive returns the path of an archive of an image, in the format of "docker save", with a reference such as
-// "quay.io/openshift/origin-csi-livenessprobe:4.21". The image is that of the reference's repository, with any tag. If
-// the user's cache does not have it, its parts are built first. report, which may be nil, is called with the progress.
+// "quay.io/openshift/origin-csi-livenessprobe:4.21". The reference's repository selects the image; its tag may be any.
+// If the user's cache does not have it, its parts are built first. report, which may be nil, is called with the
+// progress.
 //
-// Where the user has named a published image for it (PublishedVariable), that is pulled instead, and where the user has given its
-// program (programs.GivenVariable), that is in it.
+// If the user has named a published image for it (PublishedVariable), that is pulled instead. If the user has given its
+// program (programs.GivenVariable), the image contains that.
 func Archive(ctx context.Context, report func(tools.Progress), reference string) (string, error) {
 	tag, err := name.NewTag(reference, name.StrictValidation)
 	if err != nil {
@@ -160,9 +162,9 @@ func find(reference string) (repository string, c content, err error) {
 // file is a file of an image.
 type file struct {
 	target string // path in the image
-	source string // path here; an empty folder has none
+	source string // path here; "" for an empty folder
 	mode   int64
-	link   string // what the file is a link to
+	link   string // the target of a link
 }
 
 func (f file) isFolder() bool { return f.source == "" && f.link == "" }
@@ -177,7 +179,7 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		return nil, cmp.Or(err, fmt.Errorf("%s needs shared libraries, and its image has nothing else; want a program that was built with CGO_ENABLED=0", program))
 	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
-	if path.Base(c.entrypoint) != c.program { // a program of ours knows what to be by the name of its file
+	if path.Base(c.entrypoint) != c.program { // the name of its file tells a program of ours which one to be
 		files[0].target = path.Join(path.Dir(c.entrypoint), c.program)
 		files = append(files, file{target: c.entrypoint, link: c.program})
 	}

@@ -61,8 +61,8 @@ func TestEveryProgramIsPacked(t *testing.T) {
 	}
 }
 
-// answers are the arguments with which programs answer at once, and what is in the answer. VERSION stands for the
-// program's version.
+// answers are arguments that make programs answer at once, and a text in the answer. VERSION stands for the program's
+// version.
 var answers = map[string]struct{ args, want string }{
 	"csi-provisioner":            {"--version", "VERSION"},
 	"csi-attacher":               {"--version", "VERSION"},
@@ -85,7 +85,7 @@ var answers = map[string]struct{ args, want string }{
 	"aws-efs-csi-driver-v3.4.1":  {"--version", `"driverVersion": "VERSION"`},
 }
 
-// helpers are the programs of Debian that drivers run, and what is in their answers.
+// helpers are the programs of Debian that drivers run, and texts in their answers.
 var helpers = map[string]string{
 	"mount --version":    "mount from util-linux",
 	"umount --version":   "umount from util-linux",
@@ -109,13 +109,13 @@ var efsHelpers = map[string]string{
 	"efs-proxy":                           "<PROXY_CONFIG_PATH>",
 }
 
-// nfsHelpers are the stand-ins for those of nfs-utils.
+// nfsHelpers are the stand-ins for nfs-utils' programs.
 var nfsHelpers = map[string]string{
 	"/sbin/mount.nfs":  "usage: mount.nfs remotetarget dir",
 	"/sbin/mount.nfs4": "usage: mount.nfs4 remotetarget dir",
 }
 
-// diskIDHelpers are the stand-ins for those that identify disks.
+// diskIDHelpers are the stand-ins for the programs that identify disks.
 var diskIDHelpers = map[string]string{
 	"/lib/udev_containerized/scsi_id --page=0x83 --whitelisted --device=/dev/sda": "scsi_id: ",
 	"/lib/udev_containerized/google_nvme_id -d/dev/nvme0n1":                       "is no NVMe disk",
@@ -244,8 +244,8 @@ func extract(t *testing.T, root string, archive io.Reader) {
 	}
 }
 
-// runIn runs a command of an image and returns what it prints. Programs exit as they like when they are asked for
-// help; if one cannot be started, the test fails.
+// runIn runs a command of an image and returns its output. The exit code of a request for help may be any; if the
+// program cannot be started, the test fails.
 func runIn(t *testing.T, root string, config v1.Config, command ...string) string {
 	t.Helper()
 	path := command[0]

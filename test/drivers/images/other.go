@@ -8,7 +8,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// Base makes the archive of what an image is built on.
+// Base makes the archive of a base image.
 type Base func(context.Context, func(tools.Progress)) (string, error)
 
 // Debian is the small Debian of drivers' images.
@@ -16,13 +16,13 @@ func Debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return debian(ctx, report)
 }
 
-// BusyBox is Debian's static BusyBox, and nothing else.
+// BusyBox is Debian's static BusyBox alone.
 func BusyBox(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return archiveOf(ctx, report, busyBox)
 }
 
-// Pack returns the path of an archive of an image as the function Archive does, for an image that tests bring with them. Its
-// entrypoint is a program of this machine, at a path in the image; both are "" if it has none.
+// Pack returns the path of an archive of an image as the function Archive does, for an image that tests bring with
+// them. Its entrypoint is a program of this machine, at a path in the image; both are "" without an entrypoint.
 func Pack(ctx context.Context, report func(tools.Progress), reference string, on Base, program, entrypoint string) (string, error) {
 	tag, err := name.NewTag(reference, name.StrictValidation)
 	if err != nil {

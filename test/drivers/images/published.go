@@ -73,10 +73,10 @@ func published() (map[string]name.Digest, error) {
 	return found, nil
 }
 
-// archiveOfPublished returns the path of an archive of a published image, with a tag of ours, and pulls it first if the cache does not have it.
-// What stands in for programs that test machines cannot run is a layer on it.
+// archiveOfPublished returns the path of an archive of a published image, with a tag of ours, and pulls it first if the
+// cache does not have it. Stand-ins for programs that test machines cannot run are a layer on it.
 func (c content) archiveOfPublished(ctx context.Context, report func(tools.Progress), tag name.Tag, from name.Digest) (string, error) {
-	files, err := c.standInFiles(ctx, besides)
+	files, err := c.standInFiles(ctx, alternativePaths)
 	if err != nil {
 		return "", err
 	}
@@ -103,7 +103,7 @@ func (c content) archiveOfPublished(ctx context.Context, report func(tools.Progr
 	return filepath.Join(folder, archiveName), err
 }
 
-// pull returns a published image for this machine. What is read of it is compared with the digest.
+// pull returns a published image for this machine. Its content is compared with the digest.
 func pull(ctx context.Context, from name.Digest) (v1.Image, error) {
 	image, err := remote.Image(from, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
@@ -142,8 +142,8 @@ func appendFiles(scratch string, image v1.Image, files []file) (v1.Image, error)
 	return mutate.AppendLayers(image, layer)
 }
 
-// besides returns the paths where published images may have a program that ours have at a path.
-func besides(target string) []string {
+// alternativePaths returns the paths where published images may have the program at a path of ours.
+func alternativePaths(target string) []string {
 	folders := []string{"/sbin", "/usr/bin", "/usr/sbin"}
 	if !slices.Contains(folders, path.Dir(target)) {
 		return []string{target}
@@ -172,7 +172,7 @@ func WhichRuns(reference string) (programs.Ran, error) {
 	return programs.WhichRuns(c.program)
 }
 
-// WhichIsPacked returns which program runs in the image of a reference or a repository where the user names nothing.
+// WhichIsPacked returns the program in the image of a reference or a repository if the user names none.
 func WhichIsPacked(reference string) (programs.Ran, error) {
 	_, c, err := find(reference)
 	if err != nil {

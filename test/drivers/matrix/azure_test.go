@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
-// azureBed is a testbed with a driver for Azure, for which a program stands in.
+// azureBed is a testbed with a stand-in for a driver for Azure.
 type azureBed struct {
 	*testbed.Testbed
 	storage   *testbed.StandIn
@@ -35,13 +35,13 @@ func startAzure(t *testing.T, driver drivers.Driver, class string, mode corev1.P
 	return azureBed{bed, storage, class, mode, bed.Namespace(t)}
 }
 
-// claim creates a claim, for a copy if there is a source.
+// claim creates a claim, for a copy if source is set.
 func (b azureBed) claim(t *testing.T, name string, source *corev1.TypedLocalObjectReference) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	return b.Claim(t, testbed.Claim{Namespace: b.namespace, Name: name, Class: b.class, Mode: b.mode, Source: source})
 }
 
-// volume returns what the storage knows of the volume of a claim.
+// volume returns the storage's record of a claim's volume.
 func (b azureBed) volume(t *testing.T, claim *corev1.PersistentVolumeClaim) folders.Record {
 	t.Helper()
 	record, err := b.storage.Get(folders.Volumes, b.Bound(t, claim).Spec.CSI.VolumeHandle)
@@ -88,7 +88,7 @@ func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, clas
 	b.Delete(t, snapshot)
 }
 
-// wantEmpty waits until nothing is left of any volume.
+// wantEmpty waits until all volumes are gone.
 func (b azureBed) wantEmpty(t *testing.T) {
 	t.Helper()
 	cluster.Eventually(t, testbed.Limit, "the storage to be empty", func(ctx context.Context) error {
@@ -133,7 +133,7 @@ func wantAzureTags(t *testing.T, kind string, got folders.Record, want string) {
 	}
 }
 
-// settle checks what is the same for all drivers, at the end.
+// settle runs the final checks that all drivers share.
 func (b azureBed) settle(t *testing.T, unexercised map[string]string) {
 	t.Run("logins", b.wantLogins)
 	t.Run("metrics", b.CheckMetrics)

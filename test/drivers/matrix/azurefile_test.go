@@ -27,7 +27,7 @@ func testAzureFile(t *testing.T) {
 		if got := bed.volume(t, files); got.Bytes != 1<<30 || got.Parameters["skuName"] != "Standard_LRS" {
 			t.Errorf("the storage has %+v, want a share of 1 GiB of the class's kind", got)
 		}
-		bed.read(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "azure-storage-account-fstandin-secret"}}) // with which nodes mount it
+		bed.read(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "azure-storage-account-fstandin-secret"}}) // nodes mount with it
 	})
 	t.Run("tags", func(t *testing.T) {
 		wantAzureTags(t, "volume", bed.volume(t, files), "kubernetes.io_cluster."+cluster.InfrastructureName+"=owned|storageClassName=azurefile-csi|team=harbour,pier")

@@ -38,8 +38,8 @@ type cinderBed struct {
 	namespace string
 }
 
-// startCinder starts a testbed. change changes what it finds of the cloud. The cloud's services are behind a proxy if a port is
-// given, theirs.
+// startCinder starts a testbed. change changes its cloud. The cloud's services are behind a proxy if a port is given,
+// theirs.
 func startCinder(t *testing.T, behindProxy string, change func(*testbed.Cloud)) *cinderBed {
 	t.Helper()
 	b := &cinderBed{cloud: testbed.StartOpenStack(t)}
@@ -73,7 +73,7 @@ func (b *cinderBed) volumeOf(t *testing.T, claim *corev1.PersistentVolumeClaim) 
 
 // testCinder runs the driver with zones, and then as it is without any configuration.
 func testCinder(t *testing.T) {
-	// Only what is not in the configuration of the cloud has to be in the driver's own.
+	// Only settings that are not in the configuration of the cloud have to be in the driver's own.
 	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "cinder-csi-config"},
 		Data: map[string]string{"config": "[BlockStorage]\nnode-volume-attach-limit = 24\n", "enable_topology": "true"}}
 	bed := startCinder(t, "", func(cloud *testbed.Cloud) { cloud.Objects = append(cloud.Objects, own) })
@@ -154,7 +154,7 @@ func testCinder(t *testing.T) {
 	t.Run("defaults", testCinderDefaults)
 }
 
-// refusals: events say what a cloud refuses that is slow, too. Claims and pods get what they want once it no longer does.
+// refusals: events show the refusals of a cloud that is also slow. Claims and pods succeed once it no longer refuses.
 func (b *cinderBed) refusals(t *testing.T) {
 	b.cloud.SetLatency(2 * time.Second)
 	t.Cleanup(func() { b.cloud.SetLatency(0) })
@@ -163,7 +163,7 @@ func (b *cinderBed) refusals(t *testing.T) {
 	waiting := b.Create(t, testbed.Pod{Name: "broken", Node: testbed.Nodes[0], Claim: broken})
 	b.AwaitEvent(t, waiting, "FailedAttachVolume", "the status is error")
 	b.Delete(t, waiting)
-	b.cloud.ResetVolumes() // or the driver refuses to detach what it has failed to attach
+	b.cloud.ResetVolumes() // or the driver refuses to detach volumes that it has failed to attach
 	b.Delete(t, broken)
 	b.wantEmpty(t) // or the next faults would be for attempts to attach that volume
 
@@ -244,7 +244,7 @@ func (b *cinderBed) wantLimit(t *testing.T) {
 	}
 }
 
-// wantNoDefaultClass checks that nobody but an administrator makes a class the default.
+// wantNoDefaultClass checks that only an administrator makes a class the default.
 func (b *cinderBed) wantNoDefaultClass(t *testing.T) {
 	classes := &storagev1.StorageClassList{}
 	if err := b.Client().List(t.Context(), classes); err != nil {

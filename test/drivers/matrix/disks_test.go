@@ -12,7 +12,7 @@ import (
 
 // The checks that are the same for all drivers of disks.
 
-// wantAttached checks that there is one VolumeAttachment, and that its volume is attached to a node.
+// wantAttached checks that exactly one VolumeAttachment exists, and that its volume is attached to a node.
 func wantAttached(t *testing.T, bed *testbed.Testbed, node string) {
 	t.Helper()
 	attachments := &storagev1.VolumeAttachmentList{}
@@ -28,7 +28,7 @@ func wantAttached(t *testing.T, bed *testbed.Testbed, node string) {
 func expandEach(t *testing.T, expand func(t *testing.T, fs string)) {
 	t.Run("xfs", func(t *testing.T) { expand(t, "xfs") })
 	t.Run("ext4", func(t *testing.T) {
-		// Linux requires it when a mounted ext4 grows, whoever runs resize2fs.
+		// Linux requires it when a mounted ext4 grows, even for root.
 		if may, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); may != 1 {
 			t.Skipf("no process here can have the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 in use (error %v)", err)
 		}

@@ -256,8 +256,8 @@ func (b *ebsBed) modify(t *testing.T, namespace string) {
 // notReady is the taint that the driver removes from its node when it is registered there.
 const notReady = "ebs.csi.aws.com/agent-not-ready"
 
-// restartWithoutMetadata restarts the driver on a node where the metadata service does not answer. It finds everything in
-// its Node, and removes the taint with which an administrator has kept pods away.
+// restartWithoutMetadata restarts the driver on a node where the metadata service does not answer. It finds everything
+// in its Node, and removes the administrator's taint that has kept pods away.
 func (b *ebsBed) restartWithoutMetadata(t *testing.T, index int) {
 	t.Helper()
 	node := testbed.Nodes[index]

@@ -67,7 +67,7 @@ var (
 
 const (
 	efsFileSystem = "fs-0123456789abcdef0"
-	// financeFileSystem is of another account.
+	// financeFileSystem belongs to another account.
 	financeFileSystem = "fs-0fedcba9876543210"
 	efsClass          = "efs-dynamic"
 	efsRegion         = "sea-west-1" // which has endpoints and a CA of its own
@@ -117,7 +117,7 @@ func (b efsBed) accessPoint(t *testing.T) efs.AccessPoint {
 	return points[0]
 }
 
-// share runs a pod on each node, and has each read what the other one writes.
+// share runs a pod on each node, and has each read the other one's file.
 func (b efsBed) share(t *testing.T, claim *corev1.PersistentVolumeClaim) []client.Object {
 	t.Helper()
 	first := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
@@ -306,7 +306,7 @@ func (b efsBed) testWithoutMetadata(t *testing.T) {
 	}
 }
 
-// registered returns what the driver says of each node.
+// registered returns the driver's registration on each node.
 func (b efsBed) registered(t *testing.T) (all []storagev1.CSINodeDriver) {
 	t.Helper()
 	for _, node := range testbed.Nodes {
@@ -394,7 +394,7 @@ func (b efsBed) mustExplain(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// awaitAvailable waits until a SharedVolume says what AWS has of it.
+// awaitAvailable waits until a SharedVolume reports its state in AWS with a reason.
 func (b efsBed) awaitAvailable(t *testing.T, shared *sharedvolume.SharedVolume, reason string) {
 	t.Helper()
 	cluster.Eventually(t, testbed.Limit, "SharedVolume "+shared.Name+" to say "+reason, func(ctx context.Context) error {

@@ -201,7 +201,7 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 	})
 }
 
-// wantLabels fails the test unless what the driver has made has the labels that the cluster wants.
+// wantLabels fails the test unless the driver's resource has the cluster's labels.
 func (b *gcpBed) wantLabels(t *testing.T, got map[string]string) {
 	t.Helper()
 	want := map[string]string{"team": "harbour", "kubernetes-io-cluster-" + cluster.InfrastructureName: "owned"}

@@ -163,8 +163,8 @@ func withFile(t *testing.T, archive string, tag name.Tag, source, target string)
 	return path
 }
 
-// installManila creates the objects of the driver, without an operator, that a function selects. With the namespace comes what OpenShift adds to it:
-// the cloud's credentials, and a certificate for the metrics.
+// installManila creates the selected objects of the driver, without an operator. In the namespace it also creates
+// OpenShift's additions: the cloud's credentials, and a certificate for the metrics.
 func installManila(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects func(*unstructured.Unstructured) bool) {
 	t.Helper()
 	manifests, err := manila.Driver.Manifests(drivers.Values{Namespace: manila.Driver.Namespace, Image: func(env string) string {
@@ -231,8 +231,8 @@ func attachConfigDrive(t *testing.T, c *cluster.Cluster, instance openstack.Inst
 	attachLoop(t, drive, filepath.Join(root, "dev"))
 }
 
-// attachLoop makes a file a disk whose device is in a folder, until the test ends. Its number is one that other nodes have no
-// device file for, so it is not among their disks.
+// attachLoop makes a file a disk with a device file in a folder, until the test ends. Other nodes have no device file
+// with its number, so it is not among their disks.
 func attachLoop(t *testing.T, path, folder string) {
 	t.Helper()
 	file, err := os.Open(path)

@@ -32,7 +32,7 @@ const writerID, readerID = 1000, 2000
 // snapshotClass is the VolumeSnapshotClass that comes with the driver.
 const snapshotClass = "csi-manila-standard"
 
-// manilaBed is a testbed with the Manila driver, and what the cells leave for those after them.
+// manilaBed is a testbed with the Manila driver, and the state that cells leave for later cells.
 type manilaBed struct {
 	*testbed.Testbed
 	cloud     *testbed.OpenStack
@@ -67,7 +67,7 @@ func testManila(t *testing.T) {
 		{"permissions", m.permissions},
 	} {
 		if !t.Run(cell.name, cell.run) {
-			return // those after it need it
+			return // later cells need it
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (m *manilaBed) expand(t *testing.T) {
 	m.writer.Write(t, "larger", "still writes")
 }
 
-// snapshot: what is written after a snapshot is not in a volume that is made of it.
+// snapshot: a volume that is restored from a snapshot lacks later writes.
 func (m *manilaBed) snapshot(t *testing.T) {
 	m.writer.Write(t, "state", "before")
 	snapshot := m.Snapshot(t, m.claims[0], "backup", snapshotClass)
@@ -175,7 +175,7 @@ func (m *manilaBed) snapshot(t *testing.T) {
 	})
 }
 
-// tags: shares have the ID of the cluster as metadata, by which the installer finds them.
+// tags: shares have the ID of the cluster as metadata, which the installer searches for.
 func (m *manilaBed) tags(t *testing.T) {
 	var infrastructure configv1.Infrastructure
 	if err := m.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, &infrastructure); err != nil {
@@ -202,7 +202,7 @@ func (m *manilaBed) credentials(t *testing.T) {
 	}
 }
 
-// refusals: a claim, its expansion and its snapshot get what they want once the cloud no longer refuses it.
+// refusals: a claim, its expansion and its snapshot succeed once the cloud no longer refuses.
 func (m *manilaBed) refusals(t *testing.T) {
 	for _, fault := range []openstack.Fault{{Route: "/shares"}, {Route: "/shares/{id}/action", Action: "extend"}, {Route: "/snapshots"}} {
 		fault.Service, fault.Method, fault.Code, fault.Times = openstack.Manila, http.MethodPost, http.StatusForbidden, 3 // events repeat, too
@@ -265,7 +265,7 @@ var manilaUnexercised = map[string]string{
 	"manila-privileged-role: use securitycontextconstraints.security.openshift.io manila-csi-driver-node": "the local cluster has no admission by SecurityContextConstraints",
 }
 
-// permissions: what the driver's accounts may is what their programs have asked for.
+// permissions: the driver's accounts may do exactly what their programs have requested.
 func (m *manilaBed) permissions(t *testing.T) {
 	accounts.Check(t, m.Cluster, m.Driver, m.DriverNamespace(), manilaUnexercised)
 }

@@ -1,5 +1,5 @@
-// Package matrix lists what drivers can do, and the test that shows each of it on a testbed. `make prove SUITE=drivers`
-// runs them all and prints the matrix; docs/drivers.md has it.
+// Package matrix lists the capabilities of drivers, and the tests that show them on a testbed. `make prove
+// SUITE=drivers` runs them all and prints the matrix; docs/drivers.md has it.
 package matrix
 
 import (
@@ -28,7 +28,7 @@ const (
 	PrivateEndpoint Capability = "private endpoint"
 )
 
-// Capabilities are all of them, in order, with what their tests show.
+// Capabilities are all capabilities, in order, with the claims that their tests show.
 var Capabilities = []struct {
 	Name  Capability
 	Shows string
@@ -48,26 +48,26 @@ var Capabilities = []struct {
 type Cell struct {
 	// Test shows it, such as "TestMatrix/efs/provision".
 	Test string
-	// Not is why the capability does not apply to the driver, if there is no test.
+	// Not is the reason why the capability does not apply to the driver; "" if it has a test.
 	Not string
 }
 
 // Row is a driver's.
 type Row struct {
-	// Driver is its name, with a version if there are several.
+	// Driver is its name, with a version if the matrix has several.
 	Driver string
 	Cells  map[Capability]Cell
 	// Image is the repository of the image with the driver.
 	Image string
-	// More are images with further programs of the driver, by what these are called in the table.
+	// More are images with further programs of the driver, by the programs' names in the table.
 	More map[string]string
 }
 
-// which returns which program runs in an image of a repository.
-type which func(repository string) (programs.Ran, error)
+// programLookup returns the program that runs in an image of a repository.
+type programLookup func(repository string) (programs.Ran, error)
 
 // programs returns which programs run as a row's driver, and whether the driver itself is the real one.
-func (r Row) programs(in which) (text string, real bool, err error) {
+func (r Row) programs(in programLookup) (text string, real bool, err error) {
 	driver, err := in(r.Image)
 	if err != nil {
 		return "", false, fmt.Errorf("%s: %w", r.Driver, err)
@@ -95,7 +95,7 @@ var sidecars = []struct{ name, image string }{
 	{"kube-rbac-proxy", "quay.io/openshift/origin-kube-rbac-proxy"},
 }
 
-// passes is what a cell shows whose test has passed.
+// passes returns the text of a cell whose test has passed.
 func passes(real bool) string {
 	if real {
 		return "yes"
@@ -103,8 +103,8 @@ func passes(real bool) string {
 	return "stand-in"
 }
 
-// Report returns the matrix with the outcome of each test, "pass", "fail" or "skip", by the test's name, and the names of
-// the tests that have not passed. The programs are those that run in this environment.
+// Report returns the matrix with the outcome of each test, "pass", "fail" or "skip", by the test's name, and the names
+// of the tests that have not passed. The programs are this environment's.
 func Report(outcomes map[string]string) (text string, open []string) {
 	text, err := render(images.WhichRuns, func(real bool, cell Cell) string {
 		switch outcome := outcomes[cell.Test]; {
@@ -126,8 +126,8 @@ func Report(outcomes map[string]string) (text string, open []string) {
 	return text, open
 }
 
-// Markdown returns the matrix with the capabilities that have a test, and the reasons why others have none. The programs are those that
-// run in a clone without anything else.
+// Markdown returns the matrix with the capabilities that have a test, and the reasons why others have no test. The
+// programs are a plain clone's.
 func Markdown() (string, error) {
 	table, err := render(images.WhichIsPacked, func(real bool, cell Cell) string {
 		if cell.Test == "" {
@@ -155,7 +155,7 @@ func Markdown() (string, error) {
 	return text.String(), nil
 }
 
-func render(in which, show func(real bool, cell Cell) string) (string, error) {
+func render(in programLookup, show func(real bool, cell Cell) string) (string, error) {
 	var text strings.Builder
 	header, line := "| driver | program |", "| --- | --- |"
 	for _, c := range Capabilities {

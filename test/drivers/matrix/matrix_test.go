@@ -37,7 +37,7 @@ var tests = map[string]func(*testing.T){
 // shortest are the tests that run without -all-drivers.
 var shortest = []string{"efs", "sample"}
 
-// TestMatrix shows what each driver can do.
+// TestMatrix shows the capabilities of each driver.
 func TestMatrix(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestProgramOfARow(t *testing.T) {
 	ours := func(string) (programs.Ran, error) { return programs.Ran{}, nil }
 	real := func(string) (programs.Ran, error) { return programs.Ran{Real: true, Version: "v9.9.9"}, nil }
 	for name, test := range map[string]struct {
-		in   which
+		in   programLookup
 		want string
 	}{
 		"ours":  {ours, "| EFS, version 3.4.1 | ours in its place | stand-in | – | stand-in | – | – | stand-in | stand-in | stand-in | stand-in |\n"},

@@ -41,7 +41,7 @@ type AWS struct {
 	Metadata []aws.Metadata
 	// Former are CredentialsRequests of former operators of the driver.
 	Former []*unstructured.Unstructured
-	// Root returns the root folder of a node, in whose /dev the disks are. It is the cluster's NodeRoot unless a test plays the
+	// Root returns the root folder of a node; its /dev has the disks. It is the cluster's NodeRoot unless a test plays the
 	// machines of some nodes.
 	Root func(node string) (string, error)
 
@@ -101,8 +101,8 @@ func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 	return a
 }
 
-// nodeRole is the role that the installer gives to instances. It has no permission for what drivers do. But mount.efs
-// needs some credentials when the EFS driver deletes files of a volume, and finds no others.
+// nodeRole is the role that the installer gives to instances. It has no permissions for drivers. But mount.efs needs
+// some credentials when the EFS driver deletes files of a volume, and finds no others.
 const nodeRole = cluster.InfrastructureName + "-master-role"
 
 func (a *AWS) startMetadata(instance ec2.Instance) aws.Metadata {
@@ -129,13 +129,14 @@ func roleARN(request *unstructured.Unstructured) string {
 	return fmt.Sprintf("arn:aws:iam::%s:role/%s", account, request.GetName())
 }
 
-// requests are the CredentialsRequests among the driver's objects, as in the namespace for operators, and those of former ones.
+// requests returns the CredentialsRequests among the driver's objects, as in the namespace for operators, and former
+// drivers' ones.
 func (a *AWS) requests() []*unstructured.Unstructured {
 	a.t.Helper()
 	return append((&Testbed{Driver: a.driver}).credentialsRequests(a.t), a.Former...)
 }
 
-// credentialsRequests are those among the driver's objects.
+// credentialsRequests returns the CredentialsRequests among the driver's objects.
 func (b *Testbed) credentialsRequests(t testing.TB) []*unstructured.Unstructured {
 	t.Helper()
 	manifests, err := b.Driver.Operand(drivers.Values{Namespace: b.DriverNamespace(), Image: func(env string) string { return env }})
@@ -223,7 +224,7 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 	}
 }
 
-// DescribeNode says what AWS's cloud controller says of one of Nodes when that has joined the cluster.
+// DescribeNode describes one of Nodes like AWS's cloud controller once it has joined the cluster.
 func (a *AWS) DescribeNode(t testing.TB, c *cluster.Cluster, index int) {
 	t.Helper()
 	node, instance := &corev1.Node{}, a.Instances[index]

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/lab/standin/backend"
 )
 
-// AzureOptions say what an Azure cloud has.
+// AzureOptions configure an Azure cloud.
 type AzureOptions struct {
 	// Tags are the tags that the Infrastructure wants on all resources.
 	Tags []configv1.AzureResourceTag
@@ -49,14 +49,14 @@ const (
 	tokenAudience = "openshift"
 )
 
-// StartAzure starts what stands for an Azure cloud, and a testbed with one of its drivers, until the test ends.
+// StartAzure starts a stand-in for an Azure cloud, and a testbed with one of its drivers, until the test ends.
 func StartAzure(t testing.TB, driver drivers.Driver, options AzureOptions) (*Testbed, *StandIn) {
 	t.Helper()
 	cloud, storage := startAzureCloud(t, options, driver)
 	return Start(t, Options{Driver: driver, Snapshots: true, Cloud: cloud}), storage
 }
 
-// startAzureCloud starts what stands for an Azure cloud with drivers until the test ends.
+// startAzureCloud starts a stand-in for an Azure cloud with drivers until the test ends.
 func startAzureCloud(t testing.TB, options AzureOptions, of ...drivers.Driver) (Cloud, *StandIn) {
 	t.Helper()
 	cluster.NeedRealNodes(t)
@@ -110,7 +110,7 @@ func prepareAzure(ctx context.Context, c client.Client, options AzureOptions) er
 }
 
 // cloudConfigOf returns the configuration of the cloud as OpenShift publishes it. Like the installer's, it asks for the
-// identity of the nodes, with which drivers must not log in.
+// identity of the nodes, which drivers must not use to log in.
 func cloudConfigOf() *corev1.ConfigMap {
 	config, err := json.Marshal(map[string]any{
 		"cloud": "AzurePublicCloud", "tenantId": azureTenant, "subscriptionId": "s", "resourceGroup": cluster.InfrastructureName + "-rg",

@@ -74,7 +74,7 @@ func cordonProcessNodes(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// leaveOut creates the ClusterCSIDrivers of the other drivers of a driver's platform, which nobody installs then.
+// leaveOut creates the ClusterCSIDrivers of the other drivers of a driver's platform, so that nobody installs them.
 func leaveOut(ctx context.Context, c client.Client, driver drivers.Driver) error {
 	for _, other := range registry.All() {
 		if other.Name == driver.Name || other.ClusterStorage == nil || other.ClusterStorage.Platform != driver.ClusterStorage.Platform {

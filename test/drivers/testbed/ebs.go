@@ -17,7 +17,7 @@ type EBS struct {
 	Region *AWS
 }
 
-// EBSOptions say what a testbed with the EBS driver has.
+// EBSOptions configure a testbed with the EBS driver.
 type EBSOptions struct {
 	// Region is the options of the region.
 	Region aws.Options

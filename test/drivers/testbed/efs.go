@@ -18,14 +18,14 @@ import (
 	"github.com/berth-csi/berth/lab/nfs"
 )
 
-// Mount targets have addresses of this range: the first three those of AddFileSystems, others those that EC2 assigns.
+// Mount targets have addresses of this range: AddFileSystems uses the first three, and EC2 assigns others.
 var mountTargets = netip.MustParsePrefix("10.0.80.0/24")
 
 // maxMountTargets is how many mount targets nodes can reach.
 const maxMountTargets = 9
 
-// FileSystems are the file systems of a region of EFS. Nodes can mount them, also those that are created later, such as by
-// an administrator.
+// FileSystems are the file systems of a region of EFS. Nodes can mount them, including file systems created later, for
+// example by an administrator.
 type FileSystems struct {
 	// NFS serves them.
 	NFS *nfs.Server
@@ -57,7 +57,7 @@ func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	return s
 }
 
-// Serve adds the addresses and the names of mount targets to what a testbed finds.
+// Serve adds the addresses and the names of mount targets to a testbed's cloud.
 func (s *FileSystems) Serve(cloud *Cloud) {
 	cloud.NFS, cloud.Resolve = s.NFS, s.resolve
 	for address, i := mountTargets.Addr().Next(), 0; i < maxMountTargets; address, i = address.Next(), i+1 {
@@ -83,8 +83,8 @@ func (s *FileSystems) resolve(host string) (address netip.Addr, known bool) {
 // Folder returns the folder with the files of a file system. It exists if AddFileSystems has added that, or once it was mounted.
 func (s *FileSystems) Folder(id string) string { return filepath.Join(s.root, id) }
 
-// export returns the folder of a request. A file system without access point has to be named by its host: only TLS has
-// a certificate.
+// export returns the folder of a request. A file system without access point must be named by its host: only TLS has a
+// certificate.
 func (s *FileSystems) export(r nfs.Request) (string, error) {
 	id := r.FileSystem
 	if id == "" {
@@ -115,8 +115,8 @@ func (s *FileSystems) export(r nfs.Request) (string, error) {
 	return folder, nil
 }
 
-// enter returns the root directory of an access point. As EFS does, it makes the directory when it is first mounted, if
-// the access point says with which owner.
+// enter returns the root directory of an access point. Like EFS, it makes the directory at the first mount, if the
+// access point names its owner.
 func enter(folder string, root efs.RootDirectory) (string, error) {
 	folder = filepath.Join(folder, path.Clean("/"+root.Path))
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {

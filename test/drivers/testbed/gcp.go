@@ -22,7 +22,8 @@ import (
 	"github.com/berth-csi/berth/lab/gcp"
 )
 
-// gcpAddress is where nodes find all services of Google Cloud, whose names only pods on the host network can resolve.
+// gcpAddress is the address of all services of Google Cloud on nodes. Only pods on the host network can resolve their
+// names.
 const gcpAddress = "203.0.113.10"
 
 // GCP is Google Cloud, with an instance for each node. Its disks are devices of the nodes.
@@ -37,10 +38,10 @@ type GCP struct {
 	cluster *cluster.Cluster // once there is one
 }
 
-// GCPOptions say what a cluster on Google Cloud has.
+// GCPOptions configure a cluster on Google Cloud.
 type GCPOptions struct {
 	Cloud gcp.Options
-	// Labels and Tags are those that the Infrastructure wants on all resources.
+	// Labels and Tags are the labels and tags that the Infrastructure requires on all resources.
 	Labels []configv1.GCPResourceLabel
 	Tags   []configv1.GCPResourceTag
 	// Tokens says that the driver has no key, but exchanges its service account's token.
@@ -68,7 +69,7 @@ func StartGCP(t testing.TB, driver drivers.Driver, options GCPOptions) *GCP {
 	return g
 }
 
-// Options returns what a testbed finds of the cloud.
+// Options returns the cloud for a testbed.
 func (g *GCP) Options() Cloud {
 	g.t.Helper()
 	names := map[string]string{}
@@ -119,7 +120,7 @@ func (g *GCP) serveMetadata() {
 	}
 }
 
-// account returns the email of a service account that has what a CredentialsRequest asks for.
+// account returns the email of a service account with a CredentialsRequest's permissions.
 func (g *GCP) account(request *unstructured.Unstructured) string {
 	g.t.Helper()
 	permissions, _, err := unstructured.NestedStringSlice(request.Object, "spec", "providerSpec", "permissions")
@@ -150,9 +151,9 @@ func (g *GCP) createSecret(namespace, name string, file []byte) {
 	}
 }
 
-// trust does what an administrator does before a cluster with short-lived credentials is installed: the cluster's issuer of
-// tokens is an identity provider, a service account has what the request asks for, the request's own accounts may act as it,
-// and its Secret says how.
+// trust plays an administrator who prepares a cluster with short-lived credentials: the cluster's issuer of tokens is
+// an identity provider, a service account has the request's permissions, the request's own accounts may act as it, and
+// its Secret says how.
 func (g *GCP) trust(request *unstructured.Unstructured) {
 	g.t.Helper()
 	api, err := kubernetes.NewForConfig(g.cluster.Config())

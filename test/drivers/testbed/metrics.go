@@ -124,7 +124,7 @@ func (b *Testbed) metricsEndpoints(t *testing.T) (all []metricsEndpoint) {
 	return all
 }
 
-// podOf returns a pod of the driver that belongs to a Service, nil if there is none.
+// podOf returns a pod of the driver that belongs to a Service, or nil.
 func (b *Testbed) podOf(t *testing.T, service corev1.Service) *corev1.Pod {
 	t.Helper()
 	selector := labels.SelectorFromSet(service.Spec.Selector)
@@ -136,7 +136,7 @@ func (b *Testbed) podOf(t *testing.T, service corev1.Service) *corev1.Pod {
 	return nil
 }
 
-// target returns the container and the port of a pod to which a Service's port leads, 0 if there is none.
+// target returns the container and the port of a pod behind a Service's port, or 0.
 func target(service corev1.Service, pod *corev1.Pod, name string) (container string, port int32) {
 	for _, of := range service.Spec.Ports {
 		if of.Name != name {

@@ -14,7 +14,7 @@ const resolver = "127.0.0.1:53"
 // lookUp returns the IPv4 address of a host. Its name is in lower case, and has no dot at the end.
 type lookUp func(host string) (address netip.Addr, known bool)
 
-// lookUp looks for a host among those of the cloud.
+// lookUp looks for a host among the cloud's hosts.
 func (c Cloud) lookUp(host string) (netip.Addr, bool) {
 	if address, known := c.Names[host]; known {
 		parsed, err := netip.ParseAddr(address)
@@ -26,7 +26,7 @@ func (c Cloud) lookUp(host string) (netip.Addr, bool) {
 	return c.Resolve(host)
 }
 
-// resolveNames serves names on all nodes, and answers that there are no others.
+// resolveNames serves names on all nodes, and denies all others.
 func (s *Surroundings) resolveNames(names lookUp) error {
 	for _, node := range Nodes {
 		conn, err := s.cluster.ListenPacketOn(node, "udp", resolver)
@@ -48,7 +48,7 @@ func answerQueries(conn net.PacketConn, names lookUp) {
 			return
 		}
 		if answer, err := answer(packet[:n], names); err == nil {
-			_, _ = conn.WriteTo(answer, from) // whoever asked may be gone
+			_, _ = conn.WriteTo(answer, from) // the client may be gone
 		}
 	}
 }

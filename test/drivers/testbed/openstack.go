@@ -47,7 +47,7 @@ type OpenStack struct {
 	Instances []openstack.Instance
 	// CA may be set before Options.
 	CA CASource
-	// Root is as that of AWS.
+	// Root is the same as AWS.Root.
 	Root func(node string) (string, error)
 
 	t testing.TB
@@ -61,7 +61,7 @@ func StartOpenStack(t testing.TB, shareTypes ...string) *OpenStack {
 	return o
 }
 
-// Options returns what a testbed finds of the cloud. The cluster logs in with a new application credential.
+// Options returns the cloud for a testbed. The cluster logs in with a new application credential.
 func (o *OpenStack) Options() Cloud {
 	cluster.NeedRealNodes(o.t)
 	content := disks.New(disks.Options{
@@ -140,7 +140,7 @@ func configOf(cloud *openstack.Cloud) *corev1.ConfigMap {
 	}
 }
 
-// credentialsOf returns the Secret in which the installer stores the cluster's credentials for a cloud: a new application
+// credentialsOf returns the installer's Secret with the cluster's credentials for a cloud: a new application
 // credential, and the cloud's CA.
 func credentialsOf(cloud *openstack.Cloud) *corev1.Secret {
 	login := cloud.LoginWithCredential("")

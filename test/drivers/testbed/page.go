@@ -10,8 +10,8 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-// Follow runs the commands below a heading of a page of documentation, with other names: pairs of a text and what stands there
-// instead. The operator's namespace is that of the testbed. It returns what the commands print.
+// Follow runs the commands below a heading of a page of documentation, with other names: pairs of a text and its
+// replacement. The operator's namespace is the testbed's. It returns the output of the commands.
 func (b *Testbed) Follow(t testing.TB, path, heading string, names ...string) string {
 	t.Helper()
 	reader := page.Reader{

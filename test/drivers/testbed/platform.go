@@ -25,7 +25,7 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// Platform is a cloud in which the cluster storage operator runs drivers.
+// Platform is a cloud where the cluster storage operator runs drivers.
 type Platform struct {
 	Type configv1.PlatformType
 	// start starts the cloud until the test ends.

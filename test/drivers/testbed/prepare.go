@@ -10,7 +10,7 @@ import (
 // workerLabel is the label of nodes for pods of users. Only real nodes have it.
 const workerLabel = "node-role.kubernetes.io/worker"
 
-// prepare makes the cluster what the driver's operator expects of OpenShift in the cloud.
+// prepare makes the cluster look like OpenShift in the cloud for the driver's operator.
 func (b *Testbed) prepare(t testing.TB, options Options) {
 	t.Helper()
 	cloud := options.Cloud

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/lab/programs"
 )
 
-// TestPrograms: what a demonstration and a suite print names the driver, with the image that the administrator has set, what the user
-// has given, and what is ours.
+// TestPrograms: the output of a demonstration and of a suite names the driver, with the image that the administrator
+// has set, the user's programs, and ours.
 func TestPrograms(t *testing.T) {
 	content, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

@@ -17,11 +17,12 @@ import (
 // proxyAddress is where nodes and their pods find the cluster's proxy.
 const proxyAddress = "10.0.96.1:3128"
 
-// noProxy is what OpenShift lets its pods reach without the proxy: its own networks and the metadata service.
+// noProxy lists the destinations that OpenShift lets its pods reach without the proxy: its own networks and the
+// metadata service.
 const noProxy = ".cluster.local,.svc,10.0.0.0/24,10.128.0.0/14,10.217.0.0/16,127.0.0.1,169.254.169.254,localhost"
 
-// behindProxy returns the cloud as it is found behind a proxy, which serves until the test ends: nothing else reaches the
-// servers with a port, and the cluster's Proxy names it.
+// behindProxy returns the cloud behind a proxy, which serves until the test ends: only the proxy reaches the servers
+// with a port, and the cluster's Proxy names it.
 func (c Cloud) behindProxy(t testing.TB, port string) (Cloud, *proxy.Proxy) {
 	t.Helper()
 	servers, hidden := map[string]string{}, map[string]string{}

@@ -59,7 +59,7 @@ func (b *Testbed) KillDriver(t *testing.T) {
 	b.AwaitReplaced(t, before)
 }
 
-// AwaitReplaced waits until none of the driver's pods is one of those before, and the new ones are ready.
+// AwaitReplaced waits until all of the driver's former pods are gone, and the new ones are ready.
 func (b *Testbed) AwaitReplaced(t testing.TB, before []corev1.Pod) {
 	t.Helper()
 	cluster.Eventually(t, Limit, "the driver's pods to be replaced", func(context.Context) error {
@@ -100,7 +100,7 @@ func (b *Testbed) ready(ctx context.Context) error {
 		on := map[string]bool{}
 		for _, pod := range pods {
 			if !cluster.IsReady(&pod) {
-				return fmt.Errorf("pod %s on node %s is not ready: %s", pod.Name, pod.Spec.NodeName, troubles(&pod))
+				return fmt.Errorf("pod %s on node %s is not ready: %s", pod.Name, pod.Spec.NodeName, notReadyReasons(&pod))
 			}
 			on[pod.Spec.NodeName] = true
 		}
@@ -140,8 +140,8 @@ func (b *Testbed) podsOf(ctx context.Context, workload *unstructured.Unstructure
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
 }
 
-// troubles says why a pod is not ready.
-func troubles(pod *corev1.Pod) string {
+// notReadyReasons returns the reasons why a pod is not ready.
+func notReadyReasons(pod *corev1.Pod) string {
 	var all []string
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
@@ -161,11 +161,12 @@ func troubles(pod *corev1.Pod) string {
 	return strings.Join(all, "; ")
 }
 
-// report logs what shows why a test failed: pods, warnings, and the ends of the logs of the driver and its operator.
+// report logs the diagnostics of a failed test: pods, warnings, and the ends of the logs of the driver and its
+// operator.
 func (b *Testbed) report(t testing.TB) {
 	ctx := context.Background() // the test's has ended
 	show := func(cmd *exec.Cmd) {
-		output, _ := cmd.CombinedOutput() // says what is wrong
+		output, _ := cmd.CombinedOutput() // names the problem
 		t.Logf("%s\n%s", strings.Join(cmd.Args[1:], " "), output)
 	}
 	show(b.Kubectl(ctx, "get", "pods", "--all-namespaces", "--output=wide"))

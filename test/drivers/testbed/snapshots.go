@@ -48,8 +48,8 @@ func (b *Testbed) installSnapshots(t testing.TB) {
 	}
 }
 
-// Snapshot takes a snapshot of a claim, and waits until it is ready to use. Class is that of the snapshot; if it is
-// empty, it is the default one.
+// Snapshot takes a snapshot of a claim, and waits until it is ready to use. class is the VolumeSnapshotClass; "" is the
+// default one.
 func (b *Testbed) Snapshot(t testing.TB, claim *corev1.PersistentVolumeClaim, name, class string) *unstructured.Unstructured {
 	t.Helper()
 	spec := map[string]any{"source": map[string]any{"persistentVolumeClaimName": claim.Name}}

@@ -28,7 +28,7 @@ func StartStandIn(t testing.TB, login func(backend.Login) error) *StandIn {
 	return &StandIn{started, t}
 }
 
-// Behind returns a cloud in which the driver finds the storage, too.
+// Behind returns a cloud where the driver also finds the storage.
 func (s *StandIn) Behind(cloud Cloud) Cloud {
 	servers := map[string]string{backend.Address: s.ListensAt()}
 	for at, to := range cloud.Servers {

@@ -27,8 +27,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// Surroundings are what a cluster has around it, beside the servers that its nodes reach: what OpenShift and the cloud do
-// for drivers and their pods.
+// Surroundings are the parts of OpenShift and of the cloud around a cluster that serve drivers and their pods, besides
+// the servers that its nodes reach.
 type Surroundings struct {
 	cluster  *cluster.Cluster
 	services *certificates // of Services
@@ -67,7 +67,7 @@ func Surround(ctx context.Context, c *cluster.Cluster, cloud Cloud, failed func(
 	return s, nil
 }
 
-// Close ends what serves the cluster.
+// Close ends the servers of the cluster.
 func (s *Surroundings) Close() {
 	for _, stop := range slices.Backward(s.closers) {
 		stop()
@@ -104,8 +104,8 @@ func setPlatform(ctx context.Context, c client.Client, platform *configv1.Platfo
 // userID is a user ID such as OpenShift chooses from a namespace's range.
 const userID = 1000650000
 
-// admitUsers does what the admission of OpenShift's SecurityContextConstraints does for pods that must not run as root and
-// name no user: it chooses one, and a group for their volumes. Images of sidecars name none.
+// admitUsers acts like the admission of OpenShift's SecurityContextConstraints for pods that must not run as root and
+// name no user: it chooses one, and a group for their volumes. Images of sidecars name no user.
 func admitUsers(ctx context.Context, c client.Client) error {
 	const name = "users.testbed.berth.test"
 	meta := metav1.ObjectMeta{Name: name}
@@ -159,7 +159,7 @@ const servingCertAnnotation = "service.beta.openshift.io/serving-cert-secret-nam
 // certificateLife is for how long certificates of Services are valid.
 const certificateLife = 24 * time.Hour
 
-// certificates does what OpenShift's service CA operator does: a Service that asks for a certificate gets it in a Secret.
+// certificates acts like OpenShift's service CA operator: a Service that asks for a certificate gets it in a Secret.
 type certificates struct {
 	api kubernetes.Interface
 
@@ -264,7 +264,8 @@ func (s *Surroundings) serveCertificates(failed func(error)) error {
 	return nil
 }
 
-// injectCA does what OpenShift's cluster network operator does: ConfigMaps that ask for it get what the cluster trusts.
+// injectCA acts like OpenShift's cluster network operator: ConfigMaps that ask for it get the cluster's trusted
+// certificates.
 func (s *Surroundings) injectCA(bundle []byte, failed func(error)) error {
 	const label, key = "config.openshift.io/inject-trusted-cabundle", "ca-bundle.crt"
 	if len(bundle) == 0 {
@@ -294,7 +295,7 @@ func (s *Surroundings) injectCA(bundle []byte, failed func(error)) error {
 	return nil
 }
 
-// start starts informers, and returns what stops them.
+// start starts informers, and returns a function that stops them.
 func start(factory informers.SharedInformerFactory) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	factory.StartWithContext(ctx)

@@ -41,49 +41,50 @@ var Nodes = []string{cluster.RealNode(0), cluster.RealNode(1)}
 // Limit is the time limit of a step that usually takes seconds. Images are pulled in it, and the machine may be busy.
 const Limit = 3 * time.Minute
 
-// Options say what a testbed has.
+// Options configure a testbed.
 type Options struct {
 	Driver drivers.Driver
 	Cloud  Cloud
 	// Env are variables that the administrator sets for the operator, such as DRIVER_IMAGE for another image.
 	Env []corev1.EnvVar
-	// BehindProxy is the port of those of the cloud's servers that only a proxy reaches. If it is empty, there is no proxy.
+	// BehindProxy is the port of the cloud's servers that only a proxy reaches. If it is empty, there is no proxy.
 	BehindProxy string
 	// Snapshots installs the API of snapshots, and its controller.
 	Snapshots bool
 	// UserImages are archives of images of further pods of users, by repositories.
 	UserImages map[string]string
-	// Install, which may be nil, installs the driver with OLM in another way than from a catalog of today's operator, such as with
-	// an operator that is to be succeeded. MoreImages are further images that its pods have, and MorePrograms programs by the
+	// Install, which may be nil, installs the driver with OLM in another way than from a catalog of today's operator, such
+	// as with a predecessor. MoreImages are further images that its pods have, and MorePrograms programs by the
 	// repositories of their images.
 	Install      func(testing.TB, *Testbed)
 	MoreImages   []string
 	MorePrograms map[string]string
 }
 
-// Cloud is what a cluster and its nodes find of the cloud that they are in. They reach nothing else.
+// Cloud describes the cloud of a cluster and its nodes. They reach nothing else.
 type Cloud struct {
-	// Platform is what the Infrastructure says of the cloud. Without it, that is a public region of AWS.
+	// Platform is the Infrastructure's status of the platform; the default is a public region of AWS.
 	Platform *configv1.PlatformStatus
 	// Servers maps addresses, "IP:port", at which programs on all nodes and in their pods find servers, to addresses on
 	// this machine.
 	Servers map[string]string
 	// Names maps names of hosts, in lower case, to IPv4 addresses. Only pods on the host network can resolve them.
 	Names map[string]string
-	// Resolve, which may be nil, returns the addresses of further names, such as of what is created later.
+	// Resolve, which may be nil, returns the addresses of further names, such as of servers created later.
 	Resolve func(host string) (address netip.Addr, known bool)
-	// CA is what the cluster trusts in addition to public certificate authorities, in PEM. It may be empty.
+	// CA has the certificates that the cluster trusts in addition to public certificate authorities, in PEM. It may be
+	// empty.
 	CA []byte
 	// NFS serves the exports of all servers with port 2049 among Servers. It may be nil.
 	NFS *nfs.Server
 	// Objects exist before the operator is installed, in namespaces that exist, such as Secrets of the installer.
 	Objects []client.Object
-	// Prepare, which may be nil, does what else has to be done before the operator is installed, such as to let nodes
-	// differ (cluster.ListenOn).
+	// Prepare, which may be nil, runs before the operator is installed, for example to let nodes differ
+	// (cluster.ListenOn).
 	Prepare func(*cluster.Cluster)
 }
 
-// Testbed is a cluster on which a driver is available.
+// Testbed is a cluster with an available driver.
 type Testbed struct {
 	*cluster.Cluster
 	Driver drivers.Driver
@@ -94,7 +95,7 @@ type Testbed struct {
 }
 
 // Start starts a cluster until the test ends, and installs the driver. For one without a package, the cluster storage
-// operator does that, so the cloud has to say that it is the driver's platform. It skips the test where real nodes cannot run.
+// operator does that, so the cloud must be the driver's platform. It skips the test where real nodes cannot run.
 func Start(t testing.TB, options Options) *Testbed {
 	t.Helper()
 	cluster.NeedRealNodes(t)
@@ -186,8 +187,9 @@ func references(driver drivers.Driver, env []corev1.EnvVar) map[string]string {
 	return found
 }
 
-// Programs says which programs run as a driver and its sidecars, such as "driver: the real one, v1.63.1; ours in place of
-// csi-livenessprobe". Sidecars that are built from modules are not in it. env are variables that the administrator sets.
+// Programs lists the programs of a driver and its sidecars, such as "driver: the real one, v1.63.1; ours in place of
+// csi-livenessprobe". Sidecars that are built from modules are not in it. env are variables that the administrator
+// sets.
 func Programs(driver drivers.Driver, env []corev1.EnvVar) (string, error) {
 	const image = "DRIVER_IMAGE"
 	references := references(driver, env)

@@ -177,14 +177,14 @@ func (b *Testbed) AwaitPod(t testing.TB, pod *corev1.Pod) RunningPod {
 			return err
 		}
 		if !cluster.IsReady(pod) {
-			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, troubles(pod))
+			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, notReadyReasons(pod))
 		}
 		return nil
 	})
 	return RunningPod{pod, b}
 }
 
-// AwaitEvent waits until there is an event about an object, for a reason, whose message has a text.
+// AwaitEvent waits for an event about an object, with a reason and a text in its message.
 func (b *Testbed) AwaitEvent(t testing.TB, about client.Object, reason, text string) {
 	t.Helper()
 	cluster.Eventually(t, Limit, fmt.Sprintf("an event %s about %s that says %q", reason, about.GetName(), text), func(ctx context.Context) error {
@@ -253,8 +253,7 @@ func (p RunningPod) Mount(t testing.TB) string {
 	return line
 }
 
-// MountOf returns the line of a real node's mountinfo that is about the volume of a pod, "" if there is none. A mount that
-// is replaced has another one.
+// MountOf returns the line about a pod's volume in a real node's mountinfo, or "". A replaced mount has another line.
 func MountOf(c *cluster.Cluster, pod *corev1.Pod) (string, error) {
 	root, err := c.NodeRoot(pod.Spec.NodeName)
 	if err != nil {

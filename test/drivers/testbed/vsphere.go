@@ -31,7 +31,7 @@ func StartVSphere(t testing.TB) *VSphere {
 	return &VSphere{StandIn: StartStandIn(t, nil), VCenter: vsphere.Start(t), t: t}
 }
 
-// Options returns the cloud, in which an administrator asks for a driver.
+// Options returns the cloud where an administrator asks for a driver.
 func (v *VSphere) Options(driver drivers.Driver) Cloud {
 	return v.Behind(Cloud{
 		Platform: &configv1.PlatformStatus{Type: configv1.VSpherePlatformType},

@@ -1,9 +1,9 @@
-// Command floor watches what its arguments name, and keeps all of it in memory, as a controller does that trims nothing.
-// What it costs is what an operator with the same watches costs at least, unless it trims.
+// Command floor watches the resources in its arguments, and keeps all objects in memory, like a controller that trims
+// nothing. Its cost is the minimum of an operator with the same watches that does not trim.
 //
 //	floor KUBECONFIG PATH?QUERY...
 //
-// Each path and query is that of a watch, such as /api/v1/nodes?fieldSelector=metadata.name%3Dworker. floor prints a line
+// Each path and query selects a watch, such as /api/v1/nodes?fieldSelector=metadata.name%3Dworker. floor prints a line
 // when all caches are filled, and ends with its standard input.
 package main
 

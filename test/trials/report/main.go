@@ -1,6 +1,7 @@
-// Command report prints each attack, and each failure in a hand-over, with its outcome in a run of the tests. It reads what
-// `go test -json` wrote to a file. It fails if the run did not try an attack or did not stop it, and if the run does not show what comes
-// of a failure. In a plain clone, which lacks what most tests of failures need, it says that they were not tried.
+// Command report prints each attack, and each failure in a hand-over, with its outcome in a run of the tests. It reads
+// the output of `go test -json` from a file. It fails if the run did not try an attack or did not stop it, or does not
+// show the outcome of a failure. In a plain clone, which lacks the requirements of most tests of failures, it says that
+// they were not tried.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package machine says what this machine has of what real nodes need. It imports almost nothing, so that a demonstration can
-// say first what it will not show.
+// Package machine checks whether this machine can run real nodes. It imports almost nothing, so that a demonstration
+// can say early what it will not show.
 package machine
 
 import (
@@ -16,7 +16,7 @@ import (
 // CNIFolder has the CNI plugins of Debian's package.
 const CNIFolder = "/usr/lib/cni"
 
-// Missing returns what this machine lacks for real nodes, in one line, and nil if they can run.
+// Missing returns an error of one line with the missing requirements of real nodes, and nil if they can run.
 func Missing() error {
 	var missing []string
 	if os.Geteuid() != 0 {
@@ -58,12 +58,12 @@ var capabilities = []struct {
 	{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, {"CAP_MKNOD", unix.CAP_MKNOD}, {"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT},
 }
 
-// lackingCapabilities names those that this process lacks.
+// lackingCapabilities names the needed capabilities that this process lacks.
 func lackingCapabilities() []string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData // of 32 capabilities each
 	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return nil // then the kernel has none to lack
+		return nil // then the kernel has no capabilities
 	}
 	var lacking []string
 	for _, c := range capabilities {
@@ -85,7 +85,7 @@ type Hierarchy struct {
 	Own string
 }
 
-// MountPoint returns the folder on which the hierarchy is mounted.
+// MountPoint returns the mount point of the hierarchy.
 func (h Hierarchy) MountPoint() string {
 	return filepath.Join(CgroupFolder, strings.TrimPrefix(h.Controllers, "name="))
 }
