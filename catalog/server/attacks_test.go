@@ -27,7 +27,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// longest is how long to wait for what the server does within a second.
+// longest is how long the tests wait for something that takes the server less than a second.
 const longest = 30 * time.Second
 
 // TestAttacks: a client on the network tries to keep the server busy or other clients out.
@@ -262,7 +262,7 @@ func dialFrom(t *testing.T, address, from string) *grpc.ClientConn {
 	return conn
 }
 
-// TestUnreadAnswers: what clients ask for and do not read takes no more than its room, others get answers meanwhile, and the room
+// TestUnreadAnswers: answers that clients do not read take no more than their room, other clients still get answers, and the room
 // is free again when the clients are gone.
 func TestUnreadAnswers(t *testing.T) {
 	const total = 1 << 20

@@ -35,7 +35,7 @@ import (
 // catalogDir holds a small catalog.
 const catalogDir = "../testdata/catalog"
 
-// modes are ways to keep a catalog while it is served, in which the answers are the same.
+// modes are the ways to store a catalog while it is served. The answers are the same in all of them.
 var modes = map[string]server.Options{
 	"kept":                               {},
 	"unchanging, in little memory":       {Unchanging: true, Memory: 50 << 20},
@@ -51,8 +51,8 @@ func servedAs(mode server.Options) func(context.Context, string, server.Options)
 	}
 }
 
-// TestServeAnswersLikeOpm asks our server and real "opm serve" for the same catalog the same
-// questions, with those of them that have no answer.
+// TestServeAnswersLikeOpm asks our server and real "opm serve" the same questions about the same catalog, also questions without an
+// answer.
 func TestServeAnswersLikeOpm(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(catalogDir)); err != nil {

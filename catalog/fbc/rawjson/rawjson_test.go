@@ -126,7 +126,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// Text that encoding/json accepts is refused if it would have to be decoded.
+// Text that encoding/json accepts is refused if reading it would require decoding.
 func TestRefuses(t *testing.T) {
 	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for _, text := range []string{

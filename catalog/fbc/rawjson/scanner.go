@@ -1,5 +1,5 @@
-// Package rawjson reads JSON in place, without copying or decoding it. It is for large documents of which little is
-// needed. It refuses whatever it is not sure of, and callers then use encoding/json.
+// Package rawjson reads JSON in place, without copying or decoding it. It is for reading a few fields of large documents.
+// It refuses every form that it does not know, and callers then use encoding/json.
 package rawjson
 
 import (
@@ -247,7 +247,6 @@ func (s *Scanner) peek() byte {
 	return 0
 }
 
-// digits reads one or more digits.
 func (s *Scanner) digits() {
 	begin := s.pos
 	for c := s.peek(); '0' <= c && c <= '9'; c = s.peek() {

@@ -17,8 +17,7 @@ import (
 // timeout is how long reading a catalog may take. OLM itself gives up after that long.
 const timeout = time.Minute
 
-// maxSize is how many bytes a catalog may have, because it is kept in memory. The largest public catalogs have a third of
-// that.
+// maxSize bounds the bytes of a catalog, because it is kept in memory. The largest public catalogs take a third of it.
 const maxSize = 256 << 20
 
 // Read reads the catalog that a CatalogSource serves. The list of bundles has no ClusterServiceVersions for bundles that
@@ -54,7 +53,7 @@ func about(source *v1alpha1.CatalogSource, err error) error {
 	return fmt.Errorf("reading the catalog of CatalogSource %s/%s: %w", source.Namespace, source.Name, err)
 }
 
-// parse makes a catalog of what a server has said.
+// parse makes a catalog from the documents of a server.
 func parse(served *declcfg.DeclarativeConfig) (*fbc.Catalog, error) {
 	c, faults, err := fbc.Parse("the catalog", served)
 	if err != nil {
