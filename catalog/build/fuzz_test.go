@@ -63,7 +63,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// buildFuzzed builds the catalogs of a template with bundles in the place of those that it names.
+// buildFuzzed builds the catalogs of a template, with other bundles instead of those that it names.
 func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Finding, made int) {
 	v := openshift.Version{Major: 4, Minor: 16}
 	b := builderOf(sourceFile{path: "testdata/fuzzed.yaml", content: text}, Options{StrandNobody: len(text)%2 == 0})

@@ -27,19 +27,19 @@ import (
 
 // kind is a kind of opm's templates.
 type kind interface {
-	// read reads the template, and what it refers to.
+	// read reads the template and its references.
 	read(*opmTemplate)
 	// packages are the packages of the template, as far as they are known, each with its path.
 	packages(*opmTemplate) map[string][]any
-	// source is what opm's library makes the catalog of: the template with those of its bundles that a version of OpenShift offers.
+	// source is the input of opm's library: the template with the bundles that a version of OpenShift offers.
 	source(*opmTemplate, *openshift.Version) []byte
-	// origin is the path in the template of what is in a catalog: a document, or the value at a path in that.
+	// origin maps a document of a catalog, or the value at a path in it, to the path in the template that it comes from.
 	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any
-	// check is what is wrong with the template when its bundles are known.
+	// check reports faults of the template that depend on its bundles.
 	check(*opmTemplate)
 }
 
-// made is a document of a catalog that was made of a template. If several have a name, nth counts them from 0.
+// made identifies a document of a catalog that was built from a template. nth counts documents with the same name from 0.
 type made struct {
 	schema, name string
 	nth          int
@@ -111,7 +111,7 @@ type opmTemplate struct {
 	held     map[string]*held // by the text of the reference
 }
 
-// placed is a reference and its path in the template.
+// placed is a reference with its path in the template.
 type placed struct {
 	reference
 	text string // as it is in the template
@@ -129,7 +129,7 @@ func newOPMTemplate(documents []document.Document, schema string, o Options) *op
 	return t
 }
 
-// path returns a path with the keys as they are written.
+// path returns a path with the keys as the template spells them.
 func (t *opmTemplate) path(path []any) (written []any) {
 	value := t.content
 	for _, step := range path {
@@ -164,7 +164,7 @@ func (t *opmTemplate) file() string { return t.document.File }
 
 func (t *opmTemplate) packages() map[string][]any { return t.kind.packages(t) }
 
-// refer adds a reference: an image, or a folder if there is one of that name beside the template.
+// refer adds a reference: a folder if one of that name is beside the template, or else an image.
 func (t *opmTemplate) refer(text string, path ...any) {
 	folder := text
 	if !filepath.IsAbs(text) {
@@ -207,7 +207,7 @@ func (t *opmTemplate) take(s *shelf) {
 	}
 }
 
-// offered reports whether the catalogs of a version of OpenShift offer a bundle. Without a version, all are.
+// offered reports whether the catalogs of a version of OpenShift offer a bundle. Without a version, it returns true.
 func (t *opmTemplate) offered(reference string, v *openshift.Version) bool {
 	if v == nil || t.held[reference] == nil {
 		return true
@@ -253,7 +253,7 @@ func (t *opmTemplate) catalogs(ctx context.Context, of target) (catalogs []*Cata
 // errNothing says that a version of OpenShift offers no bundle of a template.
 var errNothing = errors.New("no bundle is for this version of OpenShift")
 
-// render has opm's library make the catalog. It gets bundles without their payload, each with the text of its reference as its image.
+// render makes the catalog with opm's library, from bundles without payload whose image is the text of their reference.
 func (t *opmTemplate) render(ctx context.Context, v *openshift.Version) (*declcfg.DeclarativeConfig, error) {
 	source := t.source(t, v)
 	if source == nil {
@@ -304,7 +304,7 @@ func (t *opmTemplate) offersName(name string, v openshift.Version) bool {
 	return true
 }
 
-// ofPackages returns the catalogs of the packages of a catalog, by name, and one of what has no package.
+// ofPackages splits a catalog into one for each package, by name, and one for documents without a package.
 func ofPackages(config *declcfg.DeclarativeConfig) (all []*declcfg.DeclarativeConfig) {
 	byName := map[string]*declcfg.DeclarativeConfig{}
 	of := func(name string) *declcfg.DeclarativeConfig {
@@ -339,8 +339,8 @@ func ofPackages(config *declcfg.DeclarativeConfig) (all []*declcfg.DeclarativeCo
 	return all
 }
 
-// checkCatalog applies all rules for catalogs. What OLM's tools serve all the same is a warning: the graph is what opm makes of the
-// template.
+// checkCatalog applies all rules for catalogs. Faults that do not keep OLM's tools from serving are warnings, because opm made the
+// graph.
 func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*findings.Finding {
 	seen := map[made]int{}
 	found := check(config, t.options.Against, func(schema, name string) origin {
@@ -359,10 +359,10 @@ func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*finding
 	return found
 }
 
-// oneLine returns an error in one line: those of opm's library draw trees.
+// oneLine returns an error in one line: opm's library draws errors as trees.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// strandNobody has the heads of channels skip the entries from which no update leads there.
+// strandNobody makes the heads of channels skip the entries from which no update leads to them.
 func strandNobody(config *declcfg.DeclarativeConfig) {
 	read, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
 	for i := range config.Channels {

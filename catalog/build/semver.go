@@ -15,7 +15,8 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// semverChannels is a template that lists the images of bundles, and for which opm makes channels of their versions.
+// semverChannels is a template of the schema olm.semver: it lists images of bundles, and opm makes channels from their
+// versions.
 type semverChannels struct {
 	template semverTemplate
 }
@@ -31,7 +32,7 @@ type semverTemplate struct {
 	Stable                       semverList `json:"stable,omitzero"`
 }
 
-// semverList is the bundles of the channels whose names begin alike.
+// semverList holds the bundles of one of the lists.
 type semverList struct {
 	Bundles []semverBundle `json:"bundles,omitempty"`
 }
@@ -40,7 +41,7 @@ type semverBundle struct {
 	Image string `json:"image"`
 }
 
-// lists are the names of the lists, and of the channels that are made of each: NAME-v1, NAME-v1.2.
+// lists are the names of the lists. The channels of each are NAME-v1, NAME-v1.2 and so on.
 var lists = []string{"candidate", "fast", "stable"}
 
 // list returns the list with a name.
@@ -164,7 +165,7 @@ func (s *semverChannels) source(t *opmTemplate, v *openshift.Version) []byte {
 	return text
 }
 
-// origin is the image of a bundle or of an entry of a channel, or else the list that a channel is made of.
+// origin is the path of the image of a bundle or of a channel's entry, or else of the list that a channel is made from.
 func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
 	switch of.schema {
 	case declcfg.SchemaBundle:

@@ -24,16 +24,16 @@ import (
 // pulls is the number of bundles that are read concurrently. Registries take most of the time.
 const pulls = 8
 
-// reference says where a bundle comes from, and what is needed of it.
+// reference says where a bundle comes from and which parts are needed.
 type reference struct {
 	folder, image string // exactly one is set
-	// asWritten says that a catalog has the image as it is written here, like opm, and not by digest.
+	// asWritten keeps the image in the catalog as it is written here, like opm, instead of a digest.
 	asWritten bool
 	// lean says that the payload is not kept in memory.
 	lean bool
 }
 
-// shelf has the bundles that templates name.
+// shelf holds the bundles that templates name.
 type shelf struct {
 	source   oci.Source
 	keeper   oci.Keeper
@@ -42,11 +42,11 @@ type shelf struct {
 	store    *document.Store // of payload
 	form     form
 	bundles  map[reference]*shelved
-	// render limits how many bundles are rendered at once: that takes memory, and no more processors than there are.
+	// render limits the number of bundles that are rendered at once, to save memory.
 	render chan struct{}
 }
 
-// shelved is a bundle, or why there is none.
+// shelved is a bundle, or the error of reading it.
 type shelved struct {
 	*render.Bundle // nil if the reference is lean
 	held           *held
@@ -55,10 +55,10 @@ type shelved struct {
 
 // held is a bundle without its payload, which is in the store.
 type held struct {
-	// document is the bundle's document. Its properties have no payload, and CsvJSON has only what opm's library reads.
+	// document is the bundle's document without payload. CsvJSON has only the fields that opm's library reads.
 	document declcfg.Bundle
-	found    []*findings.Finding // what is wrong with it all the same
-	versions string              // what openshift.VersionsAnnotation says
+	found    []*findings.Finding // faults that do not prevent its use
+	versions string              // the value of openshift.VersionsAnnotation
 	texts    map[render.Format]document.Span
 }
 
@@ -157,7 +157,7 @@ func (s *shelf) hold(b *render.Bundle) (*held, error) {
 	return h, err
 }
 
-// withoutPayload returns a bundle as fbc reads one: without the values of properties that are payload, of which it needs one at most.
+// withoutPayload returns a bundle without the values of payload properties, like fbc.Read, and with at most one such property.
 func withoutPayload(b declcfg.Bundle) (declcfg.Bundle, error) {
 	var properties []property.Property
 	needed := b.Image == ""
@@ -175,8 +175,8 @@ func withoutPayload(b declcfg.Bundle) (declcfg.Bundle, error) {
 	return b, err
 }
 
-// introduction returns what opm's library reads of a ClusterServiceVersion: the package's description and icon, and whether the
-// bundle substitutes another one.
+// introduction returns the fields of a ClusterServiceVersion that opm's library reads: the package's description and icon, and
+// the bundle that this one substitutes.
 func introduction(csv string) (string, error) {
 	if csv == "" {
 		return "", nil

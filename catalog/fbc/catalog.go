@@ -176,6 +176,7 @@ func Fault(rule findings.Rule, span document.Span, path []any, format string, ar
 	return finding.At(line, column)
 }
 
+// emptyError reports a folder without a catalog.
 func emptyError(dir string) error {
 	return fmt.Errorf("catalog folder %s holds no package; expected YAML or JSON files with %s, %s and %s documents, "+
 		"such as %s", dir, declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle,
