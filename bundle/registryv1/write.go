@@ -12,8 +12,7 @@ import (
 // Write replaces the content of dir with the bundle. The new folder is complete before it replaces the old one, so that a
 // failure leaves the old one unchanged.
 //
-// Write refuses to replace a folder that is not a bundle of the same package, or that holds anything that is not part of a
-// bundle.
+// Write refuses to replace a folder that is not a bundle of the same package, or that holds anything else.
 func (b *Bundle) Write(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // catalogFile is the file with the documents of a package.
 const catalogFile = "catalog.json"
 
-// writeCatalog writes the smaller catalog, with a folder for each package. Documents are passed through as they are, except
-// for what is left out of them: fields and schemas that we do not know stay.
+// writeCatalog writes the smaller catalog, with a folder for each package. Documents lose only what was not chosen: fields
+// and schemas that we do not know stay.
 func writeCatalog(dir string, c *fbc.Catalog, all []*kept) error {
 	for _, k := range all {
 		if faults := validation.IsDNS1123Label(k.Name); len(faults) > 0 { // it becomes the name of a folder
@@ -86,7 +86,7 @@ func (k *kept) documents() (text []byte, err error) {
 	return text, nil
 }
 
-// passed appends a document as it is.
+// passed appends an unchanged document.
 func passed(text []byte, span document.Span) ([]byte, error) {
 	d, err := document.Load(span)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *channel) entries(all json.RawMessage) (any, error) {
 	})
 }
 
-// deprecations returns the deprecations of what is kept.
+// deprecations returns the deprecations that concern kept parts.
 func (k *kept) deprecations(all json.RawMessage) (any, error) {
 	return only(all, func(_ map[string]json.RawMessage, known declcfg.DeprecationEntry) (bool, error) {
 		return k.concerns(known), nil

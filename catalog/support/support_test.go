@@ -104,7 +104,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestPage: the page shows what it should, also of a hostile catalog, and loads nothing. Package browser fails the test if it does.
+// TestPage: the page is right, even for a hostile catalog, and loads nothing. Package browser fails the test if it does.
 func TestPage(t *testing.T) {
 	var text strings.Builder
 	if err := read(t, "tide", "reef").Write(&text, "html"); err != nil {

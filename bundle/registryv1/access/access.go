@@ -1,5 +1,5 @@
-// Package access says what a version of an operator asks for on a cluster, and what it asks for that another one did not: permissions,
-// pods with rights on nodes, webhooks, CustomResourceDefinitions and images.
+// Package access lists the access to a cluster that a version of an operator requests, and the difference to another version:
+// permissions, pods with rights on nodes, webhooks, CustomResourceDefinitions and images.
 package access
 
 import (
@@ -54,7 +54,7 @@ func Changes(before, after map[string]string) map[string]*Change {
 	return all
 }
 
-// Content is how one version differs from another.
+// Content is the difference between two versions.
 type Content struct {
 	// Images are pull specs by image name or, without one, by repository.
 	Images map[string]*Change `json:"images,omitempty"`
@@ -62,10 +62,10 @@ type Content struct {
 	// known if the catalog does not carry the bundles' objects; Unknown then says why.
 	Permissions map[string]*Change `json:"permissions,omitempty"`
 	Unknown     string             `json:"unknown,omitempty"`
-	// Risks are what the new version asks for and the one before did not, the worst first: permissions that can be used for more than it
-	// seems, pods with rights on nodes, webhooks, removed versions of APIs, and images without a digest.
+	// Risks are new requests of a version, the worst first: permissions that can be used for more than it seems, pods with rights on
+	// nodes, webhooks, removed versions of APIs, and images without a digest.
 	Risks []Risk `json:"risks,omitempty"`
-	// Dropped are what the version before asked for and the new one does not, the worst first.
+	// Dropped are the requests that only the earlier version has, the worst first.
 	Dropped []Risk `json:"dropped,omitempty"`
 	// CRDs are the versions of CustomResourceDefinitions by name.
 	CRDs map[string]*Change `json:"crds,omitempty"`
@@ -75,8 +75,8 @@ type Content struct {
 	Dependencies   map[string]*Change `json:"dependencies,omitempty"`
 }
 
-// Compare returns how one version differs from another, but for its dependencies. With the zero value before, it is all that the version
-// asks for. It fails if an object of a bundle cannot be decoded.
+// Compare returns the difference between two versions, except for dependencies. If before is the zero value, that is everything that
+// the version requests. It fails if an object of a bundle cannot be decoded.
 func Compare(before, after Version) (*Content, error) {
 	was, err := askedBy(before)
 	if err != nil {
@@ -126,7 +126,7 @@ func Repository(image string) string {
 	return image
 }
 
-// ImagesOf returns the images of a ClusterServiceVersion: those of its pods, and those that it lists, by name.
+// ImagesOf returns the images of a ClusterServiceVersion, from its pods and its list, by name.
 func ImagesOf(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	all := map[string]string{}
 	for _, d := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
@@ -152,7 +152,7 @@ func ImagesOf(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 type permission struct {
 	scope    string // cluster or namespace
 	resource string // with its group
-	names    string // of the objects that it is limited to
+	names    string // of the only objects that it is for
 }
 
 func (p permission) String() string {
@@ -163,7 +163,7 @@ func (p permission) String() string {
 	return text
 }
 
-// asked is what a version asks for.
+// asked holds the requests of a version.
 type asked struct {
 	verbs    map[permission][]string
 	bindings []Risk // to roles of others
@@ -181,7 +181,7 @@ func (a *asked) texts() map[string]string {
 	return all
 }
 
-// askedBy returns what a version asks for.
+// askedBy returns the requests of a version.
 func askedBy(v Version) (*asked, error) {
 	a := &asked{verbs: map[permission][]string{}, crds: map[string][]string{}, versions: map[string][]string{}, images: v.Images}
 	if v.CSV != nil {
@@ -218,14 +218,14 @@ func (a *asked) add(scope string, rules []rbacv1.PolicyRule) {
 	}
 }
 
-// role is a role with permissions, or a binding to one, as far as they are read.
+// role holds the fields of roles and bindings that are read.
 type role struct {
 	Rules   []rbacv1.PolicyRule `json:"rules"`
 	RoleRef rbacv1.RoleRef      `json:"roleRef"`
 }
 
-// addBindings adds what bindings in the bundle give: the permissions of roles in the bundle, or the roles of others. Who gets them does
-// not matter here: none of it was there before.
+// addBindings adds the permissions that bindings in the bundle grant, of roles in the bundle or of others. It ignores the subjects:
+// for any of them, the permissions are new.
 func (a *asked) addBindings(objects []*unstructured.Unstructured) error {
 	roles := map[[2]string]role{}
 	for _, pass := range []string{"Role", "Binding"} {
