@@ -24,9 +24,11 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// found is where a driver and its operator are. What could not be read has an error, which the sections that need it report.
+// found holds the places of a driver and its operator. Each object that could not be read has an error, which the sections that need
+// it report.
 type found struct {
-	// subscriptions are those to the driver's package, in any namespace, the proven ones first. Anybody may have created one.
+	// subscriptions are the Subscriptions to the driver's package in any namespace, the proven ones first. Anybody may have created
+	// one.
 	subscriptions []v1alpha1.Subscription
 	// forAll are the namespaces with an OperatorGroup for all namespaces. OLM installs the operators of drivers only there, and no
 	// tenant can create such a group.
@@ -39,9 +41,9 @@ type found struct {
 	// custom and csiDriver are nil if they do not exist.
 	custom    *operatorv1.ClusterCSIDriver
 	csiDriver *storagev1.CSIDriver
-	// placed says where the driver is.
+	// placed is the decision about the driver's namespace.
 	placed placement.Decision
-	// proven are namespaces that cluster-scoped objects show to be an operator's.
+	// proven are namespaces of operators according to cluster-scoped objects.
 	proven    []string
 	driverErr error
 }
@@ -65,7 +67,7 @@ func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
 	return f, nil
 }
 
-// any reports whether there is anything of the driver that only administrators or their operators create, as far as it could be read.
+// any reports whether an object of the driver was read that only administrators or their operators create.
 func (f *found) any() bool {
 	return f.isSubscribed() || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil
 }
@@ -106,7 +108,7 @@ func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) err
 	custom, csiDriver := &operatorv1.ClusterCSIDriver{}, &storagev1.CSIDriver{}
 	var metadata *metav1.ObjectMeta
 	hasCustom, err := c.read(ctx, custom, "", d.CSIName)
-	hasDriver, readErr := c.read(ctx, csiDriver, "", d.CSIName) // who may read only one of both learns something from that
+	hasDriver, readErr := c.read(ctx, csiDriver, "", d.CSIName) // a user may be allowed to read only one of the two
 	if hasCustom {
 		f.custom, metadata = custom, &custom.ObjectMeta
 	}
@@ -140,7 +142,7 @@ func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) err
 	return err
 }
 
-// trimmed returns what is read of a Subscription. Anybody may have made it as large as the API server accepts.
+// trimmed returns the fields of a Subscription that are read. Anybody may have made it as large as the API server accepts.
 func trimmed(s v1alpha1.Subscription) v1alpha1.Subscription {
 	short := func(text string) string { return escape.Short(text, 1000) }
 	kept := v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Spec: &v1alpha1.SubscriptionSpec{
@@ -157,8 +159,8 @@ func trimmed(s v1alpha1.Subscription) v1alpha1.Subscription {
 	return kept
 }
 
-// isDoubtful reports whether a Subscription may be a stranger's: it is not where an operator is proven to be, and either
-// there is such a place, or OLM would install nothing from it.
+// isDoubtful reports whether a Subscription may be a stranger's: it is not in a proven namespace, and either there is one, or OLM
+// would install nothing from it.
 func (f *found) isDoubtful(s v1alpha1.Subscription) bool {
 	return !slices.Contains(f.proven, s.Namespace) && (len(f.proven) > 0 || !f.forAll[s.Namespace])
 }
@@ -168,7 +170,7 @@ func (f *found) isSubscribed() bool {
 	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return !f.isDoubtful(s) })
 }
 
-// rank orders Subscriptions: those that count come first.
+// rank orders Subscriptions: the ones that count come first.
 func (f *found) rank(s v1alpha1.Subscription) int {
 	switch {
 	case f.isDoubtful(s):
@@ -189,7 +191,8 @@ func (f *found) ofExtensions() (namespaces []string) {
 	return namespaces
 }
 
-// operatorNamespace returns where OLM runs the driver's operator, "" if it runs none, or if it is not certain where.
+// operatorNamespace returns the namespace in which OLM runs the driver's operator, or "" if it runs none or the namespace is
+// uncertain.
 func (f *found) operatorNamespace() string {
 	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// examineNamespace examines where the driver is, and whether the cluster's monitoring looks there.
+// examineNamespace examines the driver's namespace, and whether the cluster's monitoring reads it.
 func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
@@ -89,10 +89,10 @@ func judgeMonitoring(namespace string, labels map[string]string) Result {
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
 }
 
-// podSecurityLabel on a namespace says which pods the API server admits there. Without it, the cluster's default counts.
+// podSecurityLabel on a namespace says which pods the API server admits there. Without it, the cluster's default applies.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// judgePodSecurity is about the label of the driver's namespace. The driver's pods on nodes are privileged: they mount volumes.
+// judgePodSecurity judges this label of the driver's namespace. The driver's pods on nodes are privileged: they mount volumes.
 func judgePodSecurity(namespace string, labels map[string]string) []Result {
 	level, labelled := labels[podSecurityLabel]
 	if !labelled || level == "privileged" {
@@ -101,8 +101,8 @@ func judgePodSecurity(namespace string, labels map[string]string) []Result {
 	return []Result{fail(podSecurity, allowPods(namespace), "namespace %s has the label %s=%s: the API server refuses new pods of the driver there", namespace, podSecurityLabel, level)}
 }
 
-// allowPods is the command that has the API server admit the driver's pods in a namespace. OpenShift would change the label back
-// without the other one.
+// allowPods is the command that makes the API server admit the driver's pods in a namespace. Without the second label, OpenShift
+// would change the first one back.
 func allowPods(namespace string) string {
 	return escape.Command("oc label --overwrite namespace %s %s %s", namespace, podSecurityLabel+"=privileged", "security.openshift.io/scc.podSecurityLabelSync=false")
 }

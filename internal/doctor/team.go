@@ -17,11 +17,11 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// maxOfTeam is how many objects of a kind are told of that something is wrong with.
+// maxOfTeam is the maximum number of faulty objects of a kind in a report.
 const maxOfTeam = 20
 
-// ExamineNamespace examines what a team has in its namespace: SharedVolumes, claims, and the pods that use them. It reads nothing else.
-// It fails if the API server does not answer.
+// ExamineNamespace examines a team's SharedVolumes, claims, and the pods that use them, in one namespace. It reads nothing else. It
+// fails if the API server does not answer.
 func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*Report, error) {
 	team := &team{namespace: namespace}
 	report := &Report{Schema: Schema, Healthy: true, Cluster: []Section{}, Drivers: []DriverReport{}, Namespace: namespace}
@@ -32,7 +32,7 @@ func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*
 	return report, err
 }
 
-// team is what is known of a namespace.
+// team holds the objects of a namespace.
 type team struct {
 	namespace string
 	// waiting are the claims that are not bound.
@@ -62,7 +62,7 @@ func (t *team) examineSharedVolumes(ctx context.Context, p *patient) ([]Result, 
 	return bad, err
 }
 
-// judgeOne is about one SharedVolume, nil if nothing is wrong with it.
+// judgeOne judges one SharedVolume. It returns nil if it has no fault.
 func judgeOne(v sharedVolume) *Result {
 	var c count
 	if err := c.add(v); err != nil {
@@ -83,7 +83,7 @@ func judgeOne(v sharedVolume) *Result {
 	return nil
 }
 
-// message returns the message of what a tally has of a SharedVolume.
+// message returns the message of a SharedVolume in a tally.
 func message(of string) string {
 	_, text, _ := strings.Cut(of, ": ")
 	return text
@@ -124,7 +124,7 @@ func (t *team) examineClaims(ctx context.Context, p *patient) ([]Result, error) 
 	return results, nil
 }
 
-// teamPod has what is read of a pod of a team.
+// teamPod holds the fields that are read of a team's pod.
 type teamPod struct {
 	pod
 	Spec struct {

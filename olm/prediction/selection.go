@@ -42,7 +42,7 @@ type candidate struct {
 	deprecated bool
 }
 
-// search returns the candidates with OLM's choice. It returns nil if OLM chooses nothing, with the reason in p. It fails if the
+// search returns the candidates with OLM's choice. It returns nil if p already says why OLM chooses nothing. It fails if the
 // range of versions is invalid.
 func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selection, error) {
 	var versions *masterminds.Constraints
