@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 )
 
-// built is an image that is not in a registry or a folder yet.
+// built is an image that is not yet in a registry or a folder.
 type built struct {
 	root      v1.Hash
 	manifests map[v1.Hash]builtManifest
@@ -23,7 +23,7 @@ type builtManifest struct {
 	text []byte
 }
 
-// Built returns the source of one image, whatever it is called.
+// Built returns a source that has one image under any name.
 func Built(index v1.ImageIndex) (Source, error) {
 	b := &built{manifests: map[v1.Hash]builtManifest{}, blobs: map[v1.Hash]v1.Layer{}}
 	listed, err := index.IndexManifest()
@@ -84,7 +84,7 @@ func (b *built) keep(of interface {
 func (b *built) manifest(_ context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
 	digest := b.root
 	if by, is := ref.(name.Digest); is {
-		digest, _ = v1.NewHash(by.DigestStr()) // valid, as the reference is
+		digest, _ = v1.NewHash(by.DigestStr()) // valid, because the reference is
 	} else if isAttachedTag(ref.Identifier()) {
 		return v1.Descriptor{}, nil, fmt.Errorf("nothing is attached: %w", fs.ErrNotExist)
 	}

@@ -18,23 +18,23 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Destination is where a transfer copies images to: a path of a registry, or a folder.
+// Destination is the target of a transfer: a path in a registry, or a folder.
 type Destination interface {
-	// place returns the repository for the images of another one, or of the catalog that is mirrored, whose name the user chose.
+	// place returns the repository for copies of a repository's images, or for the mirrored catalog, whose name the user chose.
 	place(of name.Repository, catalog bool) (name.Repository, error)
-	// formerly reports whether a manifest is where earlier versions of this program put those of a repository.
+	// formerly reports whether a manifest is at the place where earlier versions of this program put it.
 	formerly(ctx context.Context, of name.Repository, p part) (name.Repository, bool, error)
-	// hold notes that a repository of the destination has a blob.
+	// hold remembers that a repository of the destination has a blob.
 	hold(repo name.Repository, blob v1.Hash)
-	// tagged returns the digest that a tag names, or none.
+	// tagged returns the digest of a tag, or a zero hash.
 	tagged(ctx context.Context, tag name.Tag) (v1.Hash, error)
-	// has reports whether there is a blob or a manifest.
+	// has reports whether the destination has a blob or a manifest.
 	has(ctx context.Context, repo name.Repository, p part) (bool, error)
 	// upload stores a blob. Its content can be opened several times.
 	upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error
-	// put stores a manifest with its text. All that it lists is there.
+	// put stores a manifest with its text, after everything that it lists.
 	put(ctx context.Context, repo name.Repository, p part, text []byte) error
-	// name gives a stored manifest a name, unless the name has become another one's since it was that of before.
+	// name gives a stored manifest a name, unless the name no longer means the digest before.
 	name(ctx context.Context, ref name.Reference, p part, before v1.Hash, text []byte) error
 	// remedy says what to do about an error.
 	remedy(err error) string
@@ -42,19 +42,19 @@ type Destination interface {
 	Close() error
 }
 
-// below is a path of a registry.
+// below is a path in a registry.
 type below struct {
 	path   string // registry.example.com/team, without a slash at its end
 	pusher *remote.Pusher
 	puller *remote.Puller
 
 	mu   sync.Mutex
-	held map[v1.Hash]name.Repository // where the registry has blobs, so that it need not get them again
+	held map[v1.Hash]name.Repository // repositories with a blob, from which the registry can mount it
 }
 
-// Below returns the destination that has each image below a path such as registry.example.com/team, by the name of its own
-// registry and repository: quay.io/example/operator is at registry.example.com/team/quay.io/example/operator. So nobody but
-// whoever runs quay.io has a say in what is there.
+// Below returns a destination that puts each image below a path such as registry.example.com/team, by its registry and
+// repository: quay.io/example/operator goes to registry.example.com/team/quay.io/example/operator. So only the operators of
+// quay.io control the images there.
 func Below(path string) (Destination, error) {
 	path = strings.TrimSuffix(path, "/")
 	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") {
@@ -80,11 +80,11 @@ func (b *below) place(of name.Repository, catalog bool) (name.Repository, error)
 	return name.NewRepository(b.path + "/" + host + "/" + of.RepositoryStr())
 }
 
-// hostName is what the name of a registry's host may be.
+// hostName matches valid names of registries' hosts.
 var hostName = regexp.MustCompile(`^[a-z0-9]+([.-]+[a-z0-9]+)*$`)
 
-// pathOf returns the name of a registry as a part of a path, which no other one has: no name of a host has an underscore.
-// registry.example.com:5000 is registry.example.com__5000, and [fd00::1]:5000 is v6__fd00-0000-…-0001__5000.
+// pathOf returns a unique path element for a registry: no name of a host has an underscore. registry.example.com:5000 is
+// registry.example.com__5000, and [fd00::1]:5000 is v6__fd00-0000-…-0001__5000.
 func pathOf(registry name.Registry) (string, error) {
 	host, port := strings.ToLower(registry.RegistryStr()), ""
 	if host == name.DefaultRegistry {
@@ -203,7 +203,7 @@ func (b *below) remedy(err error) string {
 
 func (b *below) Close() error { return nil }
 
-// raw is a manifest that is pushed as it is.
+// raw is a manifest that is pushed unchanged.
 type raw struct {
 	text      []byte
 	mediaType types.MediaType
@@ -212,7 +212,7 @@ type raw struct {
 func (r raw) RawManifest() ([]byte, error)        { return r.text, nil }
 func (r raw) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
-// blob is a blob that is pushed as it is.
+// blob is a blob that is pushed unchanged.
 type blob struct {
 	part
 	open func() (io.ReadCloser, error)
