@@ -2,9 +2,9 @@
 // or an image with one ClusterServiceVersion, the objects that OLM installs along with it, and metadata.
 //
 // Bundles are generated, checked and put into catalogs by way of this package, so that all of Berth agrees on what a bundle is.
-// The reader reads what OLM's own tools read: they skip a file that they cannot read, and take the first of two
-// ClusterServiceVersions or of several documents in a file, so that a cluster gets less than what the bundle holds. The reader
-// warns of each of these.
+// The reader reads the same parts as OLM's own tools: they skip unreadable files, and take the first of two
+// ClusterServiceVersions or of several documents in a file, so that a cluster gets only a part of the bundle. The reader warns
+// of each of these.
 package registryv1
 
 import (

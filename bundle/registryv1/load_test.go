@@ -94,7 +94,7 @@ func TestLoadExplains(t *testing.T) {
 	}
 }
 
-// TestLoadWarns: the bundle is read without what OLM's tools leave out.
+// TestLoadWarns: the bundle is read without the parts that OLM's tools leave out.
 func TestLoadWarns(t *testing.T) {
 	for _, tc := range []struct{ name, file, content, want string }{
 		{"two ClusterServiceVersions", "manifests/z.yaml", csvManifest, "DIR/manifests/z.yaml:1: a second ClusterServiceVersion, beside that of DIR/manifests/csv.yaml"},

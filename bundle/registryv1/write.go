@@ -86,7 +86,7 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 			return false, refuse("it holds " + entry.Name() + ", which is not part of a bundle")
 		}
 	}
-	// Broken manifests are no reason to refuse: writing the bundle again is what repairs them.
+	// Broken manifests are no reason to refuse: writing the bundle again repairs them.
 	metadata, _, err := readFiles(dir, MetadataDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err

@@ -26,8 +26,9 @@ var (
 )
 
 // gateChecks are the checks of gates that neither OLM nor an API server makes. Each applies only if one of its gates is in the
-// profile. Sources: the static checks of operator-pipelines (operatorcert/static_tests), the policies of openshift-preflight, and
-// the tasks of Konflux.
+// profile.
+// Sources: the static checks of operator-pipelines (operatorcert/static_tests), the policies of openshift-preflight, and the
+// tasks of Konflux.
 var gateChecks = []struct {
 	rule findings.Rule
 	find func(*checked, findings.Rule)

@@ -415,7 +415,7 @@ func (e *edited) addEntries(places []place) error {
 	return nil
 }
 
-// replaced returns what the new entry of a channel replaces.
+// replaced returns the name that the new entry of a channel replaces.
 func (e *edited) replaced(c declcfg.Channel) (string, error) {
 	updated := map[string]bool{}
 	for _, entry := range c.Entries {

@@ -118,7 +118,7 @@ func (t *opmTemplate) decodePart(path []any, raw []byte, into any) (decoded bool
 }
 
 // origin is the path of a document, or of a value in it.
-func (e *entries) origin(config *declcfg.DeclarativeConfig, of made, path []any) []any {
+func (e *entries) origin(config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	own := documentName{of.schema, packageOf(config), of.name}
 	if of.schema == declcfg.SchemaDeprecation {
 		own.name = ""
@@ -178,7 +178,7 @@ func (b *basic) read(t *opmTemplate) {
 			t.refer(bundle.Image, slices.Concat(path, at("image"))...)
 		}
 	}
-	slices.SortFunc(t.refs, func(a, b placed) int { return a.path[1].(int) - b.path[1].(int) })
+	slices.SortFunc(t.refs, func(a, b templateReference) int { return a.path[1].(int) - b.path[1].(int) })
 }
 
 // source returns the template unchanged: the catalog for a version of OpenShift is cut out of the one with all
@@ -187,7 +187,7 @@ func (b *basic) source(t *opmTemplate, _ *openshift.Version) []byte { return t.d
 
 func (b *basic) check(*opmTemplate) {}
 
-func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	if of.schema != declcfg.SchemaBundle {
 		return b.entries.origin(config, of, path)
 	}

@@ -35,8 +35,8 @@ func (d *draft) reference(i int) reference {
 	}
 }
 
-// take takes the bundles from the shelf and builds the catalog.
-func (d *draft) take(s *shelf) {
+// take takes the bundles from the set and builds the catalog.
+func (d *draft) take(s *bundleSet) {
 	if !d.decoded {
 		return
 	}

@@ -74,7 +74,7 @@ func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Findi
 			b.makeCatalog()
 		}
 	case *opmTemplate:
-		s := &shelf{bundles: map[reference]*shelved{}}
+		s := &bundleSet{bundles: map[reference]*bundleResult{}}
 		for i, r := range b.references() {
 			whole, err := bundles[i%len(bundles)].In(render.Whole)
 			if err != nil {
@@ -84,7 +84,7 @@ func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Findi
 			if err != nil {
 				panic(err)
 			}
-			s.bundles[r] = &shelved{held: &held{document: lean}}
+			s.bundles[r] = &bundleResult{held: &storedBundle{document: lean}}
 		}
 		b.take(s)
 	}

@@ -171,7 +171,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestKept: what was pulled is not pulled again: an image by digest takes no request, and one by tag the one for the digest.
+// TestKept: cached images are not pulled again: a digest takes no request, and a tag only the request for the digest.
 func TestKept(t *testing.T) {
 	var requests atomic.Int64
 	address := registry.Start(t, func(next http.Handler) http.Handler {

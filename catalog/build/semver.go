@@ -95,8 +95,8 @@ func (s *semverChannels) packages(t *opmTemplate) map[string][]any {
 
 // check reports bundles that cannot be ordered by version, pre-releases among stable versions, and bundles of other packages.
 func (s *semverChannels) check(t *opmTemplate) {
-	var first *held
-	lists := map[string]map[string]placed{} // by list and by version without build metadata
+	var first *storedBundle
+	lists := map[string]map[string]templateReference{} // by list and by version without build metadata
 	for _, r := range t.refs {
 		h, list := t.held[r.text], r.path[0].(string)
 		if first == nil {
@@ -117,7 +117,7 @@ func (s *semverChannels) check(t *opmTemplate) {
 			t.found = append(t.found, f)
 		}
 		if lists[list] == nil {
-			lists[list] = map[string]placed{}
+			lists[list] = map[string]templateReference{}
 		}
 		built := version.String()
 		version.Build = nil
@@ -166,7 +166,7 @@ func (s *semverChannels) source(t *opmTemplate, v *openshift.Version) []byte {
 }
 
 // origin is the path of the image of a bundle or of a channel's entry, or else of the list that a channel is made from.
-func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	switch of.schema {
 	case declcfg.SchemaBundle:
 		return t.pathOfBundle(of.name, of.nth)

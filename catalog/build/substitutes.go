@@ -105,7 +105,7 @@ func (s *substitutes) check(t *opmTemplate) {
 	}
 }
 
-func (s *substitutes) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+func (s *substitutes) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	own := s.entries.origin(config, of, path)
 	switch {
 	case of.schema == declcfg.SchemaBundle && own == nil:

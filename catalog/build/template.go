@@ -106,11 +106,11 @@ func (b *Built) Close() error { return b.store.Close() }
 
 // builder builds the catalogs that a template describes.
 type builder interface {
-	// packages are the packages of the template, as far as they are known, each with its path in the template.
+	// packages are the known packages of the template, each with its path in the template.
 	packages() map[string][]any
 	references() []reference
-	// take takes the bundles from the shelf.
-	take(*shelf)
+	// take takes the bundles from the set.
+	take(*bundleSet)
 	// catalogs builds the catalogs of a target, and returns their faults.
 	catalogs(context.Context, target) ([]*Catalog, []*findings.Finding)
 	// findings are the faults of the template itself and of its bundles.
@@ -133,7 +133,7 @@ func Templates(ctx context.Context, sources []string, o Options) (_ *Built, err 
 		b := builderOf(f, o)
 		builders, references = append(builders, b), append(references, b.references()...)
 	}
-	shelf, err := newShelf(ctx, o)
+	shelf, err := newBundleSet(ctx, o)
 	if err != nil {
 		return nil, err
 	}

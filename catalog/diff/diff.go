@@ -253,7 +253,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(s string) bool { return leave[s] })
 }
 
-// equal reports whether the documents at two spans are equal, whatever their formatting.
+// equal reports whether the documents at two spans are equal, except for formatting.
 func equal(a, b document.Span) (bool, error) {
 	first, err := document.Load(a)
 	if err != nil {

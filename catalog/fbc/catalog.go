@@ -67,7 +67,7 @@ type Bundle struct {
 	content []byte // the document, if no file holds it
 }
 
-// Deprecation lists what is deprecated in a package, with the span of its document.
+// Deprecation lists the deprecations in a package, with the span of its document.
 type Deprecation struct {
 	declcfg.Deprecation
 	document.Span

@@ -91,7 +91,7 @@ func Kinds() []string { return slices.Sorted(maps.Keys(lists)) }
 // Formats are the formats of Write: a table, a table with all details, or JSON.
 var Formats = []string{"text", "wide", "json"}
 
-// Options say what is listed, and how.
+// Options select and order the items of a list.
 type Options struct {
 	// Kind is one of Kinds, and Format one of Formats.
 	Kind, Format string

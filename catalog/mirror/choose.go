@@ -23,15 +23,15 @@ type Choice struct {
 	DefaultChannels map[string]string
 }
 
-// kept holds the kept parts of a package.
-type kept struct {
+// keptPackage holds the kept parts of a package.
+type keptPackage struct {
 	*fbc.Package
 	defaultChannel string
-	channels       []*channel // in the order of the catalog
+	channels       []*keptChannel // in the order of the catalog
 }
 
-// channel holds the kept parts of a channel.
-type channel struct {
+// keptChannel holds the kept parts of a channel.
+type keptChannel struct {
 	*fbc.Channel
 	graph *upgrade.Graph // of the kept entries
 	// between are the names of entries that nobody chose but that updates between chosen ones need.
@@ -41,7 +41,7 @@ type channel struct {
 }
 
 // choose decides which parts of a catalog are kept. Its error lists all reasons why the choice makes no catalog.
-func choose(c *fbc.Catalog, choice Choice) ([]*kept, error) {
+func choose(c *fbc.Catalog, choice Choice) ([]*keptPackage, error) {
 	selections := choice.Selections
 	if len(selections) == 0 {
 		for _, p := range c.Packages {
@@ -62,7 +62,7 @@ func choose(c *fbc.Catalog, choice Choice) ([]*kept, error) {
 			faults = append(faults, fmt.Errorf("default channel %s=%s: package %q is not among those to mirror", name, choice.DefaultChannels[name], name))
 		}
 	}
-	var all []*kept
+	var all []*keptPackage
 	for _, p := range c.Packages {
 		if byPackage[p.Name] == nil {
 			continue
@@ -78,8 +78,8 @@ func choose(c *fbc.Catalog, choice Choice) ([]*kept, error) {
 }
 
 // keep decides which parts of a package are kept.
-func keep(p *fbc.Package, selections []Selection, defaultChannel string) (*kept, error) {
-	k := &kept{Package: p}
+func keep(p *fbc.Package, selections []Selection, defaultChannel string) (*keptPackage, error) {
+	k := &keptPackage{Package: p}
 	var faults []error
 	for _, s := range selections {
 		if s.Channel != "" && p.FindChannel(s.Channel) == nil {
@@ -118,7 +118,7 @@ func (s Selection) matches(p *fbc.Package, c *fbc.Channel) bool {
 
 // keepChannel decides which entries of a channel are kept, or returns nil if there are none. Entries keep their replaces and
 // skips, even for entries that are dropped, so that clusters with earlier versions are updated as before.
-func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*channel, error) {
+func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*keptChannel, error) {
 	g := upgrade.Of(p, c)
 	chosen := map[string]bool{}
 	for _, e := range g.Entries {
@@ -131,7 +131,7 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*chann
 	if len(chosen) == 0 {
 		return nil, nil
 	}
-	k := &channel{Channel: c}
+	k := &keptChannel{Channel: c}
 	k.add(p, g, chosen, between(g, chosen))
 	for _, way := range []func(*upgrade.Graph, *upgrade.Entry, map[string]bool) []string{byUpdates, byEdges} {
 		cut := k.cutOff(g)
@@ -153,7 +153,7 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*chann
 const maxCutOff = 100
 
 // add keeps entries that nobody chose, and computes the upgrade graph of the kept entries.
-func (k *channel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, names []string) {
+func (k *keptChannel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, names []string) {
 	for _, name := range names {
 		chosen[name] = true
 	}
@@ -163,7 +163,7 @@ func (k *channel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, 
 
 // cutOff returns the kept entries from which an update leads on only in the whole channel: heads, if there are several, and
 // entries from which updates no longer lead to the head.
-func (k *channel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
+func (k *keptChannel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
 	if len(k.graph.Heads) > 1 {
 		return k.graph.Heads
 	}
@@ -189,7 +189,7 @@ func byUpdates(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) (name
 	return nil
 }
 
-// byEdges is like byUpdates for the shortest way by any edges, whatever OLM would do in the whole channel.
+// byEdges is like byUpdates for the shortest way along any edges, even if OLM would take others in the whole channel.
 func byEdges(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) []string {
 	ways := [][]*upgrade.Entry{{e}}
 	seen := map[string]bool{e.Name: true}
@@ -233,7 +233,7 @@ func between(g *upgrade.Graph, chosen map[string]bool) (names []string) {
 }
 
 // regraph computes the upgrade graph of the chosen entries.
-func (k *channel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) {
+func (k *keptChannel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) {
 	reduced := declcfg.Channel{Name: k.Name, Package: k.Package}
 	for _, e := range g.Entries {
 		if !chosen[e.Name] {
@@ -250,7 +250,7 @@ func (k *channel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 
 // oneHead leaves the channel with one head. If the skipRange of the latest head contains the others, that head also skips
 // them by name: the updates stay the same, and OLM finds heads by names only.
-func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) error {
+func (k *keptChannel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) error {
 	if len(k.graph.Heads) == 1 {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 }
 
 // checkPaths fails if updates no longer lead from an entry to the head, although they did before.
-func (k *channel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
+func (k *keptChannel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
 	var lost []string
 	for _, e := range k.cutOff(g) {
 		lost = append(lost, e.Name)
@@ -290,7 +290,7 @@ func (k *channel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
 }
 
 // chooseDefault returns the default channel of the kept package.
-func (k *kept) chooseDefault(asked string) (string, error) {
+func (k *keptPackage) chooseDefault(asked string) (string, error) {
 	var names []string
 	for _, c := range k.channels {
 		names = append(names, c.Name)
@@ -310,9 +310,9 @@ func (k *kept) chooseDefault(asked string) (string, error) {
 }
 
 // bundles returns the kept bundles, in the order of the catalog.
-func (k *kept) bundles() (all []*fbc.Bundle) {
+func (k *keptPackage) bundles() (all []*fbc.Bundle) {
 	for _, b := range k.Bundles {
-		if slices.ContainsFunc(k.channels, func(c *channel) bool { return c.graph.Find(b.Name) != nil }) {
+		if slices.ContainsFunc(k.channels, func(c *keptChannel) bool { return c.graph.Find(b.Name) != nil }) {
 			all = append(all, b)
 		}
 	}

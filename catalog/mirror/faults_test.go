@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// locked wraps a registry so that it requires a login, and counts what others send it.
+// locked wraps a registry so that it requires a login, and counts requests with another registry's credentials.
 func locked(strangers *atomic.Int32) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -205,7 +205,7 @@ func (m *Mirror) check(ctx context.Context) error {
 }
 
 // report describes the kept parts of a package.
-func (k *kept) report() Package {
+func (k *keptPackage) report() Package {
 	p := Package{Name: k.Name, DefaultChannel: k.defaultChannel}
 	if k.defaultChannel != k.DefaultChannel {
 		p.FormerDefaultChannel = k.DefaultChannel
@@ -349,7 +349,7 @@ func (m *Mirror) Document(source, destination string, dryRun bool) Document {
 type need struct{ reference, bundle string }
 
 // imagesOf returns the images of the kept bundles, each once, by their full references.
-func imagesOf(all []*kept) (needs []need, err error) {
+func imagesOf(all []*keptPackage) (needs []need, err error) {
 	seen := map[string]bool{}
 	var faults faults
 	for _, k := range all {

@@ -71,7 +71,7 @@ func TestProgramFaults(t *testing.T) {
 	v.mustBeWhole(t, true)
 }
 
-// TestNoRoomForObjects: if the disk is full when the objects for clusters are written, those of the last time stay as they are.
+// TestNoRoomForObjects: if the disk is full when the objects for clusters are written, the earlier objects stay unchanged.
 func TestNoRoomForObjects(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small disk")

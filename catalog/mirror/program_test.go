@@ -61,7 +61,7 @@ func missing(t *testing.T, cmd *exec.Cmd) int64 {
 	return d.Missing
 }
 
-// failing runs a command that must fail, and returns what it prints.
+// failing runs a command that must fail, and returns its output.
 func failing(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()

@@ -61,7 +61,7 @@ func alternatives(versions string) (all []versionRange) {
 	return all
 }
 
-// String returns the selection as it is written.
+// String returns the selection as on the command line.
 func (s Selection) String() string {
 	text := s.Package
 	if s.Channel != "" {

@@ -48,7 +48,7 @@ func catalogWith(t *testing.T, dir, bundle string, related ...string) string {
 	return dir
 }
 
-// options change those of a mirror.
+// options changes the options of a mirror.
 type options func(*mirror.Options)
 
 // runAs mirrors a catalog under a name.

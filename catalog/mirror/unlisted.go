@@ -95,7 +95,7 @@ func operatorOf(csv *v1alpha1.ClusterServiceVersion) (*operator, error) {
 }
 
 // unlistedOf returns the kept bundles whose images the catalog does not list, or not all of them.
-func unlistedOf(all []*kept) (unlisted []*fbc.Bundle) {
+func unlistedOf(all []*keptPackage) (unlisted []*fbc.Bundle) {
 	for _, k := range all {
 		for _, b := range k.bundles() {
 			empty := func(related declcfg.RelatedImage) bool { return related.Image == "" }

@@ -74,7 +74,7 @@ func read(ctx context.Context, o Options, sources []string) (r *renderer, err er
 	return r, errors.Join(faults...)
 }
 
-// close deletes what is stored.
+// close deletes the store.
 func (r *renderer) close() error {
 	if r.store == nil {
 		return nil

@@ -46,18 +46,18 @@ type Options struct {
 type gateRule struct {
 	findings.Rule
 	// check reports faults and, as warnings, faults that the gates overlook.
-	check func(a *asked, p *fbc.Package, fault, warn report)
+	check func(a *gateCheck, p *fbc.Package, fault, warn report)
 }
 
-// asked is a catalog with the options of its check.
-type asked struct {
+// gateCheck is a catalog with the options of its check.
+type gateCheck struct {
 	*fbc.Catalog
 	Options
 }
 
-// gateTable holds the rules of gates that OLM does not have. Sources: the static checks of operator-pipelines
-// (operatorcert/static_tests), and the tasks validate-fbc and fbc-target-index-pruning-check of Konflux with the policies that
-// follow them.
+// gateTable holds the rules of gates that OLM does not have.
+// Sources: the static checks of operator-pipelines (operatorcert/static_tests), and the tasks validate-fbc and
+// fbc-target-index-pruning-check of Konflux with the policies that follow them.
 var gateTable = []gateRule{
 	{findings.Rule{ID: "bundle-format", Severity: findings.Error,
 		What:  "Catalogs for OpenShift 4.17 and later describe bundles, in a property olm.csv.metadata. In earlier ones bundles carry their objects.",
@@ -103,7 +103,7 @@ var GateRules = func() (all []findings.Rule) {
 
 // CheckGates checks a catalog against the gates of a profile. The findings are in the order of files and lines.
 func CheckGates(c *fbc.Catalog, o Options) []*findings.Finding {
-	a := &asked{c, o}
+	a := &gateCheck{c, o}
 	return eachPackage(c, func(p *fbc.Package) (found []*findings.Finding) {
 		for _, row := range gateTable {
 			if o.Profile.Asks(row.Rule) {
@@ -130,7 +130,7 @@ var inVersion = regexp.MustCompile(`^v\d+\.\d+$`)
 
 // versionsOf returns the versions of OpenShift that a package is for: the version in the name of a folder above it, or else the
 // profile's.
-func (a *asked) versionsOf(p *fbc.Package) []openshift.Version {
+func (a *gateCheck) versionsOf(p *fbc.Package) []openshift.Version {
 	if v, named := folderVersion(p.File); named {
 		return []openshift.Version{v}
 	}
@@ -151,7 +151,7 @@ func folderVersion(file string) (openshift.Version, bool) {
 }
 
 // checkFormats: the pipelines of repositories look only at the first bundle of a package.
-func checkFormats(a *asked, p *fbc.Package, report, warn report) {
+func checkFormats(a *gateCheck, p *fbc.Package, report, warn report) {
 	faults, unseen := alike{noun: "bundle"}, alike{noun: "bundle"}
 	for _, v := range a.versionsOf(p) {
 		wanted, refused, what := property.TypeBundleObject, property.TypeCSVMetadata, "carry their objects"
@@ -183,7 +183,7 @@ var registries = map[findings.Gate][]string{
 	findings.Konflux:   {"registry.redhat.io/", "registry.access.redhat.com/"},
 }
 
-func checkRegistries(a *asked, p *fbc.Package, report, _ report) {
+func checkRegistries(a *gateCheck, p *fbc.Package, report, _ report) {
 	faults := alike{noun: "bundle"}
 	for _, gate := range ofOpm {
 		if !a.Profile.Has(gate) {
@@ -206,7 +206,7 @@ func checkRegistries(a *asked, p *fbc.Package, report, _ report) {
 	faults.report(report)
 }
 
-func checkDigests(_ *asked, p *fbc.Package, report, _ report) {
+func checkDigests(_ *gateCheck, p *fbc.Package, report, _ report) {
 	faults := alike{noun: "bundle"}
 	const after = " has no digest; name it by that, as NAME@sha256:…"
 	for _, b := range p.Bundles {
@@ -228,14 +228,14 @@ func hasDigest(image string) bool {
 	return err == nil && !reference.IsNameOnly(named) && strings.Contains(image, "@")
 }
 
-func checkFolders(a *asked, p *fbc.Package, report, _ report) {
+func checkFolders(a *gateCheck, p *fbc.Package, report, _ report) {
 	below, err := filepath.Rel(a.Dir, p.File)
 	if err == nil && p.Declared && below != "." && filepath.Dir(below) == "." {
 		report(p.Span, nil, "package %q is in the catalog's folder itself; expected %s", p.Name, filepath.Join(p.Name, filepath.Base(p.File)))
 	}
 }
 
-func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
+func checkMaxOpenShift(a *gateCheck, p *fbc.Package, report, _ report) {
 	faults, late := alike{noun: "bundle"}, alike{noun: "head"}
 	for _, b := range p.Bundles {
 		for i, stated := range b.Properties {

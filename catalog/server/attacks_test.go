@@ -218,7 +218,7 @@ func (a *attacker) end(stream uint32) {
 	a.check(a.framer.WriteData(stream, true, make([]byte, 5)))
 }
 
-// isOpen reports whether the server keeps the connection open. It reads what the server has sent.
+// isOpen reports whether the server keeps the connection open. It discards the server's data.
 func (a *attacker) isOpen() bool {
 	_ = a.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := io.Copy(io.Discard, a.conn)

@@ -112,7 +112,8 @@ func modelOf(p *fbc.Package, b *fbc.Bundle, properties []property.Property) mode
 	return m
 }
 
-// payloadSpan is where the store has the payload of a bundle as OLM receives it, once somebody has asked for it. No file has such a name.
+// payloadSpan is the place of a bundle's payload in the store, in the form for OLM, after its first request. No file has such a
+// name.
 func payloadSpan(b *fbc.Bundle) document.Span {
 	return document.Span{File: b.File + "\x00", Offset: b.Offset, Line: b.Line}
 }

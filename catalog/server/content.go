@@ -170,7 +170,7 @@ func (c *content) SendBundles(ctx context.Context, stream registry.BundleSender)
 }
 
 func (c *content) sendBundle(ctx context.Context, p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, stream registry.BundleSender) error {
-	release, err := making(ctx, p.FindBundle(e.Name).Span)
+	release, err := roomForAnswer(ctx, p.FindBundle(e.Name).Span)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (c *content) sendBundle(ctx context.Context, p *fbc.Package, channel *fbc.C
 	return stream.Send(bundle)
 }
 
-// ListBundles returns what SendBundles sends.
+// ListBundles returns the bundles that SendBundles sends.
 func (c *content) ListBundles(ctx context.Context) ([]*api.Bundle, error) {
 	var all collector
 	err := c.SendBundles(ctx, &all)
@@ -211,7 +211,7 @@ func (c *content) GetBundle(ctx context.Context, pkg, channel, name string) (*ap
 
 // wholeBundle returns a bundle with its payload, but without its upgrade edges: clients that ask for one bundle do not use them.
 func (c *content) wholeBundle(ctx context.Context, p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
-	release, err := making(ctx, p.FindBundle(e.Name).Span)
+	release, err := roomForAnswer(ctx, p.FindBundle(e.Name).Span)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +319,7 @@ func (c *content) ListPackageCustomSchemas(ctx context.Context, schema, pkg stri
 }
 
 func (c *content) sendOther(ctx context.Context, span document.Span, send func(*structpb.Struct) error) error {
-	release, err := making(ctx, span)
+	release, err := roomForAnswer(ctx, span)
 	if err != nil {
 		return err
 	}

@@ -126,9 +126,9 @@ func (a *account) close() {
 	clear(a.open)
 }
 
-// making waits for room to make an answer from a document: for its text, its decoded form and the message. Release the room
+// roomForAnswer waits for room to make an answer from a document: for its text, its decoded form and the message. Release the room
 // after the answer is sent.
-func making(ctx context.Context, of document.Span) (release func(), err error) {
+func roomForAnswer(ctx context.Context, of document.Span) (release func(), err error) {
 	a, is := ctx.Value(accountKey{}).(*account)
 	if !is {
 		return func() {}, nil // not asked for by a client

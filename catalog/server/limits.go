@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/internal/connections"
 )
 
-// limits bound what clients can make the server do: anyone on the network may be one. OLM's two operators keep one
+// limits bound the load that clients can cause: anyone on the network may be a client. OLM's two operators keep one
 // connection each, and kubelet makes one for each probe.
 type limits struct {
 	connections connections.Limits

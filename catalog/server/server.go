@@ -129,7 +129,7 @@ func newServer(content *current, counts *metrics, options ...grpc.ServerOption) 
 	return s
 }
 
-// drain stops a server gracefully, and closes what is left after shutdownTimeout.
+// drain stops a server gracefully, and closes remaining connections after shutdownTimeout.
 func drain(s *grpc.Server) {
 	cut := time.AfterFunc(shutdownTimeout, s.Stop)
 	defer cut.Stop()

@@ -252,7 +252,7 @@ func stream[T any](name string, ask func(context.Context, api.RegistryClient) (g
 	}}
 }
 
-// collect reads a stream to its end, and sorts what it got: the servers promise no order.
+// collect reads a stream to its end, and sorts the messages: the servers promise no order.
 func collect[T any](s grpc.ServerStreamingClient[T], err error) string {
 	var all []string
 	for err == nil {
@@ -444,8 +444,8 @@ func TestServeStopsAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnchangingCatalogChanges: while an unchanging catalog has changed all the same, requests for documents that nobody has asked for
-// before fail, until it has been read again. Wrong documents are never sent.
+// TestUnchangingCatalogChanges: if a supposedly unchanging catalog changes, requests for documents that were not requested before
+// fail until it has been read again. Wrong documents are never sent.
 func TestUnchangingCatalogChanges(t *testing.T) {
 	dir := t.TempDir()
 	kind := catalogs.Metadata

@@ -83,7 +83,7 @@ func read(t *testing.T, packages ...string) *Document {
 	return d
 }
 
-// TestWrite compares what is written with golden files.
+// TestWrite compares the output with golden files.
 func TestWrite(t *testing.T) {
 	for _, format := range []string{"text", "json", "svg"} {
 		var got strings.Builder

@@ -19,7 +19,7 @@ import (
 
 // examineActivity examines whether one of the operators is active. A settled operator writes nothing, so its reports look the same
 // long after it has ended: only the lock shows that it is active, and only its permissions that it can act.
-func (p *patient) examineActivity(ctx context.Context) ([]Result, error) {
+func (p *examinedDriver) examineActivity(ctx context.Context) ([]Result, error) {
 	var results []Result
 	var ours []client.ObjectKey
 	for _, namespace := range p.operators() {
@@ -40,7 +40,7 @@ func (p *patient) examineActivity(ctx context.Context) ([]Result, error) {
 		if holder == nil {
 			continue
 		}
-		lacking, err := p.lacking(ctx, namespace, deployment.Spec.Template.Spec.ServiceAccountName)
+		lacking, err := p.examinePermissions(ctx, namespace, deployment.Spec.Template.Spec.ServiceAccountName)
 		if err != nil {
 			return nil, err
 		}
@@ -78,8 +78,8 @@ func judgeHolder(key client.ObjectKey, holder *corev1.Pod) Result {
 		"pod %s/%s holds the lock %s, so no other operator is active, but it is not Ready on node %s%s", holder.Namespace, holder.Name, key.Name, holder.Spec.NodeName, suffix(trouble))
 }
 
-// lacking checks the permissions that an operator needs to read its ClusterCSIDriver and to report. Checking them writes nothing.
-func (p *patient) lacking(ctx context.Context, namespace, account string) (Result, error) {
+// examinePermissions checks the permissions that an operator needs to read its ClusterCSIDriver and to report. Checking them writes nothing.
+func (p *examinedDriver) examinePermissions(ctx context.Context, namespace, account string) (Result, error) {
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", namespace, account)
 	var lacks []string
 	for _, of := range []struct{ verb, subresource string }{{"list", ""}, {"watch", ""}, {"patch", ""}, {"patch", "status"}} {

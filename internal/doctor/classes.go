@@ -17,7 +17,7 @@ import (
 var defaultClassAnnotations = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
 
 // examineDefaultClass examines the StorageClass of claims that name none.
-func examineDefaultClass(ctx context.Context, p *patient) ([]Result, error) {
+func examineDefaultClass(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := p.list(ctx, classes); err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func examineDefaultClass(ctx context.Context, p *patient) ([]Result, error) {
 }
 
 // examineClassRisks finds StorageClasses of the driver that endanger files.
-func examineClassRisks(ctx context.Context, p *patient) (results []Result, err error) {
+func examineClassRisks(ctx context.Context, p *examinedDriver) (results []Result, err error) {
 	if p.driver.ClassRisk == nil {
 		return nil, nil
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // examineCustomResource examines the reports of the driver's operator.
-func examineCustomResource(_ context.Context, p *patient) ([]Result, error) {
+func examineCustomResource(_ context.Context, p *examinedDriver) ([]Result, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
 	}

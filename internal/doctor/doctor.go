@@ -106,7 +106,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // subject is a part of a driver's installation. examine reads it and returns the results.
 type subject struct {
 	name    string
-	examine func(context.Context, *patient) ([]Result, error)
+	examine func(context.Context, *examinedDriver) ([]Result, error)
 }
 
 // ofCluster are the subjects that all drivers share, and ofDriver the subjects of each driver. The cause of faults is in the first
@@ -128,11 +128,11 @@ var (
 	}
 )
 
-// patient is a driver that is examined.
-type patient struct {
+// examinedDriver is a driver during its examination.
+type examinedDriver struct {
 	Cluster
 	driver drivers.Driver
-	*found
+	*location
 	// inactive is set when no operator of the driver is active, so that their reports are out of date.
 	inactive bool
 }
@@ -142,7 +142,7 @@ type patient struct {
 func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.Driver) (*Report, error) {
 	report := &Report{Schema: Schema, Healthy: true, Cluster: []Section{}, Drivers: []DriverReport{}}
 	var err error
-	if report.Cluster, err = report.examine(ctx, ofCluster, &patient{Cluster: cluster}); err != nil {
+	if report.Cluster, err = report.examine(ctx, ofCluster, &examinedDriver{Cluster: cluster}); err != nil {
 		return nil, err
 	}
 	chosen := named
@@ -159,7 +159,7 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 			unread = cmp.Or(unread, f.subscriptionsErr, f.driverErr)
 			continue
 		}
-		sections, err := report.examine(ctx, ofDriver, &patient{Cluster: cluster, driver: d, found: f})
+		sections, err := report.examine(ctx, ofDriver, &examinedDriver{Cluster: cluster, driver: d, location: f})
 		if err != nil {
 			return nil, err
 		}
@@ -173,8 +173,8 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 	return report, nil
 }
 
-// examine examines subjects of a patient.
-func (r *Report) examine(ctx context.Context, subjects []subject, p *patient) ([]Section, error) {
+// examine examines subjects of a driver.
+func (r *Report) examine(ctx context.Context, subjects []subject, p *examinedDriver) ([]Section, error) {
 	var sections []Section
 	for _, s := range subjects {
 		results, err := s.examine(ctx, p)

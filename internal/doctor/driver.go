@@ -22,18 +22,18 @@ import (
 )
 
 // manifests returns the objects of the driver with their names in its namespace, or nil if that is not known.
-func (p *patient) manifests() ([]drivers.Manifest, error) {
-	if p.driverErr != nil || p.custom == nil || p.placed.Namespace == "" {
+func (p *examinedDriver) manifests() ([]drivers.Manifest, error) {
+	if p.driverErr != nil || p.custom == nil || p.decision.Namespace == "" {
 		return nil, nil // an earlier section says why
 	}
-	return p.driver.Operand(drivers.Values{Namespace: p.placed.Namespace, Image: func(env string) string { return env }})
+	return p.driver.Operand(drivers.Values{Namespace: p.decision.Namespace, Image: func(env string) string { return env }})
 }
 
 // credentialsRequestKind is the kind of objects that the cloud credential operator reconciles.
 var credentialsRequestKind = schema.GroupVersionKind{Group: "cloudcredential.openshift.io", Version: "v1", Kind: "CredentialsRequest"}
 
 // examineCredentials examines the reports of the cloud credential operator. It reads no Secret.
-func examineCredentials(ctx context.Context, p *patient) ([]Result, error) {
+func examineCredentials(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	manifests, err := p.manifests()
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func judgeCredentials(request *unstructured.Unstructured) Result {
 }
 
 // examineWorkloads examines the driver's pods, and whether kubelets know the driver.
-func examineWorkloads(ctx context.Context, p *patient) ([]Result, error) {
+func examineWorkloads(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	manifests, err := p.manifests()
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func examineWorkloads(ctx context.Context, p *patient) ([]Result, error) {
 }
 
 // examineNodes examines whether kubelets know the driver, and whether pods may use the nodes where it runs.
-func (p *patient) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([]Result, error) {
+func (p *examinedDriver) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([]Result, error) {
 	var want int32
 	for _, set := range sets {
 		want = max(want, set.Status.DesiredNumberScheduled)
@@ -150,7 +150,7 @@ func registrarOf(sets []*appsv1.DaemonSet) string {
 	return "node-driver-registrar"
 }
 
-func (p *patient) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]Result, error) {
+func (p *examinedDriver) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]Result, error) {
 	status := set.Status
 	w := workload{kind: "DaemonSet", namespace: set.Namespace, name: set.Name, available: status.NumberAvailable, updated: status.UpdatedNumberScheduled,
 		want: status.DesiredNumberScheduled, observed: status.ObservedGeneration >= set.Generation}
@@ -191,7 +191,7 @@ type registrations struct {
 }
 
 // registrations finds the nodes whose kubelet knows the driver, and the other nodes.
-func (p *patient) registrations(ctx context.Context) (r registrations, err error) {
+func (p *examinedDriver) registrations(ctx context.Context) (r registrations, err error) {
 	storage, err := p.rest(storagev1.SchemeGroupVersion)
 	if err != nil {
 		return r, err
@@ -208,7 +208,7 @@ func (p *patient) registrations(ctx context.Context) (r registrations, err error
 }
 
 // scheduledOn returns the nodes among the given ones that have pods of the DaemonSets.
-func (p *patient) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nodes []string) ([]string, error) {
+func (p *examinedDriver) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nodes []string) ([]string, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ type node struct {
 const withoutRuntime = "process://"
 
 // nodes names the nodes with the driver's startup taint, and the nodes without a container runtime.
-func (p *patient) nodes(ctx context.Context) (tainted, reporting []string, err error) {
+func (p *examinedDriver) nodes(ctx context.Context) (tainted, reporting []string, err error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, nil, err

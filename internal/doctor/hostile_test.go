@@ -59,7 +59,7 @@ var places = map[string]place{
 		func(v *v1alpha1.ClusterServiceVersion) []Result { return []Result{judgeCSV(v)} }),
 	"ClusterExtension": judged(`{"metadata":{"name":"e"},"spec":{"namespace":"ns"},"status":{"install":{"bundle":{"name":"b"}},"conditions":[{"type":"Installed","status":"False","reason":"r","message":"m"}]}}`,
 		func(fields *map[string]any) []Result {
-			return judgeExtensions(&patient{found: &found{extensions: []*unstructured.Unstructured{{Object: *fields}}}})
+			return judgeExtensions(&examinedDriver{location: &location{extensions: []*unstructured.Unstructured{{Object: *fields}}}})
 		}),
 	"ClusterCSIDriver": judged(`{"metadata":{"name":"d"},"spec":{"managementState":"Odd"},"status":{"conditions":[{"type":"XDegraded","status":"True","reason":"r","message":"m"},{"type":"Y","status":"False","reason":"r","message":"m"}]}}`,
 		func(custom *operatorv1.ClusterCSIDriver) []Result {

@@ -354,13 +354,13 @@ func TestExtensions(t *testing.T) {
 		e := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": test.conditions, "install": map[string]any{"bundle": map[string]any{"name": test.bundle}}}}}
 		e.SetName("aws-efs-operator")
 		e.SetDeletionTimestamp(test.deleted)
-		f := &found{extensions: []*unstructured.Unstructured{e}}
+		f := &location{extensions: []*unstructured.Unstructured{e}}
 		if test.subscribed {
 			f.subscriptions = make([]v1alpha1.Subscription, 1)
 		}
 		var codes []Code
 		var text strings.Builder
-		for _, result := range judgeExtensions(&patient{driver: d, found: f}) {
+		for _, result := range judgeExtensions(&examinedDriver{driver: d, location: f}) {
 			codes = append(codes, result.Code)
 			text.WriteString(result.What + " " + result.Do)
 		}
@@ -383,7 +383,7 @@ func TestUnsubscribed(t *testing.T) {
 		"the operator's":     {[]string{"openshift-operators"}, csvUnsubscribed},
 		"perhaps somebody's": {nil, subscriptionMissing},
 	} {
-		p := &patient{driver: d, found: &found{proven: test.proven, unsubscribed: []types.NamespacedName{
+		p := &examinedDriver{driver: d, location: &location{proven: test.proven, unsubscribed: []types.NamespacedName{
 			{Namespace: "a-stranger", Name: "aws-efs-operator.v1.0.0"}, {Namespace: "openshift-operators", Name: "aws-efs-operator.v1.0.0"}}}}
 		got := judgeUnsubscribed(p)
 		if len(got) != 1 || got[0].Code != test.want || test.want == csvUnsubscribed && !strings.Contains(got[0].What, "openshift-operators/aws-efs-operator.v1.0.0") {

@@ -24,7 +24,7 @@ import (
 const olmOperators = "operator-lifecycle-manager"
 
 // examineOLM examines whether OLM can install operators at all.
-func examineOLM(ctx context.Context, p *patient) ([]Result, error) {
+func examineOLM(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	err := p.Client.List(ctx, &v1alpha1.SubscriptionList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) {
 		if extensions, err := clusterextension.List(ctx, p.Client); err != nil {
@@ -65,7 +65,7 @@ func judgeOLM(operators []configv1.ClusterOperator) []Result {
 }
 
 // examineSubscriptions examines the Subscriptions and ClusterExtensions of the driver's package.
-func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
+func examineSubscriptions(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	if p.subscriptionsErr != nil {
 		return nil, p.subscriptionsErr
 	}
@@ -81,7 +81,7 @@ func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.isDoubtful(s) {
+		if p.mayBeForeign(s) {
 			of = faultsToWarnings(of)
 		}
 		results = append(results, of...)
@@ -100,7 +100,7 @@ func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
 // maxSubscriptions bounds the Subscriptions to a package that are examined. Anybody may create more.
 const maxSubscriptions = 5
 
-func (p *patient) examineSubscription(ctx context.Context, s *v1alpha1.Subscription) ([]Result, error) {
+func (p *examinedDriver) examineSubscription(ctx context.Context, s *v1alpha1.Subscription) ([]Result, error) {
 	source, groups := &v1alpha1.CatalogSource{}, &operatorsv1.OperatorGroupList{}
 	exists, err := p.read(ctx, source, s.Spec.CatalogSourceNamespace, s.Spec.CatalogSource)
 	if err != nil {
@@ -126,7 +126,7 @@ func faultsToWarnings(results []Result) []Result {
 }
 
 // judgeExtensions judges the ClusterExtensions from which OLM v1 installs the driver's operator.
-func judgeExtensions(p *patient) (results []Result) {
+func judgeExtensions(p *examinedDriver) (results []Result) {
 	for _, e := range p.extensions {
 		installed, _, _ := unstructured.NestedString(e.Object, "status", "install", "bundle", "name")
 		trouble := ""
@@ -153,10 +153,10 @@ func judgeExtensions(p *patient) (results []Result) {
 }
 
 // judgeUnsubscribed judges a driver without a Subscription.
-func judgeUnsubscribed(p *patient) []Result {
+func judgeUnsubscribed(p *examinedDriver) []Result {
 	switch {
-	case p.placed.Owner != nil:
-		return []Result{fine(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.placed.Owner.Trace.Owner)}
+	case p.decision.Owner != nil:
+		return []Result{fine(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.decision.Owner.Trace.Owner)}
 	case p.driverErr != nil:
 		return nil // the cluster storage operator may run it; a later section says that it could not be read
 	case !p.driver.HasPackage():

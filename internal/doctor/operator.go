@@ -13,10 +13,10 @@ import (
 )
 
 // examineOperator examines the operators that OLM or the cluster storage operator runs.
-func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
+func examineOperator(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	var results []Result
 	for _, s := range p.subscriptions {
-		if s.Status.InstalledCSV == "" || p.isDoubtful(s) {
+		if s.Status.InstalledCSV == "" || p.mayBeForeign(s) {
 			continue
 		}
 		csv := &v1alpha1.ClusterServiceVersion{}
@@ -50,7 +50,7 @@ func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
 		}
 		results = append(results, of...)
 	}
-	if owner := p.placed.Owner; owner != nil {
+	if owner := p.decision.Owner; owner != nil {
 		of, err := p.examineDeployment(ctx, owner.Namespace, p.driver.Operator.Name)
 		if err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func judgeCSV(csv *v1alpha1.ClusterServiceVersion) Result {
 }
 
 // examineDeployment examines a Deployment, and its pods if they are not all available.
-func (p *patient) examineDeployment(ctx context.Context, namespace, name string) ([]Result, error) {
+func (p *examinedDriver) examineDeployment(ctx context.Context, namespace, name string) ([]Result, error) {
 	deployment := &appsv1.Deployment{}
 	exists, err := p.read(ctx, deployment, namespace, name)
 	if err != nil {

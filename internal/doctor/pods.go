@@ -55,7 +55,7 @@ func (p pod) trouble() string {
 }
 
 // examineWorkload examines a workload, and its pods if they are not all available.
-func (p *patient) examineWorkload(ctx context.Context, w workload, selector *metav1.LabelSelector) ([]Result, error) {
+func (p *examinedDriver) examineWorkload(ctx context.Context, w workload, selector *metav1.LabelSelector) ([]Result, error) {
 	if w.isComplete() {
 		return []Result{w.judge(nil)}, nil
 	}

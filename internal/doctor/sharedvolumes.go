@@ -48,7 +48,7 @@ type tally struct {
 }
 
 // examineSharedVolumes examines the SharedVolumes of all namespaces, if the driver's operator serves that API.
-func examineSharedVolumes(ctx context.Context, p *patient) ([]Result, error) {
+func examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	apis, err := p.driver.ServedAPIs()
 	if err != nil || !slices.Contains(apis, sharedVolumes+"."+v1alpha1.GroupVersion.Group) || p.custom == nil && len(p.operators()) == 0 {
 		return nil, err

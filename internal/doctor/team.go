@@ -28,7 +28,7 @@ func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*
 	var err error
 	report.Team, err = report.examine(ctx, []subject{
 		{"SharedVolumes", team.examineSharedVolumes}, {"Claims", team.examineClaims}, {"Pods that use them", team.examinePods},
-	}, &patient{Cluster: cluster})
+	}, &examinedDriver{Cluster: cluster})
 	return report, err
 }
 
@@ -39,7 +39,7 @@ type team struct {
 	waiting []string
 }
 
-func (t *team) examineSharedVolumes(ctx context.Context, p *patient) ([]Result, error) {
+func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	c, err := p.rest(v1alpha1.GroupVersion)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func message(of string) string {
 	return text
 }
 
-func (t *team) examineClaims(ctx context.Context, p *patient) ([]Result, error) {
+func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (p teamPod) claims() (names []string) {
 	return names
 }
 
-func (t *team) examinePods(ctx context.Context, p *patient) ([]Result, error) {
+func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (t *team) examinePods(ctx context.Context, p *patient) ([]Result, error) {
 }
 
 // events returns the last warning about each object of a kind in the namespace, by its name.
-func (t *team) events(ctx context.Context, p *patient, kind string) (map[string]string, error) {
+func (t *team) events(ctx context.Context, p *examinedDriver, kind string) (map[string]string, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err

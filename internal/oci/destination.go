@@ -23,27 +23,27 @@ type Destination interface {
 	// place returns the repository for copies of a repository's images, or for the mirrored catalog, whose name the user chose.
 	place(of name.Repository, catalog bool) (name.Repository, error)
 	// formerly reports whether a manifest is at the place where earlier versions of this program put it.
-	formerly(ctx context.Context, of name.Repository, p part) (name.Repository, bool, error)
+	formerly(ctx context.Context, of name.Repository, p contentDescriptor) (name.Repository, bool, error)
 	// hold remembers that a repository of the destination has a blob.
 	hold(repo name.Repository, blob v1.Hash)
 	// tagged returns the digest of a tag, or a zero hash.
 	tagged(ctx context.Context, tag name.Tag) (v1.Hash, error)
 	// has reports whether the destination has a blob or a manifest.
-	has(ctx context.Context, repo name.Repository, p part) (bool, error)
+	has(ctx context.Context, repo name.Repository, p contentDescriptor) (bool, error)
 	// upload stores a blob. Its content can be opened several times.
-	upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error
+	upload(ctx context.Context, repo name.Repository, p contentDescriptor, open func() (io.ReadCloser, error)) error
 	// put stores a manifest with its text, after everything that it lists.
-	put(ctx context.Context, repo name.Repository, p part, text []byte) error
+	put(ctx context.Context, repo name.Repository, p contentDescriptor, text []byte) error
 	// name gives a stored manifest a name, unless the name no longer means the digest before.
-	name(ctx context.Context, ref name.Reference, p part, before v1.Hash, text []byte) error
+	name(ctx context.Context, ref name.Reference, p contentDescriptor, before v1.Hash, text []byte) error
 	// remedy says what to do about an error.
 	remedy(err error) string
 	// Close ends the use of the destination.
 	Close() error
 }
 
-// below is a path in a registry.
-type below struct {
+// registryDestination is a path in a registry.
+type registryDestination struct {
 	path   string // registry.example.com/team, without a slash at its end
 	pusher *remote.Pusher
 	puller *remote.Puller
@@ -66,10 +66,10 @@ func Below(path string) (Destination, error) {
 		return nil, err
 	}
 	puller, err := remote.NewPuller(options...)
-	return &below{path: path, pusher: pusher, puller: puller, held: map[v1.Hash]name.Repository{}}, err
+	return &registryDestination{path: path, pusher: pusher, puller: puller, held: map[v1.Hash]name.Repository{}}, err
 }
 
-func (b *below) place(of name.Repository, catalog bool) (name.Repository, error) {
+func (b *registryDestination) place(of name.Repository, catalog bool) (name.Repository, error) {
 	if catalog {
 		return name.NewRepository(b.path + "/" + of.RepositoryStr())
 	}
@@ -102,7 +102,7 @@ func pathOf(registry name.Registry) (string, error) {
 	return host + port, nil
 }
 
-func (b *below) formerly(ctx context.Context, of name.Repository, p part) (name.Repository, bool, error) {
+func (b *registryDestination) formerly(ctx context.Context, of name.Repository, p contentDescriptor) (name.Repository, bool, error) {
 	repo, err := name.NewRepository(b.path + "/" + of.RepositoryStr())
 	if err != nil {
 		return repo, false, err
@@ -111,7 +111,7 @@ func (b *below) formerly(ctx context.Context, of name.Repository, p part) (name.
 	return repo, has, err
 }
 
-func (b *below) tagged(ctx context.Context, tag name.Tag) (v1.Hash, error) {
+func (b *registryDestination) tagged(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	now, err := b.puller.Head(ctx, tag)
 	if isAbsent(err) {
 		return v1.Hash{}, nil
@@ -122,7 +122,7 @@ func (b *below) tagged(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	return now.Digest, nil
 }
 
-func (b *below) has(ctx context.Context, repo name.Repository, p part) (bool, error) {
+func (b *registryDestination) has(ctx context.Context, repo name.Repository, p contentDescriptor) (bool, error) {
 	ref := repo.Digest(p.Digest.String())
 	if p.manifest {
 		_, err := b.puller.Head(ctx, ref)
@@ -149,20 +149,20 @@ func (b *below) has(ctx context.Context, repo name.Repository, p part) (bool, er
 	return true, nil
 }
 
-func (b *below) hold(repo name.Repository, blob v1.Hash) {
+func (b *registryDestination) hold(repo name.Repository, blob v1.Hash) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held[blob] = repo
 }
 
-func (b *below) holder(blob v1.Hash) (name.Repository, bool) {
+func (b *registryDestination) holder(blob v1.Hash) (name.Repository, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	repo, held := b.held[blob]
 	return repo, held
 }
 
-func (b *below) upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error {
+func (b *registryDestination) upload(ctx context.Context, repo name.Repository, p contentDescriptor, open func() (io.ReadCloser, error)) error {
 	var content v1.Layer = &blob{p, open}
 	if from, held := b.holder(p.Digest); held {
 		content = &remote.MountableLayer{Layer: content, Reference: from.Digest(p.Digest.String())}
@@ -174,11 +174,11 @@ func (b *below) upload(ctx context.Context, repo name.Repository, p part, open f
 	return nil
 }
 
-func (b *below) put(ctx context.Context, repo name.Repository, p part, text []byte) error {
-	return b.pusher.Put(ctx, repo.Digest(p.Digest.String()), raw{text, p.MediaType})
+func (b *registryDestination) put(ctx context.Context, repo name.Repository, p contentDescriptor, text []byte) error {
+	return b.pusher.Put(ctx, repo.Digest(p.Digest.String()), rawManifest{text, p.MediaType})
 }
 
-func (b *below) name(ctx context.Context, ref name.Reference, p part, before v1.Hash, text []byte) error {
+func (b *registryDestination) name(ctx context.Context, ref name.Reference, p contentDescriptor, before v1.Hash, text []byte) error {
 	tag, is := ref.(name.Tag)
 	if !is {
 		return nil // it has its digest
@@ -190,10 +190,10 @@ func (b *below) name(ctx context.Context, ref name.Reference, p part, before v1.
 	if now != before {
 		return contentErrorf("the tag %s has become %s meanwhile; expected that nobody else sets it: repeat the command", tag, now)
 	}
-	return b.pusher.Put(ctx, tag, raw{text, p.MediaType})
+	return b.pusher.Put(ctx, tag, rawManifest{text, p.MediaType})
 }
 
-func (b *below) remedy(err error) string {
+func (b *registryDestination) remedy(err error) string {
 	repo, failed := name.NewRepository(b.path + "/image")
 	if failed != nil || IsAbsent(err) {
 		return ""
@@ -201,20 +201,20 @@ func (b *below) remedy(err error) string {
 	return pushRemedy(repo, err)
 }
 
-func (b *below) Close() error { return nil }
+func (b *registryDestination) Close() error { return nil }
 
-// raw is a manifest that is pushed unchanged.
-type raw struct {
+// rawManifest is a manifest that is pushed unchanged.
+type rawManifest struct {
 	text      []byte
 	mediaType types.MediaType
 }
 
-func (r raw) RawManifest() ([]byte, error)        { return r.text, nil }
-func (r raw) MediaType() (types.MediaType, error) { return r.mediaType, nil }
+func (r rawManifest) RawManifest() ([]byte, error)        { return r.text, nil }
+func (r rawManifest) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
 // blob is a blob that is pushed unchanged.
 type blob struct {
-	part
+	contentDescriptor
 	open func() (io.ReadCloser, error)
 }
 

@@ -329,7 +329,7 @@ func (f *Folder) referrers(_ context.Context, subject name.Digest) (all []v1.Des
 // place makes Folder a Destination: images keep their names.
 func (f *Folder) place(of name.Repository, _ bool) (name.Repository, error) { return of, nil }
 
-func (f *Folder) has(_ context.Context, _ name.Repository, p part) (bool, error) {
+func (f *Folder) has(_ context.Context, _ name.Repository, p contentDescriptor) (bool, error) {
 	f.mu.Lock()
 	f.needed[p.Digest.Hex] = true
 	f.mu.Unlock()
@@ -340,7 +340,7 @@ func (f *Folder) has(_ context.Context, _ name.Repository, p part) (bool, error)
 	return err == nil && info.Mode().IsRegular() && info.Size() == p.Size, err
 }
 
-func (f *Folder) upload(_ context.Context, _ name.Repository, p part, open func() (io.ReadCloser, error)) error {
+func (f *Folder) upload(_ context.Context, _ name.Repository, p contentDescriptor, open func() (io.ReadCloser, error)) error {
 	content, err := open()
 	if err != nil {
 		return err
@@ -349,20 +349,20 @@ func (f *Folder) upload(_ context.Context, _ name.Repository, p part, open func(
 	return f.write(fileOf(p.Digest), content)
 }
 
-func (f *Folder) put(_ context.Context, _ name.Repository, p part, text []byte) error {
+func (f *Folder) put(_ context.Context, _ name.Repository, p contentDescriptor, text []byte) error {
 	return f.write(fileOf(p.Digest), bytes.NewReader(text))
 }
 
 // tagged makes Folder a Destination: it is replaced as a whole, so that no tag conflicts.
 func (f *Folder) tagged(context.Context, name.Tag) (v1.Hash, error) { return v1.Hash{}, nil }
 
-func (f *Folder) formerly(context.Context, name.Repository, part) (name.Repository, bool, error) {
+func (f *Folder) formerly(context.Context, name.Repository, contentDescriptor) (name.Repository, bool, error) {
 	return name.Repository{}, false, nil
 }
 
 func (f *Folder) hold(name.Repository, v1.Hash) {}
 
-func (f *Folder) name(_ context.Context, ref name.Reference, p part, _ v1.Hash, _ []byte) error {
+func (f *Folder) name(_ context.Context, ref name.Reference, p contentDescriptor, _ v1.Hash, _ []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.added[ref.Name()] = indexed{MediaType: p.MediaType, Size: p.Size, Digest: p.Digest, Annotations: indexedAnnotations{Ref: ref.Name()}}

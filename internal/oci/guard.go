@@ -96,9 +96,9 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response.Request = request
-	response.Body = &paced{ReadCloser: response.Body, cancel: cancel, left: stallLimit}
+	response.Body = &minRateBody{ReadCloser: response.Body, cancel: cancel, left: stallLimit}
 	if !(response.StatusCode == http.StatusOK && g.isForLayer(request)) {
-		response.Body = &answer{response.Body, maxAnswer}
+		response.Body = &limitedBody{response.Body, maxAnswer}
 	}
 	return response, nil
 }
@@ -218,14 +218,14 @@ const (
 	minRate    = 1 << 10
 )
 
-// paced is a response body that fails if it is too slow. Only time spent in Read counts.
-type paced struct {
+// minRateBody is a response body that fails if it is too slow. Only time spent in Read counts.
+type minRateBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc // of the request
 	left   time.Duration
 }
 
-func (p *paced) Read(buffer []byte) (int, error) {
+func (p *minRateBody) Read(buffer []byte) (int, error) {
 	var slow atomic.Bool
 	timer := time.AfterFunc(p.left, func() {
 		slow.Store(true)
@@ -241,18 +241,18 @@ func (p *paced) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-func (p *paced) Close() error {
+func (p *minRateBody) Close() error {
 	defer p.cancel(nil)
 	return p.ReadCloser.Close()
 }
 
-// answer is a response body with a maximum size.
-type answer struct {
+// limitedBody is a response body with a maximum size.
+type limitedBody struct {
 	io.ReadCloser
 	left int
 }
 
-func (a *answer) Read(p []byte) (int, error) {
+func (a *limitedBody) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	if a.left -= n; a.left < 0 {
 		return 0, contentErrorf("its registry sent more than %d bytes instead of a manifest or a token; expected less", maxAnswer)

@@ -282,7 +282,7 @@ func hasOverlayAttribute(header *tar.Header) bool {
 	return false
 }
 
-// remove records what an entry removes. It reports whether the entry is a removal.
+// remove records the removal that an entry stands for, and reports whether it is one.
 func (l *layer) remove(name string) (removes bool, err error) {
 	folder, base := path.Dir(name), path.Base(name)
 	removed, removes := strings.CutPrefix(base, whiteout)

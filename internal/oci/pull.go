@@ -58,7 +58,7 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 
 // PullFrom is like Pull, and reads from a source.
 func PullFrom(ctx context.Context, from Source, reference string, limits Limits, folders ...string) (Pulled, error) {
-	return PullKept(ctx, from, nothingKept{}, reference, limits, folders...)
+	return PullKept(ctx, from, noKeeper{}, reference, limits, folders...)
 }
 
 // Keeper caches files of images, so that they are not pulled again. The key of an image is a digest of its repository and its own
@@ -76,11 +76,11 @@ func keyOf(reference string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// nothingKept is a keeper that caches nothing.
-type nothingKept struct{}
+// noKeeper is a keeper that caches nothing.
+type noKeeper struct{}
 
-func (nothingKept) Load(string) (map[string][]byte, bool) { return nil, false }
-func (nothingKept) Keep(string, map[string][]byte)        {}
+func (noKeeper) Load(string) (map[string][]byte, bool) { return nil, false }
+func (noKeeper) Keep(string, map[string][]byte)        {}
 
 // PullKept is like PullFrom with a cache, which must hold only files of the same folders. For a cached image, it sends no request if
 // the reference is a digest, and only the request for the digest if it is a tag.
@@ -91,7 +91,7 @@ func PullKept(ctx context.Context, from Source, keeper Keeper, reference string,
 // PullLabelled is like PullFrom, and reads the folders that choose returns for the labels of the image, or of the first image of an
 // index.
 func PullLabelled(ctx context.Context, from Source, reference string, limits Limits, choose func(labels map[string]string) ([]string, error)) (Pulled, error) {
-	return pullFrom(ctx, from, nothingKept{}, reference, limits, func(ctx context.Context, p *pulling, of platformImage) ([]string, error) {
+	return pullFrom(ctx, from, noKeeper{}, reference, limits, func(ctx context.Context, p *pulling, of platformImage) ([]string, error) {
 		labels, err := p.labels(ctx, of)
 		if err != nil {
 			return nil, err

@@ -167,8 +167,8 @@ func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.D
 	return listed.Manifests, nil
 }
 
-// verifying is a stream that fails at its end unless its digest and size match a descriptor.
-type verifying struct {
+// verifyingReader is a stream that fails at its end unless its digest and size match a descriptor.
+type verifyingReader struct {
 	io.ReadCloser
 	want v1.Descriptor
 	sum  hash.Hash
@@ -176,10 +176,10 @@ type verifying struct {
 }
 
 func verified(stream io.ReadCloser, want v1.Descriptor) io.ReadCloser {
-	return &verifying{ReadCloser: stream, want: want, sum: sha256.New()}
+	return &verifyingReader{ReadCloser: stream, want: want, sum: sha256.New()}
 }
 
-func (v *verifying) Read(p []byte) (int, error) {
+func (v *verifyingReader) Read(p []byte) (int, error) {
 	n, err := v.ReadCloser.Read(p)
 	v.sum.Write(p[:n])
 	if v.size += int64(n); v.size > v.want.Size {
@@ -204,6 +204,6 @@ func isFailure(err error) bool {
 	return isTransient(err) || errors.Is(err, context.Canceled) || errors.As(err, &failure)
 }
 
-func (v *verifying) differs() error {
+func (v *verifyingReader) differs() error {
 	return contentErrorf("its blob %s does not have the %d bytes that its manifest says; expected the same size", v.want.Digest, v.want.Size)
 }

@@ -109,11 +109,11 @@ func (waiting) Close() error { return nil }
 // TestSlowBody: a response below the minimum rate is aborted, and one at the minimum rate is not.
 func TestSlowBody(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	slow := &paced{ReadCloser: waiting{ctx}, cancel: cancel, left: 10 * time.Millisecond}
+	slow := &minRateBody{ReadCloser: waiting{ctx}, cancel: cancel, left: 10 * time.Millisecond}
 	if _, err := io.ReadAll(slow); err == nil || !strings.Contains(err.Error(), "its registry sends less than 1024 bytes a second") {
 		t.Errorf("a slow one: %v", err)
 	}
-	fast := &paced{ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), cancel: cancel, left: time.Second}
+	fast := &minRateBody{ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), cancel: cancel, left: time.Second}
 	if read, err := io.ReadAll(fast); err != nil || len(read) != 1<<20 || fast.left < 10*time.Second {
 		t.Errorf("a fast one: %d bytes, and %s are left: %v", len(read), fast.left, err)
 	}

@@ -45,12 +45,12 @@ func (t *Transfer) Place(reference string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", reference, err)
 	}
-	return placed(ref, repo).Name(), nil
+	return referenceIn(ref, repo).Name(), nil
 }
 
 // Inspect finds the parts of an image, and those that the destination lacks.
 func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error) {
-	w, err := whole(ctx, t.From, reference)
+	w, err := walkImage(ctx, t.From, reference)
 	if err != nil {
 		return nil, &sourceError{err}
 	}
@@ -58,7 +58,7 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", reference, err)
 	}
-	for _, parts := range [][]part{w.manifests, w.blobs} {
+	for _, parts := range [][]contentDescriptor{w.manifests, w.blobs} {
 		for i := range parts {
 			added, err := t.lookUp(ctx, repo, &parts[i])
 			if err != nil {
@@ -76,7 +76,7 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 // lookUpNames looks up the names of an image in the destination, and its place in earlier versions.
 func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Whole) error {
 	for i, n := range w.named {
-		tag, is := placed(n.ref, repo).(name.Tag)
+		tag, is := referenceIn(n.ref, repo).(name.Tag)
 		if !is {
 			continue
 		}
@@ -91,7 +91,7 @@ func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Who
 		}
 		w.Tags = append(w.Tags, of)
 	}
-	root := w.manifests[slices.IndexFunc(w.manifests, func(p part) bool { return p.Digest.String() == w.Digest })]
+	root := w.manifests[slices.IndexFunc(w.manifests, func(p contentDescriptor) bool { return p.Digest.String() == w.Digest })]
 	if !t.Moving || !root.missing {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Who
 }
 
 // lookUp looks for a part in the destination, and returns its size if it is missing and not counted yet.
-func (t *Transfer) lookUp(ctx context.Context, repo name.Repository, p *part) (added int64, err error) {
+func (t *Transfer) lookUp(ctx context.Context, repo name.Repository, p *contentDescriptor) (added int64, err error) {
 	key := t.key(repo, p.Digest)
 	t.mu.Lock()
 	missing, known := t.missing[key]
@@ -188,7 +188,7 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 				return err
 			}
 		}
-		if err := repeat(ctx, func() error { return t.To.name(ctx, placed(n.ref, repo), n.part, n.before, text) }); err != nil {
+		if err := repeat(ctx, func() error { return t.To.name(ctx, referenceIn(n.ref, repo), n.part, n.before, text) }); err != nil {
 			return err
 		}
 	}
@@ -196,7 +196,7 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 }
 
 // text reads the text of a manifest once more.
-func (t *Transfer) text(ctx context.Context, w *Whole, p part) ([]byte, error) {
+func (t *Transfer) text(ctx context.Context, w *Whole, p contentDescriptor) ([]byte, error) {
 	_, text, err := t.From.manifest(ctx, w.ref.Context().Digest(p.Digest.String()))
 	if err != nil {
 		return nil, &sourceError{err}
@@ -204,8 +204,8 @@ func (t *Transfer) text(ctx context.Context, w *Whole, p part) ([]byte, error) {
 	return text, nil
 }
 
-// placed returns a reference in another repository.
-func placed(ref name.Reference, repo name.Repository) name.Reference {
+// referenceIn returns a reference in another repository.
+func referenceIn(ref name.Reference, repo name.Repository) name.Reference {
 	if tag, is := ref.(name.Tag); is {
 		return repo.Tag(tag.TagStr())
 	}
@@ -213,7 +213,7 @@ func placed(ref name.Reference, repo name.Repository) name.Reference {
 }
 
 // once copies a missing part, and only once if several images need it.
-func (t *Transfer) once(ctx context.Context, repo name.Repository, p part, do func(context.Context) error) error {
+func (t *Transfer) once(ctx context.Context, repo name.Repository, p contentDescriptor, do func(context.Context) error) error {
 	key := t.key(repo, p.Digest)
 	_, err, _ := t.flight.Do(key, func() (any, error) {
 		t.mu.Lock()
@@ -234,15 +234,15 @@ func (t *Transfer) once(ctx context.Context, repo name.Repository, p part, do fu
 }
 
 // upload copies a blob, and counts its bytes while they are read.
-func (t *Transfer) upload(ctx context.Context, w *Whole, repo name.Repository, blob part) error {
-	counted := &counted{total: &t.copied}
+func (t *Transfer) upload(ctx context.Context, w *Whole, repo name.Repository, blob contentDescriptor) error {
+	counted := &blobProgress{total: &t.copied}
 	err := t.To.upload(ctx, repo, blob, func() (io.ReadCloser, error) {
 		stream, err := t.From.open(ctx, w.ref.Context(), blob.Descriptor)
 		if err != nil {
 			return nil, &sourceError{err}
 		}
 		counted.reset(0)
-		return &counting{stream, counted}, nil
+		return &countingReader{stream, counted}, nil
 	})
 	if err != nil {
 		counted.reset(0)
@@ -271,24 +271,24 @@ func (t *Transfer) remedy(w *Whole, err error) string {
 	return t.To.remedy(err)
 }
 
-// counted is the contribution of one blob to a total.
-type counted struct {
+// blobProgress is the contribution of one blob to a total.
+type blobProgress struct {
 	total *atomic.Int64
 	own   atomic.Int64
 }
 
-func (c *counted) add(n int64) { c.own.Add(n); c.total.Add(n) }
+func (c *blobProgress) add(n int64) { c.own.Add(n); c.total.Add(n) }
 
 // reset sets the contribution of the blob.
-func (c *counted) reset(to int64) { c.total.Add(to - c.own.Swap(to)) }
+func (c *blobProgress) reset(to int64) { c.total.Add(to - c.own.Swap(to)) }
 
-// counting is a stream whose bytes are counted.
-type counting struct {
+// countingReader is a stream whose bytes are counted.
+type countingReader struct {
 	io.ReadCloser
-	counted *counted
+	counted *blobProgress
 }
 
-func (c *counting) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.counted.add(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {

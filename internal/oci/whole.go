@@ -29,8 +29,8 @@ type Whole struct {
 	Former string
 
 	ref       name.Reference
-	manifests []part // each after the ones that it needs
-	blobs     []part
+	manifests []contentDescriptor // each after the ones that it needs
+	blobs     []contentDescriptor
 	named     []named
 }
 
@@ -42,9 +42,9 @@ type PlannedTag struct {
 	Now, Next string
 }
 
-// part is a manifest or a blob. The text of a manifest is read again when it is copied, because all texts together take too
+// contentDescriptor is a manifest or a blob. The text of a manifest is read again when it is copied, because all texts together take too
 // much memory.
-type part struct {
+type contentDescriptor struct {
 	v1.Descriptor
 	manifest bool
 	missing  bool
@@ -53,7 +53,7 @@ type part struct {
 // named is a reference that the destination must get, with the digest that it has there before.
 type named struct {
 	ref    name.Reference
-	part   part
+	part   contentDescriptor
 	before v1.Hash
 }
 
@@ -93,8 +93,8 @@ func isAttachedTag(tag string) bool {
 	return strings.HasPrefix(tag, "sha256-") && slices.ContainsFunc(attachedTags, func(ending string) bool { return strings.HasSuffix(tag, ending) })
 }
 
-// whole finds the parts of an image.
-func whole(ctx context.Context, from Source, reference string) (*Whole, error) {
+// walkImage finds the parts of an image.
+func walkImage(ctx context.Context, from Source, reference string) (*Whole, error) {
 	ref, err := parseName(reference)
 	if err != nil {
 		return nil, err
@@ -119,37 +119,37 @@ type walk struct {
 }
 
 // manifest visits a manifest, its parts and its attachments. It must match listed and have the subject, unless they are nil.
-func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Descriptor, subject *v1.Hash, depth int) (part, error) {
+func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Descriptor, subject *v1.Hash, depth int) (contentDescriptor, error) {
 	found, text, err := w.from.manifest(ctx, ref)
 	if err != nil {
 		if listed != nil && isAbsent(err) {
-			return part{}, contentErrorf("it lists %s, which its registry does not have: it was pushed incompletely, or deleted in part; push it again", listed.Digest)
+			return contentDescriptor{}, contentErrorf("it lists %s, which its registry does not have: it was pushed incompletely, or deleted in part; push it again", listed.Digest)
 		}
-		return part{}, err
+		return contentDescriptor{}, err
 	}
-	p := part{Descriptor: v1.Descriptor{MediaType: found.MediaType, Size: int64(len(text)), Digest: found.Digest}, manifest: true}
+	p := contentDescriptor{Descriptor: v1.Descriptor{MediaType: found.MediaType, Size: int64(len(text)), Digest: found.Digest}, manifest: true}
 	if listed != nil && listed.Size != p.Size {
-		return part{}, contentErrorf("the manifest %s is %d bytes long, but listed with %d; expected the same", p.Digest, p.Size, listed.Size)
+		return contentDescriptor{}, contentErrorf("the manifest %s is %d bytes long, but listed with %d; expected the same", p.Digest, p.Size, listed.Size)
 	}
 	if w.text += len(text); w.text > maxText {
-		return part{}, contentErrorf("its manifests have more than %d bytes; expected fewer", maxText)
+		return contentDescriptor{}, contentErrorf("its manifests have more than %d bytes; expected fewer", maxText)
 	}
 	read, err := parse(p.Descriptor, text)
 	if err != nil {
-		return part{}, err
+		return contentDescriptor{}, err
 	}
 	if subject != nil && (read.content.Subject == nil || read.content.Subject.Digest != *subject) {
-		return part{}, contentErrorf("its registry says that %s is attached to %s, but the manifest does not say so; expected it as the subject", p.Digest, *subject)
+		return contentDescriptor{}, contentErrorf("its registry says that %s is attached to %s, but the manifest does not say so; expected it as the subject", p.Digest, *subject)
 	}
 	if w.seen[p.Digest] {
 		return p, nil
 	}
 	w.seen[p.Digest] = true
 	if len(w.seen) > maxParts+maxBlobs || len(w.manifests) > maxParts || depth > maxNesting {
-		return part{}, contentErrorf("more than %d manifests, or more than %d below each other, belong to it; expected fewer", maxParts, maxNesting)
+		return contentDescriptor{}, contentErrorf("more than %d manifests, or more than %d below each other, belong to it; expected fewer", maxParts, maxNesting)
 	}
 	if err := w.visit(ctx, read, depth); err != nil {
-		return part{}, err
+		return contentDescriptor{}, err
 	}
 	w.Size += p.Size
 	w.manifests = append(w.manifests, p)
@@ -186,7 +186,7 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 			if len(w.blobs) == maxBlobs {
 				return contentErrorf("more than %d blobs belong to it; expected fewer", maxBlobs)
 			}
-			w.blobs = append(w.blobs, part{Descriptor: v1.Descriptor{MediaType: blob.MediaType, Size: blob.Size, Digest: blob.Digest}})
+			w.blobs = append(w.blobs, contentDescriptor{Descriptor: v1.Descriptor{MediaType: blob.MediaType, Size: blob.Size, Digest: blob.Digest}})
 		}
 	}
 	return nil

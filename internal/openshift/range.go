@@ -21,7 +21,8 @@ var All = Range{}
 var versionRange = regexp.MustCompile(`^(=?)(v?\d+\.\d+)(?:-(v?\d+\.\d+))?$`)
 
 // ParseRange parses a value of VersionsAnnotation: v4.12 means this and all later versions, =v4.12 this version alone, v4.12-v4.15
-// these and the versions between, and an empty value all versions. Source:
+// these and the versions between, and an empty value all versions.
+// Source:
 // https://redhat-connect.gitbook.io/certified-operator-guide/ocp-deployment/operator-metadata/bundle-directory/managing-openshift-versions
 func ParseRange(value string) (Range, error) {
 	switch value {

@@ -47,8 +47,8 @@ var removals = []removal{
 	{"flowcontrol.apiserver.k8s.io/v1beta3", []string{"FlowSchema", "PriorityLevelConfiguration"}, 32, "flowcontrol.apiserver.k8s.io/v1"},
 }
 
-// unchanged are the API versions whose kinds have the same fields, with the same meaning, in the replacement. Source: "No notable
-// changes" in the same guide.
+// unchanged are the API versions whose kinds have the same fields, with the same meaning, in the replacement.
+// Source: "No notable changes" in the same guide.
 var unchanged = []string{"batch/v1beta1", "coordination.k8s.io/v1beta1", "rbac.authorization.k8s.io/v1beta1", "scheduling.k8s.io/v1beta1", "storage.k8s.io/v1beta1"}
 
 // Unchanged reports whether the kinds of a removed API version have the same fields, with the same meaning, in the replacement.

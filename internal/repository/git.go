@@ -104,13 +104,13 @@ func split0(out []byte) (all []string) {
 	return all
 }
 
-// atOnce is the maximum number of paths in one call of git, because the length of a command line is limited.
-const atOnce = 500
+// pathsPerCall is the maximum number of paths in one call of git, because the length of a command line is limited.
+const pathsPerCall = 500
 
 // Has returns the folders that the commit has.
 func (c *Commit) Has(folders []string) (map[string]bool, error) {
 	had := map[string]bool{}
-	for some := range slices.Chunk(folders, atOnce) {
+	for some := range slices.Chunk(folders, pathsPerCall) {
 		out, err := c.git(append([]string{"ls-tree", "-d", "-z", "--name-only", c.revision, "--"}, some...)...)
 		if err != nil {
 			return nil, err

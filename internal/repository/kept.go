@@ -76,8 +76,8 @@ func (k *Kept) through(what, dir string, value any, do func() error) error {
 	return nil
 }
 
-// most is the maximum size of a file for its digest, in bytes. Longer files are not part of a bundle.
-const most = 64 << 20
+// maxFileSize is the maximum size of a file for its digest, in bytes. Longer files are not part of a bundle.
+const maxFileSize = 64 << 20
 
 // name returns the name of a result for a folder in the store.
 func (k *Kept) name(what, dir string) (string, error) {
@@ -122,7 +122,7 @@ func add(sum hash.Hash, root *os.Root, name string, entry fs.DirEntry) error {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil || info.Size() > most {
+	if err != nil || info.Size() > maxFileSize {
 		return fmt.Errorf("%s is too long", filepath.Join(root.Name(), name))
 	}
 	fmt.Fprintf(sum, "%q %d\n", name, info.Size())

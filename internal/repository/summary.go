@@ -110,7 +110,7 @@ func (c Change) lines() (lines []outline.Line) {
 	return lines
 }
 
-// asks lists the access that a new bundle requests, and what is new compared with the bundle before it.
+// asks lists the access that a new bundle requests, and the requests that the bundle before it does not have.
 func (r *Repository) asks(o *operator, p Place) string {
 	b := o.find(p.Name)
 	if b == nil || b.err != nil {

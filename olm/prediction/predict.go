@@ -42,7 +42,7 @@ const (
 // Good reports whether OLM proceeds, or the head of the channel is installed.
 func (v Verdict) Good() bool { return v == Installs || v == Updates || v == Latest }
 
-// Prediction is what OLM will do with a Subscription, or OLM v1 with a ClusterExtension. Its JSON field names are an API.
+// Prediction predicts what OLM will do with a Subscription, or OLM v1 with a ClusterExtension. Its JSON field names are an API.
 type Prediction struct {
 	// OLM is "v1" for a ClusterExtension, and empty for a Subscription.
 	OLM string `json:"olm,omitempty"`

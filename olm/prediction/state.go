@@ -35,7 +35,7 @@ type State struct {
 	// Kubernetes is the version of the API server, nil without a cluster. OpenShift is the version of OpenShift, nil if
 	// the cluster does not run it.
 	Kubernetes, OpenShift *semver.Version
-	// Today is the day for which support is predicted, or "" for that of the clock.
+	// Today is the day for which support is predicted, or "" for the current day.
 	Today lifecycle.Date
 	// CatalogSources are the CatalogSources of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
@@ -163,7 +163,7 @@ func (st *State) SubstituteCatalog(c *fbc.Catalog) (subscriptions int) {
 	return subscriptions
 }
 
-// installed returns the State after OLM has installed what it chose.
+// installed returns the State after OLM has installed its choice.
 func (st *State) installed(r *resolution) (*State, error) {
 	later := *st
 	later.Subscriptions, later.CSVs = nil, slices.Clone(st.CSVs)

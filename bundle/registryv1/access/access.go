@@ -78,11 +78,11 @@ type Content struct {
 // Compare returns the difference between two versions, except for dependencies. If before is the zero value, that is everything that
 // the version requests. It fails if an object of a bundle cannot be decoded.
 func Compare(before, after Version) (*Content, error) {
-	was, err := askedBy(before)
+	was, err := requestsOf(before)
 	if err != nil {
 		return nil, err
 	}
-	is, err := askedBy(after)
+	is, err := requestsOf(after)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +163,8 @@ func (p permission) String() string {
 	return text
 }
 
-// asked holds the requests of a version.
-type asked struct {
+// requests holds the requests of a version.
+type requests struct {
 	verbs    map[permission][]string
 	bindings []Risk // to roles of others
 	crds     map[string][]string
@@ -173,7 +173,7 @@ type asked struct {
 	images   map[string]string
 }
 
-func (a *asked) texts() map[string]string {
+func (a *requests) texts() map[string]string {
 	all := map[string]string{}
 	for p, verbs := range a.verbs {
 		all[p.String()] = joined(verbs)
@@ -181,9 +181,9 @@ func (a *asked) texts() map[string]string {
 	return all
 }
 
-// askedBy returns the requests of a version.
-func askedBy(v Version) (*asked, error) {
-	a := &asked{verbs: map[permission][]string{}, crds: map[string][]string{}, versions: map[string][]string{}, images: v.Images}
+// requestsOf returns the requests of a version.
+func requestsOf(v Version) (*requests, error) {
+	a := &requests{verbs: map[permission][]string{}, crds: map[string][]string{}, versions: map[string][]string{}, images: v.Images}
 	if v.CSV != nil {
 		strategy := v.CSV.Spec.InstallStrategy.StrategySpec
 		for scope, all := range map[string][]v1alpha1.StrategyDeploymentPermissions{"cluster": strategy.ClusterPermissions, "namespace": strategy.Permissions} {
@@ -199,7 +199,7 @@ func askedBy(v Version) (*asked, error) {
 	return a, a.addBindings(v.Objects)
 }
 
-func (a *asked) add(scope string, rules []rbacv1.PolicyRule) {
+func (a *requests) add(scope string, rules []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		names := strings.Join(slices.Sorted(slices.Values(rule.ResourceNames)), ",")
 		for _, url := range rule.NonResourceURLs {
@@ -226,7 +226,7 @@ type role struct {
 
 // addBindings adds the permissions that bindings in the bundle grant, of roles in the bundle or of others. It ignores the subjects:
 // for any of them, the permissions are new.
-func (a *asked) addBindings(objects []*unstructured.Unstructured) error {
+func (a *requests) addBindings(objects []*unstructured.Unstructured) error {
 	roles := map[[2]string]role{}
 	for _, pass := range []string{"Role", "Binding"} {
 		for _, o := range objects {
@@ -259,7 +259,7 @@ func (a *asked) addBindings(objects []*unstructured.Unstructured) error {
 }
 
 // addDefinitions adds the versions of the CustomResourceDefinitions of a bundle, by name.
-func (a *asked) addDefinitions(objects []*unstructured.Unstructured) error {
+func (a *requests) addDefinitions(objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GetKind() != "CustomResourceDefinition" || object.GetAPIVersion() != apiextensionsv1.SchemeGroupVersion.String() {
 			continue

@@ -81,7 +81,7 @@ func rank(resource string, verbs []string) (int, string, bool) {
 
 // newRisks returns the new requests of a version, the worst first. updating says that clusters are updated from the one to the
 // other.
-func newRisks(before, after *asked, updating bool) (risks []Risk) {
+func newRisks(before, after *requests, updating bool) (risks []Risk) {
 	ranked := map[int][]Risk{}
 	for _, p := range slices.SortedFunc(maps.Keys(after.verbs), func(a, b permission) int { return strings.Compare(a.String(), b.String()) }) {
 		had := before.verbs[p]
@@ -116,7 +116,7 @@ func without(risks, others []Risk) []Risk {
 }
 
 // removedVersions returns the versions that CustomResourceDefinitions of both versions lose.
-func removedVersions(before, after *asked) (risks []Risk) {
+func removedVersions(before, after *requests) (risks []Risk) {
 	for _, name := range slices.Sorted(maps.Keys(before.versions)) {
 		now, has := after.versions[name]
 		for _, version := range before.versions[name] {
@@ -129,7 +129,7 @@ func removedVersions(before, after *asked) (risks []Risk) {
 }
 
 // floatingImages returns the images that have no digest and are new, or had one.
-func floatingImages(before, after *asked) (risks []Risk) {
+func floatingImages(before, after *requests) (risks []Risk) {
 	fixed := func(image string) bool { return strings.Contains(image, "@") }
 	for _, name := range slices.Sorted(maps.Keys(after.images)) {
 		was, is := before.images[name], after.images[name]

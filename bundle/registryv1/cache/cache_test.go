@@ -242,7 +242,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestUnused: a cache that nobody uses leaves nothing behind.
+// TestUnused: an unused cache leaves no files.
 func TestUnused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bundles")
 	c := opened(t, dir, cache.Limit)

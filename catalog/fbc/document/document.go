@@ -39,7 +39,7 @@ const MaxFaults = 50
 // Document is one document of a file, which may hold many.
 type Document struct {
 	Span
-	// Source is the document as it is in the file, YAML or JSON.
+	// Source is the text of the document in the file, YAML or JSON.
 	Source []byte
 	// Content is the document as JSON. It is Source itself if that is JSON.
 	Content []byte

@@ -37,7 +37,7 @@ func (s *Scanner) End() bool {
 	return !s.failed && s.pos == len(s.data)
 }
 
-// Fail makes the Scanner fail, because its caller refuses what was read.
+// Fail makes the Scanner fail, because its caller refuses a value.
 func (s *Scanner) Fail() { s.failed = true }
 
 // space skips white space and returns the byte after it, or 0 at the end of the text.

@@ -25,7 +25,7 @@ const maxSize = 256 << 20
 // CatalogSource. If that is unreachable from here, as a Service is from outside the cluster, it forwards a port to the pod
 // that serves the catalog, through the API server.
 //
-// Its errors name the CatalogSource, what was tried, and what to do.
+// Its errors name the CatalogSource, the attempts and the remedy.
 func Read(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource, detailed ...string) (_ *fbc.Catalog, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not read within %s", timeout))
 	defer cancel()

@@ -137,7 +137,7 @@ func TestUndetailed(t *testing.T) {
 	}
 }
 
-// TestUnreachable: the error names the CatalogSource, and what was tried.
+// TestUnreachable: the error names the CatalogSource and the attempts.
 func TestUnreachable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

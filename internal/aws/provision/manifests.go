@@ -75,7 +75,7 @@ func (r Report) fileSystem() (string, error) {
 // notInNames matches characters that are not allowed in names of objects.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// maxName leaves room for a claim's prefix and for what distinguishes objects.
+// maxName leaves room for a claim's prefix and a suffix that distinguishes objects.
 const maxName = 50
 
 // objectName turns a path or a name into a name of an object.

@@ -24,9 +24,9 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// found holds the places of a driver and its operator. Each object that could not be read has an error, which the sections that need
+// location holds the places of a driver and its operator. Each object that could not be read has an error, which the sections that need
 // it report.
-type found struct {
+type location struct {
 	// subscriptions are the Subscriptions to the driver's package in any namespace, the proven ones first. Anybody may have created
 	// one.
 	subscriptions []v1alpha1.Subscription
@@ -41,16 +41,16 @@ type found struct {
 	// custom and csiDriver are nil if they do not exist.
 	custom    *operatorv1.ClusterCSIDriver
 	csiDriver *storagev1.CSIDriver
-	// placed is the decision about the driver's namespace.
-	placed placement.Decision
+	// decision is the decision about the driver's namespace.
+	decision placement.Decision
 	// proven are namespaces of operators according to cluster-scoped objects.
 	proven    []string
 	driverErr error
 }
 
 // find finds a driver. It fails if the API server does not answer.
-func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
-	f := &found{}
+func find(ctx context.Context, c Cluster, d drivers.Driver) (*location, error) {
+	f := &location{}
 	if f.subscriptionsErr = f.findSubscriptions(ctx, c, d); f.subscriptionsErr == nil && d.HasPackage() {
 		f.extensions, f.subscriptionsErr = clusterextension.OfPackage(ctx, c.Client, d.Package.Name)
 	}
@@ -68,11 +68,11 @@ func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
 }
 
 // any reports whether an object of the driver was read that only administrators or their operators create.
-func (f *found) any() bool {
+func (f *location) any() bool {
 	return f.isSubscribed() || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil
 }
 
-func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
+func (f *location) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
 	if !d.HasPackage() {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driv
 	}))
 }
 
-func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) error {
+func (f *location) findDriver(ctx context.Context, c Cluster, d drivers.Driver) error {
 	custom, csiDriver := &operatorv1.ClusterCSIDriver{}, &storagev1.CSIDriver{}
 	var metadata *metav1.ObjectMeta
 	hasCustom, err := c.read(ctx, custom, "", d.CSIName)
@@ -122,8 +122,8 @@ func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) err
 	if err != nil {
 		return fmt.Errorf("locating driver %s: %w", d.CSIName, err)
 	}
-	f.placed = placement.Decide(d, observed)
-	f.proven = f.placed.Believed
+	f.decision = placement.Decide(d, observed)
+	f.proven = f.decision.Believed
 	if len(d.Predecessors()) == 0 {
 		return nil
 	}
@@ -159,21 +159,21 @@ func trimmed(s v1alpha1.Subscription) v1alpha1.Subscription {
 	return kept
 }
 
-// isDoubtful reports whether a Subscription may be a stranger's: it is not in a proven namespace, and either there is one, or OLM
+// mayBeForeign reports whether a Subscription may be a stranger's: it is not in a proven namespace, and either there is one, or OLM
 // would install nothing from it.
-func (f *found) isDoubtful(s v1alpha1.Subscription) bool {
+func (f *location) mayBeForeign(s v1alpha1.Subscription) bool {
 	return !slices.Contains(f.proven, s.Namespace) && (len(f.proven) > 0 || !f.forAll[s.Namespace])
 }
 
 // isSubscribed reports whether an administrator has asked OLM for the driver's operator.
-func (f *found) isSubscribed() bool {
-	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return !f.isDoubtful(s) })
+func (f *location) isSubscribed() bool {
+	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return !f.mayBeForeign(s) })
 }
 
 // rank orders Subscriptions: the ones that count come first.
-func (f *found) rank(s v1alpha1.Subscription) int {
+func (f *location) rank(s v1alpha1.Subscription) int {
 	switch {
-	case f.isDoubtful(s):
+	case f.mayBeForeign(s):
 		return 2
 	case s.Status.InstalledCSV == "":
 		return 1
@@ -182,7 +182,7 @@ func (f *found) rank(s v1alpha1.Subscription) int {
 }
 
 // ofExtensions are the namespaces in which OLM v1 runs the driver's operator.
-func (f *found) ofExtensions() (namespaces []string) {
+func (f *location) ofExtensions() (namespaces []string) {
 	for _, e := range f.extensions {
 		if namespace, _, _ := unstructured.NestedString(e.Object, "spec", "namespace"); namespace != "" {
 			namespaces = append(namespaces, namespace)
@@ -193,7 +193,7 @@ func (f *found) ofExtensions() (namespaces []string) {
 
 // operatorNamespace returns the namespace in which OLM runs the driver's operator, or "" if it runs none or the namespace is
 // uncertain.
-func (f *found) operatorNamespace() string {
+func (f *location) operatorNamespace() string {
 	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {
 		if s.Status.InstalledCSV != "" && f.forAll[s.Namespace] {
@@ -207,15 +207,15 @@ func (f *found) operatorNamespace() string {
 }
 
 // operators returns the namespaces in which an operator of the driver runs.
-func (f *found) operators() []string {
+func (f *location) operators() []string {
 	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {
-		if s.Status.InstalledCSV != "" && !f.isDoubtful(s) {
+		if s.Status.InstalledCSV != "" && !f.mayBeForeign(s) {
 			namespaces = append(namespaces, s.Namespace)
 		}
 	}
-	if f.placed.Owner != nil {
-		namespaces = append(namespaces, f.placed.Owner.Namespace)
+	if f.decision.Owner != nil {
+		namespaces = append(namespaces, f.decision.Owner.Namespace)
 	}
 	slices.Sort(namespaces)
 	return slices.Compact(namespaces)
