@@ -28,7 +28,7 @@ type Rule struct {
 	What string `json:"what"`
 	// Why says what happens otherwise.
 	Why string `json:"why,omitempty"`
-	// Gates are the gates that refuse violations of the rule. They are empty if OLM itself refuses them.
+	// Gates are the gates that refuse violations of the rule, besides OLM itself.
 	Gates []Gate `json:"gates,omitempty"`
 	// ByGates says that the rule applies only if one of its gates is in the profile.
 	ByGates bool `json:"byGates,omitempty"`
