@@ -22,7 +22,7 @@ const (
 	createdAtAnnotation = "createdAt"
 )
 
-// clusterServiceVersion returns how the Operator Lifecycle Manager installs the driver's operator and how consoles show it.
+// clusterServiceVersion returns the ClusterServiceVersion by which OLM installs the driver's operator and consoles show it.
 func clusterServiceVersion(d drivers.Driver, opts Options, crds []*apiextensionsv1.CustomResourceDefinition) (*v1alpha1.ClusterServiceVersion, error) {
 	rules, err := d.OperatorPolicyRules(permissions.Removable)
 	if err != nil {
@@ -81,7 +81,7 @@ func replaces(d drivers.Driver, opts Options) string {
 	return d.Package.Replaces
 }
 
-// skipRange returns the versions that a bundle updates directly, or "" if that is only the one it replaces.
+// skipRange returns the versions that a bundle updates directly, or "" if it only updates the one that it replaces.
 func skipRange(d drivers.Driver, opts Options) string {
 	if from := d.Package.UpdatesFrom; opts.SkipRange == "" && from != "" && opts.Version.GT(semver.MustParse(from)) {
 		return fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
@@ -120,8 +120,8 @@ func installStrategy(d drivers.Driver, rules drivers.Rules) v1alpha1.StrategyDet
 	}
 }
 
-// foreignAPIs returns the APIs that the operator needs but does not define. OLM waits with the installation, and reports
-// that, while the cluster lacks one.
+// foreignAPIs returns the APIs that the operator needs but does not define. While the cluster lacks one, OLM delays the
+// installation and reports it.
 func foreignAPIs(examples []*unstructured.Unstructured, owned []v1alpha1.CRDDescription) []metav1.GroupVersionKind {
 	var foreign []metav1.GroupVersionKind
 	seen := map[metav1.GroupVersionKind]bool{}
@@ -135,7 +135,7 @@ func foreignAPIs(examples []*unstructured.Unstructured, owned []v1alpha1.CRDDesc
 	return foreign
 }
 
-// consoleAnnotations are the annotations that OperatorHub shows, filters by and offers to create objects from.
+// consoleAnnotations are the annotations that OperatorHub shows, filters by and takes example objects from.
 func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured.Unstructured, owned []v1alpha1.CRDDescription) (map[string]string, error) {
 	initialization, err := asJSON(examples[0])
 	if err != nil {

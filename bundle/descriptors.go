@@ -64,8 +64,8 @@ func fieldsOf(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 	return fields
 }
 
-// displayName returns the schema's title or else the field's path as a title. A description that
-// comes from Go begins with the field's Go name, in which abbreviations are written as they should be.
+// displayName returns the schema's title or else the field's path as a title. A description from Go begins with the
+// field's Go name, which spells abbreviations correctly.
 func (f field) displayName() string {
 	if f.schema.Title != "" {
 		return f.schema.Title
@@ -80,8 +80,8 @@ func (f field) displayName() string {
 	return inWords(parents + name)
 }
 
-// The x-descriptors that the OpenShift console knows. Status fields of conventional meaning get the
-// widget of that meaning, fields of a spec the form input of their type.
+// The x-descriptors that the OpenShift console knows. Conventional status fields get their widget, fields of a spec the
+// form input for their type.
 var statusWidgets = map[string][]string{
 	"claimRef.name": {"urn:alm:descriptor:io.kubernetes:PersistentVolumeClaim"},
 	"conditions":    {"urn:alm:descriptor:io.kubernetes.conditions"},

@@ -17,9 +17,9 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// Follow returns the bundle that follows one of any operator: with the next z-version, which replaces the earlier one, and other
-// images. They are named like in ImagesOf. Nothing else of the files changes: neither comments nor their form. Follow returns nil if no
-// image changes.
+// Follow returns the next bundle after one of any operator: it has the next z-version, which replaces the earlier one, and other
+// images, named as in ImagesOf. Nothing else in the files changes, neither comments nor formatting. Follow returns nil if no image
+// changes.
 func Follow(earlier *registryv1.Contents, images map[string]string, pinned bool) (*registryv1.Bundle, error) {
 	replaced, err := replacements(earlier, images)
 	if err != nil || len(replaced) == 0 {
@@ -49,7 +49,7 @@ func Follow(earlier *registryv1.Contents, images map[string]string, pinned bool)
 	return b, checkFollowing(b, pinned)
 }
 
-// checkFollowing reads a bundle as others will.
+// checkFollowing checks that others can read a bundle.
 func checkFollowing(b *registryv1.Bundle, pinned bool) error {
 	files := map[string][]byte{}
 	for _, f := range b.Files {
@@ -75,11 +75,11 @@ func checkFollowing(b *registryv1.Bundle, pinned bool) error {
 	return errors.Join(faults...)
 }
 
-// relatedImage begins the names of the environment variables that operators have images in.
+// relatedImage is the prefix of environment variables that name images to operators.
 const relatedImage = "RELATED_IMAGE_"
 
 // ImagesOf returns the images of a bundle by their names: those in spec.relatedImages of its ClusterServiceVersion, the environment
-// variables RELATED_IMAGE_… of its Deployments, and the names of their containers. A name that several images have is left out.
+// variables RELATED_IMAGE_… of its Deployments, and the names of their containers. It leaves out names that several images share.
 func ImagesOf(b *registryv1.Contents) (map[string]string, error) {
 	csv, err := decodedCSV(b)
 	if err != nil {
@@ -134,7 +134,7 @@ func replacements(b *registryv1.Contents, images map[string]string) (map[string]
 	return replaced, errors.Join(faults...)
 }
 
-// replaceImages returns a text with other pull specs. One that is only the beginning of another stays.
+// replaceImages returns a text with other pull specs. It keeps longer pull specs that only contain a replaced one.
 func replaceImages(text []byte, replaced map[string]string) []byte {
 	for _, old := range slices.Sorted(maps.Keys(replaced)) {
 		var out []byte
@@ -156,7 +156,7 @@ func replaceImages(text []byte, replaced map[string]string) []byte {
 	return text
 }
 
-// isWhole reports whether a pull spec ends and begins where it was found.
+// isWhole reports whether a match is a whole pull spec, not a part of a longer one.
 func isWhole(before, after []byte) bool {
 	part := func(c byte) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_./:@", c) >= 0
@@ -182,7 +182,7 @@ func pathOfCSV(b *registryv1.Contents) string {
 	return ""
 }
 
-// nextVersion returns the text of a ClusterServiceVersion as that of the version that follows.
+// nextVersion returns the text of a ClusterServiceVersion with the next version.
 func nextVersion(text []byte, csv *v1alpha1.ClusterServiceVersion, name string, was, is semver.Version) ([]byte, error) {
 	root, err := boundedyaml.Parse(text)
 	if err != nil {
@@ -231,7 +231,7 @@ func (e *edits) find(path []string) (key, value *boundedyaml.Node) {
 	return key, value
 }
 
-// set replaces the value at a path, which must be written as it is read, but for quotes.
+// set replaces the value at a path. Except for quotes, the text of the value must equal the value.
 func (e *edits) set(was, is string, path ...string) {
 	_, value := e.find(path)
 	if value == nil || was == "" {
@@ -249,7 +249,7 @@ func (e *edits) set(was, is string, path ...string) {
 	e.all = append(e.all, edit{offset, len(was), is})
 }
 
-// insertAfter inserts a line after that of the value at a path, in block style.
+// insertAfter inserts a line after the line of the value at a path, in block style.
 func (e *edits) insertAfter(line string, path ...string) {
 	key, value := e.find(path)
 	if key == nil {

@@ -25,7 +25,7 @@ func strange(t *testing.T, csv string) *registryv1.Contents {
 
 const beginOfCSV = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: gadget.v0.2.0}\n"
 
-// TestFollow: an image changes wherever it is, and no other that is called alike.
+// TestFollow: an image changes in all places, and images with similar names do not.
 func TestFollow(t *testing.T) {
 	b, err := Follow(strange(t, beginOfCSV+"spec:\n  version: 0.2.0\n  replaces: gadget.v0.1.0\n  relatedImages: [{name: manager, image: quay.io/example/gadget:v2}]\n"),
 		map[string]string{"manager": "quay.io/example/gadget:v3"}, false)
@@ -44,7 +44,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowRefuses: what cannot be changed without harm is named, with what to do.
+// TestFollowRefuses: the error names text that cannot be changed safely, and the remedy.
 func TestFollowRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ csv, want string }{
 		"no version in the name": {strings.Replace(beginOfCSV, "gadget.v0.2.0", "gadget", 1) + "spec: {version: 0.2.0, relatedImages: [{name: manager, image: a.io/b:v1}]}\n", "its name does not have its version, 0.2.0"},

@@ -1,7 +1,7 @@
 // Package bundle generates the bundle of a driver's operator, in the registry+v1 format, from the driver's definition.
 //
-// The generated bundles are next to this package's code, in a folder for each package and version. Those of EBS and Manila
-// begin with 5.0.0: clusters have version 4.5.0 of packages with the same names.
+// The generated bundles are next to this package's code, in a folder for each package and version. EBS and Manila begin
+// with 5.0.0: OpenShift 4.5 had version 4.5.0 of packages with the same names.
 package bundle
 
 import (
@@ -28,19 +28,18 @@ import (
 //go:generate go run ../cmd/berth bundle generate efs --version 1.0.0 --output aws-efs-operator/1.0.0
 //go:generate go run ../cmd/berth bundle generate manila --version 5.0.0 --output manila-csi-driver-operator/5.0.0
 
-// Options are what goes into a bundle besides the driver's definition.
+// Options are the inputs of a bundle besides the driver's definition.
 type Options struct {
 	// Version is the version of the package, such as 1.0.0.
 	Version semver.Version
-	// Replaces is the name of the ClusterServiceVersion that this one replaces; "" for that of the package.
+	// Replaces is the name of the ClusterServiceVersion that this one replaces; "" means the package's.
 	Replaces string
-	// SkipRange are the versions that this one updates directly, such as ">=1.0.0 <1.0.3"; "" for those of the package.
+	// SkipRange are the versions that this one updates directly, such as ">=1.0.0 <1.0.3"; "" means the package's.
 	SkipRange string
 	// Pinned requires every image to be given by digest, as for a release: a tag may later name another image, and
 	// disconnected clusters mirror by digest.
 	Pinned bool
-	// Images are pull specs to use instead of those of the definition, by the image's environment variable or
-	// OperatorImage.
+	// Images are pull specs to use instead of the definition's, by the image's environment variable or OperatorImage.
 	Images map[string]string
 	// Released is the release date that consoles show. The zero time leaves it out.
 	Released time.Time

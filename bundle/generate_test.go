@@ -72,8 +72,7 @@ func TestGenerateGolden(t *testing.T) {
 	}
 }
 
-// withoutInstall removes from a ClusterServiceVersion what package drivers defines for every operator, which has its own
-// tests.
+// withoutInstall removes the parts of a ClusterServiceVersion that package drivers defines and tests for every operator.
 func withoutInstall(t *testing.T, manifest []byte) []byte {
 	t.Helper()
 	before, rest, ok := bytes.Cut(manifest, []byte("\n  install:\n"))

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// These are the same for every package of this project: its publisher and the capabilities of its operator. The operator
-// is one program for all drivers, so its capabilities do not depend on the driver.
+// The publisher and the capabilities are the same for every package of this project: one program is the operator of all
+// drivers.
 const (
 	publisher       = "Berth"
 	publisherEmail  = "berth-csi@users.noreply.github.com"

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-csi/berth/bundle/registryv1"
 )
 
-// annotations returns the bundle's annotations, which a catalog reads before it reads any object. A bundle image carries
-// the same as labels.
+// annotations returns the bundle's annotations, which a catalog reads before it reads any object. A bundle image has the
+// same labels.
 func annotations(packageName, channel string) map[string]string {
 	return map[string]string{
 		registryv1.PackageAnnotation:        packageName,

@@ -25,7 +25,7 @@ func PullSpecs(b *registryv1.Bundle) ([]string, error) {
 	return slices.Compact(specs), nil
 }
 
-// Pin returns the bundle with other pull specs, such as those by digest, and all else as it was. pins must have each one of
+// Pin returns the bundle with other pull specs, such as digests, and no other change. pins must have a value for each of
 // PullSpecs.
 func Pin(b *registryv1.Bundle, pins map[string]string) (*registryv1.Bundle, error) {
 	specs, err := PullSpecs(b)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/test/widget"
 )
 
-// TestPin: a bundle whose images are pinned is one that was generated with these.
+// TestPin: pinning a bundle's images gives the same bundle as generating it with them.
 func TestPin(t *testing.T) {
 	loose := mustGenerate(t, widget.Driver(), version1)
 	before := string(loose.File(csvPath(loose)))
@@ -43,7 +43,8 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestReferences: what is given by digest is looked up by the tag in the definition, and a tag in the bundle prevails.
+// TestReferences: an image with a digest is looked up by the tag in the definition, and a tag in the bundle takes
+// precedence.
 func TestReferences(t *testing.T) {
 	opts := version1
 	opts.Images = map[string]string{OperatorImage: "quay.io/mirror/operator@sha256:" + strings.Repeat("0", 64), "DRIVER_IMAGE": "quay.io/mirror/widget:v7"}

@@ -1,10 +1,10 @@
 // Package registryv1 reads and writes bundles in the registry+v1 format. A bundle is one version of an operator: a folder
 // or an image with one ClusterServiceVersion, the objects that OLM installs along with it, and metadata.
 //
-// Bundles are generated, checked and put into catalogs by way of this package, so that there is one answer to the
-// question what a bundle is. The reader reads what OLM's own tools read: they skip a file that they cannot read, and
-// take the first of two ClusterServiceVersions or of several documents in a file, so that a cluster gets less than what
-// the bundle holds. The reader warns of each of these.
+// Bundles are generated, checked and put into catalogs by way of this package, so that all of Berth agrees on what a bundle is.
+// The reader reads the same parts as OLM's own tools: they skip unreadable files, and take the first of two
+// ClusterServiceVersions or of several documents in a file, so that a cluster gets only a part of the bundle. The reader warns
+// of each of these.
 package registryv1
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// The files of a bundle folder. The format fixes the folders. File names have no meaning in it, so readers go by what a
-// file says; the names here are those that every tool writes.
+// The files of a bundle folder. The format fixes the folders. File names have no meaning in it, so readers look at the content;
+// the names here are the ones that all tools write.
 const (
 	ManifestsDir    = "manifests"
 	MetadataDir     = "metadata"
@@ -25,14 +25,14 @@ const (
 	DockerfilePath  = "bundle.Dockerfile"
 )
 
-// Folders are the folders that a bundle consists of, in a folder or in an image.
+// Folders are the folders of a bundle, in a folder or in an image.
 var Folders = []string{ManifestsDir, MetadataDir}
 
 // ImageLimits are the limits for pulling a bundle's image. OLM accepts no bundle above 4 MiB from a catalog, and etcd no object
 // above 1.5 MiB, so an image beyond these limits is not a bundle.
 var ImageLimits = oci.Limits{Time: time.Minute, Size: 64 << 20}
 
-// AnnotationPrefix is how the annotations begin that the format defines. A bundle's image has the same as labels.
+// AnnotationPrefix is the prefix of the format's annotations. A bundle's image has them as labels.
 const AnnotationPrefix = "operators.operatorframework.io.bundle."
 
 // The annotations of the format.
@@ -68,7 +68,7 @@ type File struct {
 // Version returns the version in the bundle's name, such as "1.0.0".
 func (b *Bundle) Version() string { return strings.TrimPrefix(b.Name, b.Package+".v") }
 
-// File returns the content of a file of the bundle, or nil if it has none of that path.
+// File returns the content of the file with this path, or nil.
 func (b *Bundle) File(path string) []byte {
 	for _, f := range b.Files {
 		if f.Path == path {
@@ -89,7 +89,7 @@ func (b *Bundle) in(folder string) []File {
 	return found
 }
 
-// Image returns what the bundle's image holds: the manifests, the metadata and, as labels, the annotations.
+// Image returns the content of the bundle's image: the manifests, the metadata and, as labels, the annotations.
 func (c *Contents) Image() oci.Content {
 	content := oci.Content{Files: map[string][]byte{}, Labels: c.Metadata.Annotations}
 	for _, folder := range Folders {

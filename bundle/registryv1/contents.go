@@ -22,7 +22,7 @@ var Format = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
 	What: "A bundle is of the registry+v1 format.",
 	Why:  "A cluster would get less than what the bundle holds, or nothing."}
 
-// Rules are all rules of this package, those for single documents included.
+// Rules are all rules of this package, including those for single documents.
 var Rules = append([]findings.Rule{Format}, document.Rules...)
 
 // Contents are the files of a bundle, decoded.
@@ -33,7 +33,8 @@ type Contents struct {
 	// Objects are all manifests, the ClusterServiceVersion included, in the order of their files' names.
 	Objects  []Object
 	Metadata Metadata
-	// Found is what is wrong although OLM's tools read the bundle: what they leave out, as warnings, and what OLM itself will refuse.
+	// Found holds faults of a bundle that OLM's tools read: warnings about parts that they leave out, and errors about parts that OLM
+	// itself will refuse.
 	Found []*findings.Finding
 }
 
@@ -44,18 +45,18 @@ type Object struct {
 	Document document.Document
 }
 
-// Metadata is what the files of the metadata folder say. The document is the one with the annotations.
+// Metadata is the content of the metadata folder. The document is the one with the annotations.
 type Metadata struct {
 	document.Document
-	// Annotations are the annotations as text. Scalars that are no strings are read as opm reads them: true, 4.2.
+	// Annotations are the annotations as text. Other scalars than strings are converted like by opm: true, 4.2.
 	Annotations  map[string]string
 	Dependencies []registry.Dependency
 	Properties   []registry.Property
-	// DependenciesIn and PropertiesIn are the documents that list these.
+	// DependenciesIn and PropertiesIn are the documents that list them.
 	DependenciesIn, PropertiesIn document.Document
 }
 
-// Faults takes apart an error of Load or LoadImage: into findings about files, and errors about all else.
+// Faults splits an error of Load or LoadImage into findings about files and other errors.
 func Faults(err error) (found []*findings.Finding, others []error) {
 	if joined, is := err.(interface{ Unwrap() []error }); is {
 		for _, err := range joined.Unwrap() {
@@ -70,7 +71,7 @@ func Faults(err error) (found []*findings.Finding, others []error) {
 	return found, others
 }
 
-// Blame returns an error of a reader of the bundle, after what was found: that may be why.
+// Blame returns an error of a reader of the bundle, preceded by the findings, which may explain it.
 func (c *Contents) Blame(err error) error {
 	if err == nil {
 		return nil
@@ -78,7 +79,7 @@ func (c *Contents) Blame(err error) error {
 	return errors.Join(append(asErrors(c.Found), err)...)
 }
 
-// asErrors returns findings as errors of a bundle that is none because of them.
+// asErrors returns findings as the errors because of which files are not a bundle.
 func asErrors(found []*findings.Finding) (all []error) {
 	for _, f := range found {
 		f.Severity = findings.Error
@@ -87,8 +88,8 @@ func asErrors(found []*findings.Finding) (all []error) {
 	return all
 }
 
-// parse decodes the files of a bundle, and fills in its name and that of its package. It reads what OLM's tools read. Files that
-// these leave out are warnings, unless what is missing makes the bundle none: then they are why.
+// parse decodes the files of a bundle, and fills in its name and its package's name. It reads the same files as OLM's tools. Files
+// that these leave out are warnings or, if the rest is not a bundle, the reason for the error.
 func (s source) parse(b *Bundle, found []*findings.Finding) (*Contents, error) {
 	r := reader{source: s, contents: &Contents{Bundle: b, Found: found}}
 	fault := errors.Join(r.manifests(), r.metadata())
@@ -107,7 +108,7 @@ type reader struct {
 	refused []error
 }
 
-// missing returns why a folder lacks what makes a bundle: what was found in it, or else what it has.
+// missing returns the error for a folder without a required document: the findings about its files, or else its content.
 func (r *reader) missing(folder, found string) error {
 	var causes []*findings.Finding
 	for _, f := range r.contents.Found {
@@ -121,7 +122,7 @@ func (r *reader) missing(folder, found string) error {
 	return r.notABundle(found)
 }
 
-// warn reports what OLM's tools pass over.
+// warn reports a part that OLM's tools skip.
 func (r *reader) warn(f *findings.Finding) {
 	f.Severity = findings.Warning
 	r.contents.Found = append(r.contents.Found, f)
@@ -162,8 +163,8 @@ func (r *reader) manifests() error {
 	return r.missing(ManifestsDir, "its folder "+ManifestsDir+" is empty")
 }
 
-// metadata decodes the files of the metadata folder. Of each part, the first file that has it counts, and one that is malformed does
-// not keep the others of its file from being read.
+// metadata decodes the files of the metadata folder. The first file with a part counts for that part. If one part is malformed, the
+// other parts of its file are still read.
 func (r *reader) metadata() error {
 	m := &r.contents.Metadata
 	for _, f := range r.contents.in(MetadataDir) {
@@ -219,7 +220,7 @@ func (r *reader) decode(d document.Document, into any, part string) bool {
 	return false
 }
 
-// annotations returns annotations as text, and whether they are what makes a bundle of the files.
+// annotations returns annotations as text, and whether they are the annotations of a bundle.
 func (r *reader) annotations(d document.Document, part json.RawMessage) (texts map[string]string, is bool) {
 	if part == nil || bytes.Equal(part, []byte("null")) {
 		return nil, false
@@ -251,7 +252,7 @@ func (r *reader) annotations(d document.Document, part json.RawMessage) (texts m
 	return texts, texts[PackageAnnotation] != "" || texts[ChannelsAnnotation] != "" || texts[DefaultChannelAnnotation] != ""
 }
 
-// scalarText returns a decoded scalar as text, in the way of sigs.k8s.io/yaml, which OLM's tools use.
+// scalarText converts a decoded scalar to text like sigs.k8s.io/yaml, which OLM's tools use.
 func scalarText(value any) (text string, scalar bool) {
 	switch v := value.(type) {
 	case nil:
@@ -275,7 +276,7 @@ func scalarText(value any) (text string, scalar bool) {
 	return "", false
 }
 
-// first returns the first document of a file, which is all that OLM's tools read of it.
+// first returns the first document of a file: OLM's tools read no other.
 func (r *reader) first(f File) (_ document.Document, read bool) {
 	path := filepath.Join(r.name, filepath.FromSlash(f.Path))
 	documents, malformed := document.Parse(path, f.Data)
@@ -309,7 +310,7 @@ func (r *reader) first(f File) (_ document.Document, read bool) {
 	return documents[0], true
 }
 
-// separatorsBefore names the lines above another that are separators, such as "line 3 (---)".
+// separatorsBefore names the separators above a line, such as "line 3 (---)".
 func separatorsBefore(data []byte, line int) string {
 	var numbers []string
 	for number, text := range bytes.Split(data, []byte("\n")) {

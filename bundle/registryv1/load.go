@@ -15,7 +15,8 @@ import (
 )
 
 // Load reads the bundle in a folder, as OLM's tools read it. Symbolic links that lead out of the folder are refused, and so are
-// files too large to be part of a bundle. The error is all that keeps it from being a bundle; what is wrong with a file is a finding.
+// files too large to be part of a bundle. The error holds all reasons why the folder is not a bundle; other faults of files are
+// findings.
 func Load(dir string) (*Contents, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("bundle folder: %w", err)
@@ -64,7 +65,7 @@ func LoadImage(reference string, files map[string][]byte) (*Contents, error) {
 	return at.parse(b, nil)
 }
 
-// IsFolder reports whether a folder looks like that of a bundle, and not like that of a catalog.
+// IsFolder reports whether a folder looks like the folder of a bundle, not of a catalog.
 func IsFolder(dir string) bool {
 	for _, folder := range Folders {
 		if info, err := os.Stat(filepath.Join(dir, folder)); err != nil || !info.IsDir() {
@@ -74,7 +75,7 @@ func IsFolder(dir string) bool {
 	return true
 }
 
-// readFiles returns the files right in one folder of a bundle, and the names of the folders in it, sorted and without hidden ones.
+// readFiles returns the files directly in one folder of a bundle, and the names of its subfolders, sorted and without hidden ones.
 func readFiles(dir, folder string) (files []File, below []string, _ error) {
 	entries, err := os.ReadDir(filepath.Join(dir, folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +116,7 @@ func (s source) notABundle(found string) error {
 		s.name, s.kind, found, ManifestsDir, MetadataDir, PackageAnnotation)
 }
 
-// nestedHint names a bundle right below a folder.
+// nestedHint names a bundle directly below a folder.
 func nestedHint(dir string) string {
 	nested, _ := filepath.Glob(filepath.Join(dir, "*", ManifestsDir))
 	if len(nested) == 0 {

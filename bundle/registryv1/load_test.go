@@ -94,7 +94,7 @@ func TestLoadExplains(t *testing.T) {
 	}
 }
 
-// TestLoadWarns: the bundle is read without what OLM's tools leave out.
+// TestLoadWarns: the bundle is read without the parts that OLM's tools leave out.
 func TestLoadWarns(t *testing.T) {
 	for _, tc := range []struct{ name, file, content, want string }{
 		{"two ClusterServiceVersions", "manifests/z.yaml", csvManifest, "DIR/manifests/z.yaml:1: a second ClusterServiceVersion, beside that of DIR/manifests/csv.yaml"},
@@ -121,7 +121,7 @@ func TestLoadWarns(t *testing.T) {
 	}
 }
 
-// TestLoadReadsScalars as their text, as opm does.
+// TestLoadReadsScalars: scalars are converted to text like by opm.
 func TestLoadReadsScalars(t *testing.T) {
 	b, err := Load(folder(t, map[string]string{"manifests/csv.yaml": csvManifest, "metadata/annotations.yaml": "annotations:\n" +
 		"  operators.operatorframework.io.bundle.package.v1: gadget\n  a: true\n  b: 1\n  c: 4.20\n  d: 2020-01-01\n  e: null\n  f: 18446744073709551615\n  g: yes\n  h: 1e3\n"}))

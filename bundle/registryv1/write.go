@@ -12,8 +12,7 @@ import (
 // Write replaces the content of dir with the bundle. The new folder is complete before it replaces the old one, so that a
 // failure leaves the old one unchanged.
 //
-// Write refuses to replace a folder that is not a bundle of the same package, or that holds anything that is not part of a
-// bundle.
+// Write refuses to replace a folder that is not a bundle of the same package, or that holds anything else.
 func (b *Bundle) Write(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -87,7 +86,7 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 			return false, refuse("it holds " + entry.Name() + ", which is not part of a bundle")
 		}
 	}
-	// Broken manifests are no reason to refuse: writing the bundle again is what repairs them.
+	// Broken manifests are no reason to refuse: writing the bundle again repairs them.
 	metadata, _, err := readFiles(dir, MetadataDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err

@@ -99,13 +99,12 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 	c.report(rule, o.File, faults)
 }
 
-// definitionFaults has what the API server says of the CustomResourceDefinitions that were checked in this process, by the SHA-256 digest of
-// their source: []apiserver.Fault. Those with fields that are given twice are left out. Versions of an operator mostly have the same ones, and nothing
-// takes as long to check.
+// definitionFaults caches the []apiserver.Fault of CustomResourceDefinitions without duplicate fields, by the SHA-256 digest of their source.
+// Most versions of an operator have the same ones, and no other check takes as long.
 var definitionFaults sync.Map
 
-// tolerated makes warnings of faults in descriptions of APIs that OLM mends: it decodes a ClusterServiceVersion into its type and writes
-// it again, with empty texts for those that are missing.
+// tolerated turns faults in descriptions of APIs that OLM corrects into warnings: OLM decodes a ClusterServiceVersion into its Go
+// type and writes it again, which fills in missing texts as empty ones.
 func (c *checked) tolerated(faults []apiserver.Fault) {
 	describes := func(f apiserver.Fault) bool {
 		return !f.Warning && len(f.Path) > 1 && f.Path[0] == "spec" && (f.Path[1] == "customresourcedefinitions" || f.Path[1] == "apiservicedefinitions")
@@ -129,7 +128,7 @@ func (c *checked) tolerated(faults []apiserver.Fault) {
 	}
 }
 
-// decodingFault decodes an object into its type, and reports what keeps it from being one.
+// decodingFault decodes an object into its type, and reports the value that prevents it.
 func (c *checked) decodingFault(rule findings.Rule, o registryv1.Object, into runtime.Object) (decoded bool) {
 	err := o.Document.Decode(into)
 	if err == nil {
@@ -147,7 +146,7 @@ func (c *checked) decodingFault(rule findings.Rule, o registryv1.Object, into ru
 	return false
 }
 
-// report adds what the API server says about an object in a file.
+// report adds the API server's faults of an object in a file.
 func (c *checked) report(rule findings.Rule, file string, faults []apiserver.Fault) {
 	for i, fault := range faults {
 		if i == document.MaxFaults {
@@ -168,7 +167,8 @@ func (c *checked) report(rule findings.Rule, file string, faults []apiserver.Fau
 // inStrategy is the path of the install strategy.
 func inStrategy(path ...any) []any { return append([]any{"spec", "install", "spec"}, path...) }
 
-// strategyAccepted checks what OLM makes of the install strategy: Deployments, ServiceAccounts, Roles and ClusterRoles.
+// strategyAccepted checks the objects that OLM makes from the install strategy: Deployments, ServiceAccounts, Roles and
+// ClusterRoles.
 func (c *checked) strategyAccepted(rule findings.Rule) {
 	strategy := c.csv.Spec.InstallStrategy.StrategySpec
 	for i, d := range strategy.DeploymentSpecs {
@@ -218,7 +218,7 @@ func (c *checked) hasCertificate(deployment string) bool {
 		slices.ContainsFunc(c.csv.Spec.APIServiceDefinitions.Owned, func(a v1alpha1.APIServiceDescription) bool { return a.DeploymentName == deployment })
 }
 
-// webhooksAccepted checks the configurations that OLM makes of webhooks.
+// webhooksAccepted checks the webhook configurations that OLM makes.
 func (c *checked) webhooksAccepted(rule findings.Rule) {
 	for i, w := range c.csv.Spec.WebhookDefinitions {
 		at := []any{"spec", "webhookdefinitions", i}
@@ -249,13 +249,14 @@ func (c *checked) webhooksAccepted(rule findings.Rule) {
 	}
 }
 
-// part checks an object that OLM makes of a part of the ClusterServiceVersion. inside maps a path in the object to one in that part.
+// part checks an object that OLM makes from a part of the ClusterServiceVersion. inside maps a path in the object to a path in that
+// part.
 func (c *checked) part(rule findings.Rule, at []any, object runtime.Object, inside func([]any) []any) {
 	var faults []apiserver.Fault
 	for _, f := range apiserver.Validate(object) {
 		f.Path = append(slices.Clone(at), inside(f.Path)...)
 		if c.isRefused(f.Path) || c.refused[shown(append(slices.Clone(at), "spec", "selector"))] && strings.Contains(f.Message, "`selector` does not match") {
-			continue // as the schema has it
+			continue // the schema reports it
 		}
 		f.Message = fmt.Sprintf("%s: %s", shown(at), f.Message)
 		faults = append(faults, f)
@@ -263,7 +264,7 @@ func (c *checked) part(rule findings.Rule, at []any, object runtime.Object, insi
 	c.report(rule, c.csvFile, faults)
 }
 
-// isRefused reports whether the schema of ClusterServiceVersions refuses the value at a path, or one that it is part of.
+// isRefused reports whether the schema of ClusterServiceVersions refuses the value at a path, or a value around it.
 func (c *checked) isRefused(path []any) bool {
 	for length := len(path); length > 0; length-- {
 		if c.refused[shown(path[:length])] {
@@ -289,10 +290,11 @@ func shown(path []any) string {
 	return text
 }
 
-// keyLimit is the number of keys of an object from which it is not looked for the one that is wrong: each costs decoding the whole.
+// keyLimit is the number of keys from which an object is not searched for the wrong one: each key costs a decoding of the whole
+// object.
 const keyLimit = 100
 
-// valueWithFault returns the path to the value of an object that cannot be decoded: the deepest one without which it can.
+// valueWithFault returns the path to the value that prevents an object from being decoded: the deepest one without which it can be.
 func valueWithFault(content []byte, into runtime.Object) (path []any) {
 	var object map[string]any
 	if json.Unmarshal(content, &object) != nil {

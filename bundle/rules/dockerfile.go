@@ -6,8 +6,7 @@ import (
 )
 
 // labelsOf returns the labels that a Dockerfile gives the image: several in one instruction or over several lines, in quotes or
-// without, as KEY=VALUE or in the old form KEY VALUE. Of a label that is there twice, the last one counts. Labels of an earlier stage
-// are not those of the image.
+// without, as KEY=VALUE or in the old form KEY VALUE. The last one of repeated labels counts. Labels of earlier stages do not.
 func labelsOf(dockerfile string) map[string]string {
 	labels := map[string]string{}
 	for _, instruction := range instructions(dockerfile) {

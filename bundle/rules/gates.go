@@ -25,10 +25,10 @@ var (
 	ownHubs  = []findings.Gate{findings.Community, findings.OperatorHub}
 )
 
-// gateChecks are what gates ask of a bundle, and neither OLM nor an API server does. Each applies only if one of its gates is in
-// the profile.
-// Sources: the static checks of operator-pipelines (operatorcert/static_tests), the policies of openshift-preflight, and the tasks of
-// Konflux.
+// gateChecks are the checks of gates that neither OLM nor an API server makes. Each applies only if one of its gates is in the
+// profile.
+// Sources: the static checks of operator-pipelines (operatorcert/static_tests), the policies of openshift-preflight, and the
+// tasks of Konflux.
 var gateChecks = []struct {
 	rule findings.Rule
 	find func(*checked, findings.Rule)
@@ -65,7 +65,7 @@ var gateChecks = []struct {
 		Gates: []findings.Gate{findings.Konflux}}, checkFIPS},
 }
 
-// raw is the value at a path of keys in the ClusterServiceVersion, as it is written.
+// raw returns the undecoded value at a path of keys in the ClusterServiceVersion.
 func (c *checked) raw(path ...string) any {
 	for _, o := range c.bundle.Objects {
 		if o.File != c.csvFile {
@@ -84,12 +84,12 @@ func (c *checked) raw(path ...string) any {
 	return nil
 }
 
-// requiredField is a field that has to be in a ClusterServiceVersion.
+// requiredField is a field that a ClusterServiceVersion must have.
 type requiredField struct {
 	path []string
 	want string
 	good func(value any) bool
-	// fatal says that a change without it is refused. Otherwise it is only a warning.
+	// fatal says that gates refuse a bundle without it; otherwise it is only a warning.
 	fatal bool
 }
 
@@ -133,7 +133,7 @@ func checkRequiredFields(c *checked, rule findings.Rule) {
 	}
 }
 
-// texts of scalars, as the gate converts them.
+// scalar converts a scalar to text like the gate.
 func scalar(value any) string { return fmt.Sprint(value) }
 
 func isText(value any) bool { text, is := value.(string); return is && text != "" }
@@ -143,7 +143,7 @@ func matches(pattern string) func(any) bool {
 	return func(value any) bool { return compiled.MatchString(scalar(value)) }
 }
 
-// longerThan accepts texts with more characters, in the first line alone if only that is looked at.
+// longerThan accepts longer texts. With firstLine, only the first line counts.
 func longerThan(characters int, firstLine bool) func(any) bool {
 	return func(value any) bool {
 		text := scalar(value)
@@ -202,14 +202,14 @@ func isIcon(value any) bool {
 	return true
 }
 
-// openShiftVersions returns the versions that the bundle is for. They are all if it does not say which, and none if nobody can tell.
+// openShiftVersions returns the versions that the bundle is for: all if it names none. known is false if the value is not valid.
 func (c *checked) openShiftVersions() (r openshift.Range, known bool) {
 	r, err := openshift.ParseRange(c.bundle.Metadata.Annotations[openshift.VersionsAnnotation])
 	return r, err == nil
 }
 
-// targets returns the versions that the bundle is for and that the profile asks about: those that are named, or else all whose
-// catalogs are still built.
+// targets returns the versions to check that the bundle is for: the profile's and, for operator repositories, all whose catalogs
+// are still built.
 func (c *checked) targets() []openshift.Version {
 	r, known := c.openShiftVersions()
 	if !known {
@@ -222,7 +222,7 @@ func (c *checked) targets() []openshift.Version {
 	return r.Of(asked)
 }
 
-// checkVersions checks which versions of OpenShift the bundle is for.
+// checkVersions checks the versions of OpenShift that the bundle is for.
 func checkVersions(c *checked, rule findings.Rule) {
 	value, given := c.bundle.Metadata.Annotations[openshift.VersionsAnnotation]
 	if _, err := openshift.ParseRange(value); given && err != nil {
@@ -236,8 +236,8 @@ func checkVersions(c *checked, rule findings.Rule) {
 	}
 }
 
-// minKubernetes returns the version of Kubernetes that the bundle needs, at least, and its minor version. Gates and the API server know
-// the field by this name alone, in these letters.
+// minKubernetes returns the minimum version of Kubernetes, and its minor version. It matches the case of the field's name, as gates
+// and the API server do.
 func (c *checked) minKubernetes() (text string, minor int) {
 	text, _ = c.raw("spec", "minKubeVersion").(string)
 	v, err := semver.ParseTolerant(text)
@@ -311,7 +311,7 @@ func checkNetworkPolicies(c *checked, rule findings.Rule) {
 	}
 }
 
-// The features that have to be stated, and those that may be.
+// The required and the optional feature annotations.
 var (
 	statedFeatures   = []string{"disconnected", "fips-compliant", "proxy-aware", "tls-profiles", "token-auth-aws", "token-auth-azure", "token-auth-gcp"}
 	optionalFeatures = []string{"cnf", "cni", "csi"}
@@ -359,7 +359,7 @@ func isSCC(r rbacv1.PolicyRule) bool {
 	return slices.Contains(r.APIGroups, "security.openshift.io") && slices.Contains(r.Resources, "securitycontextconstraints")
 }
 
-// namedImage is an image that a ClusterServiceVersion names, and where.
+// namedImage is an image in a ClusterServiceVersion, with its path.
 type namedImage struct {
 	image string
 	path  []any

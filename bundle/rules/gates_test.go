@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/internal/gates"
 )
 
-// TestGates: each rule of a gate finds what is done to the bundle tide, or what it lacks as it is, and nothing without its gate.
+// TestGates: each rule of a gate finds its fault in the changed or unchanged bundle tide, and nothing without its gate.
 func TestGates(t *testing.T) {
 	const versions = "  operators.operatorframework.io.bundle.channel.default.v1: stable\n"
 	const says = versions + "  com.redhat.openshift.versions: "
@@ -39,7 +39,7 @@ func TestGates(t *testing.T) {
 		"the one list that is allowed":       {annotations, versions, says + "\"v4.5,v4.6\"\n", "community", "openshift-versions", "", ""},
 		"an API that is gone":                {extra, "", budget, "openshift-4.12", "removed-api", findings.Error, "PodDisruptionBudget of policy/v1beta1 is gone since Kubernetes 1.25, and the bundle is for OpenShift 4.12; use policy/v1"},
 		"an API that is there yet":           {extra, "", budget, "openshift-4.11", "removed-api", "", ""},
-		"an API that is gone, certified":     {extra, "", budget, "certified", "removed-api", "", ""}, // nobody says for which version
+		"an API that is gone, certified":     {extra, "", budget, "certified", "removed-api", "", ""}, // without a version
 		"an API that is gone, community":     {extra, "", budget, "community", "removed-api", findings.Error, "the bundle is for OpenShift 4.12, 4.13"},
 		"a NetworkPolicy":                    {extra, "", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: calm}\nspec: {podSelector: {}}\n", "certified", "network-policy", findings.Error, "NetworkPolicy calm: let the operator create it"},
 		"no features":                        {tideCSV, "", "", "certified", "feature-annotations", findings.Error, `annotations are missing, each "true" or "false": features.operators.openshift.io/disconnected, `},
@@ -102,7 +102,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestInCatalogs: a pipeline does not look at the versions of a bundle that catalogs in the repository offer.
+// TestInCatalogs: a pipeline ignores the OpenShift versions of a bundle that catalogs in the repository offer.
 func TestInCatalogs(t *testing.T) {
 	profile, err := gates.Parse([]string{"community"})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// ownChecks are what the API server, the Operator Lifecycle Manager and consoles require of a bundle.
+// ownChecks check the requirements of the API server, the Operator Lifecycle Manager and consoles.
 var ownChecks = []struct {
 	rule findings.Rule
 	find func(*checked, findings.Rule)
@@ -105,7 +105,7 @@ func checkAnnotations(c *checked, rule findings.Rule) {
 		registryv1.MediaTypeAnnotation: registryv1.MediaType, registryv1.ManifestsAnnotation: registryv1.ManifestsDir + "/",
 		registryv1.MetadataAnnotation: registryv1.MetadataDir + "/",
 	} {
-		if got := annotations[key]; got != want { // OLM's tools do not look at it
+		if got := annotations[key]; got != want { // OLM's tools ignore it
 			f := complain(findings.Warning, key, "%s is %q, want %q", key, got, want)
 			if _, given := annotations[key]; given {
 				f.Fixed(c.bundle.Metadata.Replaced([]any{"annotations", key}, want))
@@ -129,7 +129,7 @@ func checkAnnotations(c *checked, rule findings.Rule) {
 func checkLabels(c *checked, rule findings.Rule) {
 	dockerfile := c.bundle.File(registryv1.DockerfilePath)
 	if dockerfile == nil {
-		return // the image may be built in another way
+		return // the image may be built without it
 	}
 	labels := labelsOf(string(dockerfile))
 	annotations := c.bundle.Metadata.Annotations
@@ -206,8 +206,8 @@ func checkRelatedImages(c *checked, rule findings.Rule) {
 // imageVariable matches environment variables that hold images, by the two usual conventions.
 var imageVariable = regexp.MustCompile(`(^RELATED_IMAGE_|_IMAGE$)`)
 
-// isPullSpec reports whether the value of such a variable is an image, and no setting such as PULL_IMAGE=true: it has a path, a tag
-// or a digest.
+// isPullSpec reports whether the value of such a variable is an image, with a path, a tag or a digest, and not a setting such as
+// PULL_IMAGE=true.
 func isPullSpec(value string) bool {
 	if !strings.ContainsAny(value, "/:@") {
 		return false

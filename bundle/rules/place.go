@@ -13,11 +13,11 @@ import (
 // Validators report fields, values or neither, but never lines. Finding the line means parsing the document again with a decoder
 // that keeps positions. Only faulty documents pay for that, and only once.
 
-// places are the positions of the values in one document.
+// places finds the positions of values in one document.
 type places struct {
 	document document.Document
 	root     *boundedyaml.Node
-	scalars  map[string]*boundedyaml.Node // the first one of each value, once somebody looks for one
+	scalars  map[string]*boundedyaml.Node // the first scalar with each value; filled when needed
 }
 
 func newPlaces(d document.Document) *places {
@@ -28,7 +28,7 @@ func newPlaces(d document.Document) *places {
 	return &places{document: d, root: &root}
 }
 
-// at returns the position of the value at a path of keys and indices or, if there is none, of the last value on the path.
+// at returns the position of the value at a path of keys and indices, or of the last value on the path that exists.
 func (p *places) at(path []any) (line, column int) {
 	node, value := p.root, p.root
 	for _, step := range path {
@@ -69,7 +69,7 @@ func child(node *boundedyaml.Node, step any, same func(a, b string) bool) (key, 
 	return key, value
 }
 
-// twice returns the keys that a mapping of the document has twice, in their order.
+// twice returns the keys that a mapping in the document repeats, in their order.
 func (p *places) twice() (keys []*boundedyaml.Node) {
 	var walk func(*boundedyaml.Node)
 	walk = func(node *boundedyaml.Node) {
@@ -93,8 +93,8 @@ var saidField = regexp.MustCompile(`csv\.(Spec|Metadata)(\.[A-Za-z]+|\["[^"]+"\]
 
 var fieldWords = regexp.MustCompile(`[A-Za-z0-9_/-]+`)
 
-// guess returns the likely position of a validator's finding: that of the field or the value that it names, that of an
-// annotation in its message, or else the beginning.
+// guess returns the likely position of a validator's finding: of the field or the value that it names, of an annotation in its
+// message, or else the beginning.
 func (p *places) guess(field, value, message string) (line, column int) {
 	if said := saidField.FindString(message); field == "" && said != "" {
 		field = said
@@ -131,7 +131,7 @@ func (p *places) guess(field, value, message string) (line, column int) {
 	return p.inFile(p.root)
 }
 
-// scalar returns the first scalar of a value.
+// scalar returns the first scalar with a value.
 func (p *places) scalar(value string) *boundedyaml.Node {
 	if p.scalars == nil {
 		p.scalars = map[string]*boundedyaml.Node{}

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// tide is a bundle without findings, to which tests do one thing at a time.
+// tide is a bundle without findings, to which each test makes one change.
 const (
 	tide         = "testdata/tide"
 	tideCSV      = "manifests/tide.clusterserviceversion.yaml"
@@ -62,7 +62,8 @@ func TestBundleWithoutFindings(t *testing.T) {
 	}
 }
 
-// TestCheckRefuses: each change is an error of a rule, at the line of the change or so many below it, and the bundle has no other errors.
+// TestCheckRefuses: each change causes one error of a rule, at the line of the change or so many lines below it, and no other
+// errors.
 func TestCheckRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, old, new string
@@ -81,7 +82,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"a text as a port", tideCSV, `containerPort: 8080`, `containerPort: "8080"`, "api-server", 0, "containerPort is a string; expected an integer"},
 		{"an annotation that is a number", tideCSV, `categories: Storage`, `certified: 1`, "console-feature", 0, "is 1, want a string in quotes"},
 		{"a label that is a boolean", view, `name: tide-view`, "name: tide-view\n  labels: {aggregate: true}", "api-server", 1, "labels is a boolean"},
-		// What is missing.
+		// Missing values.
 		{"no selector", tideCSV, `          selector: {matchLabels: {name: tide}}` + "\n", ``, "api-server", -2, "spec.selector: Required value"},
 		{"no container name", tideCSV, `- name: tide
                 image`, `- image`, "api-server", 0, "containers[0].name: Required value"},
@@ -97,7 +98,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"no mount path", tideCSV, `{name: work, mountPath: /work}`, `{name: work}`, "api-server", 0, "mountPath: Required value"},
 		{"no verbs in a ClusterRole", view, `, verbs: [get]`, ``, "api-server", 0, "rules[0].verbs: Required value"},
 		{"no ports of a Service", metrics, "port: 8080", "targetPort: 8080", "api-server", 0, "spec.ports[0].port: Invalid value: 0"},
-		// What does not fit together.
+		// Contradictions.
 		{"another selector", tideCSV, `matchLabels: {name: tide}`, `matchLabels: {name: ebb}`, "api-server", 2, "`selector` does not match template `labels`"},
 		{"a mount of no volume", tideCSV, `- {name: work, mountPath`, `- {name: play, mountPath`, "api-server", 0, "volumeMounts[0].name: Not found"},
 		{"a Deployment whose name is no DNS name", tideCSV, "      deployments:\n", "      deployments:\n      - {name: Tide_Operator, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: b, image: \"quay.io/example/tide:v1\", resources: {requests: {cpu: 10m, memory: 20Mi}}}]}}}}\n", "api-server", 1, "lowercase RFC 1123 subdomain"},
@@ -162,7 +163,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckWarns: what is published and installs is no error.
+// TestCheckWarns: faults of published bundles that OLM installs are warnings.
 func TestCheckWarns(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, old, new string
@@ -232,7 +233,8 @@ LABEL	operators.operatorframework.io.bundle.channels.v1 stable
 LABEL "operators.operatorframework.io.bundle.channel.default.v1"="stable" other="with spaces"
 `
 
-// TestOldDefinition: of a definition of v1beta1, the only fault is its age. The API servers that take it require no approval of its group.
+// TestOldDefinition: the only fault of a v1beta1 definition is its age. The API servers that accept it require no approval of its
+// group.
 func TestOldDefinition(t *testing.T) {
 	dir, _ := changed(t, "manifests/shoals.yaml", "", `apiVersion: apiextensions.k8s.io/v1beta1
 kind: CustomResourceDefinition
@@ -246,7 +248,7 @@ spec: {group: sea.k8s.io, version: v1, scope: Namespaced, names: {plural: shoals
 	}
 }
 
-// TestAdviceMends follows the advice of findings literally.
+// TestAdviceMends applies the advice of findings literally.
 func TestAdviceMends(t *testing.T) {
 	dir, _ := changed(t, tides, "apiVersion", "# a comment\n---\n---\napiVersion")
 	path := filepath.Join(dir, tides)
@@ -272,7 +274,7 @@ func TestAdviceMends(t *testing.T) {
 	}
 }
 
-// TestCheckFindsLargeObjects: how small an object is when it is compressed makes no difference to etcd.
+// TestCheckFindsLargeObjects: etcd limits the uncompressed size of an object.
 func TestCheckFindsLargeObjects(t *testing.T) {
 	dir, _ := changed(t, tides, "A spec", strings.Repeat("All standard fields. ", 100_000))
 	found := check(t, dir)
@@ -281,7 +283,7 @@ func TestCheckFindsLargeObjects(t *testing.T) {
 	}
 }
 
-// TestCheckOfUndecodable: that a ClusterServiceVersion cannot be decoded keeps no other rule from being applied.
+// TestCheckOfUndecodable: the other rules are applied even if the ClusterServiceVersion cannot be decoded.
 func TestCheckOfUndecodable(t *testing.T) {
 	dir, line := changed(t, tideCSV, `maturity: stable`, `maturity: 1`)
 	if err := os.WriteFile(filepath.Join(dir, "manifests", "z.yaml"), []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"), 0o644); err != nil {

@@ -1,7 +1,7 @@
-// Package rules checks bundles by what the API server, the Operator Lifecycle Manager and consoles require, and with the
-// validators of the Operator Framework.
+// Package rules checks bundles against the requirements of the API server, the Operator Lifecycle Manager and consoles, and with
+// the validators of the Operator Framework.
 //
-// An error is what OLM, its tools or the API server refuse. All else is a warning, so that no bundle that is published and
+// A fault is an error if OLM, its tools or the API server refuse it, and otherwise a warning, so that no published bundle that
 // installs is refused.
 //
 // It is a separate package because it imports much of an API server.
@@ -32,15 +32,15 @@ import (
 	"github.com/berth-csi/berth/internal/gates"
 )
 
-// validators are the validators of the Operator Framework, each as a rule with the name that it has in operator-sdk if it is
-// there. Not included: PackageManifest is for the older format, OperatorHub and CommunityOperator are deprecated in favour
-// of others, and MultipleArchitectures needs a container tool to pull each image.
+// validators are the validators of the Operator Framework, each as a rule, named as in operator-sdk if that has it. Not included:
+// PackageManifest is for the older format, OperatorHub and CommunityOperator are deprecated in favour of others, and
+// MultipleArchitectures needs a container tool to pull each image.
 var validators = []struct {
 	rule      findings.Rule
 	validator interfaces.Validator
-	// refused are parts of the messages about what OLM or its tools refuse. All else that the validator calls an error is a warning.
+	// refused are parts of messages about faults that OLM or its tools refuse. The validator's other errors become warnings.
 	refused []string
-	// gates run the validator, and refuse what it calls an error.
+	// gates run the validator, and refuse its errors.
 	gates []findings.Gate
 }{
 	{rule("clusterserviceversion", findings.Error, "The ClusterServiceVersion has what OLM needs, and its examples are of its own APIs."), validation.ClusterServiceVersionValidator,
@@ -64,8 +64,8 @@ func rule(id string, severity findings.Severity, what string) findings.Rule {
 	return findings.Rule{ID: id, Severity: severity, What: what}
 }
 
-// Rules are all rules of Check: how bundles are read, those of the Operator Framework's validators, whose findings may also be
-// warnings, and those of the API server and OLM.
+// Rules are all rules of Check: for reading bundles, of the Operator Framework's validators, whose findings may also be warnings,
+// and of the API server and OLM.
 func Rules() []findings.Rule {
 	all := slices.Clone(registryv1.Rules)
 	for _, v := range validators {
@@ -82,16 +82,16 @@ func Rules() []findings.Rule {
 	return all
 }
 
-// Options are what a bundle is checked for.
+// Options say which checks a bundle gets.
 type Options struct {
-	// Profile is the gates that it has to pass, beside OLM and an API server.
+	// Profile names the gates that it has to pass besides OLM and an API server.
 	Profile gates.Profile
-	// InCatalogs says that catalogs in the same repository offer it, so that pipelines do not look at how it says to be offered.
+	// InCatalogs says that catalogs in the same repository offer it, so that pipelines ignore its annotations for catalogs.
 	InCatalogs bool
 }
 
-// Check checks a bundle folder and returns the findings in the order of files and lines. It fails if the folder is not a
-// bundle, and no file in it says why.
+// Check checks a bundle folder and returns the findings in the order of files and lines. It fails if the folder is not a bundle
+// for a reason outside its files.
 func Check(dir string, o Options) ([]*findings.Finding, error) {
 	b, err := registryv1.Load(dir)
 	return check(dir, b, err, o)
@@ -133,7 +133,7 @@ func check(name string, b *registryv1.Contents, err error, o Options) ([]*findin
 	return c.ordered(), nil
 }
 
-// checked is a bundle that is being checked, and the findings so far.
+// checked is a bundle during its check, with the findings so far.
 type checked struct {
 	name    string // of the folder or the image
 	options Options
@@ -142,11 +142,11 @@ type checked struct {
 	csvFile string
 	found   []*findings.Finding
 	places  map[string]*places // by file
-	// refused are the paths of what the schema of ClusterServiceVersions refuses.
+	// refused are the paths of values that the schema of ClusterServiceVersions refuses.
 	refused map[string]bool
 }
 
-// decode decodes the ClusterServiceVersion. That it cannot be decoded is a finding of the API server's rule.
+// decode decodes the ClusterServiceVersion. A failure is a finding of the API server's rule.
 func (c *checked) decode() {
 	for _, o := range c.bundle.Objects {
 		if o.GetKind() == v1alpha1.ClusterServiceVersionKind {
@@ -190,12 +190,12 @@ func (c *checked) find(rule findings.Rule, file string, path []any, format strin
 	return f
 }
 
-// inMetadata returns the path in the bundle of one of the metadata's documents.
+// inMetadata returns the path of a metadata document in the bundle.
 func (c *checked) inMetadata(d document.Document) string {
 	return registryv1.MetadataDir + "/" + filepath.Base(d.File)
 }
 
-// validate runs the validators. They need a ClusterServiceVersion that can be decoded, and print what they think of another one.
+// validate runs the validators. It skips them if the ClusterServiceVersion cannot be decoded, because they would print errors.
 func (c *checked) validate() {
 	loaded := c.forValidators()
 	if loaded == nil {
@@ -205,7 +205,7 @@ func (c *checked) validate() {
 	for _, v := range validators {
 		for _, subject := range loaded.ObjectsToValidate() {
 			if _, isChecked := subject.(*apiextensionsv1.CustomResourceDefinition); isChecked && v.rule.ID == definitionRule.ID {
-				continue // as the API server does, and with all of its schema
+				continue // checked like the API server, with the whole schema
 			}
 			file := fileOf(subject, files)
 			for _, result := range v.validator.Validate(subject) {
@@ -230,7 +230,7 @@ func (c *checked) validate() {
 	}
 }
 
-// forValidators returns the bundle as the validators take it, or nil if they could not read it.
+// forValidators returns the bundle in the validators' type, or nil if they could not read it.
 func (c *checked) forValidators() *manifests.Bundle {
 	if c.csv == nil {
 		return nil
@@ -269,11 +269,11 @@ func (c *checked) forValidators() *manifests.Bundle {
 	return b
 }
 
-// incompressible is a size that no compression and encoding of it brings near the limit of a bundle.
+// incompressible is a size in bytes that stays far below the limit of a bundle even if it cannot be compressed.
 const incompressible = 512 << 10
 
-// compressedSize returns the size of files together, as OLM compresses and encodes them. Compressing takes long, and is not
-// done where the result cannot matter.
+// compressedSize returns the total size of files after OLM's compression and encoding. Compressing is slow, so small files are
+// not compressed.
 func compressedSize(size int64, files []registryv1.File) (sum int64) {
 	if size < incompressible {
 		return size

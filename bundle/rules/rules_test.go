@@ -26,7 +26,7 @@ func TestCheckFinds(t *testing.T) {
 	const long = "widget-operator-for-those-who-like-their-names-long-and-telling.v1.0.0"
 	for _, tc := range []struct {
 		name, file, old, new string
-		// want are findings as text. A tilde stands for the line and column of the new text.
+		// want holds the findings as text. A tilde stands for the line and column of the new text.
 		want []string
 	}{{
 		name: "unknown capability level",

@@ -19,14 +19,14 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// stated is a property that a bundle states, in one of the places where it may.
+// stated is a property of a bundle, with the place where it is stated.
 type stated struct {
 	property.Property
 	file string
 	path []any
 }
 
-// properties returns the properties of properties.yaml, and those of the annotation of the ClusterServiceVersion.
+// properties returns the properties in properties.yaml and in the annotation of the ClusterServiceVersion.
 func (c *checked) properties() (all []stated) {
 	for i, p := range c.bundle.Metadata.Properties {
 		all = append(all, stated{property.Property{Type: p.Type, Value: p.Value}, c.inMetadata(c.bundle.Metadata.PropertiesIn), []any{"properties", i}})
@@ -43,7 +43,7 @@ func (c *checked) properties() (all []stated) {
 
 var propertiesAnnotation = []any{"metadata", "annotations", registry.PropertyKey}
 
-// annotations returns the annotations of the ClusterServiceVersion that are text.
+// annotations returns the annotations of the ClusterServiceVersion that are strings.
 func (c *checked) annotations() map[string]string {
 	texts := map[string]string{}
 	for _, o := range c.bundle.Objects {
@@ -115,7 +115,7 @@ func checkDependencies(c *checked, rule findings.Rule) {
 	}
 }
 
-// dependencyFault returns what OLM's resolver would not understand of a dependency of a known type.
+// dependencyFault returns an error if OLM's resolver does not understand a dependency of a known type.
 func dependencyFault(d registry.Dependency) error {
 	switch d.Type {
 	case property.TypePackage:
@@ -164,8 +164,8 @@ func checkMaxOpenShift(c *checked, rule findings.Rule) {
 	}
 }
 
-// written returns a scalar property as it is written in its file: 4.20 is a number that is read as 4.2. It returns nothing for one in
-// an annotation.
+// written returns the text of a scalar property in its file: the number 4.20 is read as 4.2. It returns "" for a property in an
+// annotation.
 func (c *checked) written(p stated) string {
 	value := c.placesIn(p.file).root
 	for _, step := range append(slices.Clone(p.path), "value") {
@@ -179,7 +179,7 @@ func (c *checked) written(p stated) string {
 	return value.Value
 }
 
-// checkEdges checks which versions the bundle updates.
+// checkEdges checks replaces, skips and the skipRange.
 func checkEdges(c *checked, rule findings.Rule) {
 	if text, given := c.annotations()[skipRangeAnnotation]; given && text != "" {
 		if _, err := semver.ParseRange(text); err != nil {

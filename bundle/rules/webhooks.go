@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// checkWebhooks checks what OLM v0 and v1 require of webhooks beyond what the API server does. OLM v0:
+// checkWebhooks checks requirements of OLM v0 and v1 for webhooks that the API server does not have. OLM v0:
 // pkg/controller/install/webhook.go; v1: internal/operator-controller/rukpak/render/registryv1/validators.
 func checkWebhooks(c *checked, rule findings.Rule) {
 	if c.csv == nil {
@@ -60,7 +60,8 @@ func checkWebhooks(c *checked, rule findings.Rule) {
 	c.checkUnserved(definitions, converts)
 }
 
-// checkConversion checks a conversion webhook. converts are the names of the definitions that webhooks before it convert.
+// checkConversion checks a conversion webhook. converts holds the index of the earlier webhook that converts a
+// definition, by its name.
 func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string, definitions map[string]definition, converts map[string]int, index int, find func([]any, string, ...any)) {
 	if len(w.ConversionCRDs) == 0 {
 		find([]any{"conversionCRDs"}, "it names no CustomResourceDefinition; expected at least one in conversionCRDs")
@@ -99,7 +100,7 @@ func refusedGroup(group string, resources []string) string {
 	return ""
 }
 
-// checkUnserved warns of definitions whose conversion webhook nobody serves.
+// checkUnserved warns of definitions with a conversion webhook that the bundle does not serve.
 func (c *checked) checkUnserved(definitions map[string]definition, converts map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		d := definitions[name]
@@ -141,7 +142,7 @@ func (c *checked) definitions() map[string]definition {
 	return all
 }
 
-// listed returns names with commas between them.
+// listed joins names with commas.
 func listed(names []string) string {
 	if len(names) == 0 {
 		return "none"

@@ -1,4 +1,4 @@
-// Package addition adds a bundle to a catalog or a template that people maintain: the text around what is added stays as it is.
+// Package addition adds a bundle to a catalog or a template that people maintain, and leaves all other text unchanged.
 package addition
 
 import (
@@ -24,19 +24,20 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// Request is what to add, and where.
+// Request says which bundle to add, and where.
 type Request struct {
 	// File is a template, or a file of a catalog.
 	File string
 	// Bundle is the folder or the image of a bundle.
 	Bundle string
-	// Channels are the channels that get an entry, or the lists of a template of the schema olm.semver. Without any, the only one does.
+	// Channels are the channels that get an entry, or the lists of a template of the schema olm.semver. By default, the only channel
+	// gets one.
 	Channels []string
-	// Replaces is what the entry replaces, instead of the head of each channel.
+	// Replaces is the name that the entry replaces, instead of the head of each channel.
 	Replaces string
 }
 
-// Add adds a bundle to a file, and returns what it has added, in words. The file is complete or unchanged afterwards.
+// Add adds a bundle to a file, and describes what it has added. The file is complete or unchanged afterwards.
 func Add(ctx context.Context, r Request) (added []string, err error) {
 	text, err := boundedyaml.ReadFile(r.File)
 	if err != nil {
@@ -61,7 +62,7 @@ func Add(ctx context.Context, r Request) (added []string, err error) {
 	return e.added, write(r.File, changed)
 }
 
-// write replaces a file at once, where a link leads to, too.
+// write replaces a file atomically, or the file that a link leads to.
 func write(path string, text []byte) (err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return err
@@ -114,7 +115,7 @@ type insertion struct {
 	text   string
 }
 
-// add adds the bundle as the file's schema wants it.
+// add adds the bundle in the form of the file's schema.
 func (e *edited) add(ctx context.Context) error {
 	var meta declcfg.Meta
 	if len(e.documents) == 0 {
@@ -146,7 +147,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// from says where the bundle is, as a template does: its folder relative to the template, or its image as the user wrote it.
+// from returns a template's reference to the bundle: its folder relative to the template, or its image as the user wrote it.
 func (r Request) from() (string, error) {
 	if !r.isFolder() {
 		return r.Bundle, nil
@@ -163,7 +164,7 @@ func (r Request) from() (string, error) {
 	return filepath.ToSlash(relative), err
 }
 
-// addToOwn adds the bundle to a template of Berth. Channels without entries have all bundles.
+// addToOwn adds the bundle to a template of Berth. Channels without entries already have all bundles.
 func (e *edited) addToOwn() error {
 	from, err := e.request.from()
 	if err != nil {
@@ -254,8 +255,8 @@ func (e *edited) addToBasic() error {
 	return e.addEntries(places)
 }
 
-// addToSubstitutes adds the bundle to a template that has the documents of a catalog, and images of bundles that take the places of
-// others. A rebuilt bundle takes the place of the one that it was built from; any other one is a new version, in the entries.
+// addToSubstitutes adds the bundle to a template with the documents of a catalog and substitutions of bundles. A rebuilt bundle
+// substitutes the bundle that it was built from; any other one is a new version, in the entries.
 func (e *edited) addToSubstitutes(ctx context.Context) error {
 	from, err := e.request.from()
 	if err != nil {
@@ -286,7 +287,7 @@ func (e *edited) addToSubstitutes(ctx context.Context) error {
 	return e.addEntries(places)
 }
 
-// latest returns the name of the bundle that has taken the place of another one, after all substitutions of the template.
+// latest returns the name of the bundle that substitutes another one, after all substitutions of the template.
 func (e *edited) latest(ctx context.Context, name string) (string, error) {
 	var said struct {
 		Substitutions []struct {
@@ -414,7 +415,7 @@ func (e *edited) addEntries(places []place) error {
 	return nil
 }
 
-// replaced returns what the new entry of a channel replaces.
+// replaced returns the name that the new entry of a channel replaces.
 func (e *edited) replaced(c declcfg.Channel) (string, error) {
 	updated := map[string]bool{}
 	for _, entry := range c.Entries {
@@ -440,7 +441,7 @@ func (e *edited) replaced(c declcfg.Channel) (string, error) {
 	return strings.Join(heads, ""), nil
 }
 
-// chosen returns the channels that the user wants, of those that there are.
+// chosen returns the existing channels that the user wants.
 func (e *edited) chosen(names []string) ([]string, error) {
 	if len(e.request.Channels) == 0 {
 		if len(names) == 1 {
@@ -460,7 +461,7 @@ func (e *edited) say(format string, args ...any) {
 	e.added = append(e.added, fmt.Sprintf(format, args...))
 }
 
-// list returns names with what they are names of.
+// list returns names after their noun.
 func list(noun string, names []string) string {
 	if len(names) == 1 {
 		return noun + " " + names[0]

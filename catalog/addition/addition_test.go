@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write what was added into the archives")
 
-// TestAdd adds version 1.1.0 to the files in testdata, whose first line says to which channels. What it makes is a template or a catalog
+// TestAdd adds version 1.1.0 to the files in testdata, to the channels in their first line. The result is a template or a catalog
 // without errors.
 func TestAdd(t *testing.T) {
 	for _, path := range catalogs.Archives(t, "testdata") {
@@ -65,7 +65,7 @@ func check(t *testing.T, file string) {
 	}
 }
 
-// TestAddImage: templates have the image as the user names it, and catalogs by digest.
+// TestAddImage: templates get the image as the user names it, and catalogs by digest.
 func TestAddImage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	address := registry.Start(t, nil)
@@ -84,7 +84,7 @@ func TestAddImage(t *testing.T) {
 	}
 }
 
-// TestAddRebuilt: in a template of substitutes, a later release takes the place of the latest one of its version, and a version of
+// TestAddRebuilt: in a template of substitutes, a later release substitutes the latest one of its version, and a version of
 // another package does not.
 func TestAddRebuilt(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -128,7 +128,7 @@ func TestAddRebuilt(t *testing.T) {
 	}
 }
 
-// TestAddToLink: a link stays one, and the file that it leads to gets the bundle.
+// TestAddToLink: a link stays a link, and its target gets the bundle.
 func TestAddToLink(t *testing.T) {
 	t.Chdir(t.TempDir())
 	catalogs.WriteBundle(t, "bundles/1.0.0", "tide", "1.0.0", "")
@@ -149,7 +149,7 @@ func TestAddToLink(t *testing.T) {
 	}
 }
 
-// TestAddRefuses: what is refused leaves the file as it was.
+// TestAddRefuses: a refused bundle leaves the file unchanged.
 func TestAddRefuses(t *testing.T) {
 	const template = "schema: berth.template\npackage: tide\nbundles: [{folder: 1.0.0}]\nchannels: [{name: stable}, {name: fast}]\n"
 	const channel = "schema: olm.channel\npackage: tide\nname: stable\nentries: "

@@ -29,7 +29,7 @@ func child(mapping *boundedyaml.Node, name string) (key string, value *boundedya
 	return key, value
 }
 
-// element is what is added to a sequence.
+// element is a new element of a sequence.
 type element interface {
 	// flow is the element in one line.
 	flow() (string, error)
@@ -37,7 +37,7 @@ type element interface {
 	block() ([]string, error)
 }
 
-// fields are an object of texts.
+// fields is an object whose values are strings.
 type fields [][2]string
 
 func (f fields) flow() (string, error) {
@@ -55,7 +55,7 @@ func (f fields) block() (lines []string, err error) {
 	return lines, nil
 }
 
-// bundleDocument is a bundle as a catalog has it.
+// bundleDocument is a bundle's document in a catalog.
 type bundleDocument struct{ declcfg.Bundle }
 
 func (r bundleDocument) flow() (string, error) {
@@ -114,8 +114,8 @@ func inFlow(sequence *boundedyaml.Node, begin int, added element) (insertion, er
 	return insertion{begin + 1, text}, err
 }
 
-// inBlock returns an element in lines of its own: after the last element of the sequence, or before it, if it ends with text of several
-// lines, of which it is not known where they end.
+// inBlock inserts an element in lines of its own: after the last element of the sequence, or before it if that ends with a text of
+// several lines, whose end is not known.
 func inBlock(source []byte, sequence *boundedyaml.Node, added element) (insertion, error) {
 	last := sequence.Content[len(sequence.Content)-1]
 	begin := boundedyaml.Offset(source, last.Line, 1)
@@ -142,7 +142,7 @@ func inBlock(source []byte, sequence *boundedyaml.Node, added element) (insertio
 	return insertion{at, text.String()}, err
 }
 
-// lastLine returns the last line of a node, if each of its values is in one line.
+// lastLine returns the last line of a node, if none of its values spans several lines.
 func lastLine(source []byte, node *boundedyaml.Node) (line int, known bool) {
 	line, known = node.Line, true
 	if node.Kind == boundedyaml.ScalarNode {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestUnlinkedFolders follows the advice for bundles that do not say what they replace: the template in its last line builds a catalog
-// whose versions replace each other.
+// TestUnlinkedFolders: for bundles without replaces, the advice ends with a template that builds a catalog whose versions replace
+// each other.
 func TestUnlinkedFolders(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var dirs []string

@@ -15,24 +15,24 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// basic is a template that has the documents of a catalog, but of bundles only where they come from.
+// basic is a template with the documents of a catalog, but only the image of each bundle.
 type basic struct{ entries }
 
-// entries are the documents in a template. Each is known by the number of its entry.
+// entries holds the documents in a template, by the numbers of their entries.
 type entries struct {
 	raw      []json.RawMessage
 	numbers  map[documentName][]int
 	channels map[int]map[string]int // the number of each entry of a channel by its name
 }
 
-// documentName is what a document of a catalog is known by.
+// documentName identifies a document of a catalog.
 type documentName struct{ schema, pkg, name string }
 
 func nameOfPackage(name string) documentName {
 	return documentName{declcfg.SchemaPackage, name, name}
 }
 
-// readDocuments reads the documents, and returns those that are bundles.
+// readDocuments reads the documents, and returns the bundles among them.
 func (e *entries) readDocuments(t *opmTemplate) (bundles map[int]declcfg.Bundle) {
 	e.numbers, e.channels, bundles = map[documentName][]int{}, map[int]map[string]int{}, map[int]declcfg.Bundle{}
 	_, listed := field(t.content, "entries")
@@ -73,7 +73,7 @@ func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, 
 		if t.decodePart(path, raw, &b) {
 			bundles[number] = b
 		}
-		return // who reads the bundle knows whether it is complete
+		return // the reader of the bundle checks whether it is complete
 	case declcfg.SchemaPackage:
 		t.decodePart(path, raw, &declcfg.Package{})
 		name = nameOfPackage(meta.Name)
@@ -101,7 +101,7 @@ func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, 
 	e.numbers[name] = append(e.numbers[name], number)
 }
 
-// decodePart decodes a part of the template. A fault of that is a finding.
+// decodePart decodes a part of the template, and reports its fault.
 func (t *opmTemplate) decodePart(path []any, raw []byte, into any) (decoded bool) {
 	err := t.document.DecodePart(t.path(path), raw, into)
 	var found *findings.Finding
@@ -118,7 +118,7 @@ func (t *opmTemplate) decodePart(path []any, raw []byte, into any) (decoded bool
 }
 
 // origin is the path of a document, or of a value in it.
-func (e *entries) origin(config *declcfg.DeclarativeConfig, of made, path []any) []any {
+func (e *entries) origin(config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	own := documentName{of.schema, packageOf(config), of.name}
 	if of.schema == declcfg.SchemaDeprecation {
 		own.name = ""
@@ -138,7 +138,7 @@ func (e *entries) origin(config *declcfg.DeclarativeConfig, of made, path []any)
 	return at("entries", number)
 }
 
-// packageOf returns the name of the package of a catalog of one.
+// packageOf returns the name of a catalog's only package.
 func packageOf(config *declcfg.DeclarativeConfig) string {
 	switch {
 	case len(config.Packages) > 0:
@@ -153,7 +153,7 @@ func packageOf(config *declcfg.DeclarativeConfig) string {
 	return ""
 }
 
-// packages are the packages that are declared.
+// packages are the declared packages.
 func (e *entries) packages() map[string][]any {
 	all := map[string][]any{}
 	for name, numbers := range e.numbers {
@@ -166,7 +166,7 @@ func (e *entries) packages() map[string][]any {
 
 func (b *basic) packages(*opmTemplate) map[string][]any { return b.entries.packages() }
 
-// read reads the template. Of a bundle it has the image, and nothing else that opm would not ignore.
+// read reads the template. It rejects bundles with fields besides the image that opm would not ignore.
 func (b *basic) read(t *opmTemplate) {
 	for number, bundle := range b.readDocuments(t) {
 		switch path := at("entries", number); {
@@ -178,15 +178,16 @@ func (b *basic) read(t *opmTemplate) {
 			t.refer(bundle.Image, slices.Concat(path, at("image"))...)
 		}
 	}
-	slices.SortFunc(t.refs, func(a, b placed) int { return a.path[1].(int) - b.path[1].(int) })
+	slices.SortFunc(t.refs, func(a, b templateReference) int { return a.path[1].(int) - b.path[1].(int) })
 }
 
-// source returns the template as it is: the catalog of a version of OpenShift is a part of the one with all bundles.
+// source returns the template unchanged: the catalog for a version of OpenShift is cut out of the one with all
+// bundles.
 func (b *basic) source(t *opmTemplate, _ *openshift.Version) []byte { return t.document.Source }
 
 func (b *basic) check(*opmTemplate) {}
 
-func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	if of.schema != declcfg.SchemaBundle {
 		return b.entries.origin(config, of, path)
 	}

@@ -23,7 +23,7 @@ func (d *draft) references() (all []reference) {
 	return all
 }
 
-// reference returns where a bundle comes from, or nothing if checkForm reports that.
+// reference returns the place of a bundle, or nothing if checkForm reports its fault.
 func (d *draft) reference(i int) reference {
 	switch b := d.Bundles[i]; {
 	case count(b.Folder, b.Image) != 1:
@@ -35,8 +35,8 @@ func (d *draft) reference(i int) reference {
 	}
 }
 
-// take takes the bundles from the shelf, and makes the catalog of them.
-func (d *draft) take(s *shelf) {
+// take takes the bundles from the set and builds the catalog.
+func (d *draft) take(s *bundleSet) {
 	if !d.decoded {
 		return
 	}
@@ -60,7 +60,8 @@ func (d *draft) take(s *shelf) {
 	d.makeCatalog()
 }
 
-// unread returns why a bundle cannot be read: findings about its files, or at a path in the template.
+// unread returns findings that say why a bundle cannot be read: about its files, or at a path in the
+// template.
 func unread(template located, path []any, err error) []*findings.Finding {
 	found, others := registryv1.Faults(err)
 	for _, other := range others {
@@ -102,7 +103,8 @@ func notOffered(template located, path []any, bundle string, err error) *finding
 	return f
 }
 
-// find returns the bundle with a name or a version. If there is not exactly one, it reports that at a path.
+// find returns the bundle with a name or a version. Unless there is exactly one, it reports a fault at
+// path.
 func (d *draft) find(nameOrVersion string, path []any) *render.Bundle {
 	found := slices.DeleteFunc(slices.Clone(d.rendered), func(b *render.Bundle) bool { return b.Name != nameOrVersion })
 	if version, isVersion := parse(nameOrVersion); isVersion && len(found) == 0 {

@@ -18,7 +18,7 @@ import (
 type Catalog struct {
 	// Config are its documents. Bundles of opm's templates have no payload there.
 	Config *declcfg.DeclarativeConfig
-	// Folder is the folder of the version of OpenShift that the catalog is for, such as v4.16, or "".
+	// Folder names the version of OpenShift that the catalog is for, such as v4.16, or is "".
 	Folder string
 
 	json  bool
@@ -31,10 +31,10 @@ func (c *Catalog) Write(dir string) (file string, err error) {
 	return fbc.WriteFile(filepath.Join(dir, c.Folder), c.Config.Packages[0].Name, c.WriteDocuments)
 }
 
-// WriteDocuments writes the documents of the catalog in the order and the form of opm's: as YAML, or as JSON if they were built so.
+// WriteDocuments writes the documents of the catalog in opm's order and form, as YAML, or as JSON with Options.JSON.
 func (c *Catalog) WriteDocuments(w io.Writer) error { return c.write(w, formOf(c.json)) }
 
-// form is how documents are written.
+// form is the format that documents are written in.
 type form struct {
 	documents func(declcfg.DeclarativeConfig, io.Writer) error
 	bundle    func(declcfg.Bundle, io.Writer) error

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/catalog/render"
 )
 
-// assemble builds the catalog. Only the description and the icon of the default channel's head are added later.
+// assemble builds the catalog, except for the description and the icon, which introduce adds.
 func (d *draft) assemble() {
 	d.config = &declcfg.DeclarativeConfig{Packages: []declcfg.Package{{
 		Schema: declcfg.SchemaPackage, Name: d.Package, DefaultChannel: d.DefaultChannel, Description: d.Description, Icon: d.icon()}}}
@@ -31,7 +31,7 @@ func (d *draft) assemble() {
 	}
 }
 
-// place is an entry of the template and the bundle that it names.
+// place is an entry of the template with its bundle.
 type place struct {
 	entry
 	bundle *render.Bundle
@@ -70,9 +70,10 @@ func (d *draft) places(index int) (places []place) {
 	return places
 }
 
-// entry returns an entry of a channel as it is in the catalog. Its fields are those of the template's entry, then of the
-// template's channel, then of the ClusterServiceVersion. By default it replaces the latest entry before it that it does
-// not skip; only the first entry replaces what its ClusterServiceVersion says, because each channel may begin elsewhere.
+// entry returns the catalog's entry for an entry of the template. Each field comes from the template's entry, its channel
+// or the ClusterServiceVersion, in this order. By default the entry replaces the latest entry before it that it does not
+// skip. The first one replaces what its ClusterServiceVersion replaces, because each channel may begin with another
+// version.
 func (d *draft) entry(p place, skipRange *string, before []place) declcfg.ChannelEntry {
 	e, err := p.bundle.Entry()
 	if err != nil {
@@ -111,8 +112,8 @@ func (d *draft) replaced(said string, by place, before []place) string {
 	return name
 }
 
-// nameOf returns the name of the bundle with a name or a version. A name may be that of a bundle outside of this catalog:
-// OLM needs only the name of those.
+// nameOf returns the name of the bundle with a name or a version. A name may belong to a bundle outside of this catalog,
+// of which OLM needs only the name.
 func (d *draft) nameOf(nameOrVersion string, path []any) string {
 	if _, isVersion := parse(nameOrVersion); !isVersion {
 		return nameOrVersion

@@ -17,8 +17,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// origin maps a path in a document of the built catalog to where that value comes from: a document of the input, and a path
-// in that.
+// origin maps a path in a document of the built catalog to the source of the value: a document of the input and a path in it.
 type origin func(path []any) (document.Document, []any)
 
 // located is a document in which many positions are looked up: it is parsed once for all of them.
@@ -39,7 +38,7 @@ func (l located) FaultAt(rule findings.Rule, path []any, format string, args ...
 }
 
 // check applies all rules for catalogs, and those for one that replaces another if there is one to compare with. The rules report
-// values in the catalog; the findings are at the values in the input that those come from.
+// values in the catalog; the findings name the values in the input that these come from.
 func check(config *declcfg.DeclarativeConfig, against *fbc.Catalog, from func(schema, name string) origin) []*findings.Finding {
 	var origins []origin
 	positions := map[string]func([]any) (line, column int){} // by file: each is parsed once
@@ -71,7 +70,7 @@ func check(config *declcfg.DeclarativeConfig, against *fbc.Catalog, from func(sc
 	return found
 }
 
-// check applies all rules for catalogs to one that was made of the template, with findings in the template.
+// check applies all rules for catalogs to a catalog that was built from the template, with findings in the template.
 func (d *draft) check(config *declcfg.DeclarativeConfig) []*findings.Finding {
 	return check(config, d.against, func(schema, name string) origin {
 		return func(path []any) (document.Document, []any) {
@@ -107,7 +106,7 @@ func (d *draft) inChannel(config *declcfg.DeclarativeConfig, name string, path [
 	return slices.Concat(d.entryPaths[index][made.Entries[path[1].(int)].Name], path[2:])
 }
 
-// chooseDefault chooses the default channel of a catalog with some of the bundles, if none of them is in the one of the template.
+// chooseDefault chooses a default channel if a catalog with some of the bundles lacks the template's default channel.
 func (d *draft) chooseDefault(config *declcfg.DeclarativeConfig) []*findings.Finding {
 	lost, chosen := chooseDefault(config)
 	if lost == "" {
@@ -116,8 +115,8 @@ func (d *draft) chooseDefault(config *declcfg.DeclarativeConfig) []*findings.Fin
 	return []*findings.Finding{otherDefault(d.document, at("defaultChannel"), lost, chosen)}
 }
 
-// chooseDefault sets the default channel of the catalog of one package to the last of its channels by name, if it has not the one that
-// it names. It returns both, or nothing.
+// chooseDefault sets the default channel to the last channel by name, if the catalog of one package lacks its default channel. It
+// then returns both.
 func chooseDefault(config *declcfg.DeclarativeConfig) (lost, chosen string) {
 	if len(config.Packages) != 1 || len(config.Channels) == 0 {
 		return "", ""
@@ -135,7 +134,7 @@ func chooseDefault(config *declcfg.DeclarativeConfig) (lost, chosen string) {
 	return lost, pkg.DefaultChannel
 }
 
-// otherDefault warns of a default channel that had to be chosen.
+// otherDefault warns that another default channel was chosen.
 func otherDefault(template located, path []any, lost, chosen string) *findings.Finding {
 	f := template.FaultAt(ruleTemplate, path, "no bundle of the default channel %q is for this version of OpenShift, so the default channel is %q", lost, chosen)
 	f.Severity = findings.Warning

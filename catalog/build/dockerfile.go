@@ -13,18 +13,18 @@ import (
 	"github.com/berth-csi/berth/catalog/source"
 )
 
-// BaseImage is the base of images that serve a catalog: it has opm's face of Berth as /bin/opm, and grpc_health_probe.
+// BaseImage is the base of images that serve a catalog: it has Berth's opm as /bin/opm, and grpc_health_probe.
 const BaseImage = "quay.io/berth-csi/berth-opm:latest"
 
-// noProgram is the base of images that have nothing but a catalog.
+// noProgram is the base of images that hold only a catalog.
 const noProgram = "scratch"
 
-// cacheFolder is where images of catalogs have what opm makes of them.
+// cacheFolder holds opm's cache in images of catalogs.
 const cacheFolder = "/tmp/cache"
 
-// Dockerfile is how a container engine builds the image of a catalog.
+// Dockerfile describes the Dockerfile for the image of a catalog.
 type Dockerfile struct {
-	// Base is the image that it is based on, or scratch. Builder is an image with opm, which checks the catalog.
+	// Base is the base image, or scratch. Builder is an image with opm, which checks the catalog.
 	Base, Builder string
 	Labels        map[string]string
 }

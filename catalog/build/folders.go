@@ -20,23 +20,23 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Graph says how upgrade edges are made, in the words of updateGraph in the ci.yaml of operator repositories.
+// Graph says how upgrade edges are made. Its values are those of updateGraph in the ci.yaml of operator repositories.
 type Graph string
 
 const (
-	// ByReplaces has the edges that the ClusterServiceVersions define.
+	// ByReplaces takes the edges from the ClusterServiceVersions.
 	ByReplaces Graph = "replaces-mode"
-	// BySemver has each version replace the one before it in its channel, whatever its ClusterServiceVersion replaces or skips. A
-	// skipRange stays.
+	// BySemver makes each version replace the previous one in its channel, and ignores replaces and skips of
+	// ClusterServiceVersions. It keeps a skipRange.
 	BySemver Graph = "semver-mode"
 )
 
 // Graphs are all of them.
 var Graphs = []Graph{ByReplaces, BySemver}
 
-// Folders builds the catalog of one package from the folders of its bundles, in any order. The bundles' annotations name
-// the channels and the default channel. A catalog that the new one replaces may be nil. The error lists all faults with their
-// positions.
+// Folders builds the catalog of one package from the folders of its bundles, in any order. The bundles' annotations name the
+// channels and the default channel. against is the catalog that the new one replaces, or nil. The error lists all faults with
+// their positions.
 func Folders(ctx context.Context, dirs []string, graph Graph, against *fbc.Catalog) (*declcfg.DeclarativeConfig, error) {
 	bundles, err := readFolders(ctx, dirs)
 	if err != nil {
@@ -86,7 +86,7 @@ func readFolders(ctx context.Context, dirs []string) ([]*render.Bundle, error) {
 			faults = append(faults, err)
 			continue
 		}
-		for _, f := range b.Found { // who builds a catalog of folders can mend them
+		for _, f := range b.Found { // whoever builds a catalog from folders can correct them
 			faults = append(faults, f)
 		}
 		bundles = append(bundles, b)
@@ -119,7 +119,7 @@ func checkDistinct(bundles []*render.Bundle) error {
 	return errors.Join(faults...)
 }
 
-// identity is what every bundle of a package must have for itself.
+// identity returns the values that no two bundles of a package may share.
 func identity(b *render.Bundle) []string {
 	return []string{"name " + b.Name, "version " + b.Number()}
 }
@@ -183,8 +183,8 @@ func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (str
 		registryv1.DefaultChannelAnnotation, bundles[0].Package, strings.Join(names, ", "))
 }
 
-// checkFolders applies all rules for catalogs. A finding about an entry is in the ClusterServiceVersion of its bundle, one
-// about a whole channel in the newest.
+// checkFolders applies all rules for catalogs. Findings about an entry are in the ClusterServiceVersion of its bundle, findings
+// about a channel in the newest one.
 func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, against *fbc.Catalog) error {
 	newest := bundles[len(bundles)-1]
 	entry := func(channel int) origin {
@@ -214,8 +214,8 @@ func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, a
 	return errors.Join(faults...)
 }
 
-// unlinked returns advice for bundles that do not say what they replace, as those of many operators whose catalogs order them by
-// version: a template that does. Its folders are relative to where the command runs.
+// unlinked returns advice for bundles without replaces, which are common where catalogs order bundles by version: a template
+// with the upgrade edges. Its folders are relative to the working directory.
 func unlinked(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
 	linked := func(e declcfg.ChannelEntry) bool { return e.Replaces != "" || len(e.Skips) > 0 }
 	for _, c := range config.Channels {

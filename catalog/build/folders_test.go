@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the files that hold what tests ex
 
 var tide = []string{"../testdata/bundles/tide/0.1.0", "../testdata/bundles/tide/0.2.0"}
 
-// TestFolders compares what is built with ../testdata/catalog, and validates it with real opm.
+// TestFolders compares the built catalog with ../testdata/catalog, and validates it with real opm.
 func TestFolders(t *testing.T) {
 	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
 	if err != nil {
@@ -70,8 +70,7 @@ func TestFoldersIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestFoldersRendersLikeOpm compares with what real opm renders from the same folders: those of the tests and those that
-// the project ships.
+// TestFoldersRendersLikeOpm: real opm renders the same from the folders of the tests and of the project's bundles.
 func TestFoldersRendersLikeOpm(t *testing.T) {
 	shipped, err := filepath.Glob("../../bundle/*/*/manifests")
 	if err != nil {

@@ -63,7 +63,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// buildFuzzed builds the catalogs of a template with bundles in the place of those that it names.
+// buildFuzzed builds the catalogs of a template, with other bundles instead of those that it names.
 func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Finding, made int) {
 	v := openshift.Version{Major: 4, Minor: 16}
 	b := builderOf(sourceFile{path: "testdata/fuzzed.yaml", content: text}, Options{StrandNobody: len(text)%2 == 0})
@@ -74,7 +74,7 @@ func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Findi
 			b.makeCatalog()
 		}
 	case *opmTemplate:
-		s := &shelf{bundles: map[reference]*shelved{}}
+		s := &bundleSet{bundles: map[reference]*bundleResult{}}
 		for i, r := range b.references() {
 			whole, err := bundles[i%len(bundles)].In(render.Whole)
 			if err != nil {
@@ -84,7 +84,7 @@ func buildFuzzed(text []byte, bundles []*render.Bundle) (found []*findings.Findi
 			if err != nil {
 				panic(err)
 			}
-			s.bundles[r] = &shelved{held: &held{document: lean}}
+			s.bundles[r] = &bundleResult{held: &storedBundle{document: lean}}
 		}
 		b.take(s)
 	}

@@ -18,7 +18,7 @@ func formatFor(v openshift.Version) render.Format {
 	return render.Whole
 }
 
-// offers reports whether a bundle with a value of openshift.VersionsAnnotation is for a version.
+// offers reports whether openshift.VersionsAnnotation with this value includes a version.
 func offers(value string, v openshift.Version) (bool, error) {
 	r, err := openshift.ParseRange(value)
 	if err != nil {
@@ -27,9 +27,9 @@ func offers(value string, v openshift.Version) (bool, error) {
 	return r.Includes(v), nil
 }
 
-// restricted returns the catalog of one package with those of its bundles that are kept. An entry that replaces a bundle that is left
-// out replaces the next one before it instead, and skips it, so that the edges between the others stay. Channels without a bundle
-// are left out, and what is deprecated of that.
+// restricted returns the catalog of one package with only the kept bundles. An entry that replaces a dropped bundle skips it, and
+// replaces the nearest kept one before it, so that the edges between kept bundles stay. Channels without a bundle are dropped, and
+// so are deprecations of dropped channels and bundles.
 func restricted(config *declcfg.DeclarativeConfig, keep func(name string) bool) *declcfg.DeclarativeConfig {
 	of := &declcfg.DeclarativeConfig{Packages: slices.Clone(config.Packages), Others: config.Others}
 	for _, c := range config.Channels {
@@ -81,7 +81,7 @@ func keptEntries(entries []declcfg.ChannelEntry, keep func(name string) bool) (k
 		}
 		switch {
 		case len(between) == 0:
-		case e.Replaces == "": // there is none before it any more
+		case e.Replaces == "": // no entry is left before it
 			e.Replaces = said
 		default:
 			e.Skips = slices.Clone(e.Skips)

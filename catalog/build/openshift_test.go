@@ -7,7 +7,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 )
 
-// TestKeptEntries: an entry that is left out takes no update path with it.
+// TestKeptEntries: dropping an entry removes no update path between others.
 func TestKeptEntries(t *testing.T) {
 	entries := []declcfg.ChannelEntry{{Name: "a"}, {Name: "b", Replaces: "a"}, {Name: "c", Replaces: "b", Skips: []string{"b"}}, {Name: "d", Replaces: "c"}}
 	for kept, want := range map[string][]declcfg.ChannelEntry{

@@ -27,26 +27,26 @@ import (
 
 // kind is a kind of opm's templates.
 type kind interface {
-	// read reads the template, and what it refers to.
+	// read reads the template and its references.
 	read(*opmTemplate)
-	// packages are the packages of the template, as far as they are known, each with its path.
+	// packages are the known packages of the template, each with its path.
 	packages(*opmTemplate) map[string][]any
-	// source is what opm's library makes the catalog of: the template with those of its bundles that a version of OpenShift offers.
+	// source is the input of opm's library: the template with the bundles that a version of OpenShift offers.
 	source(*opmTemplate, *openshift.Version) []byte
-	// origin is the path in the template of what is in a catalog: a document, or the value at a path in that.
-	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any
-	// check is what is wrong with the template when its bundles are known.
+	// origin maps a document of a catalog, or the value at a path in it, to the path in the template that it comes from.
+	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any
+	// check reports faults of the template that depend on its bundles.
 	check(*opmTemplate)
 }
 
-// made is a document of a catalog that was made of a template. If several have a name, nth counts them from 0.
-type made struct {
+// documentKey identifies a document of a catalog that was built from a template. nth counts documents with the same name from 0.
+type documentKey struct {
 	schema, name string
 	nth          int
 }
 
 // entry returns the name of the entry of a channel that a path leads to.
-func (m made) entry(config *declcfg.DeclarativeConfig, path []any) string {
+func (m documentKey) entry(config *declcfg.DeclarativeConfig, path []any) string {
 	nth := m.nth
 	for _, c := range config.Channels {
 		if c.Name != m.name {
@@ -86,7 +86,7 @@ func opmSchema(d document.Document) string {
 	return schema
 }
 
-// field returns a field of an object, and its key as it is written: opm's tools ignore the case of keys.
+// field returns a field of an object, and its key in the template's spelling: opm's tools ignore the case of keys.
 func field(object any, name string) (key string, value any) {
 	fields, _ := object.(map[string]any)
 	if value, is := fields[name]; is {
@@ -107,19 +107,19 @@ type opmTemplate struct {
 	content  any // of the document, decoded
 	options  Options
 	found    []*findings.Finding
-	refs     []placed
-	held     map[string]*held // by the text of the reference
+	refs     []templateReference
+	held     map[string]*storedBundle // by the text of the reference
 }
 
-// placed is a reference and its path in the template.
-type placed struct {
+// templateReference is a reference with its path in the template.
+type templateReference struct {
 	reference
 	text string // as it is in the template
 	path []any
 }
 
 func newOPMTemplate(documents []document.Document, schema string, o Options) *opmTemplate {
-	t := &opmTemplate{kind: kinds[schema](), document: locate(documents[0]), options: o, held: map[string]*held{}}
+	t := &opmTemplate{kind: kinds[schema](), document: locate(documents[0]), options: o, held: map[string]*storedBundle{}}
 	t.found = secondDocument(documents)
 	if err := json.Unmarshal(t.document.Content, &t.content); err != nil {
 		t.fault(nil, "%v", err)
@@ -129,7 +129,7 @@ func newOPMTemplate(documents []document.Document, schema string, o Options) *op
 	return t
 }
 
-// path returns a path with the keys as they are written.
+// path returns a path with the keys as the template spells them.
 func (t *opmTemplate) path(path []any) (written []any) {
 	value := t.content
 	for _, step := range path {
@@ -164,7 +164,7 @@ func (t *opmTemplate) file() string { return t.document.File }
 
 func (t *opmTemplate) packages() map[string][]any { return t.kind.packages(t) }
 
-// refer adds a reference: an image, or a folder if there is one of that name beside the template.
+// refer adds a reference: a folder if one of that name is beside the template, or else an image.
 func (t *opmTemplate) refer(text string, path ...any) {
 	folder := text
 	if !filepath.IsAbs(text) {
@@ -174,7 +174,7 @@ func (t *opmTemplate) refer(text string, path ...any) {
 	if info, err := os.Stat(folder); err == nil && info.IsDir() {
 		r = reference{folder: folder, lean: true}
 	}
-	t.refs = append(t.refs, placed{r, text, path})
+	t.refs = append(t.refs, templateReference{r, text, path})
 }
 
 func (t *opmTemplate) references() (all []reference) {
@@ -184,8 +184,8 @@ func (t *opmTemplate) references() (all []reference) {
 	return all
 }
 
-// take takes the bundles from the shelf.
-func (t *opmTemplate) take(s *shelf) {
+// take takes the bundles from the set.
+func (t *opmTemplate) take(s *bundleSet) {
 	for _, r := range t.refs {
 		from := s.bundles[r.reference]
 		if t.held[r.text] == nil && from.held != nil {
@@ -207,7 +207,7 @@ func (t *opmTemplate) take(s *shelf) {
 	}
 }
 
-// offered reports whether the catalogs of a version of OpenShift offer a bundle. Without a version, all are.
+// offered reports whether the catalogs of a version of OpenShift offer a bundle. Without a version, it returns true.
 func (t *opmTemplate) offered(reference string, v *openshift.Version) bool {
 	if v == nil || t.held[reference] == nil {
 		return true
@@ -232,7 +232,7 @@ func (t *opmTemplate) catalogs(ctx context.Context, of target) (catalogs []*Cata
 				continue
 			}
 			if lost, chosen := chooseDefault(c); lost != "" {
-				found = append(found, otherDefault(t.document, t.path(t.origin(t, c, made{schema: declcfg.SchemaPackage, name: c.Packages[0].Name}, at("defaultChannel"))), lost, chosen))
+				found = append(found, otherDefault(t.document, t.path(t.origin(t, c, documentKey{schema: declcfg.SchemaPackage, name: c.Packages[0].Name}, at("defaultChannel"))), lost, chosen))
 			}
 		}
 		if t.options.StrandNobody {
@@ -253,7 +253,7 @@ func (t *opmTemplate) catalogs(ctx context.Context, of target) (catalogs []*Cata
 // errNothing says that a version of OpenShift offers no bundle of a template.
 var errNothing = errors.New("no bundle is for this version of OpenShift")
 
-// render has opm's library make the catalog. It gets bundles without their payload, each with the text of its reference as its image.
+// render makes the catalog with opm's library, from bundles without payload whose image is the text of their reference.
 func (t *opmTemplate) render(ctx context.Context, v *openshift.Version) (*declcfg.DeclarativeConfig, error) {
 	source := t.source(t, v)
 	if source == nil {
@@ -284,8 +284,8 @@ func (t *opmTemplate) render(ctx context.Context, v *openshift.Version) (*declcf
 	return config, nil
 }
 
-// heldOf returns the shelf's copy of a bundle in a catalog, or nil if the bundle comes from the template itself.
-func (t *opmTemplate) heldOf(b declcfg.Bundle) *held {
+// heldOf returns the stored copy of a bundle in a catalog, or nil if the bundle comes from the template itself.
+func (t *opmTemplate) heldOf(b declcfg.Bundle) *storedBundle {
 	for _, r := range t.refs {
 		if h := t.held[r.text]; h != nil && h.document.Name == b.Name && h.document.Image == b.Image {
 			return h
@@ -304,7 +304,7 @@ func (t *opmTemplate) offersName(name string, v openshift.Version) bool {
 	return true
 }
 
-// ofPackages returns the catalogs of the packages of a catalog, by name, and one of what has no package.
+// ofPackages splits a catalog into one for each package, by name, and one for documents without a package.
 func ofPackages(config *declcfg.DeclarativeConfig) (all []*declcfg.DeclarativeConfig) {
 	byName := map[string]*declcfg.DeclarativeConfig{}
 	of := func(name string) *declcfg.DeclarativeConfig {
@@ -339,12 +339,12 @@ func ofPackages(config *declcfg.DeclarativeConfig) (all []*declcfg.DeclarativeCo
 	return all
 }
 
-// checkCatalog applies all rules for catalogs. What OLM's tools serve all the same is a warning: the graph is what opm makes of the
-// template.
+// checkCatalog applies all rules for catalogs. Faults that do not keep OLM's tools from serving are warnings, because opm made the
+// graph.
 func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*findings.Finding {
-	seen := map[made]int{}
+	seen := map[documentKey]int{}
 	found := check(config, t.options.Against, func(schema, name string) origin {
-		of := made{schema: schema, name: name}
+		of := documentKey{schema: schema, name: name}
 		seen[of]++
 		of.nth = seen[of] - 1 // the key has none
 		return func(path []any) (document.Document, []any) {
@@ -359,10 +359,10 @@ func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*finding
 	return found
 }
 
-// oneLine returns an error in one line: those of opm's library draw trees.
+// oneLine returns an error in one line: opm's library draws errors as trees.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// strandNobody has the heads of channels skip the entries from which no update leads there.
+// strandNobody makes the heads of channels skip the entries from which no update leads to them.
 func strandNobody(config *declcfg.DeclarativeConfig) {
 	read, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
 	for i := range config.Channels {

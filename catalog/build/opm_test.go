@@ -110,8 +110,7 @@ func TestTemplatesLikeOPM(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfFolders: an image may be a folder beside the template. The documents are those that opm's library makes of the bundles
-// of folders.
+// TestTemplatesOfFolders: an image may be a folder beside the template. opm's library makes the same documents from the folders.
 func TestTemplatesOfFolders(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeBundles(t)
@@ -172,7 +171,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestKept: what was pulled is not pulled again: an image by digest takes no request, and one by tag the one for the digest.
+// TestKept: cached images are not pulled again: a digest takes no request, and a tag only the request for the digest.
 func TestKept(t *testing.T) {
 	var requests atomic.Int64
 	address := registry.Start(t, func(next http.Handler) http.Handler {
@@ -213,7 +212,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestUnreachable: what is wrong with one image does not keep the others from being read, and each is named with its line.
+// TestUnreachable: all images are read although some cannot be, and each fault is reported at its line.
 func TestUnreachable(t *testing.T) {
 	address := registry.Start(t, nil)
 	pushTides(t, address)
@@ -259,7 +258,7 @@ entries:
 - {schema: olm.bundle, image: bundles/1.2.0}
 `
 
-// TestStrandNobody: what OLM never installs is a warning, since opm makes the same, and an option mends it.
+// TestStrandNobody: versions that OLM never installs are a warning, since opm makes the same catalog, and an option corrects that.
 func TestStrandNobody(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeBundles(t)
@@ -284,7 +283,7 @@ func TestStrandNobody(t *testing.T) {
 	}
 }
 
-// TestTemplateAgainst: what strands those who installed from an earlier catalog is at the lines of the templates, and nothing is built.
+// TestTemplateAgainst: a template that strands clusters of the earlier catalog has findings at its lines, and nothing is built.
 func TestTemplateAgainst(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeBundles(t)
@@ -316,7 +315,7 @@ func TestTemplateAgainst(t *testing.T) {
 	}
 }
 
-// TestOpenShift: of one template there is a catalog for each version of OpenShift, with the bundles that the version offers, in its
+// TestOpenShift: one template makes a catalog for each version of OpenShift, with the bundles that the version offers, in its
 // format.
 func TestOpenShift(t *testing.T) {
 	address := registry.Start(t, nil)
@@ -401,8 +400,7 @@ func TestOpenShift(t *testing.T) {
 	}
 }
 
-// summary describes a catalog that was written: its folder, its default channel, the format of its bundles, its entries, and how much of
-// it is deprecated.
+// summary describes a written catalog: folder, default channel, format of bundles, entries, and the number of deprecations.
 func summary(t *testing.T, file string) string {
 	t.Helper()
 	config, err := declcfg.LoadFS(t.Context(), os.DirFS(filepath.Dir(file)))

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// semverChannels is a template that lists the images of bundles, and for which opm makes channels of their versions.
+// semverChannels is a template of the schema olm.semver: it lists images of bundles, and opm makes channels from their
+// versions.
 type semverChannels struct {
 	template semverTemplate
 }
@@ -31,7 +32,7 @@ type semverTemplate struct {
 	Stable                       semverList `json:"stable,omitzero"`
 }
 
-// semverList is the bundles of the channels whose names begin alike.
+// semverList holds the bundles of one of the lists.
 type semverList struct {
 	Bundles []semverBundle `json:"bundles,omitempty"`
 }
@@ -40,7 +41,7 @@ type semverBundle struct {
 	Image string `json:"image"`
 }
 
-// lists are the names of the lists, and of the channels that are made of each: NAME-v1, NAME-v1.2.
+// lists are the names of the lists. The channels of each are NAME-v1, NAME-v1.2 and so on.
 var lists = []string{"candidate", "fast", "stable"}
 
 // list returns the list with a name.
@@ -94,8 +95,8 @@ func (s *semverChannels) packages(t *opmTemplate) map[string][]any {
 
 // check reports bundles that cannot be ordered by version, pre-releases among stable versions, and bundles of other packages.
 func (s *semverChannels) check(t *opmTemplate) {
-	var first *held
-	lists := map[string]map[string]placed{} // by list and by version without build metadata
+	var first *storedBundle
+	lists := map[string]map[string]templateReference{} // by list and by version without build metadata
 	for _, r := range t.refs {
 		h, list := t.held[r.text], r.path[0].(string)
 		if first == nil {
@@ -116,7 +117,7 @@ func (s *semverChannels) check(t *opmTemplate) {
 			t.found = append(t.found, f)
 		}
 		if lists[list] == nil {
-			lists[list] = map[string]placed{}
+			lists[list] = map[string]templateReference{}
 		}
 		built := version.String()
 		version.Build = nil
@@ -164,8 +165,8 @@ func (s *semverChannels) source(t *opmTemplate, v *openshift.Version) []byte {
 	return text
 }
 
-// origin is the image of a bundle or of an entry of a channel, or else the list that a channel is made of.
-func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+// origin is the path of the image of a bundle or of a channel's entry, or else of the list that a channel is made from.
+func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	switch of.schema {
 	case declcfg.SchemaBundle:
 		return t.pathOfBundle(of.name, of.nth)

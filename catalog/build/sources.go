@@ -23,7 +23,7 @@ type sourceFile struct {
 	content []byte
 }
 
-// readSources reads templates: files, all right in a folder, and standard input.
+// readSources reads templates: files, the files directly in a folder, and standard input.
 func readSources(sources []string, stdin io.Reader) (files []sourceFile, err error) {
 	for _, source := range sources {
 		paths := []string{source}
@@ -54,7 +54,7 @@ func HasTemplates(dir string) bool {
 	return err == nil && len(paths) > 0
 }
 
-// inFolder returns the files right in a folder of templates.
+// inFolder returns the files directly in a folder of templates.
 func inFolder(dir string) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// substitutes is a template that has the documents of a catalog, and bundles that take the places of others in it.
+// substitutes is a template with the documents of a catalog, and bundles that replace others in it.
 type substitutes struct {
 	entries
-	bundles       map[string]declcfg.Bundle // those of the entries, by name
+	bundles       map[string]declcfg.Bundle // of the entries, by name
 	substitutions []substitution
 }
 
-// substitution has a bundle take the place of another one.
+// substitution replaces a bundle by another one.
 type substitution struct {
 	Name string `json:"name"` // the image
 	Base string `json:"base"` // the name of the other bundle
@@ -62,11 +62,11 @@ func (s *substitutes) read(t *opmTemplate) {
 	}
 }
 
-// source returns the template as it is: the catalog of a version of OpenShift is a part of the one with all bundles.
+// source returns the template unchanged: the catalog for a version of OpenShift is cut out of the one with all bundles.
 func (s *substitutes) source(t *opmTemplate, _ *openshift.Version) []byte { return t.document.Source }
 
-// check reports entries that are no valid catalog, which opm requires, and bundles that take the place of one that is not there or
-// no earlier version.
+// check reports entries that are not the valid catalog that opm requires, and bundles that replace a missing bundle or one whose
+// version is not earlier.
 func (s *substitutes) check(t *opmTemplate) {
 	var metas []*declcfg.Meta
 	if !t.decodePart(nil, t.document.Content, &struct {
@@ -105,7 +105,7 @@ func (s *substitutes) check(t *opmTemplate) {
 	}
 }
 
-func (s *substitutes) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of made, path []any) []any {
+func (s *substitutes) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	own := s.entries.origin(config, of, path)
 	switch {
 	case of.schema == declcfg.SchemaBundle && own == nil:

@@ -10,27 +10,27 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// Options are what users choose about catalogs that are built from templates.
+// Options are the options of Templates.
 type Options struct {
-	// Format is the format of bundles from images. The default is that of the program that a template is of: Described for those of
-	// Berth, and Whole for those of opm. If there are Versions, each has its own.
+	// Format is the format of bundles from images. The default is Described for Berth's templates and Whole for opm's, as in opm. Each
+	// of Versions has its own format.
 	Format render.Format
-	// Versions are those versions of OpenShift that get a catalog each, with the bundles that openshift.VersionsAnnotation allows. Without any,
-	// there is one catalog with all bundles.
+	// Versions are the versions of OpenShift to build a catalog for, each with the bundles that openshift.VersionsAnnotation allows. By
+	// default, one catalog has all bundles.
 	Versions []openshift.Version
-	// StrandNobody adds, to the skips of a head that an opm template makes, the entries from which no update leads to it.
+	// StrandNobody makes the heads from opm's templates skip the entries from which no update leads to them.
 	StrandNobody bool
 	// Against is a catalog that the new ones replace, or nil.
 	Against *fbc.Catalog
 	// Schema is the schema that templates must have, or "" for any.
 	Schema string
-	// JSON has catalogs written as JSON, instead of YAML.
+	// JSON writes catalogs as JSON instead of YAML.
 	JSON bool
 	// Stdin is standard input, for the template of that name.
 	Stdin io.Reader
-	// Keeper keeps what is pulled.
+	// Keeper caches pulled images.
 	Keeper oci.Keeper
-	// Progress is called, concurrently, when a bundle was read.
+	// Progress is called, concurrently, after each bundle that was read.
 	Progress func(read, all int)
 }
 
@@ -40,7 +40,7 @@ type target struct {
 	format  render.Format
 }
 
-// folder is the folder of the target below the one of all.
+// folder is the target's folder below the output folder.
 func (t target) folder() string {
 	if t.version == nil {
 		return ""
@@ -67,7 +67,7 @@ func (t target) formatOf(byDefault render.Format) render.Format {
 	return t.format
 }
 
-// formats are all formats that opm's templates are built in.
+// formats are all formats in which opm's templates are built.
 func (o Options) formats() (all []render.Format) {
 	for _, t := range o.targets() {
 		if f := t.formatOf(render.Whole); !slices.Contains(all, f) {

@@ -1,10 +1,10 @@
 // Package build builds the catalog of a package from its bundles: from their folders alone, or from a template, a short
-// file that people write. A template lists the bundles, as folders or images, and says which of them each channel
-// offers. What it does not say follows from the bundles, so most of it can be left out. The templates of opm make the same documents
-// as there: its library makes them, with bundles that were read here.
+// file that people write. A template lists the bundles, as folders or images, and says which of them each channel offers. Defaults
+// come from the bundles, so most of it can be left out. opm's templates make the same documents as in opm: its library makes them,
+// from bundles that this package reads.
 //
-// Every rule of package rules is applied to what was built, so that OLM can work with it. All findings are reported at
-// once, at the lines of the template or of the bundles that cause them. The same input always gives the same catalog.
+// Every rule of package rules is applied to the built catalog, so that OLM can work with it. All findings are reported at once, at
+// the lines of the template or the bundles that cause them. The same input always gives the same catalog.
 //
 // The catalogs that Berth ships are in the folders certified and community beside this package, and their templates in
 // the folder templates.
@@ -41,7 +41,7 @@ type template struct {
 	Package string `json:"package"`
 	// DefaultChannel is optional if there is one channel.
 	DefaultChannel string `json:"defaultChannel"`
-	// Description and Icon, the name of a file, default to those of the default channel's head.
+	// Description and Icon, the name of a file, default to the default channel head's.
 	Description  string        `json:"description"`
 	Icon         string        `json:"icon"`
 	Bundles      []bundle      `json:"bundles"`
@@ -91,7 +91,7 @@ var (
 		Why:  "The catalog would lack the bundle."}
 )
 
-// Built is what was built from templates.
+// Built holds the catalogs that were built from templates.
 type Built struct {
 	// Catalogs are the catalogs, in the order of the versions of OpenShift and the templates. There are none if a finding is an error.
 	Catalogs []*Catalog
@@ -101,19 +101,19 @@ type Built struct {
 	json  bool
 }
 
-// Close deletes what the catalogs have in temporary files. They cannot be written any more.
+// Close deletes the temporary files of the catalogs. They cannot be written afterwards.
 func (b *Built) Close() error { return b.store.Close() }
 
 // builder builds the catalogs that a template describes.
 type builder interface {
-	// packages are the packages of the template, as far as they are known, each with its path in the template.
+	// packages are the known packages of the template, each with its path in the template.
 	packages() map[string][]any
 	references() []reference
-	// take takes the bundles from the shelf.
-	take(*shelf)
-	// catalogs builds the catalogs of a target, and returns what is wrong with them.
+	// take takes the bundles from the set.
+	take(*bundleSet)
+	// catalogs builds the catalogs of a target, and returns their faults.
 	catalogs(context.Context, target) ([]*Catalog, []*findings.Finding)
-	// findings is what is wrong with the template itself, and with its bundles.
+	// findings are the faults of the template itself and of its bundles.
 	findings() *[]*findings.Finding
 	// file is the template's file.
 	file() string
@@ -121,7 +121,7 @@ type builder interface {
 }
 
 // Templates builds the catalogs of the packages that templates describe, and returns all findings. A source is a template file, a
-// folder of such, or Stdin. It fails if a template file cannot be read. The caller has to close what is built.
+// folder of such, or Stdin. It fails if a template file cannot be read. The caller has to close the result.
 func Templates(ctx context.Context, sources []string, o Options) (_ *Built, err error) {
 	files, err := readSources(sources, o.Stdin)
 	if err != nil {
@@ -133,7 +133,7 @@ func Templates(ctx context.Context, sources []string, o Options) (_ *Built, err 
 		b := builderOf(f, o)
 		builders, references = append(builders, b), append(references, b.references()...)
 	}
-	shelf, err := newShelf(ctx, o)
+	shelf, err := newBundleSet(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (b *Built) build(ctx context.Context, builders []builder, targets []target)
 	}
 }
 
-// targetFindings are what is wrong with the catalogs of several targets.
+// targetFindings merges the findings about the catalogs of several targets.
 type targetFindings struct {
 	all []*findings.Finding // each once
 	of  map[string][]target
@@ -215,7 +215,7 @@ func (t *targetFindings) add(of target, found []*findings.Finding) {
 	}
 }
 
-// merged returns the findings. Those that are not about all targets say about which.
+// merged returns the findings. A finding that is not about all targets names its targets.
 func (t *targetFindings) merged(targets []target) []*findings.Finding {
 	for _, f := range t.all {
 		about := t.of[f.String()]
@@ -349,7 +349,7 @@ func (d *draft) decode(documents []document.Document) {
 	}
 }
 
-// secondDocument reports what follows the template in its file, which opm would drop.
+// secondDocument reports documents after the template in its file, which opm would drop.
 func secondDocument(documents []document.Document) []*findings.Finding {
 	if len(documents) < 2 {
 		return nil
@@ -364,7 +364,7 @@ func orNone(schema any) string {
 	return fmt.Sprintf("%q", fmt.Sprint(schema))
 }
 
-// hint explains schemas that people confuse with a template's.
+// hint explains schemas that are easily confused with a template's.
 func hint(d document.Document, schema any) string {
 	switch name, _ := schema.(string); {
 	case strings.HasPrefix(name, "olm.composite") || name == "olm.template.composite":

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestTemplate compares what is built from testdata/tide.yaml with testdata/catalog, and validates it with real opm.
+// TestTemplate compares the catalog built from testdata/tide.yaml with testdata/catalog, and validates it with real opm.
 func TestTemplate(t *testing.T) {
 	dir := t.TempDir()
 	if *update {
@@ -49,7 +49,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// builtOf builds catalogs that are there until the test ends.
+// builtOf builds catalogs, and closes them when the test ends.
 func builtOf(t *testing.T, sources []string, o build.Options) *build.Built {
 	t.Helper()
 	built, err := build.Templates(t.Context(), sources, o)
@@ -113,7 +113,7 @@ func writeBundles(t *testing.T) {
 	}
 }
 
-// TestEntries builds channels from the templates in testdata/entries and bundles of which 1.2.0 skips 1.1.0.
+// TestEntries builds channels from the templates in testdata/entries, and from bundles whose 1.2.0 skips 1.1.0.
 func TestEntries(t *testing.T) {
 	for _, path := range catalogs.Archives(t, "testdata/entries") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestTemplateOfNothing(t *testing.T) {
 	}
 }
 
-// TestImages builds from images, by tag and by digest, and compares with what real opm renders.
+// TestImages builds from images, by tag and by digest, and compares the catalog with real opm's.
 func TestImages(t *testing.T) {
 	address := registry.Start(t, nil)
 	var file strings.Builder

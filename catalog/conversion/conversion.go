@@ -1,4 +1,4 @@
-// Package conversion makes templates of catalogs: a file that people maintain, of which the catalog can be built again.
+// Package conversion converts a catalog to a template: a file that people maintain, and that builds the same catalog.
 package conversion
 
 import (
@@ -25,7 +25,7 @@ import (
 type Kind string
 
 const (
-	// Basic is opm's olm.template.basic, with the documents of the catalog, but of bundles only their images.
+	// Basic is opm's olm.template.basic, with the documents of the catalog, and only the image of each bundle.
 	Basic Kind = "basic"
 	// Substitutes is opm's olm.template.substitutes, with all documents of the catalog, and no substitutions.
 	Substitutes Kind = "substitutes"
@@ -44,8 +44,8 @@ var ruleImage = findings.Rule{ID: "convert-image", Severity: findings.Error,
 	What: "Every bundle of the catalog has an image.",
 	Why:  "A template only says which image a bundle comes from."}
 
-// Template returns the template of a catalog's folder, or of some of its packages, in a format. It also says what of the catalog the
-// template cannot have. It fails with all faults if a document cannot be read.
+// Template converts the catalog in a folder, or some of its packages, to a template in a format. It also returns what the template
+// cannot express. If documents cannot be read, it fails with all their faults.
 func Template(ctx context.Context, dir string, kind Kind, format string, packages ...string) (text []byte, lost []string, err error) {
 	var kept kept
 	c, faults, err := fbc.ReadAndKeep(ctx, dir, func(d document.Document) error { return kept.add(d, kind) })
@@ -93,7 +93,7 @@ func joined(faults []*findings.Finding) error {
 	return errors.Join(all...)
 }
 
-// withoutImage reports the bundles that carry their objects and come from no image.
+// withoutImage reports the bundles that carry their objects and have no image.
 func withoutImage(c *fbc.Catalog) (faults []*findings.Finding) {
 	for _, p := range c.Packages {
 		for _, b := range p.Bundles {
@@ -105,7 +105,7 @@ func withoutImage(c *fbc.Catalog) (faults []*findings.Finding) {
 	return faults
 }
 
-// kept are documents of a catalog as a template has them.
+// kept holds documents of a catalog as they are in a template.
 type kept struct {
 	mu  sync.Mutex
 	all []keptDocument
@@ -116,7 +116,7 @@ type keptDocument struct {
 	meta *declcfg.Meta
 }
 
-// add keeps a document. One that cannot be decoded is reported by who reads the catalog.
+// add keeps a document. The reader of the catalog reports documents that cannot be decoded.
 func (k *kept) add(d document.Document, kind Kind) error {
 	if kind == Berth {
 		return nil
@@ -141,7 +141,7 @@ func (k *kept) add(d document.Document, kind Kind) error {
 	return nil
 }
 
-// metas returns the documents of the packages that are wanted, in the order of files and lines.
+// metas returns the documents of the wanted packages, in the order of files and lines.
 func (k *kept) metas(files document.Files, wanted func(pkg string) bool) (all []*declcfg.Meta) {
 	number := map[string]int{}
 	for i, f := range files {
@@ -165,7 +165,8 @@ func (k *kept) metas(files document.Files, wanted func(pkg string) bool) (all []
 	return all
 }
 
-// berth returns a template of Berth, and what it cannot have. Each entry says all that its ClusterServiceVersion may say otherwise.
+// berth returns a template of Berth, and what that cannot express. Its entries give all fields, because the ClusterServiceVersions
+// may say something else.
 func berth(c *fbc.Catalog, format string) (text []byte, lost []string, err error) {
 	if len(c.Packages) != 1 {
 		var names []string
@@ -212,7 +213,7 @@ func berth(c *fbc.Catalog, format string) (text []byte, lost []string, err error
 	return text, lost, err
 }
 
-// deprecated returns a deprecation as a template of Berth has it.
+// deprecated returns a deprecation in the form of Berth's template.
 func deprecated(pkg string, e declcfg.DeprecationEntry) map[string]any {
 	switch e.Reference.Schema {
 	case declcfg.SchemaPackage:
@@ -223,7 +224,7 @@ func deprecated(pkg string, e declcfg.DeprecationEntry) map[string]any {
 	return map[string]any{"bundle": e.Reference.Name, "message": e.Message}
 }
 
-// inOrder returns the fields of an object in an order. Each part has one.
+// inOrder returns an object with its fields in a given order. Each part has one field.
 func inOrder(parts []map[string]any, format string) ([]byte, error) {
 	var text bytes.Buffer
 	for i, part := range parts {

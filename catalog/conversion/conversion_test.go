@@ -53,7 +53,7 @@ func TestTemplateLikeOPM(t *testing.T) {
 	}
 }
 
-// TestThereAndBack: the catalog that is built of a catalog's template is the same.
+// TestThereAndBack: a catalog's template builds the same catalog again.
 func TestThereAndBack(t *testing.T) {
 	address := registry.Start(t, nil)
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func built(t *testing.T, file string, format render.Format) string {
 	return text.String()
 }
 
-// TestLost: what a template of Berth cannot have is said.
+// TestLost: Template reports what a template of Berth cannot express.
 func TestLost(t *testing.T) {
 	dir := t.TempDir()
 	config := declcfg.DeclarativeConfig{
@@ -126,7 +126,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestFaults: what has no template is named with its place.
+// TestFaults: errors name the place of documents that no template can express.
 func TestFaults(t *testing.T) {
 	dir := t.TempDir()
 	inline := catalogs.Bundle("tide", "tide.v1.0.0")

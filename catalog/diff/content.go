@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 )
 
-// compareHeads returns how one bundle differs from another.
+// compareHeads returns the difference between two bundles.
 func compareHeads(before, after *fbc.Bundle) (*access.Content, error) {
 	was, err := before.Details()
 	if err != nil {
@@ -44,7 +44,7 @@ func compareHeads(before, after *fbc.Bundle) (*access.Content, error) {
 	return c, nil
 }
 
-// images returns the pull specs of the images that a bundle needs, by name.
+// images returns the pull specs of a bundle's images, by name.
 func images(b *fbc.Bundle) map[string]string {
 	specs := map[string]string{}
 	for _, image := range b.RelatedImages {
@@ -57,7 +57,7 @@ func images(b *fbc.Bundle) map[string]string {
 	return specs
 }
 
-// dependencies returns what a bundle requires.
+// dependencies returns the dependencies of a bundle.
 func dependencies(b *fbc.Bundle) map[string]string {
 	required := map[string]string{}
 	for _, p := range b.Properties {

@@ -29,7 +29,7 @@ type Diff struct {
 	After    string    `json:"after"`
 	Summary  Summary   `json:"summary"`
 	Packages []Package `json:"packages"` // only those that change, by name
-	// OLMv1 are the installed bundles for which OLM v1 does less than before, if that is compared.
+	// OLMv1 are the installed bundles for which OLM v1 does less than before, if the comparison includes OLM v1.
 	OLMv1 []olmv1.Lost `json:"olmV1,omitempty"`
 }
 
@@ -103,14 +103,14 @@ type Channel struct {
 	// Lost are entries from which updates no longer lead to the head: clusters that have them installed are stranded. If
 	// the channel is gone, they are all its entries.
 	Lost []string `json:"lost,omitempty"`
-	// RemovedAPIs are versions of APIs that an update from the old head to the new one removes. OLM refuses it on clusters that have
-	// stored objects in them.
+	// RemovedAPIs are versions of APIs that an update from the old head to the new one removes. OLM refuses the update on clusters
+	// that have stored objects in these versions.
 	RemovedAPIs []string `json:"removedAPIs,omitempty"`
-	// Content is how the new head differs from the old one.
+	// Content is the difference between the new head and the old one.
 	Content *access.Content `json:"content,omitempty"`
 }
 
-// Compare returns the difference between two valid catalogs: that of the named packages, or of all if none is named.
+// Compare returns the difference between two valid catalogs, in the named packages or, without names, in all.
 func Compare(before, after *fbc.Catalog, only ...string) (*Diff, error) {
 	d := &Diff{Schema: Schema, Before: before.Dir, After: after.Dir, Packages: []Package{}}
 	names, err := chosen(before, after, only)
@@ -253,7 +253,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(s string) bool { return leave[s] })
 }
 
-// equal reports whether the documents at two spans are equal, whatever their formatting.
+// equal reports whether the documents at two spans are equal, except for formatting.
 func equal(a, b document.Span) (bool, error) {
 	first, err := document.Load(a)
 	if err != nil {
@@ -296,7 +296,7 @@ func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	return d, nil
 }
 
-// removedAPIs returns the versions of APIs that the updates from an old head, whose bundle is given, to the new head remove.
+// removedAPIs returns the versions of APIs that updates from an old head, with bundle from, to the new head remove.
 func removedAPIs(p *fbc.Package, now *upgrade.Graph, head *upgrade.Entry, from *fbc.Bundle) (all []string) {
 	updates, _ := now.Path(head.Version())
 	for _, u := range updates {

@@ -59,7 +59,7 @@ func (d *Diff) v1() []outline.Line {
 	return []outline.Line{l}
 }
 
-// summary counts the packages that change, and lists what is lost.
+// summary counts changed packages and lists lost updates.
 func (d *Diff) summary() outline.Line {
 	s, counts := d.Summary, []string{}
 	for _, c := range []struct {

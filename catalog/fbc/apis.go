@@ -10,7 +10,7 @@ import (
 // API is a version of a kind that a bundle provides.
 type API = property.GVK
 
-// APIs returns the versions of APIs that a bundle provides: all that its CustomResourceDefinitions have, whether served or not.
+// APIs returns the versions of APIs that a bundle provides: all versions in its CustomResourceDefinitions, served or not.
 func (b *Bundle) APIs() (all []API) {
 	for _, p := range b.Properties {
 		var api API
@@ -21,8 +21,8 @@ func (b *Bundle) APIs() (all []API) {
 	return all
 }
 
-// RemovedAPIs returns the versions that one bundle provides and the next one does not, of kinds that both provide. OLM leaves a
-// CustomResourceDefinition alone that the next one lacks as a whole. Either bundle may be nil, if a catalog does not have it.
+// RemovedAPIs returns the versions that one bundle provides and the next one does not, of kinds that both provide. OLM keeps a
+// CustomResourceDefinition that the next bundle lacks altogether. Either bundle may be nil, if a catalog does not have it.
 func RemovedAPIs(before, after *Bundle) (removed []API) {
 	if before == nil || after == nil {
 		return nil

@@ -19,7 +19,7 @@ func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}, copies: map[copied]*findings.Finding{}, titles: map[copied][]string{}}
 	for i, e := range entries {
 		a.add(e)
-		entries[i] = entry{} // there may be very many, and what is added of them is a copy
+		entries[i] = entry{} // frees memory: there may be very many, and they are copied
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.packages)) {
 		a.Packages = append(a.Packages, a.packages[name])
@@ -33,8 +33,8 @@ func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	return a.Catalog, a.hinted()
 }
 
-// Of returns the catalog of a configuration that was not read from a folder, and findings about what is in it twice. The caller says
-// where the document of a schema and name comes from, and is asked for each document of a schema in its order.
+// Of returns the catalog of a configuration that was not read from a folder, and findings about duplicate documents. from returns
+// the place of the document with a schema and a name; Of calls it for the documents of each schema in their order.
 func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) document.Span) (*Catalog, []*findings.Finding) {
 	var entries []entry
 	for _, p := range config.Packages {
@@ -103,7 +103,7 @@ func (a *assembly) add(e entry) {
 	}
 }
 
-// inPackage returns the package with a name, and adds it if there is none. The span is that of one of its documents.
+// inPackage returns the package with a name, and adds it if it is new. span is the span of one of its documents.
 func (a *assembly) inPackage(name string, span document.Span) *Package {
 	p := a.packages[name]
 	if p == nil {
@@ -114,7 +114,8 @@ func (a *assembly) inPackage(name string, span document.Span) *Package {
 	return p
 }
 
-// duplicate reports a document that was there before. If a file is a copy of another one, or of a part of it, that is one fault.
+// duplicate reports a document that the catalog already has. If a file is a copy of another one, or of a part of it, that is one
+// fault.
 func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.Span) {
 	of := copied{e.span.File, first.File, pkg}
 	a.titles[of] = append(a.titles[of], title(schema, name))
@@ -160,7 +161,7 @@ func (p *Package) spans(yield func(document.Span) bool) {
 	slices.Values(all)(yield)
 }
 
-// extensions are the extensions of files that people use for catalogs.
+// extensions are the usual extensions of catalog files.
 var extensions = []string{".yaml", ".yml", ".json"}
 
 // hinted returns the faults in order. A file that may not belong to the catalog keeps only its first fault, with a hint.

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// Catalog is a catalog in memory, without the payload of its bundles. That is read again where it is needed.
+// Catalog is a catalog in memory, without the payload of its bundles, which is read again when needed.
 type Catalog struct {
 	// Dir is the folder as the caller named it.
 	Dir string
@@ -43,7 +43,7 @@ type Package struct {
 	Deprecations []*Deprecation
 	// Lifecycles are the documents that say until when versions of the package are supported. A package should have at most one.
 	Lifecycles []*Other
-	// Incomplete says that documents next to those of this package could not be read. They may be what it lacks.
+	// Incomplete says that documents in the same place could not be read. They may belong to this package.
 	Incomplete bool
 
 	channels map[string]*Channel
@@ -67,7 +67,7 @@ type Bundle struct {
 	content []byte // the document, if no file holds it
 }
 
-// Deprecation lists what is deprecated in a package, with the span of its document.
+// Deprecation lists the deprecations in a package, with the span of its document.
 type Deprecation struct {
 	declcfg.Deprecation
 	document.Span
@@ -107,8 +107,8 @@ func (p *Package) FindChannel(name string) *Channel { return p.channels[name] }
 // FindBundle returns the bundle with a name, or nil.
 func (p *Package) FindBundle(name string) *Bundle { return p.bundles[name] }
 
-// Deprecation returns the deprecation message of the package itself (without a name), of a channel or of a bundle. It is
-// empty for what is not deprecated.
+// Deprecation returns the deprecation message of the package itself (without a name), of a channel or of a bundle. It is empty if
+// that is not deprecated.
 func (p *Package) Deprecation(schema, name string) string {
 	for _, d := range p.Deprecations {
 		for _, e := range d.Entries {
@@ -120,8 +120,8 @@ func (p *Package) Deprecation(schema, name string) string {
 	return ""
 }
 
-// Lifecycle returns the lifecycle of the package, or nil if the catalog has none that OpenShift's console shows: none at all, several, or
-// one with fields that cannot be decoded. It fails if the document is no longer there.
+// Lifecycle returns the lifecycle of the package, or nil if OpenShift's console shows none, because there is none, there are
+// several, or its fields cannot be decoded. It fails if the document is no longer there.
 func (p *Package) Lifecycle() (*lifecycle.Lifecycle, error) {
 	if len(p.Lifecycles) != 1 {
 		return nil, nil
@@ -140,7 +140,7 @@ func (b *Bundle) Number() *semver.Version { return b.number }
 // Stated returns the bundle's properties of type olm.package that can be decoded. A valid bundle has exactly one.
 func (b *Bundle) Stated() []property.Package { return b.stated }
 
-// Forget drops what a bundle says besides its name, image and version, to save memory. Its document still says it.
+// Forget drops all fields but name, image and version from memory. The document still has them.
 func (b *Bundle) Forget() {
 	b.Properties, b.RelatedImages, b.Objects, b.stated = nil, nil, nil, nil
 }
@@ -176,7 +176,7 @@ func Fault(rule findings.Rule, span document.Span, path []any, format string, ar
 	return finding.At(line, column)
 }
 
-// emptyError returns the error about a folder without a catalog.
+// emptyError reports a folder without a catalog.
 func emptyError(dir string) error {
 	return fmt.Errorf("catalog folder %s holds no package; expected YAML or JSON files with %s, %s and %s documents, "+
 		"such as %s", dir, declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle,

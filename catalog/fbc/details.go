@@ -19,7 +19,7 @@ type Details struct {
 	// CSV is the bundle's ClusterServiceVersion. If the catalog only describes it, it has no install strategy: its
 	// permissions and Deployments are only in the bundle's image. It is nil if the catalog does not even describe it.
 	CSV *v1alpha1.ClusterServiceVersion
-	// Objects are the other objects that the bundle carries. A bundle that is only described has none.
+	// Objects are the other objects that the bundle carries. It is empty if the bundle is only described.
 	Objects []*unstructured.Unstructured
 	// Carried says that the bundle carries its objects, and is not only described.
 	Carried bool

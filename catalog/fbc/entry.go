@@ -126,7 +126,7 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 	return e, nil
 }
 
-// shareNames has the names of bundles in memory once: channels have each several times.
+// shareNames keeps each name of a bundle in memory once, although channels repeat it.
 func shareNames(c *declcfg.Channel) {
 	c.Package = shared(c.Package)
 	c.Entries = slices.Clone(c.Entries) // no larger than it needs be
@@ -148,13 +148,13 @@ var known = []string{declcfg.SchemaBundle, declcfg.SchemaChannel, declcfg.Schema
 // reserved is the prefix of schemas that only OLM defines. Documents of any other schema are passed through.
 const reserved = "olm."
 
-// servable is what OLM's server requires of the schema and package of documents that OLM does not define.
+// servable matches the schemas and packages that OLM's server accepts in documents of schemas that OLM does not define.
 var servable = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 
 // IsServable reports whether OLM's server accepts the name of a schema or package.
 func IsServable(name string) bool { return servable.MatchString(name) }
 
-// identity is what documents of every schema have.
+// identity holds the fields that documents of every schema have.
 type identity struct {
 	Schema  string `json:"schema"`
 	Package string `json:"package"`
@@ -247,7 +247,8 @@ func ParseProperty(p property.Property) (*property.Properties, error) {
 }
 
 // IsPayload reports whether properties of a type are payload: objects of the bundle, or the description of its
-// ClusterServiceVersion. They are nearly all of a catalog, and few readers need them, so a Bundle has none of their values.
+// ClusterServiceVersion. They make up nearly all of a catalog and few readers need them, so a Bundle leaves out their
+// values.
 func IsPayload(propertyType string) bool {
 	return propertyType == property.TypeBundleObject || propertyType == property.TypeCSVMetadata
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Parse makes a catalog of documents that do not come from a folder. It checks each document as Read does, and returns what
-// is wrong with them as findings, which name the origin instead of a file and count documents instead of lines. The
-// catalog keeps the documents of bundles with a payload in memory, for Details.
+// Parse makes a catalog from documents that do not come from a folder. It checks each document as Read does, and returns
+// findings that name the origin instead of a file and count documents instead of lines. The catalog keeps the documents of
+// bundles with a payload in memory, for Details.
 func Parse(origin string, config *declcfg.DeclarativeConfig) (*Catalog, []*findings.Finding, error) {
 	p := parser{origin: origin, scanner: scanner{keep: func(document.Document) error { return nil }}}
 	for _, d := range config.Packages {

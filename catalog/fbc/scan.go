@@ -86,11 +86,11 @@ func (sc *scanner) keepValues(properties []property.Property) {
 	}
 }
 
-// shared returns a text that very many documents have, of which one is kept in memory.
+// shared returns a text that very many documents share, so that memory holds it once.
 func shared(text string) string { return unique.Make(text).Value() }
 
 // ScanMeta reads the fields that documents of every schema have, without the blob. It returns false for documents in an
-// unusual form, such as with a key twice, and for anything that is not a document.
+// unusual form, such as with a repeated key, and for anything that is not a document.
 func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
 	s := rawjson.Scan(content)
 	var keys uniqueKeys
@@ -137,7 +137,7 @@ func ScanRelatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
 	return image
 }
 
-// property reads a property. It appends its value to those of the scanner unless that is payload.
+// property reads a property. It appends its value to the scanner's values unless the property is payload.
 func (sc *scanner) property(s *rawjson.Scanner) (p property.Property) {
 	typed, valued := false, false
 	s.Object(func(key []byte) {

@@ -9,8 +9,8 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// CompareVersions orders versions by their precedence, and those of the same precedence by their build metadata: rebuilds of a
-// version differ in nothing else. OLM v1 orders them so, too.
+// CompareVersions orders versions by precedence, then by build metadata, which tells rebuilds of a version apart. OLM v1 uses
+// the same order.
 func CompareVersions(a, b semver.Version) int {
 	return cmp.Or(a.Compare(b), slices.CompareFunc(a.Build, b.Build, func(a, b string) int {
 		first, errFirst := strconv.ParseUint(a, 10, 64)
@@ -27,8 +27,8 @@ func CompareVersions(a, b semver.Version) int {
 	}))
 }
 
-// MatchVersion returns the elements that a version means: those with exactly this version or else, if it has no build metadata,
-// those that differ from it in nothing else. The number of an element is nil if it has none.
+// MatchVersion returns the elements with exactly this version or else, if it has no build metadata, those whose version differs
+// only in build metadata. number returns nil for elements without a version.
 func MatchVersion[T any](version semver.Version, all []T, number func(T) *semver.Version) []T {
 	matching := func(matches func(semver.Version) bool) (found []T) {
 		for _, each := range all {

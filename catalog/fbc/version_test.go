@@ -25,7 +25,7 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
-// TestMatchVersion: an exact match comes first, and build metadata that nothing has matches nothing.
+// TestMatchVersion: an exact match comes first, and unknown build metadata matches nothing.
 func TestMatchVersion(t *testing.T) {
 	rebuilt, plain := []string{"1.0.0+1", "1.0.0+2", "1.0.0+10", "1.1.0", ""}, []string{"1.0.0", "1.0.0+1"}
 	for _, tc := range []struct {

@@ -30,8 +30,8 @@ func packageOf(name string, channels, bundles int, entry func(channel, i int) do
 	return all
 }
 
-// TestBounds: a drawing and the page are as large as the catalog, times a constant. Whatever a catalog says once and refers to from
-// everywhere is there once, or cut.
+// TestBounds: the size of a drawing and of the page is linear in the size of the catalog. A text that the catalog refers to many
+// times is in them once, or shortened.
 func TestBounds(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	replacing := func(_, i int) document {

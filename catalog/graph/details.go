@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 )
 
-// version is what the page shows of a version: what OperatorHub would, from the ClusterServiceVersion. The page uses the
-// names of the fields.
+// version holds the details of a version on the page, from the ClusterServiceVersion, as OperatorHub shows them. The
+// page's script uses the JSON names of the fields.
 type version struct {
 	Name        printable `json:"name"`
 	Version     printable `json:"version"`
@@ -28,7 +28,7 @@ type version struct {
 	// Facts are single values, and Lists have several.
 	Facts []fact `json:"facts,omitempty"`
 	Lists []list `json:"lists,omitempty"`
-	// Unknown says what the catalog does not say.
+	// Unknown names the details that the catalog lacks.
 	Unknown printable `json:"unknown,omitempty"`
 }
 
@@ -42,7 +42,7 @@ type list struct {
 	Items []printable `json:"items"`
 }
 
-// texts holds long texts once, however many versions share them.
+// texts holds each long text once, even if many versions share it.
 type texts struct {
 	all   []prose
 	index map[prose]int
@@ -59,7 +59,7 @@ func (t *texts) add(text prose) int {
 	return n
 }
 
-// describeAll returns what the page shows of the versions of a package, the latest first.
+// describeAll returns the details of the versions of a package, the latest first.
 func (t *texts) describeAll(p *Package) ([]*version, error) {
 	icon := ""
 	if of := p.source.Icon; of != nil && len(of.Data) > 0 {
@@ -88,7 +88,7 @@ func (t *texts) describeAll(p *Package) ([]*version, error) {
 	return all, nil
 }
 
-// describe adds to a version what its bundle says.
+// describe adds the details from a bundle to its version.
 func (t *texts) describe(v *version, b *fbc.Bundle) error {
 	details, err := b.Details()
 	if err != nil {

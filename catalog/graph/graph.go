@@ -1,5 +1,5 @@
-// Package graph draws the upgrade graphs of packages: as Mermaid, DOT and SVG, and as one HTML page that loads nothing
-// else, with everything that a catalog says about its versions.
+// Package graph draws the upgrade graphs of packages: as Mermaid, DOT and SVG, and as a self-contained HTML page with all details
+// of each version.
 package graph
 
 import (
@@ -23,8 +23,8 @@ type Package struct {
 	Channels   []*Channel // the default one first, then the newest
 
 	source *fbc.Package
-	// deprecations has the message about each deprecated thing, and versions the version of each bundle, by name. They are looked up
-	// once: a hostile catalog can put a bundle with a very long version into many channels.
+	// deprecations holds all deprecation messages, and versions the version of each bundle by name. Each version is parsed once: a
+	// hostile catalog can put a bundle with a very long version into many channels.
 	deprecations map[declcfg.PackageScopedReference]string
 	versions     map[string]string
 }
@@ -38,18 +38,18 @@ type Channel struct {
 	// Broken says why OLM resolves nothing from the channel; it is empty for a valid one.
 	Broken string
 	Nodes  []*Node // in the order of rows
-	Edges  []Edge  // by what they lead to, and then by where they come from
-	// Unranged says that skipRanges lead from more versions than are drawn. Versions show their skipRange all the same.
+	Edges  []Edge  // by the version that they lead to, then by the one they come from
+	// Unranged says that not all edges of skipRanges are drawn. Versions still show their skipRange.
 	Unranged bool
 
 	newest *semver.Version // of the head or, without one, of all entries; nil if it is unknown
 }
 
-// budget is what skipRanges may add to drawings: comparisons of an entry with a version, and edges. A skipRange may hold all
-// versions of a channel, so that both are the square of what the catalog says.
+// budget limits the cost of skipRanges: comparisons of an entry with a version, and edges. Without a limit both grow with the
+// square of the catalog, because each skipRange may contain all versions of a channel.
 type budget struct{ comparisons, edges int }
 
-// The budgets of a channel, and of all that are drawn together.
+// The budgets for one channel, and for all channels of a drawing.
 var (
 	channelBudget = budget{4_000_000, 20_000}
 	wholeBudget   = budget{20_000_000, 300_000}
@@ -61,7 +61,7 @@ const rangeUnit = 32
 // Node is a version in a channel.
 type Node struct {
 	Name string
-	// Version is the version of the bundle or, without one, what the name says; it may be the name.
+	// Version is the bundle's version or, if the bundle is missing, the version in its name, or the name itself.
 	Version string
 	number  *semver.Version // nil if Version is the name
 	// Row counts from the top: first the head, then the latest version.
@@ -124,13 +124,13 @@ func newPackage(p *fbc.Package, left *budget) *Package {
 	return drawn
 }
 
-// deprecation returns the message about the package, a channel or a bundle, which is empty for what is not deprecated.
+// deprecation returns the deprecation message of the package, a channel or a bundle, or "" if it is not deprecated.
 func (p *Package) deprecation(schema, name string) string {
 	return p.deprecations[declcfg.PackageScopedReference{Schema: schema, Name: name}]
 }
 
-// newestFirst orders channels by the versions of their heads. Of those with the same one, the default channel comes first, and then
-// those with later versions in their names, such as stable-v1.10 before stable-v1.9.
+// newestFirst orders channels by the versions of their heads. Among channels with the same head version, the default channel comes
+// first, then channels with later versions in their names, such as stable-v1.10 before stable-v1.9.
 func newestFirst(a, b *Channel) int {
 	return cmp.Or(laterFirst(a.newest, b.newest), falseFirst(!a.Default, !b.Default), laterFirst(versionIn(a.Name), versionIn(b.Name)), strings.Compare(a.Name, b.Name))
 }
@@ -145,7 +145,7 @@ func laterFirst(a, b *semver.Version) int {
 
 var someVersion = regexp.MustCompile(`\d+(\.\d+){0,2}`)
 
-// versionIn returns the first version in the name of a channel, which may have less than three numbers, or nil.
+// versionIn returns the first version in the name of a channel, which may have fewer than three numbers, or nil.
 func versionIn(name string) *semver.Version {
 	number, err := semver.ParseTolerant(someVersion.FindString(name))
 	if err != nil {
@@ -246,7 +246,8 @@ func (c *Channel) addRangeEdges(g *upgrade.Graph, byName map[string]*Node, left 
 	c.Edges = append(c.Edges, edges...)
 }
 
-// version returns the version of a bundle from the catalog or, without one, from the name. It is the name if that says none.
+// version returns the version of a bundle from the catalog or, if that lacks the bundle, from its name. If the name contains no
+// version, it returns the name.
 func (p *Package) version(name string) (string, *semver.Version) {
 	if b := p.source.FindBundle(name); b != nil && b.Number() != nil {
 		if p.versions[name] == "" {

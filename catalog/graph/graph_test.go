@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // load reads the catalog that the tests draw: one package with complete bundles, and one with every kind of upgrade edge.
 func load(t *testing.T) *fbc.Catalog { return loadWith(t, nil).Catalog }
 
-// loadFaulty reads the same with a package that has faults, one that has too many to draw, and a document that cannot be read.
+// loadFaulty adds a package with faults, a package with too many faults to draw, and a document that cannot be read.
 func loadFaulty(t *testing.T) *rules.Part {
 	t.Helper()
 	shoal, err := os.ReadFile("testdata/shoal.yaml")
@@ -93,7 +93,7 @@ func TestDrawings(t *testing.T) {
 	}
 }
 
-// TestPicture: the picture of the README is what the program draws of a package.
+// TestPicture: the picture in the README is the program's drawing of a package.
 func TestPicture(t *testing.T) {
 	const path = "../../docs/pictures/graph.svg"
 	text, err := os.ReadFile("testdata/buoy.yaml")
@@ -127,8 +127,8 @@ func TestSVGIsXML(t *testing.T) {
 	}
 }
 
-// TestDefaultChannelComesFirst has many later versions in other channels: the head of each channel is at its top all the
-// same, the default channel's at the left.
+// TestDefaultChannelComesFirst: the head of each channel is at its top and the default channel is the leftmost, even if
+// other channels have many later versions.
 func TestDefaultChannelComesFirst(t *testing.T) {
 	var document strings.Builder
 	document.WriteString("schema: olm.package\nname: tide\ndefaultChannel: stable\n")

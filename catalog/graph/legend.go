@@ -28,7 +28,7 @@ const (
 	characterWidth = 7   // of the widest fonts, on average
 )
 
-// explanations are what the styles that a package is drawn with mean, edges first.
+// explanations explains the styles in the drawing of a package, edges first.
 func (p *Package) explanations() (all []explanation) {
 	edges, states := map[string]bool{}, map[string]bool{}
 	for _, c := range p.Channels {
@@ -68,7 +68,7 @@ func (p *Package) explanations() (all []explanation) {
 	return all
 }
 
-// legend returns what explains a drawing, its width and its height. It is above the drawing.
+// legend returns the legend of a drawing, to be placed above it, with its width and height.
 func (p *Package) legend() (string, int, int) {
 	all := p.explanations()
 	if len(all) == 0 {

@@ -29,13 +29,13 @@ type Page struct {
 	Undrawn []string
 	// Faults are the errors found in these packages, and in documents that belong to no package.
 	Faults []*findings.Finding
-	// OLMv1 is what OLM v1 refuses, by package, if that was checked. The page then has a switch between OLM v0 and v1.
+	// OLMv1 holds the refusals of OLM v1 by package, if they were checked. The page then has a switch between OLM v0 and v1.
 	OLMv1 map[string]*V1
 }
 
-// V1 is what OLM v1 refuses in a package.
+// V1 holds the refusals of OLM v1 in a package.
 type V1 struct {
-	// Refused says why it refuses bundles, by their names.
+	// Refused holds the reasons why it refuses a bundle, by name.
 	Refused map[string][]string
 	// Updates are the updates that OLM v1 refuses.
 	Updates []V1Update
@@ -108,13 +108,13 @@ type shown struct {
 	faulty
 }
 
-// shownV1 is what the page shows for OLM v1: the versions that it refuses, each with why, and the updates.
+// shownV1 holds the refusals of OLM v1 for the page: versions and updates, each with the reason.
 type shownV1 struct {
 	Refused []refused      `json:"refused"`
 	Updates [][3]printable `json:"updates"` // from, to, and why
 }
 
-// refused is a version that OLM v1 refuses. It is in no map: JSON has keys that are strings as they are.
+// refused is a version that OLM v1 refuses. It is no map, because JSON would not escape the names as keys.
 type refused struct {
 	Name printable   `json:"name"`
 	Why  []printable `json:"why"`
@@ -145,8 +145,8 @@ type column struct {
 	Stranded   []int     `json:"stranded,omitempty"`
 }
 
-// link is an edge in the page: the channel, the versions that it leads from and to, its kind, and 1 if OLM never takes it. All are
-// indices: as texts, a long name would be there for each edge.
+// link is an edge in the page: the channel, the versions that it leads from and to, its kind, and 1 if OLM never takes it. Indices
+// keep the page small: a long name is not repeated for each edge.
 type link [5]int
 
 // kinds are the kinds of links.
@@ -194,9 +194,9 @@ func newShown(p *Package, t *texts) (*shown, error) {
 	return s, nil
 }
 
-// faulty is what the page shows of faults.
+// faulty holds the faults of a package for the page.
 type faulty struct {
-	// Rules are the rules that are violated, each with the number of faults if it is not one.
+	// Rules are the violated rules, each with the number of faults if there are several.
 	Rules  []string    `json:"rules,omitempty"`
 	Faults []printable `json:"faults,omitempty"`
 	More   int         `json:"more,omitempty"` // than Faults
@@ -229,8 +229,8 @@ func newFaulty(found []*findings.Finding) (f faulty) {
 	return f
 }
 
-// printable is text from a catalog. In the page and in the drawing, invisible characters of it are written as escapes, so
-// that a version has the same name in both.
+// printable is text from a catalog. The page and the drawing show its invisible characters as escapes, so that a version has the
+// same name in both.
 type printable string
 
 func (p printable) MarshalText() ([]byte, error) { return []byte(escape.Visible(string(p))), nil }

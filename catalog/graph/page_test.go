@@ -81,7 +81,7 @@ func TestPage(t *testing.T) {
 			expect(t, page, fmt.Sprintf(items, "Updates from"), "reef.v0.9.0 in stable (replaces)")
 			expect(t, page, fmt.Sprintf(items, "Updates to"), "reef.v1.1.1 in stable (replaces)\nreef.v1.1.0 in stable (replaces, never taken by OLM)\n"+
 				"reef.v1.1.0 in <b>old</b> (skips, never taken by OLM)")
-			// What was described once is described again as it was.
+			// Choosing a version again shows the same details.
 			page.Eval(`choose("reef.v1.0.0")`, nil)
 			expect(t, page, `[...document.querySelectorAll("#details dt")].map(e => e.textContent)`, []string{"Bundle"})
 			page.Click(`#details button.to`)
@@ -93,7 +93,7 @@ func TestPage(t *testing.T) {
 			expect(t, page, `document.getElementById("details").hidden`, true)
 			expect(t, page, `document.title`, "Updates of reef")
 
-			// The search leaves visible what matches in the drawing.
+			// The search hides versions that do not match.
 			page.Click(`#search`)
 			page.Type("1.2")
 			expect(t, page, visible, []string{"reef.v1.2.0", "reef.v1.2.0"})
@@ -129,7 +129,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestOverview: the page begins with all packages, and what is wrong with them.
+// TestOverview: the page begins with all packages and their faults.
 func TestOverview(t *testing.T) {
 	c := loadFaulty(t)
 	for name, size := range sizes {
@@ -180,7 +180,7 @@ func TestSearch(t *testing.T) {
 	page.Press("/")
 	expect(t, page, focused, "search")
 
-	// Versions by name or number, and with what the catalog does not have.
+	// Versions by name or number, also versions that the catalog lacks.
 	page.Type("0.2")
 	expect(t, page, found, []string{"tide.v0.2.0: version 0.2.0 of tide"})
 	expect(t, page, `document.getElementById("count").textContent`, "1 match")
@@ -194,7 +194,7 @@ func TestSearch(t *testing.T) {
 	page.Press("Enter")
 	expect(t, page, `document.querySelector("#details h2").textContent`, "reef.v0.9.0")
 
-	// Packages first, then what is in the one that is shown.
+	// Packages come first, then the contents of the current package.
 	page.Press("/")
 	page.Type("E")
 	expect(t, page, found+`.slice(0, 5)`, []string{"reef: package", "tide: package", "wreck: package", "stable: channel of reef", "reef.v2.1.0-rc.1+20260101120000: version 2.1.0-rc.1+20260101120000 of reef"})

@@ -23,7 +23,7 @@ const (
 	maxLanes    = 10 // more would hide the rest; the node shows the range, too
 )
 
-// Characters that fit into a drawing, and into what it shows when the pointer is over a part of it.
+// The lengths of texts in a drawing and in its tooltips, in characters.
 const (
 	nameLength  = 30 // the name of a channel
 	labelLength = 19 // a version in a node
@@ -58,7 +58,7 @@ func (p *Package) draw(styleAndArrows string) string {
 `, width, height+legendHeight, -legendHeight, width, height+legendHeight, escape.HTML(p.Name), styleAndArrows, legend, body.String())
 }
 
-// style is the style of the drawing. The page adds to it for what people select.
+// style is the style of the drawing. The page adds styles for selected versions.
 const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#5b6472;--line:#8494a7;--band:#f1f5f9;--accent:#0f766e;--warn:#b45309;--bad:#b91c1c}` +
 	`@media(prefers-color-scheme:dark){.u{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#64748b;--band:#1e293b;--accent:#2dd4bf;--warn:#fbbf24;--bad:#f87171}}` +
 	`.u{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}` +
@@ -261,8 +261,8 @@ func (d *drawing) drawNode(n *Node) {
 	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, fit(n.Version, labelLength))
 }
 
-// tip returns what is shown when the pointer is over a part of a drawing. Each text in it is shortened: a catalog says the name of a
-// version once, and may refer to it from thousands of edges.
+// tip returns the tooltip of a part of a drawing. It shortens each text, because thousands of edges may lead to one version with a
+// long name.
 func tip(format string, texts ...any) string {
 	for i, text := range texts {
 		if text, is := text.(string); is {

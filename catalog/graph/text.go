@@ -134,7 +134,7 @@ func dotStyle(n *Node) (style string) {
 	return style
 }
 
-// title is the name of the channel and what is special about it.
+// title is the name of the channel and its states.
 func (c *Channel) title() string {
 	title := c.Name
 	if c.Default {
@@ -149,7 +149,7 @@ func (c *Channel) title() string {
 	return title
 }
 
-// label is the version and what is special about it.
+// label is the version and its states.
 func (n *Node) label() string {
 	if states := n.states(); len(states) > 0 {
 		return n.Version + " (" + strings.Join(states, ", ") + ")"
@@ -157,7 +157,8 @@ func (n *Node) label() string {
 	return n.Version
 }
 
-// states are what is special about a version. They are its classes, too; the style of a later one wins.
+// states are the states of a version, such as deprecated. They are also its CSS classes; the style of a later one
+// wins.
 func (n *Node) states() (all []string) {
 	for _, state := range []struct {
 		name string

@@ -8,13 +8,12 @@ import (
 const (
 	// gap is the number of spaces between columns.
 	gap = 3
-	// narrow is the number of characters that a cell keeps while others have more, and narrowest what it keeps at least.
+	// A cell keeps narrow characters while others are wider, and always narrowest.
 	narrow    = 8
 	narrowest = 3
 )
 
-// fit makes a table not wider than a number of columns of a terminal, as far as it can: it leaves out columns that say nothing, and
-// shortens the cells of the widest ones.
+// fit fits a table into so many columns of a terminal, if it can: it drops empty columns and shortens cells of the widest ones.
 func fit(table [][]string, columns int) [][]string {
 	if len(table) == 0 {
 		return table
@@ -56,7 +55,7 @@ func widthsOf(table [][]string) []int {
 	return widths
 }
 
-// sum returns how wide a table is whose columns have these widths.
+// sum returns the width of a table whose columns have these widths.
 func sum(widths []int) int {
 	total := gap * (len(widths) - 1)
 	for _, width := range widths {
@@ -79,7 +78,7 @@ func withoutEmpty(table [][]string) [][]string {
 	return full
 }
 
-// cut shortens a text to a number of characters. An ellipsis is the last of them.
+// cut shortens a text to a number of characters, the last of which is an ellipsis.
 func cut(text string, width int) string {
 	if characters := []rune(text); len(characters) > width {
 		return string(characters[:width-1]) + "…"

@@ -33,7 +33,7 @@ type Package struct {
 	Channels   int    `json:"channels"`
 	Bundles    int    `json:"bundles"`
 	Deprecated string `json:"deprecated,omitempty"`
-	// Support is how that version is supported today, if the catalog has a lifecycle of it.
+	// Support says how that version is supported today, if the catalog has its lifecycle.
 	Support *lifecycle.Support `json:"support,omitempty"`
 
 	head *semver.Version
@@ -63,7 +63,7 @@ type Bundle struct {
 	SkipRange  string   `json:"skipRange,omitempty"`
 	Image      string   `json:"image,omitempty"`
 	Deprecated string   `json:"deprecated,omitempty"`
-	// Support is how the version is supported today, if the catalog has a lifecycle of it.
+	// Support says how the version is supported today, if the catalog has its lifecycle.
 	Support *lifecycle.Support `json:"support,omitempty"`
 
 	number *semver.Version
@@ -88,22 +88,22 @@ var lists = map[string]func([]*fbc.Package, Options) ([]row, error){
 // Kinds are the kinds of lists.
 func Kinds() []string { return slices.Sorted(maps.Keys(lists)) }
 
-// Formats are the formats of Write: a table, one with all that is known, or JSON.
+// Formats are the formats of Write: a table, a table with all details, or JSON.
 var Formats = []string{"text", "wide", "json"}
 
-// Options say what is listed, and how.
+// Options select and order the items of a list.
 type Options struct {
 	// Kind is one of Kinds, and Format one of Formats.
 	Kind, Format string
-	// Packages are names of packages or patterns, such as "aws-*". Without any, all are listed.
+	// Packages are names of packages or patterns, such as "aws-*". By default, all are listed.
 	Packages []string
-	// Channel is the name of a channel or a pattern; "" means all. Of packages, those with such a channel are listed.
+	// Channel is the name of a channel or a pattern; "" means all. A list of packages has the packages with such a channel.
 	Channel string
 	// Sort is one of Orders, or "" for the order of the catalog's packages and channels.
 	Sort string
 	// Today is the day for which support is shown.
 	Today lifecycle.Date
-	// Columns is how wide the table in format text may be, or 0 if it may be as wide as it is.
+	// Columns is the maximum width of the table in format text, or 0 for any width.
 	Columns int
 }
 
@@ -116,7 +116,7 @@ var orders = map[string]func(a, b row) int{
 // Orders are the values of Options.Sort.
 func Orders() []string { return slices.Sorted(maps.Keys(orders)) }
 
-// Write writes a list of a catalog. What is wrong with packages is shown as it is: several heads are listed with commas between them.
+// Write writes a list of a catalog. It also lists faulty packages: several heads of a channel are separated by commas.
 func Write(w io.Writer, c *fbc.Catalog, o Options) error {
 	of, err := o.chosen(c)
 	if err != nil {
@@ -222,7 +222,7 @@ type row interface {
 	key() key
 }
 
-// key is what a line is ordered by.
+// key is the sort key of a line.
 type key struct {
 	name    string
 	version *semver.Version
@@ -231,7 +231,7 @@ type key struct {
 // cell is a cell of a table.
 type cell struct {
 	title, text string
-	// whole is what a wide table has instead of the text, unless it is empty.
+	// whole replaces the text in a wide table, unless it is empty.
 	whole string
 	// wide says that only a wide table has the column.
 	wide bool
@@ -259,12 +259,12 @@ func (b Bundle) cells() []cell {
 		{title: "IMAGE", text: dash(b.Image), wide: true}, supported(b.Support), deprecated(b.Deprecated)}
 }
 
-// deprecated returns the cell of what may be deprecated. A wide table has the message.
+// deprecated returns a cell that says whether something is deprecated. A wide table shows the message.
 func deprecated(message string) cell {
 	return cell{title: "DEPRECATED", text: yes(message != ""), whole: message}
 }
 
-// supported returns the cell of what may have a lifecycle.
+// supported returns a cell about support; s is nil without a lifecycle.
 func supported(s *lifecycle.Support) cell {
 	return cell{title: "SUPPORT", text: dash(s.String()), rare: true}
 }
@@ -346,7 +346,7 @@ func channels(of []*fbc.Package, o Options) ([]row, error) {
 	return rows, nil
 }
 
-// sorted returns the channels of a package that are in a list, by name.
+// sorted returns the listed channels of a package, by name.
 func sorted(p *fbc.Package, in func(*fbc.Channel) bool) []*fbc.Channel {
 	channels := slices.SortedFunc(slices.Values(p.Channels), func(a, b *fbc.Channel) int { return strings.Compare(a.Name, b.Name) })
 	return slices.DeleteFunc(channels, func(c *fbc.Channel) bool { return !in(c) })
@@ -374,7 +374,7 @@ func bundles(of []*fbc.Package, o Options) ([]row, error) {
 	return rows, nil
 }
 
-// latest orders versions from the latest to the first. Those that are unknown come last.
+// latest orders versions from the latest to the first. Unknown versions come last.
 func latest(a, b *semver.Version) int {
 	switch {
 	case a == nil && b == nil:

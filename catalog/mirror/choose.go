@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Choice is what to keep of a catalog.
+// Choice says which parts of a catalog to keep.
 type Choice struct {
 	// Selections choose versions; without any, everything is kept.
 	Selections []Selection
@@ -23,25 +23,25 @@ type Choice struct {
 	DefaultChannels map[string]string
 }
 
-// kept is what is kept of a package.
-type kept struct {
+// keptPackage holds the kept parts of a package.
+type keptPackage struct {
 	*fbc.Package
 	defaultChannel string
-	channels       []*channel // in the order of the catalog
+	channels       []*keptChannel // in the order of the catalog
 }
 
-// channel is what is kept of a channel.
-type channel struct {
+// keptChannel holds the kept parts of a channel.
+type keptChannel struct {
 	*fbc.Channel
 	graph *upgrade.Graph // of the kept entries
-	// between are the names of entries that nobody chose, which updates between chosen ones need.
+	// between are the names of entries that nobody chose but that updates between chosen ones need.
 	between []string
-	// skips are the names that the head skips in addition. Its skipRange had them.
+	// skips are the names that the head also skips because they were in its skipRange.
 	skips []string
 }
 
-// choose decides what is kept of a catalog, or lists everything that keeps the choice from being a catalog.
-func choose(c *fbc.Catalog, choice Choice) ([]*kept, error) {
+// choose decides which parts of a catalog are kept. Its error lists all reasons why the choice makes no catalog.
+func choose(c *fbc.Catalog, choice Choice) ([]*keptPackage, error) {
 	selections := choice.Selections
 	if len(selections) == 0 {
 		for _, p := range c.Packages {
@@ -62,7 +62,7 @@ func choose(c *fbc.Catalog, choice Choice) ([]*kept, error) {
 			faults = append(faults, fmt.Errorf("default channel %s=%s: package %q is not among those to mirror", name, choice.DefaultChannels[name], name))
 		}
 	}
-	var all []*kept
+	var all []*keptPackage
 	for _, p := range c.Packages {
 		if byPackage[p.Name] == nil {
 			continue
@@ -77,9 +77,9 @@ func choose(c *fbc.Catalog, choice Choice) ([]*kept, error) {
 	return all, errors.Join(faults...)
 }
 
-// keep decides what is kept of a package.
-func keep(p *fbc.Package, selections []Selection, defaultChannel string) (*kept, error) {
-	k := &kept{Package: p}
+// keep decides which parts of a package are kept.
+func keep(p *fbc.Package, selections []Selection, defaultChannel string) (*keptPackage, error) {
+	k := &keptPackage{Package: p}
 	var faults []error
 	for _, s := range selections {
 		if s.Channel != "" && p.FindChannel(s.Channel) == nil {
@@ -116,9 +116,9 @@ func (s Selection) matches(p *fbc.Package, c *fbc.Channel) bool {
 	return slices.ContainsFunc(g.Entries, func(e *upgrade.Entry) bool { return s.includes(g, e) })
 }
 
-// keepChannel decides which entries of a channel are kept, or returns nothing if none is. Entries keep what they replace
-// and skip, in the catalog or not: so clusters with earlier versions are updated as before.
-func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*channel, error) {
+// keepChannel decides which entries of a channel are kept, or returns nil if there are none. Entries keep their replaces and
+// skips, even for entries that are dropped, so that clusters with earlier versions are updated as before.
+func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*keptChannel, error) {
 	g := upgrade.Of(p, c)
 	chosen := map[string]bool{}
 	for _, e := range g.Entries {
@@ -131,7 +131,7 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*chann
 	if len(chosen) == 0 {
 		return nil, nil
 	}
-	k := &channel{Channel: c}
+	k := &keptChannel{Channel: c}
 	k.add(p, g, chosen, between(g, chosen))
 	for _, way := range []func(*upgrade.Graph, *upgrade.Entry, map[string]bool) []string{byUpdates, byEdges} {
 		cut := k.cutOff(g)
@@ -148,11 +148,12 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*chann
 	return k, k.checkPaths(p, g)
 }
 
-// maxCutOff is how many cut-off entries of a channel get what leads on from them. Each may cost a look at all edges.
+// maxCutOff is the number of cut-off entries of a channel for which a way on is kept. Finding one may require a look at all
+// edges.
 const maxCutOff = 100
 
-// add keeps entries that nobody chose, and draws the upgrade graph of what is kept.
-func (k *channel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, names []string) {
+// add keeps entries that nobody chose, and computes the upgrade graph of the kept entries.
+func (k *keptChannel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, names []string) {
 	for _, name := range names {
 		chosen[name] = true
 	}
@@ -160,9 +161,9 @@ func (k *channel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, 
 	k.regraph(p, g, chosen)
 }
 
-// cutOff returns the kept entries from which no update leads on, although the whole channel has one: heads, if there are several,
-// and entries from which updates no longer lead to the head.
-func (k *channel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
+// cutOff returns the kept entries from which an update leads on only in the whole channel: heads, if there are several, and
+// entries from which updates no longer lead to the head.
+func (k *keptChannel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
 	if len(k.graph.Heads) > 1 {
 		return k.graph.Heads
 	}
@@ -175,8 +176,8 @@ func (k *channel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
 	return all
 }
 
-// byUpdates returns the entries that are not chosen and that OLM installs on its way from an entry to the next chosen one. It
-// returns none if there is no such way.
+// byUpdates returns the entries that nobody chose and that OLM installs on its way from an entry to the next chosen one. It
+// returns nil if there is no such way.
 func byUpdates(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) (names []string) {
 	updates, _ := g.Path(e.Version())
 	for _, u := range updates {
@@ -188,7 +189,7 @@ func byUpdates(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) (name
 	return nil
 }
 
-// byEdges is like byUpdates for the shortest way by any edges, whatever OLM would do in the whole channel.
+// byEdges is like byUpdates for the shortest way along any edges, even if OLM would take others in the whole channel.
 func byEdges(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) []string {
 	ways := [][]*upgrade.Entry{{e}}
 	seen := map[string]bool{e.Name: true}
@@ -231,8 +232,8 @@ func between(g *upgrade.Graph, chosen map[string]bool) (names []string) {
 	return slices.Compact(names)
 }
 
-// regraph draws the upgrade graph of the chosen entries.
-func (k *channel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) {
+// regraph computes the upgrade graph of the chosen entries.
+func (k *keptChannel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) {
 	reduced := declcfg.Channel{Name: k.Name, Package: k.Package}
 	for _, e := range g.Entries {
 		if !chosen[e.Name] {
@@ -247,9 +248,9 @@ func (k *channel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 	k.graph = upgrade.Of(p, &fbc.Channel{Channel: reduced})
 }
 
-// oneHead sees to it that the channel has one head. Where the latest of several has the others in its skipRange, it skips
-// them by name, too: that is the same update, and OLM orders by names only.
-func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) error {
+// oneHead leaves the channel with one head. If the skipRange of the latest head contains the others, that head also skips
+// them by name: the updates stay the same, and OLM finds heads by names only.
+func (k *keptChannel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) error {
 	if len(k.graph.Heads) == 1 {
 		return nil
 	}
@@ -275,8 +276,8 @@ func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 	return nil
 }
 
-// checkPaths fails if updates no longer lead to the head from an entry from which they did.
-func (k *channel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
+// checkPaths fails if updates no longer lead from an entry to the head, although they did before.
+func (k *keptChannel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
 	var lost []string
 	for _, e := range k.cutOff(g) {
 		lost = append(lost, e.Name)
@@ -288,8 +289,8 @@ func (k *channel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
 		k.Name, p.Name, strings.Join(lost, ", "), k.graph.Heads[0].Name, p.Name+"/"+k.Name)
 }
 
-// chooseDefault returns the default channel of what is kept.
-func (k *kept) chooseDefault(asked string) (string, error) {
+// chooseDefault returns the default channel of the kept package.
+func (k *keptPackage) chooseDefault(asked string) (string, error) {
 	var names []string
 	for _, c := range k.channels {
 		names = append(names, c.Name)
@@ -309,9 +310,9 @@ func (k *kept) chooseDefault(asked string) (string, error) {
 }
 
 // bundles returns the kept bundles, in the order of the catalog.
-func (k *kept) bundles() (all []*fbc.Bundle) {
+func (k *keptPackage) bundles() (all []*fbc.Bundle) {
 	for _, b := range k.Bundles {
-		if slices.ContainsFunc(k.channels, func(c *channel) bool { return c.graph.Find(b.Name) != nil }) {
+		if slices.ContainsFunc(k.channels, func(c *keptChannel) bool { return c.graph.Find(b.Name) != nil }) {
 			all = append(all, b)
 		}
 	}

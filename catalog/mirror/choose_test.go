@@ -120,7 +120,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// shown describes what is kept of a package.
+// shown describes the kept parts of a package.
 func shown(p mirror.Package) string {
 	short := func(names []string) string { return strings.ReplaceAll(strings.Join(names, " "), "tide.v", "") }
 	var channels []string
@@ -189,7 +189,7 @@ func TestParseSelection(t *testing.T) {
 	}
 }
 
-// TestNameOf: a folder, a file and an image may be called as no catalog is.
+// TestNameOf: names of folders, files and images become valid names of catalogs.
 func TestNameOf(t *testing.T) {
 	for source, want := range map[string]string{"v4.20": "v4-20", "certified": "certified", "My_Catalog.yaml": "my-catalog-yaml", ".": ""} {
 		if got := mirror.NameOf(source); got != want {

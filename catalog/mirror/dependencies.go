@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 )
 
-// offer is what the bundles of a catalog have for others that depend on it.
+// offer holds the packages and APIs of a catalog on which bundles may depend.
 type offer struct {
 	versions map[string][]semver.Version // by package
 	apis     map[property.GVK]bool
@@ -37,13 +37,12 @@ func offerOf(c *fbc.Catalog) offer {
 	return o
 }
 
-// dependencyWarnings are about what bundles of a catalog depend on and the catalog lacks: a warning for each dependency of a
-// package, however many of its bundles have it.
+// dependencyWarnings warns of missing dependencies of a catalog's bundles, once for each dependency of a package.
 func dependencyWarnings(c *fbc.Catalog) (warnings []string) {
 	o := offerOf(c)
 	for _, p := range c.Packages {
 		var order []string
-		needing := map[string][]string{} // the names of bundles, by what they lack
+		needing := map[string][]string{} // the names of bundles by their missing dependency
 		for _, b := range p.Bundles {
 			for _, lacked := range o.lackedBy(b) {
 				if needing[lacked] == nil {
@@ -69,7 +68,7 @@ func shortened(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// lackedBy returns the dependencies of a bundle that are not on offer, each once.
+// lackedBy returns the missing dependencies of a bundle, each once.
 func (o offer) lackedBy(b *fbc.Bundle) (all []string) {
 	for _, p := range b.Properties {
 		switch p.Type {
@@ -93,7 +92,7 @@ func (o offer) lackedBy(b *fbc.Bundle) (all []string) {
 	return slices.Compact(all)
 }
 
-// lacked returns what a constraint demands and is not on offer. What a rule in CEL demands, or excludes, only OLM can say.
+// lacked returns the missing dependencies of a constraint. It ignores rules in CEL, which only OLM can evaluate.
 func (o offer) lacked(c constraints.Constraint) (all []string) {
 	switch {
 	case c.Package != nil:
@@ -126,5 +125,5 @@ func (o offer) lacked(c constraints.Constraint) (all []string) {
 
 func (o offer) hasPackage(name, text string) bool {
 	accepts, err := semver.ParseRange(text)
-	return err != nil || slices.ContainsFunc(o.versions[name], func(v semver.Version) bool { return accepts(v) }) // rules say what is no range
+	return err != nil || slices.ContainsFunc(o.versions[name], func(v semver.Version) bool { return accepts(v) }) // a rule reports an invalid range
 }

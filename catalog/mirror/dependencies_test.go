@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/catalog/mirror"
 )
 
-// TestDependencies: what bundles depend on, and only others of the catalog have, is a warning for each dependency of a package.
+// TestDependencies: there is a warning for each dependency of a package that only dropped bundles provide.
 func TestDependencies(t *testing.T) {
 	const (
 		moon    = "{type: olm.package.required, value: {packageName: moon, versionRange: '>=1.0.0'}}"

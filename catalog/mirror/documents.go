@@ -18,9 +18,9 @@ import (
 // catalogFile is the file with the documents of a package.
 const catalogFile = "catalog.json"
 
-// writeCatalog writes the smaller catalog, with a folder for each package. Documents are passed through as they are, except
-// for what is left out of them: fields and schemas that we do not know stay.
-func writeCatalog(dir string, c *fbc.Catalog, all []*kept) error {
+// writeCatalog writes the smaller catalog, with a folder for each package. Documents lose only what was not chosen: fields
+// and schemas that we do not know stay.
+func writeCatalog(dir string, c *fbc.Catalog, all []*keptPackage) error {
 	for _, k := range all {
 		if faults := validation.IsDNS1123Label(k.Name); len(faults) > 0 { // it becomes the name of a folder
 			return fmt.Errorf("package name %q: %s", k.Name, faults[0])
@@ -61,7 +61,7 @@ func writeCatalog(dir string, c *fbc.Catalog, all []*kept) error {
 }
 
 // documents returns the documents of a package.
-func (k *kept) documents() (text []byte, err error) {
+func (k *keptPackage) documents() (text []byte, err error) {
 	if text, err = edited(text, k.Span, "defaultChannel", func(json.RawMessage) (any, error) { return k.defaultChannel, nil }); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (k *kept) documents() (text []byte, err error) {
 	return text, nil
 }
 
-// passed appends a document as it is.
+// passed appends an unchanged document.
 func passed(text []byte, span document.Span) ([]byte, error) {
 	d, err := document.Load(span)
 	if err != nil {
@@ -117,7 +117,7 @@ func edited(text []byte, span document.Span, field string, by func(json.RawMessa
 }
 
 // entries returns the kept entries of a channel.
-func (c *channel) entries(all json.RawMessage) (any, error) {
+func (c *keptChannel) entries(all json.RawMessage) (any, error) {
 	return only(all, func(entry map[string]json.RawMessage, known declcfg.ChannelEntry) (bool, error) {
 		e := c.graph.Find(known.Name)
 		if e == nil {
@@ -132,20 +132,20 @@ func (c *channel) entries(all json.RawMessage) (any, error) {
 	})
 }
 
-// deprecations returns the deprecations of what is kept.
-func (k *kept) deprecations(all json.RawMessage) (any, error) {
+// deprecations returns the deprecations that concern kept parts.
+func (k *keptPackage) deprecations(all json.RawMessage) (any, error) {
 	return only(all, func(_ map[string]json.RawMessage, known declcfg.DeprecationEntry) (bool, error) {
 		return k.concerns(known), nil
 	})
 }
 
 // concerns reports whether a deprecation is about something that is kept.
-func (k *kept) concerns(d declcfg.DeprecationEntry) bool {
+func (k *keptPackage) concerns(d declcfg.DeprecationEntry) bool {
 	switch name := d.Reference.Name; d.Reference.Schema {
 	case declcfg.SchemaChannel:
-		return slices.ContainsFunc(k.channels, func(c *channel) bool { return c.Name == name })
+		return slices.ContainsFunc(k.channels, func(c *keptChannel) bool { return c.Name == name })
 	case declcfg.SchemaBundle:
-		return slices.ContainsFunc(k.channels, func(c *channel) bool { return c.graph.Find(name) != nil })
+		return slices.ContainsFunc(k.channels, func(c *keptChannel) bool { return c.graph.Find(name) != nil })
 	}
 	return true
 }

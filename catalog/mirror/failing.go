@@ -10,19 +10,19 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// inspectionTime is how long the manifests of one image may take.
+// inspectionTime is the time limit for the manifests of one image.
 const inspectionTime = 10 * time.Minute
 
-// maxStrikes is after how many images in a row a registry is asked for no other.
+// maxStrikes is the number of consecutive failed images after which a registry is given up.
 const maxStrikes = 3
 
-// strikes counts the images of each registry that failed for a reason that others will have, too.
+// strikes counts the images of each registry that failed for a reason that will affect its other images.
 type strikes struct {
 	mu     sync.Mutex
 	byHost map[string]int
 }
 
-// each does something with an image, within a time, unless its registry has failed with others.
+// each calls do for an image, with a time limit, unless its registry was given up.
 func (s *strikes) each(ctx context.Context, reference string, limit time.Duration, do func(context.Context) error) error {
 	host := hostOf(reference)
 	if s.count(host, 0) >= maxStrikes {
@@ -54,7 +54,7 @@ func (s *strikes) count(host string, n int) int {
 	return s.byHost[host]
 }
 
-// outError is the error of an image whose registry has failed with others.
+// outError is the error for an image whose registry was given up.
 type outError struct{ host string }
 
 func (e *outError) Error() string { return "registry " + e.host + " has failed" }

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// locked wraps a registry so that it requires a login, and counts what others send it.
+// locked wraps a registry so that it requires a login, and counts requests with another registry's credentials.
 func locked(strangers *atomic.Int32) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func login(t *testing.T, users map[string]string) {
 	t.Setenv("DOCKER_CONFIG", dir)
 }
 
-// TestFaults: what is wrong is named, with what to do; the destination gets no catalog, and once it is right, the same
+// TestFaults: errors name the fault and the remedy, the destination gets no catalog, and after the remedy the same
 // command succeeds.
 func TestFaults(t *testing.T) {
 	var broken atomic.Bool
@@ -164,7 +164,7 @@ func TestHalfPushedIndex(t *testing.T) {
 	}
 }
 
-// TestCredentials: a registry gets the login that is for it, and no other, wherever it redirects to.
+// TestCredentials: each registry gets only its own login, wherever another one redirects to.
 func TestCredentials(t *testing.T) {
 	var strangers, redirected, leaked atomic.Int32
 	elsewhere := registry.Start(t, func(h http.Handler) http.Handler {
@@ -206,7 +206,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestHostileFolders: a folder that was changed on its way is refused.
+// TestHostileFolders: a folder that was tampered with in transit is refused.
 func TestHostileFolders(t *testing.T) {
 	s := newSea(t, nil)
 	carried := filepath.Join(t.TempDir(), "carried")
@@ -275,7 +275,7 @@ func replace(t *testing.T, file, what, by string) {
 	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), what, by, 1)), 0o600))
 }
 
-// TestRefused: what cannot be mirrored is refused before anything is copied.
+// TestRefused: a catalog that cannot be mirrored is refused before anything is copied.
 func TestRefused(t *testing.T) {
 	s := newSea(t, nil)
 	other := filepath.Join(t.TempDir(), "carried")

@@ -27,10 +27,10 @@ import (
 // Schema is the name and version of the JSON of a mirror. It changes when a field does.
 const Schema = "berth.catalog-mirror.v1"
 
-// Document is what was mirrored, or would be.
+// Document describes a mirror or, in a dry run, a planned one.
 type Document struct {
 	Schema string `json:"schema"`
-	// Source and Destination are as the command line has them.
+	// Source and Destination are as given on the command line.
 	Source      string `json:"source"`
 	Destination string `json:"destination"`
 	// DryRun says that nothing was copied.
@@ -40,12 +40,12 @@ type Document struct {
 	Catalog Image `json:"catalog"`
 	// Images are the images that the catalog needs.
 	Images []Image `json:"images"`
-	// Size is the number of bytes of the catalog and all images, and Missing of those that the destination lacked.
+	// Size is the number of bytes of the catalog and all images, and Missing the number that the destination lacked.
 	Size    int64 `json:"size"`
 	Missing int64 `json:"missing"`
-	// NewHosts are the registries that the catalog names and did not when it was mirrored to the destination last, without its own.
+	// NewHosts are the registries that the catalog did not name when it was last mirrored to the destination, except for its own.
 	NewHosts []string `json:"newHosts,omitempty"`
-	// Warnings are what clusters lack that install from this catalog alone.
+	// Warnings are about missing dependencies of clusters that install from this catalog alone.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -53,7 +53,7 @@ type Document struct {
 type Package struct {
 	Name           string `json:"name"`
 	DefaultChannel string `json:"defaultChannel"`
-	// FormerDefaultChannel is the default channel in the source, if that is another.
+	// FormerDefaultChannel is the default channel in the source, if it differs.
 	FormerDefaultChannel string    `json:"formerDefaultChannel,omitempty"`
 	Channels             []Channel `json:"channels"`
 }
@@ -62,28 +62,28 @@ type Package struct {
 type Channel struct {
 	Name string `json:"name"`
 	Head string `json:"head"`
-	// FormerHead is the head in the source, if that is another.
+	// FormerHead is the head in the source, if it differs.
 	FormerHead string   `json:"formerHead,omitempty"`
 	Entries    []string `json:"entries"`
-	// Between are the entries that were not chosen, but updates go through them.
+	// Between are the entries that were not chosen but that updates pass through.
 	Between []string `json:"between,omitempty"`
-	// Skips are the names that the head skips in addition, as its skipRange has them.
+	// Skips are the names that the head also skips because they were in its skipRange.
 	Skips []string `json:"skips,omitempty"`
 }
 
 // Image is an image and its copy.
 type Image struct {
-	// Source is the image as the catalog names it; the catalog's own has none.
+	// Source is the image as the catalog names it; it is empty for the catalog's own image.
 	Source string `json:"source,omitempty"`
 	// Destination is its name in the destination.
 	Destination string `json:"destination"`
 	Digest      string `json:"digest"`
-	// Size is the number of bytes of all that belongs to it, and Missing of those that the destination lacked.
+	// Size is the number of bytes of the image with everything attached to it, and Missing the number that the destination lacked.
 	Size    int64 `json:"size"`
 	Missing int64 `json:"missing"`
 	// Attached is the number of signatures, SBOMs and other manifests that are attached to it.
 	Attached int `json:"attached"`
-	// Former is where an earlier version of berth has put the image, if it is there and not at its destination.
+	// Former is the place where an earlier version of berth put the image, if it is still there and not at its destination.
 	Former string `json:"former,omitempty"`
 	// Bundle is a bundle that needs the image.
 	Bundle string `json:"bundle,omitempty"`
@@ -92,19 +92,19 @@ type Image struct {
 // Options say what to mirror, and under which name.
 type Options struct {
 	Choice
-	// Name is the name of the catalog: of its image, and of objects for clusters. Tag is the tag of its image.
+	// Name is the name of the catalog, its image and the objects for clusters. Tag is the tag of its image.
 	Name, Tag string
 	// Namespace is the namespace of the CatalogSource.
 	Namespace string
-	// Jobs is how many images are handled at a time.
+	// Jobs is the number of images that are handled concurrently.
 	Jobs int
-	// Time is how long each image may take.
+	// Time is the time limit for each image.
 	Time time.Duration
 	// Text is the source as the user wrote it, Origin says where the catalog is from, and Host is its registry, if it has one.
 	Text, Origin, Host string
-	// Overwrite are tags of the destination that may be set although they are others'.
+	// Overwrite are tags of the destination that may be set although another catalog owns them.
 	Overwrite []string
-	// Last is what the folder of objects says of the last mirror, if anything.
+	// Last is the report of the last mirror in the folder of objects, or nil.
 	Last *Document
 }
 
@@ -113,7 +113,7 @@ type Mirror struct {
 	Options
 	Packages []Package
 	Warnings []string
-	// Others is what is wrong with packages of the source that are not mirrored.
+	// Others are the faults of packages that are not mirrored.
 	Others []*findings.Finding
 
 	folder string // of the catalog
@@ -129,21 +129,21 @@ type Mirror struct {
 	own      *oci.Transfer // of the catalog
 	ownWhole *oci.Whole
 
-	before, record *record // what the destination records of the catalog, and what it is to record
+	before, record *record // the destination's record of the catalog before and after
 	strikes        strikes
 	failed         faults // of images
 }
 
-// notInNames matches what folders of catalogs often have in their names, and names of catalogs have not. Anything else is no name, and refused:
-// the record in a carried folder is anybody's.
+// notInNames matches characters that are usual in names of folders but not allowed in names of catalogs. Other invalid characters
+// are refused, because anybody may have written the record in a carried folder.
 var notInNames = regexp.MustCompile(`[._]+`)
 
-// NameOf returns the name of a catalog for a source that is called so: v4-20 for the folder v4.20.
+// NameOf returns the name of a catalog from a source with this name: v4-20 for the folder v4.20.
 func NameOf(source string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(source), "-"), "-")
 }
 
-// New makes the smaller catalog of the catalog in a folder, which must be valid, and so is the smaller one.
+// New makes a smaller valid catalog from the valid catalog in a folder.
 func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error) {
 	if faults := validation.IsDNS1123Label(options.Name); len(faults) > 0 {
 		return nil, fmt.Errorf("name %q of the catalog: %s; give another with --name", options.Name, faults[0])
@@ -186,10 +186,10 @@ func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error
 	return m, m.check(ctx)
 }
 
-// Close deletes what the mirror has in temporary files.
+// Close deletes the temporary files of the mirror.
 func (m *Mirror) Close() error { return os.RemoveAll(m.folder) }
 
-// check fails unless the smaller catalog is valid, and notes what it depends on.
+// check fails unless the smaller catalog is valid, and adds warnings about missing dependencies.
 func (m *Mirror) check(ctx context.Context) error {
 	smaller, err := rules.Load(ctx, m.folder)
 	if err != nil {
@@ -204,8 +204,8 @@ func (m *Mirror) check(ctx context.Context) error {
 	return nil
 }
 
-// report says what is kept of a package.
-func (k *kept) report() Package {
+// report describes the kept parts of a package.
+func (k *keptPackage) report() Package {
 	p := Package{Name: k.Name, DefaultChannel: k.defaultChannel}
 	if k.defaultChannel != k.DefaultChannel {
 		p.FormerDefaultChannel = k.DefaultChannel
@@ -223,14 +223,14 @@ func (k *kept) report() Package {
 	return p
 }
 
-// noRegistry is the name that no registry has.
+// noRegistry is a name that no registry can have.
 const noRegistry = "mirror.invalid"
 
-// catalogReference is the name of the catalog's image until it has one in a registry.
+// catalogReference is the name of the catalog's image until it is in a registry.
 func (m *Mirror) catalogReference() string { return noRegistry + "/" + m.Name + ":" + m.Tag }
 
-// Inspect finds out what belongs to the catalog's image and to all others, and what of it the destination lacks. An image that
-// its registry does not give holds no other: Fault says what there is.
+// Inspect finds the manifests and blobs of all images, and which of them the destination lacks. It continues after an image that
+// its registry does not provide; Fault then returns the errors.
 func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destination) (err error) {
 	content, err := build.Image(ctx, m.folder)
 	if err != nil {
@@ -276,10 +276,10 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 	return m.checkTags(ctx)
 }
 
-// Fault is what keeps images from being mirrored, so that the catalog is not either.
+// Fault returns the errors of images that cannot be mirrored, because of which the catalog is not mirrored either.
 func (m *Mirror) Fault() error { return m.failed.joined() }
 
-// inspected returns an image and what belongs to it.
+// inspected returns an image with everything attached to it.
 func inspected(ctx context.Context, t *oci.Transfer, reference string) (Image, *oci.Whole, error) {
 	to, err := t.Place(reference)
 	if err != nil {
@@ -292,8 +292,8 @@ func inspected(ctx context.Context, t *oci.Transfer, reference string) (Image, *
 	return Image{Source: reference, Destination: to, Digest: w.Digest, Size: w.Size, Missing: w.Missing, Attached: w.Attached, Former: w.Former}, w, nil
 }
 
-// Copy copies the images, and calls done for each. An image that its registry does not give holds no other. When all are there,
-// it copies the catalog, so that no cluster sees one whose images are missing.
+// Copy copies the images, and calls done for each. It continues after an image that its registry does not provide. It copies the
+// catalog last, so that no cluster sees a catalog whose images are missing.
 func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 	if err := m.writeRecord(ctx); err != nil {
 		return err
@@ -334,7 +334,7 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 // Copied is the number of bytes that Copy has copied so far.
 func (m *Mirror) Copied() int64 { return m.transfer.Copied() + m.own.Copied() }
 
-// Document returns what is mirrored.
+// Document describes the mirror.
 func (m *Mirror) Document(source, destination string, dryRun bool) Document {
 	d := Document{Schema: Schema, Source: source, Destination: destination, DryRun: dryRun, Packages: m.Packages, Catalog: m.catalog, Images: m.images, NewHosts: m.newHosts(), Warnings: m.Warnings,
 		Size: m.catalog.Size, Missing: m.catalog.Missing}
@@ -349,7 +349,7 @@ func (m *Mirror) Document(source, destination string, dryRun bool) Document {
 type need struct{ reference, bundle string }
 
 // imagesOf returns the images of the kept bundles, each once, by their full references.
-func imagesOf(all []*kept) (needs []need, err error) {
+func imagesOf(all []*keptPackage) (needs []need, err error) {
 	seen := map[string]bool{}
 	var faults faults
 	for _, k := range all {
@@ -381,7 +381,7 @@ func imagesOf(all []*kept) (needs []need, err error) {
 	return needs, faults.joined()
 }
 
-// maxFaults is how many faults are listed.
+// maxFaults is the maximum number of listed faults.
 const maxFaults = 50
 
 // faults are faults of images.
@@ -389,7 +389,7 @@ type faults struct {
 	mu     sync.Mutex
 	all    []error
 	others int
-	out    map[string]int // images that were not asked for, as their registry has failed
+	out    map[string]int // images that were not tried, by the host that was given up
 }
 
 func (f *faults) add(err error) {

@@ -81,8 +81,8 @@ func (s *sea) push(t *testing.T, repository, tag string) string {
 	return s.images[len(s.images)-1]
 }
 
-// run mirrors from a source to a destination, and returns what was mirrored, how many bytes were copied, and where the
-// resources are.
+// run mirrors from a source to a destination, and returns the report, the number of copied bytes, and the folder of the
+// objects.
 func run(t *testing.T, ctx context.Context, from, to string, selections ...string) (mirror.Document, int64, string, error) {
 	t.Helper()
 	opened, err := source.Open(ctx, from)
@@ -123,7 +123,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 	return d, m.Copied(), resources, err
 }
 
-// digestIn returns the digest that a registry has a reference under, or nothing.
+// digestIn returns the digest of a reference in a registry, or "".
 func digestIn(t *testing.T, reference string) string {
 	t.Helper()
 	digest, err := oci.Find(t.Context(), reference)
@@ -133,7 +133,7 @@ func digestIn(t *testing.T, reference string) string {
 	return digest
 }
 
-// checkCopied fails unless a registry has complete copies of images, with what is attached to the last one.
+// checkCopied fails unless a registry has complete copies of images, with everything attached to the last one.
 func checkCopied(t *testing.T, to string, images []string) {
 	t.Helper()
 	for _, original := range images {
@@ -143,7 +143,7 @@ func checkCopied(t *testing.T, to string, images []string) {
 	}
 }
 
-// placeOf returns where an image is below the path of a mirror.
+// placeOf returns the place of an image below the path of a mirror.
 func placeOf(original string) string {
 	host, path, _ := strings.Cut(original, "/")
 	return strings.Replace(host, ":", "__", 1) + "/" + path
@@ -167,8 +167,8 @@ func attachedTo(t *testing.T, pullSpec string) (referrers int, signed bool) {
 	return len(list.Manifests), digestIn(t, ref.Context().Tag(strings.Replace(ref.DigestStr(), ":", "-", 1)+".sig").Name()) != ""
 }
 
-// TestMirror goes from registry to registry, and by a folder: the copies are complete, with what is attached, the catalog
-// is valid for us and for opm, and doing it again copies nothing.
+// TestMirror mirrors from registry to registry, and by way of a folder: the copies are complete, with everything attached,
+// the catalog is valid for us and for opm, and a second run copies nothing.
 func TestMirror(t *testing.T) {
 	s := newSea(t, nil)
 	for _, way := range []struct {
@@ -243,7 +243,7 @@ func checkResources(t *testing.T, s *sea, to, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range rules.Against(c, full) { // from what was left out, updates still lead to the head
+	for _, f := range rules.Against(c, full) { // updates still lead from dropped entries to the head
 		if f.Rule != "against-gone" {
 			t.Error(f)
 		}
@@ -288,7 +288,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// blobReads wraps a registry, and does something before each blob that is read.
+// blobReads wraps a registry, and calls before for each read of a blob.
 func blobReads(before func(w http.ResponseWriter, r *http.Request, h http.Handler)) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -403,7 +403,7 @@ func TestDroppedConnections(t *testing.T) {
 	}
 }
 
-// TestSmallerLater: a folder that is mirrored to again has what was chosen then, and nothing else.
+// TestSmallerLater: a second mirror to a folder leaves only the images of the second choice.
 func TestSmallerLater(t *testing.T) {
 	s := newSea(t, nil)
 	folder := filepath.Join(t.TempDir(), "carried")

@@ -18,11 +18,11 @@ const (
 	clusterCatalogFile = "clustercatalog.yaml"
 )
 
-// pollMinutes is how often clusters look for a new catalog under its tag.
+// pollMinutes is the interval at which clusters look for a new catalog under its tag.
 const pollMinutes = 60
 
-// objects returns the objects with which a cluster uses the mirror, by file: where images are, and the catalog for OLM v0
-// and v1.
+// objects returns the objects with which a cluster uses the mirror, by file: the places of images, and the catalog for
+// OLM v0 and v1.
 func (m *Mirror) objects() (map[string][]byte, error) {
 	byDigest, byTag := map[string][]string{}, map[string][]string{}
 	for _, i := range m.images {
@@ -38,7 +38,7 @@ func (m *Mirror) objects() (map[string][]byte, error) {
 		if _, is := from.(name.Tag); is {
 			into = byTag
 		} else if former := m.record.Former[from.Context().Name()]; former != "" {
-			places = append(places, former) // versions that nobody chose this time are still there
+			places = append(places, former) // it still has the versions that nobody chose this time
 		}
 		into[sourceName(from.Context())] = places
 	}
@@ -75,7 +75,7 @@ func object(version, kind, name string, spec map[string]any) map[string]any {
 	return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}
 }
 
-// mirrors lists where the images of repositories are.
+// mirrors lists the mirrors of repositories.
 func mirrors(of map[string][]string) (list []any) {
 	for _, source := range slices.Sorted(maps.Keys(of)) {
 		list = append(list, map[string]any{"source": source, "mirrors": of[source]})
@@ -83,7 +83,7 @@ func mirrors(of map[string][]string) (list []any) {
 	return list
 }
 
-// sourceName returns a repository as nodes know it.
+// sourceName returns the name that nodes use for a repository.
 func sourceName(repo name.Repository) string {
 	after, is := strings.CutPrefix(repo.Name(), name.DefaultRegistry+"/")
 	if !is {

@@ -21,8 +21,8 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// TestProgramFaults: what is wrong with a registry that has TLS and requires a login is named, with what to do. Nothing half-written
-// is left, and once it is right, the same command succeeds.
+// TestProgramFaults: errors of a registry with TLS and a login name the fault and the remedy. No half-written file is left, and
+// after the remedy the same command succeeds.
 func TestProgramFaults(t *testing.T) {
 	v := newVoyage(t)
 	answering := func(method, path string, answer http.HandlerFunc) func(http.Handler) http.Handler {
@@ -71,7 +71,7 @@ func TestProgramFaults(t *testing.T) {
 	v.mustBeWhole(t, true)
 }
 
-// TestNoRoomForObjects: if the disk is full when the objects for clusters are written, those of the last time stay as they are.
+// TestNoRoomForObjects: if the disk is full when the objects for clusters are written, the earlier objects stay unchanged.
 func TestNoRoomForObjects(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small disk")
@@ -120,10 +120,11 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// hostile is a text that would write to a terminal what it wants.
+// hostile is a text with control characters for terminals.
 const hostile = "\x1b]0;mine\a\x1b[2J\u202e\u009b\r\nberth: all is well"
 
-// TestHostileWords: what a catalog, a registry, a carried folder or a command line says reaches a terminal as visible text, in one line.
+// TestHostileWords: texts from a catalog, a registry, a carried folder or a command line reach a terminal as visible text, in one
+// line.
 func TestHostileWords(t *testing.T) {
 	v := newVoyage(t)
 	quoted := fmt.Sprintf("%q", hostile)

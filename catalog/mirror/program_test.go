@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// voyage is the program berth, and two registries with TLS and logins: one with a sea, and one to mirror it to.
+// voyage is the program berth with two registries that have TLS and logins: one with a sea, and one to mirror it to.
 type voyage struct {
 	*sea
 	from, to *registry.Secure
@@ -61,7 +61,7 @@ func missing(t *testing.T, cmd *exec.Cmd) int64 {
 	return d.Missing
 }
 
-// failing runs a command that must fail, and returns what it prints.
+// failing runs a command that must fail, and returns its output.
 func failing(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -91,7 +91,7 @@ func (v *voyage) mustBeWhole(t *testing.T, hasCatalog bool) {
 	}
 }
 
-// interruption blocks a request to a registry until the client has gone.
+// interruption blocks a request to a registry until the client is gone.
 type interruption struct {
 	mu      sync.Mutex
 	left    int // requests until then
@@ -135,12 +135,12 @@ func (i *interruption) reads() map[string]int {
 	return maps.Clone(i.served)
 }
 
-// TestKilled kills the program in the middle. What is there then is whole, and the same command copies the rest.
+// TestKilled kills the program in the middle. Copied images are complete then, and the same command copies the rest.
 func TestKilled(t *testing.T) {
 	const carried = "oci:carried"
 	for _, way := range []struct {
 		name         string
-		method, path string // of the requests after some of which the program is killed
+		method, path string // of the requests during which the program is killed
 		from, to     func(*voyage) string
 		guarded      func(*voyage) *registry.Secure
 	}{

@@ -18,21 +18,21 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// record says what a catalog has in a registry. It is an image beside that of the catalog, written before any tag is set: so a
-// tag that names something else than what the catalog wants now is known to be the catalog's own, even after an interruption.
-// Nothing that a catalog names goes where records are.
+// record lists what a catalog owns in a registry. It is stored as an image beside the catalog's image, before any tag is set: so
+// even after an interruption, the catalog recognizes its own tags if they name other digests than now. No image of a catalog is
+// copied to the place of a record.
 type record struct {
 	// Origin is where the catalog is from.
 	Origin string `json:"origin"`
-	// Tags are the digests that the catalog has given to tags, by the full names of the tags.
+	// Tags are the digests that the catalog has tagged, by the full names of the tags.
 	Tags map[string][]string `json:"tags"`
 	// Hosts are the registries that it has named.
 	Hosts []string `json:"hosts"`
-	// Former are the repositories in which an earlier version of this program put images, by the repositories of their sources.
+	// Former are the repositories where an earlier version of this program put images, by source repository.
 	Former map[string]string `json:"former,omitempty"`
 }
 
-// The file of a record in its image, and the ending of the image's tag after that of the catalog's.
+// The file of a record in its image, and the suffix of the image's tag after the catalog's tag.
 const (
 	recordFolder = "mirror"
 	recordFile   = recordFolder + "/record.json"
@@ -45,7 +45,7 @@ var recordLimits = oci.Limits{Time: 5 * time.Minute, Size: 32 << 20}
 // recordReference is the name of the record's image.
 func (m *Mirror) recordReference() string { return m.catalog.Destination + recordTag }
 
-// readRecord reads the record in the destination, or none if there is none or it is another catalog's.
+// readRecord reads the record in the destination. It returns nil if that is missing or another catalog's.
 func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
 	digest, err := oci.Find(ctx, m.recordReference())
 	if err != nil || digest == "" {
@@ -65,8 +65,8 @@ func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
 	return &r, nil
 }
 
-// checkTags plans which tags are set, and fails if one is in the way that is not this catalog's: whoever wrote this catalog must
-// not replace the images of others, of which clusters look for new ones under their tags.
+// checkTags plans which tags to set, and fails if another catalog owns one of them: the author of this catalog must not replace
+// images that clusters of others pull by tag.
 func (m *Mirror) checkTags(ctx context.Context) error {
 	if _, is := m.to.(*oci.Folder); is {
 		return nil // it has one catalog
@@ -110,8 +110,8 @@ func (m *Mirror) checkTags(ctx context.Context) error {
 	return others.joined()
 }
 
-// beforeRecords is what is known of a mirror that an earlier version of this program made: the catalog's tag, if the folder of
-// objects says that the same command has set it.
+// beforeRecords returns a record for a mirror that an earlier version of this program made: the catalog's tag, if the report in
+// the folder of objects shows that the same command has set it.
 func (m *Mirror) beforeRecords() *record {
 	r := &record{Tags: map[string][]string{}}
 	if m.Last != nil && m.Last.Source == m.Text && m.Last.Catalog.Destination == m.catalog.Destination {
@@ -120,7 +120,7 @@ func (m *Mirror) beforeRecords() *record {
 	return r
 }
 
-// writeRecord writes the record, unless it is there.
+// writeRecord writes the record, unless it is unchanged.
 func (m *Mirror) writeRecord(ctx context.Context) error {
 	if m.record == nil || m.before != nil && m.record.equals(m.before) {
 		return nil
@@ -143,8 +143,7 @@ func (r *record) equals(other *record) bool {
 	return slices.Equal(r.Hosts, other.Hosts) && maps.Equal(r.Former, other.Former) && maps.EqualFunc(r.Tags, other.Tags, slices.Equal)
 }
 
-// newHosts are the registries that the catalog names, and that it did not when it was mirrored last, without that of the catalog
-// itself.
+// newHosts are the registries that the catalog did not name when it was last mirrored, except for its own.
 func (m *Mirror) newHosts() (all []string) {
 	known := []string{m.Host}
 	if folder, is := m.to.(*oci.Folder); is {
@@ -176,7 +175,7 @@ func repositoryOf(reference string) string {
 	return ref.Context().Name()
 }
 
-// Last returns what the folder of objects says of the last mirror, or nothing.
+// Last returns the report of the last mirror in a folder of objects, or nil.
 func Last(dir string) *Document {
 	text, err := os.ReadFile(filepath.Join(dir, documentFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -25,7 +25,7 @@ type Selection struct {
 	ranges []versionRange
 }
 
-// versionRange is one of the alternatives of a range: a version, or else what a range contains.
+// versionRange is one of the alternatives of a range: a version, or else a range.
 type versionRange struct {
 	version  *semver.Version
 	contains semver.Range
@@ -48,7 +48,7 @@ func ParseSelection(text string) (Selection, error) {
 	return s, nil
 }
 
-// alternatives returns the alternatives of a range that can be parsed. A range ignores build metadata, so a version is kept as one.
+// alternatives returns the alternatives of a range that can be parsed. Ranges ignore build metadata, so a version stays a version.
 func alternatives(versions string) (all []versionRange) {
 	for alternative := range strings.SplitSeq(versions, "||") {
 		alternative = strings.TrimSpace(alternative)
@@ -61,7 +61,7 @@ func alternatives(versions string) (all []versionRange) {
 	return all
 }
 
-// String returns the selection as it is written.
+// String returns the selection as on the command line.
 func (s Selection) String() string {
 	text := s.Package
 	if s.Channel != "" {

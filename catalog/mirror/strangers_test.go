@@ -48,7 +48,7 @@ func catalogWith(t *testing.T, dir, bundle string, related ...string) string {
 	return dir
 }
 
-// options change those of a mirror.
+// options changes the options of a mirror.
 type options func(*mirror.Options)
 
 // runAs mirrors a catalog under a name.
@@ -80,8 +80,7 @@ func runAs(t *testing.T, from, to, name string, change ...options) (mirror.Docum
 	return d, m.Copy(t.Context(), func(mirror.Image) {})
 }
 
-// TestOthersStay: a catalog replaces nothing that another one has in the mirror: not its image, not a base image, and no
-// signature.
+// TestOthersStay: a catalog replaces nothing of another one in the mirror: no image, no base image and no signature.
 func TestOthersStay(t *testing.T) {
 	genuine, evil, to := registry.Start(t, nil), registry.Start(t, nil), registry.Start(t, nil)+"/mirror"
 	operator := push(t, genuine+"/example/operator:v1", "operator")
@@ -114,7 +113,7 @@ func TestOthersStay(t *testing.T) {
 	}
 }
 
-// TestTagsStay: a tag is moved by the catalog that has set it, or if the user says so.
+// TestTagsStay: only the catalog that set a tag moves it, unless the user allows it.
 func TestTagsStay(t *testing.T) {
 	from, to := registry.Start(t, nil), registry.Start(t, nil)+"/mirror"
 	bundle := from + "/example/bundle@" + push(t, from+"/example/bundle:v1", "bundle")
@@ -161,8 +160,8 @@ func read(t *testing.T, file string) []byte {
 	return text
 }
 
-// TestEarlierMirror: a mirror that an earlier version made goes on to work: its catalog moves on by the report of that run, the
-// plan says what moves, and nodes find images at both places.
+// TestEarlierMirror: a mirror that an earlier version made keeps working: the report of that run lets its catalog move its tag,
+// the plan lists moved images, and nodes find images at both places.
 func TestEarlierMirror(t *testing.T) {
 	s := newSea(t, nil)
 	to := registry.Start(t, nil) + "/mirror"
@@ -204,7 +203,7 @@ func copyImage(t *testing.T, from, to string) {
 	check(t, remote.WriteIndex(target, index))
 }
 
-// TestNewHosts: what a catalog names for the first time is reported.
+// TestNewHosts: registries that a catalog names for the first time are reported.
 func TestNewHosts(t *testing.T) {
 	one, two, to := registry.Start(t, nil), registry.Start(t, nil), registry.Start(t, nil)+"/mirror"
 	bundle := one + "/example/bundle@" + push(t, one+"/example/bundle:v1", "bundle")
@@ -221,7 +220,7 @@ func TestNewHosts(t *testing.T) {
 	}
 }
 
-// TestOneBadImage: an image that its registry does not give within its time holds no other, and the same command continues.
+// TestOneBadImage: an image that its registry does not provide in time delays no other, and the same command continues.
 func TestOneBadImage(t *testing.T) {
 	var slow atomic.Bool
 	from, to := registry.Start(t, nil), registry.Start(t, nil)+"/mirror"

@@ -17,10 +17,10 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// relatedImageVariable is how the environment variables begin by which operators learn of images that they need.
+// relatedImageVariable is the prefix of environment variables that name images to operators.
 const relatedImageVariable = "RELATED_IMAGE_"
 
-// operator is what a ClusterServiceVersion says about images. Nothing else of it has to be as it should.
+// operator holds the fields of a ClusterServiceVersion that name images. Other fields may be invalid.
 type operator struct {
 	Spec struct {
 		RelatedImages []declcfg.RelatedImage `json:"relatedImages"`
@@ -49,7 +49,7 @@ type container struct {
 	} `json:"env"`
 }
 
-// images returns the images that an operator needs, as far as its ClusterServiceVersion says it.
+// images returns the images in an operator's ClusterServiceVersion.
 func (o *operator) images() (all []string) {
 	for _, related := range o.Spec.RelatedImages {
 		all = append(all, related.Image)
@@ -68,7 +68,7 @@ func (o *operator) images() (all []string) {
 	return all
 }
 
-// imagesOfBundle returns the images that a bundle needs, as far as the catalog says it.
+// imagesOfBundle returns the images of a bundle that the catalog names.
 func imagesOfBundle(b *fbc.Bundle) ([]string, error) {
 	all := []string{b.Image}
 	for _, related := range b.RelatedImages {
@@ -94,8 +94,8 @@ func operatorOf(csv *v1alpha1.ClusterServiceVersion) (*operator, error) {
 	return o, json.Unmarshal(text, o)
 }
 
-// unlistedOf returns the kept bundles whose images the catalog does not list, or lists with gaps.
-func unlistedOf(all []*kept) (unlisted []*fbc.Bundle) {
+// unlistedOf returns the kept bundles whose images the catalog does not list, or not all of them.
+func unlistedOf(all []*keptPackage) (unlisted []*fbc.Bundle) {
 	for _, k := range all {
 		for _, b := range k.bundles() {
 			empty := func(related declcfg.RelatedImage) bool { return related.Image == "" }
@@ -107,8 +107,9 @@ func unlistedOf(all []*kept) (unlisted []*fbc.Bundle) {
 	return unlisted
 }
 
-// addUnlisted adds the images that bundles need and the catalog does not list. Those are in the ClusterServiceVersions of the
-// bundles' images. Where these cannot be read, a warning says so: nobody else would before a pod cannot pull an image.
+// addUnlisted adds the images that bundles need and the catalog does not list. It reads them from the ClusterServiceVersions in
+// the bundles' images. A warning names the bundles that cannot be read: otherwise nobody would notice until a pod fails to pull an
+// image.
 func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
 	found, warnings := make([][]string, len(m.unlisted)), make([]string, len(m.unlisted))
 	group, ctx := errgroup.WithContext(ctx)
@@ -152,7 +153,7 @@ func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
 	return nil
 }
 
-// lacked says what a catalog lacks of the images of a bundle.
+// lacked says which images of a bundle a catalog lacks.
 func lacked(b *fbc.Bundle) string {
 	for _, related := range b.RelatedImages {
 		if related.Image == "" {
@@ -162,8 +163,8 @@ func lacked(b *fbc.Bundle) string {
 	return "lists no related images of bundle " + b.Name
 }
 
-// imagesIn returns the images that the ClusterServiceVersion in the image of a bundle names. A bundle that carries its objects has
-// been asked already.
+// imagesIn returns the images that the ClusterServiceVersion in the image of a bundle names. For a bundle that carries its
+// objects, imagesOfBundle has read it already.
 func imagesIn(ctx context.Context, from oci.Source, b *fbc.Bundle) ([]string, error) {
 	if b.Image == "" {
 		return nil, nil

@@ -1,4 +1,4 @@
-// Package olmv1 checks catalogs for OLM v1: which bundles it refuses, and which updates.
+// Package olmv1 finds the bundles and updates in catalogs that OLM v1 refuses.
 package olmv1
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// The rules for catalogs that OLM v1 installs from. Refused is also one for bundles alone.
+// The rules for catalogs that OLM v1 installs from. Refused is also a rule for single bundles.
 var (
 	Refused = findings.Rule{ID: "olm-v1-bundle", Severity: findings.Error,
 		What: "OLM v1 installs every bundle.",
@@ -35,25 +35,25 @@ var Rules = []findings.Rule{Refused, v1Update, v1Unread, v1Against}
 // Checker checks catalogs.
 type Checker struct {
 	Gates featuregates.Set
-	// Read returns what OLM reads of a bundle, or nil if that is not known.
+	// Read returns the manifests of a bundle as OLM reads them, or nil if they are not known.
 	Read func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
 }
 
-// Refusals are what OLM v1 refuses in a package.
+// Refusals holds the bundles and updates of a package that OLM v1 refuses.
 type Refusals struct {
 	Bundles, Updates []Refusal
 	// Unread is the number of bundles whose manifests are not known.
 	Unread int
 }
 
-// Refusal is why OLM v1 refuses a bundle, or an update to it from another one.
+// Refusal says why OLM v1 refuses a bundle, or an update to it from another one.
 type Refusal struct {
 	refusal.Refusal
 	Bundle *fbc.Bundle
 	From   *fbc.Bundle // nil if it refuses the bundle itself
 }
 
-// Check finds the bundles that OLM v1 refuses, and the updates that the safety of CustomResourceDefinitions stops.
+// Check finds the bundles that OLM v1 refuses, and the updates that its safety checks for CustomResourceDefinitions refuse.
 func (v *Checker) Check(ctx context.Context, c *fbc.Catalog) (found []*findings.Finding, err error) {
 	for _, p := range c.Packages {
 		refused, err := v.Refused(ctx, p)
@@ -73,7 +73,7 @@ func (v *Checker) Check(ctx context.Context, c *fbc.Catalog) (found []*findings.
 	return found, nil
 }
 
-// Refused returns what OLM v1 refuses in a package.
+// Refused returns the bundles and updates of a package that OLM v1 refuses.
 func (v *Checker) Refused(ctx context.Context, p *fbc.Package) (*Refusals, error) {
 	all := &Refusals{}
 	for _, b := range p.Bundles {
@@ -96,7 +96,7 @@ func (v *Checker) Refused(ctx context.Context, p *fbc.Package) (*Refusals, error
 	return all, err
 }
 
-// Sentence says why OLM v1 refuses a bundle, what to do, and what OLM says, if that is something else.
+// Sentence says why OLM v1 refuses a bundle and what to do. It adds OLM's message if that differs.
 func Sentence(r refusal.Refusal) string {
 	text := r.What + "; " + r.Do
 	if r.Text != "" && r.Text != r.What {
@@ -105,7 +105,7 @@ func Sentence(r refusal.Refusal) string {
 	return text
 }
 
-// checkUpdates checks the updates of a package: along edges by name, and to the heads whose range a version is in.
+// checkUpdates checks the updates of a package: along edges by name, and to heads whose skipRange contains a version.
 func (v *Checker) checkUpdates(ctx context.Context, p *fbc.Package, all *Refusals) error {
 	type pair struct{ from, to string }
 	checked := map[pair]bool{}
@@ -152,7 +152,7 @@ type Lost struct {
 	Package string `json:"package"`
 	// Bundle is the name of the installed bundle.
 	Bundle string `json:"bundle"`
-	// Before and Now say what OLM v1 does, as predicates whose subject it is.
+	// Before and Now are predicates that say what OLM v1 does.
 	Before string `json:"before"`
 	Now    string `json:"now"`
 }

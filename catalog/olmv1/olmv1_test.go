@@ -18,7 +18,8 @@ import (
 
 type fields = map[string]any
 
-// bundle is a version of package tug, which replaces the one before. It carries its ClusterServiceVersion and a CRD with one field of a type.
+// bundle is a version of package tug, which replaces the previous one. It carries its ClusterServiceVersion and a CRD with one field
+// of a type.
 type bundle struct {
 	version, field, mode string
 	bare                 bool // it carries nothing

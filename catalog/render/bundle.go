@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
 
-// Nearly all of a catalog is bundles, so those in the usual form are rendered without decoding them.
+// Nearly all of a catalog is bundles, so bundles in the usual form are rendered without decoding.
 
 var (
 	bundleShape   = rawjson.ShapeOf[declcfg.Bundle]()
@@ -82,7 +82,7 @@ func field(text []byte, name, value string) []byte {
 	return rawjson.AppendString(text, value)
 }
 
-// properties renders properties with a comma before each, and keeps those that are payload apart.
+// properties renders properties with a comma before each, and puts payload into a buffer of its own.
 func (on *scratch) properties(s *rawjson.Scanner) {
 	rest, payload := on.rest, on.payload
 	s.Array(func() {
@@ -116,8 +116,8 @@ func (on *scratch) properties(s *rawjson.Scanner) {
 	on.rest, on.payload = rest, payload
 }
 
-// sortImages sorts related images by pull spec. Which of two with one pull spec comes first is up to sort.Slice, which is what
-// opm sorts with: another sort would give other bytes.
+// sortImages sorts related images by pull spec. It uses sort.Slice like opm, whose order of images with equal pull specs
+// another sort would not give.
 func sortImages(images []declcfg.RelatedImage) {
 	sort.Slice(images, func(i, j int) bool { return images[i].Image < images[j].Image })
 }
@@ -141,7 +141,7 @@ func relatedImages(text []byte, images []declcfg.RelatedImage) []byte {
 	return append(text, "\n    ]"...)
 }
 
-// payloadLast returns properties in their order, but those that are payload last.
+// payloadLast moves payload behind all other properties, and otherwise keeps their order.
 func payloadLast(properties []property.Property) []property.Property {
 	slices.SortStableFunc(properties, func(a, b property.Property) int {
 		rank := map[bool]int{true: 1}

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Format is how a catalog holds what the image of a bundle has. It is called like the migrate level with which opm writes it.
+// Format is the form in which a catalog holds the content of a bundle's image. Its value is opm's migrate level for this form.
 type Format string
 
 const (
@@ -37,7 +37,7 @@ const (
 // BundleFormats are all formats.
 var BundleFormats = []Format{Whole, Described}
 
-// Bundle is a bundle that was read from a folder or an image, and what a catalog says of it.
+// Bundle is a bundle that was read from a folder or an image, with its document for a catalog.
 type Bundle struct {
 	*registryv1.Contents
 	Version *declcfg.VersionRelease
@@ -50,7 +50,8 @@ type Bundle struct {
 // Folder reads and renders the bundle in a folder.
 func Folder(dir string) (*Bundle, error) { return FolderAs(dir, nil) }
 
-// FolderAs is like Folder, for a bundle whose image is where a template says. Without a template it has none.
+// FolderAs is like Folder, for a bundle whose image has the pull spec that a template makes. Without a template, the bundle has no
+// image.
 func FolderAs(dir string, image *ImageTemplate) (*Bundle, error) {
 	contents, err := registryv1.Load(dir)
 	if err != nil {
@@ -76,7 +77,7 @@ func newBundle(contents *registryv1.Contents, image imageOf) (*Bundle, error) {
 	return b, contents.Blame(err)
 }
 
-// describe makes what a catalog says of a bundle.
+// describe makes the document of a bundle for a catalog.
 func describe(contents *registryv1.Contents, image imageOf) (*Bundle, error) {
 	m := contents.Metadata
 	if got := m.Annotations[registryv1.MediaTypeAnnotation]; got != registryv1.MediaType {
@@ -128,7 +129,7 @@ func (b *Bundle) Compare(other *Bundle) int {
 	return cmp.Or(b.Version.Compare(other.Version), fbc.CompareVersions(b.Version.Version, other.Version.Version), cmp.Compare(b.Name, other.Name))
 }
 
-// Number is the version as people write it.
+// Number is the version as text.
 func (b *Bundle) Number() string {
 	number := b.Version.Version.String()
 	if len(b.Version.Release) > 0 {
@@ -137,7 +138,7 @@ func (b *Bundle) Number() string {
 	return number
 }
 
-// Channels are the names of the channels that the bundle's annotations say it is part of.
+// Channels are the channels in the bundle's annotations.
 func (b *Bundle) Channels() (names []string) {
 	for name := range strings.SplitSeq(b.Metadata.Annotations[registryv1.ChannelsAnnotation], ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -147,12 +148,12 @@ func (b *Bundle) Channels() (names []string) {
 	return names
 }
 
-// DefaultChannel is the name of the package's default channel, as far as the bundle's annotations say it.
+// DefaultChannel is the default channel in the bundle's annotations, or "".
 func (b *Bundle) DefaultChannel() string {
 	return b.Metadata.Annotations[registryv1.DefaultChannelAnnotation]
 }
 
-// Entry is the bundle's channel entry, as its ClusterServiceVersion gives it.
+// Entry is the channel entry that the bundle's ClusterServiceVersion defines.
 func (b *Bundle) Entry() (declcfg.ChannelEntry, error) {
 	replaces, err := b.registry.Replaces()
 	if err != nil {
@@ -169,7 +170,7 @@ func (b *Bundle) Entry() (declcfg.ChannelEntry, error) {
 	return declcfg.ChannelEntry{Name: b.Name, Replaces: replaces, Skips: skips, SkipRange: skipRange}, nil
 }
 
-// Introduce gives a package the description and the icon of the bundle, unless it has its own.
+// Introduce copies the description and the icon of the bundle to a package that lacks them.
 func (b *Bundle) Introduce(pkg *declcfg.Package) (err error) {
 	if pkg.Description == "" {
 		if pkg.Description, err = b.registry.Description(); err != nil {
@@ -184,8 +185,8 @@ func (b *Bundle) Introduce(pkg *declcfg.Package) (err error) {
 	return nil
 }
 
-// properties returns what the bundle offers: what its metadata lists, its package and version, and what an annotation
-// of its ClusterServiceVersion lists, each once. Where several name a package, the last one counts.
+// properties returns the bundle's properties, each once: from its metadata, its package and version, and an annotation of its
+// ClusterServiceVersion. If several name a package, the last one counts.
 func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 	version, err := b.registry.Version()
 	if err != nil {
@@ -210,7 +211,7 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 				"annotation %s: expected a JSON array of properties, so OLM's tools leave it out, and OLM fails to resolve anything beside the bundle once it is installed: %v", registry.PropertyKey, err)
 			b.Found = append(b.Found, f)
 		}
-		all = append(all, annotated...) // opm keeps what was decoded before the fault, too
+		all = append(all, annotated...) // opm also keeps the properties before the fault
 	}
 	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(p registry.Property) bool {
@@ -220,8 +221,8 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 	}), nil
 }
 
-// In returns the bundle's document in a catalog of a format, the same as "opm render" makes of it. A bundle in a folder carries all
-// its objects in any format, so that OLM installs it from the catalog alone. OLM pulls the image of one in an image.
+// In returns the bundle's document in a format, equal to the output of "opm render". A bundle from a folder carries all its objects
+// in any format, so that OLM installs it from the catalog alone. Otherwise OLM pulls the bundle's image.
 func (b *Bundle) In(format Format) (declcfg.Bundle, error) {
 	if format != Described || b.registry.BundleImage == "" {
 		return b.whole, nil
@@ -252,7 +253,8 @@ func (b *Bundle) render() (declcfg.Bundle, error) {
 		Properties:    properties,
 		RelatedImages: images,
 	}
-	// declcfg.Bundle holds the objects a second time, as a reader of the catalog would decode them. OLM has no use for those of an image.
+	// declcfg.Bundle holds the objects a second time, as a reader of the catalog would decode them. OLM does not need them if the
+	// bundle has an image.
 	for _, p := range properties {
 		if p.Type != property.TypeBundleObject || rendered.Image != "" {
 			continue
@@ -281,15 +283,15 @@ func described(b declcfg.Bundle) (declcfg.Bundle, error) {
 	return config.Bundles[0], nil
 }
 
-// migrated returns a bundle of a catalog with a description instead of its objects, if that is what the user chose and the bundle has an
-// image. For all other documents it returns nil.
+// migrated returns a bundle with a description instead of its objects, if the user chose that and the bundle has an image. It
+// returns nil for all other documents.
 func (r *renderer) migrated(content []byte) *declcfg.Bundle {
 	if r.options.Level != Described || !bytes.Contains(content, []byte(property.TypeBundleObject)) {
 		return nil
 	}
 	var b declcfg.Bundle
 	if json.Unmarshal(content, &b) != nil || b.Schema != declcfg.SchemaBundle || b.Package == "" {
-		return nil // who reads the catalog reports it
+		return nil // the reader of the catalog reports it
 	}
 	for _, p := range b.Properties {
 		var object property.BundleObject
@@ -336,8 +338,8 @@ func objectsLast(properties []property.Property) []property.Property {
 	return properties
 }
 
-// relatedImages returns the images that the ClusterServiceVersion lists. It adds the bundle's own image and those that its
-// Deployments run, if they are not listed.
+// relatedImages returns the images that the ClusterServiceVersion lists. It adds the bundle's own image and the images of its
+// Deployments, if they are not listed.
 func (b *Bundle) relatedImages() ([]declcfg.RelatedImage, error) {
 	csv, err := b.registry.ClusterServiceVersion()
 	if err != nil {

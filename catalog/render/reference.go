@@ -20,7 +20,7 @@ func ParseImageTemplate(text string) (*ImageTemplate, error) {
 	return &ImageTemplate{text}, nil
 }
 
-// image returns the pull spec of a bundle. Without a template there is none.
+// image returns the pull spec of a bundle, or "" without a template.
 func (t *ImageTemplate) image(pkg, name, version string) string {
 	if t == nil {
 		return ""

@@ -33,22 +33,22 @@ const writeSize = 1 << 20
 // indent is the number of spaces per level of JSON.
 const indent = 4
 
-// Options are what users choose about what is rendered.
+// Options are the options of Write and Split.
 type Options struct {
 	// Output is one of Formats.
 	Output string
-	// Level is the format of bundles with an image. By default, those of a catalog stay as they are, and others are Described.
+	// Level is the format of bundles with an image. By default, bundles of a catalog keep their format, and others are Described.
 	Level Format
 	// Image makes the pull specs of bundles in folders. Without it they have no image, and carry their objects.
 	Image *ImageTemplate
-	// AsWritten has a bundle's image as the source names it, like opm, and not by digest.
+	// AsWritten keeps a bundle's pull spec as the source gives it, like opm, instead of resolving it to a digest.
 	AsWritten bool
 }
 
 // Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
-// its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but
-// does not check whether documents fit together. Catalogs may be larger than memory. What it finds are warnings about bundles: what
-// OLM's tools leave out of them.
+// its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but does not
+// check whether documents fit together. Catalogs may be larger than memory. Its findings are warnings about parts of bundles that
+// OLM's tools leave out.
 func Write(ctx context.Context, w io.Writer, o Options, sources []string) (found []*findings.Finding, err error) {
 	r, err := read(ctx, o, sources)
 	if err != nil {
@@ -74,7 +74,7 @@ func read(ctx context.Context, o Options, sources []string) (r *renderer, err er
 	return r, errors.Join(faults...)
 }
 
-// close deletes what is stored.
+// close deletes the store.
 func (r *renderer) close() error {
 	if r.store == nil {
 		return nil
@@ -94,7 +94,7 @@ type renderer struct {
 // scratch is memory for rendering a document, reused for the next one.
 type scratch struct{ text, rest, payload []byte }
 
-// part is a rendered document, and what it is sorted by.
+// part is a rendered document with its sort key.
 type part struct {
 	pkg  string
 	kind int
@@ -112,7 +112,7 @@ const (
 	kindDeprecation
 )
 
-// open renders what a source has and adds it to the parts.
+// open renders the documents of a source and adds them to the parts.
 func (r *renderer) open(ctx context.Context, text string) (err error) {
 	opened, err := source.OpenAny(ctx, text)
 	if err != nil {
@@ -210,7 +210,7 @@ func (r *renderer) add(b *Bundle, from string) error {
 	return nil
 }
 
-// encode renders a bundle that was made here. Its properties have their keys in the order in which opm makes them.
+// encode renders a bundle that Berth made, whose properties have their keys in opm's order.
 func (r *renderer) encode(b declcfg.Bundle) ([]byte, error) {
 	var text bytes.Buffer
 	if r.options.Output == "yaml" {

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestWriteLikeOpm compares with what real opm writes of the same folders, byte by byte.
+// TestWriteLikeOpm compares the output with real opm's for the same folders, byte by byte.
 func TestWriteLikeOpm(t *testing.T) {
 	opm := catalogs.OPM(t)
 	folders := map[string][]string{
@@ -74,7 +74,8 @@ func TestWriteLikeOpm(t *testing.T) {
 	}
 }
 
-// oddBundles are files of bundles that opm renders all the same. BEFORE stands for what the file has held.
+// oddBundles are unusual files in bundles that opm nevertheless renders. BEFORE stands for the original content
+// of the file.
 var oddBundles = map[string]map[string]string{
 	"a boolean and numbers among annotations": {"metadata/annotations.yaml": "BEFORE\n  com.example.a: true\n  com.example.b: 1\n  com.example.c: 4.20\n  com.example.d: [e]\n"},
 	"a second document":                       {"manifests/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n"},
@@ -91,7 +92,7 @@ var oddBundles = map[string]map[string]string{
 	"another media type":                      {"metadata/annotations.yaml": "annotations: {operators.operatorframework.io.bundle.package.v1: tide, operators.operatorframework.io.bundle.mediatype.v1: plain+v0}\n"},
 }
 
-// TestRelatedImagesLikeOpm: the order of images with one pull spec is that of opm's sort.
+// TestRelatedImagesLikeOpm: images with equal pull specs are in the order of opm's sort.
 func TestRelatedImagesLikeOpm(t *testing.T) {
 	opm := catalogs.OPM(t)
 	dir := t.TempDir()
@@ -216,7 +217,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestSplitLikeOPM: real opm writes the same files, of the catalog as it is and with descriptions of its bundles.
+// TestSplitLikeOPM: real opm writes the same files, in both formats of bundles.
 func TestSplitLikeOPM(t *testing.T) {
 	opm := catalogs.OPM(t)
 	for _, kind := range []catalogs.Kind{catalogs.Objects, catalogs.Metadata} {
@@ -257,7 +258,7 @@ func TestSplitLikeOPM(t *testing.T) {
 	}
 }
 
-// TestSplitRefuses: nothing is written over what is there, and nothing is left of what fails.
+// TestSplitRefuses: existing files are not overwritten, and a failure leaves no files.
 func TestSplitRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	catalogs.Write(t, "full/notes", "by hand\n")
@@ -277,7 +278,7 @@ func TestSplitRefuses(t *testing.T) {
 	}
 }
 
-// TestImageTemplate: real opm renders the same bundles of folders that will be in images.
+// TestImageTemplate: real opm renders the same bundles from folders with an image template.
 func TestImageTemplate(t *testing.T) {
 	const text, dir = "quay.io/example/{{.Package}}-bundle/{{ .Name }}:v{{.Version}}", "../testdata/bundles/tide/0.1.0"
 	for _, level := range render.BundleFormats {
@@ -304,7 +305,7 @@ func TestImageTemplate(t *testing.T) {
 	}
 }
 
-// TestWriteYAML: the bytes are those of the library, whatever is in a bundle.
+// TestWriteYAML: the output equals the library's, byte by byte, for any bundle.
 func TestWriteYAML(t *testing.T) {
 	object := func(data string) property.Property {
 		return property.Property{Type: property.TypeBundleObject, Value: []byte(data)}

@@ -29,7 +29,7 @@ func Split(ctx context.Context, dir string, o Options, sources []string) (found 
 	return r.found, r.split(dir)
 }
 
-// split writes the files, by way of a folder beside their own.
+// split writes the files by way of a staging folder.
 func (r *renderer) split(dir string) (err error) {
 	parent := filepath.Dir(filepath.Clean(dir))
 	if err := os.MkdirAll(parent, 0o755); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 )
 
-// encodedObject is how a property begins and ends that holds an object of a bundle, in base64. An object in JSON begins with a brace and
-// a quote, so its base64 begins like this, and is text for every reader of YAML.
+// The beginning and the end of a property with an object of a bundle, in base64. A JSON object begins with a brace and a quote, so
+// its base64 begins like this, and every YAML reader takes it for a string.
 const (
 	encodedBegin = `{"data":"`
 	encodedEnd   = `"}`
@@ -58,7 +58,7 @@ func WriteYAML(b declcfg.Bundle, w io.Writer) error {
 	return err
 }
 
-// isPlain reports whether data is the base64 of a JSON object, which YAML has as it is.
+// isPlain reports whether data is the base64 of a JSON object, which needs no quotes in YAML.
 func isPlain(data []byte) bool {
 	if !bytes.HasPrefix(data, []byte(ofObject)) {
 		return false

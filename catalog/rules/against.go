@@ -35,7 +35,7 @@ var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry,
 // CatalogSource or because their Subscription changes its source.
 func Against(now, before *fbc.Catalog) []*findings.Finding { return AgainstAt(now, before, fbc.Fault) }
 
-// AgainstAt is like Against, for a catalog that was not read from its documents: place maps spans to where values come from.
+// AgainstAt is like Against, for a catalog that was built from other files: place reports faults there.
 func AgainstAt(now, before *fbc.Catalog, place Place) (found []*findings.Finding) {
 	for _, was := range before.Packages {
 		p := now.Find(was.Name)
@@ -78,13 +78,13 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, place Place) (fou
 	c := p.FindChannel(channel.Name)
 	g := upgrade.Of(p, c)
 	if len(g.Chain) == 0 {
-		return nil // there are no updates, which Check reports
+		return nil // there are no updates; Check reports that
 	}
 	var gone []string
 	var lost []*upgrade.Entry
 	for _, e := range upgrade.Of(was, channel).Entries {
 		if g.Find(e.Name) != nil {
-			continue // Check reports what it means for the entry
+			continue // Check reports the entry
 		}
 		gone = append(gone, e.Name)
 		if !g.Arrives(e.Version()) {

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// alike are faults of the channels or of the bundles of a package. What is wrong with several of them in the same way is one finding,
-// where it is first.
+// alike collects faults of the channels or the bundles of a package. Several with the same fault make one finding, at the first of
+// them.
 type alike struct {
 	noun   string // channel or bundle
 	faults []*sharedFault
@@ -21,24 +21,24 @@ type sharedFault struct {
 	path          []any
 	before, after string
 	names         []string
-	// replaced are values that correct the fault, of those with the same file.
+	// replaced are the corrections of the fault in the finding's file.
 	replaced []replacement
 }
 
-// replacement is a scalar that gets another text.
+// replacement replaces the text of a scalar.
 type replacement struct {
 	span document.Span
 	path []any
 	text string
 }
 
-// asWritten is the text of a replacement that makes a text of a value, just as it is written.
+// asWritten is the text of a replacement that only puts quotes around a value.
 const asWritten = ""
 
-// replacementLimit is how many values of a finding are corrected at once. Each means parsing a document.
+// replacementLimit bounds the corrections of a finding. Each requires parsing a document.
 const replacementLimit = 20
 
-// addFixed is like add, and corrects the value: it gets a text.
+// addFixed is like add, and corrects the value to text.
 func (a *alike) addFixed(name string, span document.Span, path []any, before, after, text string) {
 	f := a.add(name, span, path, before, after)
 	if span.File == f.span.File && len(f.replaced) < replacementLimit {
@@ -46,7 +46,7 @@ func (a *alike) addFixed(name string, span document.Span, path []any, before, af
 	}
 }
 
-// add adds a fault of the value at a path. Its message has two parts, with what is at fault in between.
+// add adds a fault of the value at a path. Its message names the faulty channels or bundles between before and after.
 func (a *alike) add(name string, span document.Span, path []any, before, after string) *sharedFault {
 	key, name := before+"\x00"+after, strconv.Quote(name)
 	if f := a.last[key]; f != nil && f.names[len(f.names)-1] != name {

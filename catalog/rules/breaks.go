@@ -11,8 +11,8 @@ import (
 // breaks finds why the updates of a channel do not lead to its head.
 type breaks struct {
 	*upgrade.Graph
-	followers map[string][]*upgrade.Entry // those that replace or skip an entry, by its name
-	skippers  map[string]*upgrade.Entry   // the first other one that skips an entry, by its name
+	followers map[string][]*upgrade.Entry // the entries that replace or skip an entry, by its name
+	skippers  map[string]*upgrade.Entry   // the first other entry that skips an entry, by its name
 	stranded  map[*upgrade.Entry]bool
 }
 
@@ -37,15 +37,15 @@ func newBreaks(g *upgrade.Graph, stranded []*upgrade.Entry) *breaks {
 	return b
 }
 
-// cause is why no update leads from some entries to the head.
+// cause says why no update leads from some entries to the head.
 type cause struct {
-	// next is the entry that follows an entry, and by the one that skips next. They are nil for other causes.
+	// next is the entry after an entry, and by the entry that skips next. They are nil for other causes.
 	next, by *upgrade.Entry
-	// other is another cause.
+	// other describes any other cause.
 	other string
 }
 
-// group are the entries of a channel that one remedy gives updates to the head.
+// group holds the entries of a channel that the same remedy connects to the head.
 type group struct {
 	// skipper is the entry that would be the next update if it skipped the entries.
 	skipper *upgrade.Entry
@@ -54,7 +54,7 @@ type group struct {
 	stuck   map[cause][]*upgrade.Entry // where updates end
 }
 
-// groups returns the stranded entries of a channel by what helps them, in the order of the channel.
+// groups returns the stranded entries of a channel, grouped by their remedy, in the order of the channel.
 func groups(g *upgrade.Graph) (all []*group) {
 	stranded := g.Stranded()
 	if len(stranded) == 0 {
@@ -63,7 +63,7 @@ func groups(g *upgrade.Graph) (all []*group) {
 	b, bySkipper := newBreaks(g, stranded), map[*upgrade.Entry]*group{}
 	for _, e := range stranded {
 		c, last := b.of(e)
-		skipper := g.Heads[0] // which always helps: the head is the nearest to itself
+		skipper := g.Heads[0] // this always helps: the head is the nearest to itself
 		if c.by != nil && slices.Contains(b.Chain, c.by) && !b.stranded[c.by] {
 			skipper = c.by
 		}
@@ -100,7 +100,7 @@ func (gr *group) why() string {
 	return strings.Join(all, ", and ")
 }
 
-// of returns why no update leads from an entry to the head, and the entry where the updates end.
+// of returns the cause that no update leads from an entry to the head, and the entry where the updates end.
 func (b *breaks) of(e *upgrade.Entry) (c cause, last *upgrade.Entry) {
 	updates, _ := b.Path(e.Version())
 	names := []string{e.Name}
@@ -121,8 +121,8 @@ func fromLeast(cycle []string) []string {
 	return slices.Concat(cycle[least:], cycle[:least+1])
 }
 
-// after returns why OLM makes no update from an entry that is not the head: there is an entry that would lead on, but another one
-// skips that. It may be further on, because OLM installs no entry before a skipped one either, unless replaces leads there.
+// after returns the cause that OLM does not update from an entry: another entry skips the next one. The skipped entry may also be
+// further on, because OLM installs no entry before a skipped one, unless replaces leads to it.
 func (b *breaks) after(last *upgrade.Entry) (cause, *upgrade.Entry) {
 	visited := map[*upgrade.Entry]bool{}
 	for e := last; !visited[e]; e = b.followers[e.Name][0] {

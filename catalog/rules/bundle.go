@@ -55,7 +55,8 @@ var bundleRules = []rule{
 		check: checkDependencies},
 }
 
-// checkBundleChannel reports the bundles of a package that are in no channel together: usually the channels were changed.
+// checkBundleChannel reports the bundles of a package that are in no channel as one fault: usually a change of the channels
+// left them out.
 func checkBundleChannel(s *subject, report report) {
 	var names []string
 	var first *fbc.Bundle
@@ -113,7 +114,7 @@ func checkPackageProperty(s *subject, report report) {
 	for _, b := range s.Bundles {
 		all := b.Stated()
 		if count(b, property.TypePackage) != len(all) {
-			continue // one cannot be read, which is reported
+			continue // one cannot be read; that is reported
 		}
 		if len(all) != 1 {
 			report(b.Span, []any{"properties"}, "bundle %q has %d properties of type %s; expected one", b.Name, len(all), property.TypePackage)
@@ -201,7 +202,7 @@ func checkImages(s *subject, report report) {
 	}
 }
 
-// checkPullSpec returns the fault of a pull spec. An empty one is up to other rules.
+// checkPullSpec returns the fault of a pull spec. Other rules check that it is not empty.
 func checkPullSpec(image string) error {
 	if image == "" || isPlainPullSpec(image) {
 		return nil

@@ -166,7 +166,7 @@ func entryNames(entries []*upgrade.Entry) string {
 	return strings.Join(names, ", ")
 }
 
-// headAdvice says why a channel has several heads, and what gives it one.
+// headAdvice says why a channel has several heads, and how to give it one.
 func headAdvice(s *subject, g *upgrade.Graph) string {
 	if wrong := misspelt(s, g); len(wrong) > 0 {
 		var said []string
@@ -208,8 +208,8 @@ func (r misspelling) String() string {
 // versionIn finds the version in a name.
 var versionIn = regexp.MustCompile(`\d+\.\d+(\.\d+)?.*$`)
 
-// misspelt returns the names that entries of a channel replace or skip and that only another entry with the same version can mean.
-// A channel may well refer to entries of earlier catalogs, so that only the version tells.
+// misspelt returns the names that entries of a channel replace or skip and that must mean another entry, because that has the same
+// version. Other unknown names may be entries of earlier catalogs.
 func misspelt(s *subject, g *upgrade.Graph) (all []misspelling) {
 	byVersion := map[string]*upgrade.Entry{}
 	for _, e := range g.Entries {
@@ -231,7 +231,7 @@ func misspelt(s *subject, g *upgrade.Graph) (all []misspelling) {
 	return all
 }
 
-// checkReferenced reports misspelt names. In a channel with several heads they are the cause, and reported with that.
+// checkReferenced reports misspelt names. In a channel with several heads, headAdvice reports them.
 func checkReferenced(s *subject, report report) {
 	faults := alike{noun: "channel"}
 	for i, c := range s.Channels {
@@ -253,7 +253,7 @@ func checkCycle(s *subject, report report) {
 	}
 }
 
-// checkPaths reports entries from which no update leads to the head, those that one remedy helps together.
+// checkPaths reports entries from which no update leads to the head, grouped by their remedy.
 func checkPaths(s *subject, report report) {
 	faults := alike{noun: "channel"}
 	for i, c := range s.Channels {
@@ -266,7 +266,7 @@ func checkPaths(s *subject, report report) {
 	faults.report(report)
 }
 
-// plural returns the word for one, or for several.
+// plural returns one for a single element, or else several.
 func plural[T any](all []T, one, several string) string {
 	if len(all) == 1 {
 		return one
@@ -346,7 +346,7 @@ func checkDowngrades(s *subject, report report) {
 	faults.report(report)
 }
 
-// inCycle reports whether what an entry replaces is part of the cycle that is reported.
+// inCycle reports whether an entry replaces an entry of the reported cycle.
 func inCycle(g *upgrade.Graph, e *upgrade.Entry) bool {
 	for i := 1; i < len(g.Cycle); i++ {
 		if g.Cycle[i-1] == e.Name && g.Cycle[i] == e.Replaces {

@@ -23,8 +23,8 @@ var ofOpm = []findings.Gate{findings.Community, findings.Certified, findings.Kon
 // notOfOpm are rules whose errors opm does not see.
 var notOfOpm = []string{"bundle-dependency", "bundle-object"}
 
-// ofGates adds to rules the gates that refuse what violates them: opm validate calls nearly all that is an error here one, too, and also updates by
-// skipRange alone.
+// ofGates adds to each rule the gates that refuse its violations: opm validate fails for nearly all errors of these rules, and also
+// for updates by skipRange alone.
 func ofGates(rules []findings.Rule) []findings.Rule {
 	for i, r := range rules {
 		if r.ID == "channel-path-by-range" || r.Severity == findings.Error && !slices.Contains(notOfOpm, r.ID) {
@@ -34,28 +34,28 @@ func ofGates(rules []findings.Rule) []findings.Rule {
 	return rules
 }
 
-// Options are what a catalog is checked for, beside OLM.
+// Options say which checks a catalog gets in addition to OLM's.
 type Options struct {
 	Profile gates.Profile
-	// Registries begin the pull specs of bundles' images that the catalog's repository allows. Without any, those that the
-	// gates of the profile allow count.
+	// Registries are the prefixes of pull specs that the catalog's repository allows for bundles. The default is what the gates of the
+	// profile allow.
 	Registries []string
 }
 
 // gateRule is a rule that applies only if one of its gates is in the profile.
 type gateRule struct {
 	findings.Rule
-	// check reports faults, and what gates do not look at although it is one, as warnings.
-	check func(a *asked, p *fbc.Package, fault, warn report)
+	// check reports faults and, as warnings, faults that the gates overlook.
+	check func(a *gateCheck, p *fbc.Package, fault, warn report)
 }
 
-// asked is a catalog and what it is checked for.
-type asked struct {
+// gateCheck is a catalog with the options of its check.
+type gateCheck struct {
 	*fbc.Catalog
 	Options
 }
 
-// gateTable is what gates ask of a catalog, and OLM does not.
+// gateTable holds the rules of gates that OLM does not have.
 // Sources: the static checks of operator-pipelines (operatorcert/static_tests), and the tasks validate-fbc and
 // fbc-target-index-pruning-check of Konflux with the policies that follow them.
 var gateTable = []gateRule{
@@ -101,9 +101,9 @@ var GateRules = func() (all []findings.Rule) {
 	return all
 }()
 
-// CheckGates checks what the gates of a profile ask of a catalog. The findings are in the order of files and lines.
+// CheckGates checks a catalog against the gates of a profile. The findings are in the order of files and lines.
 func CheckGates(c *fbc.Catalog, o Options) []*findings.Finding {
-	a := &asked{c, o}
+	a := &gateCheck{c, o}
 	return eachPackage(c, func(p *fbc.Package) (found []*findings.Finding) {
 		for _, row := range gateTable {
 			if o.Profile.Asks(row.Rule) {
@@ -116,7 +116,7 @@ func CheckGates(c *fbc.Catalog, o Options) []*findings.Finding {
 	})
 }
 
-// Raise makes errors of warnings about what a gate of a profile refuses: updates by skipRange alone.
+// Raise turns warnings about updates by skipRange alone into errors if a gate of the profile refuses these updates.
 func Raise(found []*findings.Finding, profile gates.Profile) {
 	for _, f := range found {
 		if f.Rule == "channel-path-by-range" && profile.Has(ofOpm...) {
@@ -128,9 +128,9 @@ func Raise(found []*findings.Finding, profile gates.Profile) {
 // inVersion matches the folder of the catalogs of a version of OpenShift, as operator repositories name it.
 var inVersion = regexp.MustCompile(`^v\d+\.\d+$`)
 
-// versionsOf returns the versions of OpenShift that a package of the catalog is for: the one that names a folder above it, or else those
-// of the profile.
-func (a *asked) versionsOf(p *fbc.Package) []openshift.Version {
+// versionsOf returns the versions of OpenShift that a package is for: the version in the name of a folder above it, or else the
+// profile's.
+func (a *gateCheck) versionsOf(p *fbc.Package) []openshift.Version {
 	if v, named := folderVersion(p.File); named {
 		return []openshift.Version{v}
 	}
@@ -151,7 +151,7 @@ func folderVersion(file string) (openshift.Version, bool) {
 }
 
 // checkFormats: the pipelines of repositories look only at the first bundle of a package.
-func checkFormats(a *asked, p *fbc.Package, report, warn report) {
+func checkFormats(a *gateCheck, p *fbc.Package, report, warn report) {
 	faults, unseen := alike{noun: "bundle"}, alike{noun: "bundle"}
 	for _, v := range a.versionsOf(p) {
 		wanted, refused, what := property.TypeBundleObject, property.TypeCSVMetadata, "carry their objects"
@@ -176,14 +176,14 @@ func checkFormats(a *asked, p *fbc.Package, report, warn report) {
 	unseen.report(warn)
 }
 
-// registries begin the pull specs of bundles' images that gates allow.
+// registries are the prefixes of pull specs that gates allow for bundles.
 var registries = map[findings.Gate][]string{
 	findings.Community: {"quay.io/community-operator-pipeline-prod/", "quay.io/openshift-community-operators/"},
 	findings.Certified: {"registry.connect.redhat.com"},
 	findings.Konflux:   {"registry.redhat.io/", "registry.access.redhat.com/"},
 }
 
-func checkRegistries(a *asked, p *fbc.Package, report, _ report) {
+func checkRegistries(a *gateCheck, p *fbc.Package, report, _ report) {
 	faults := alike{noun: "bundle"}
 	for _, gate := range ofOpm {
 		if !a.Profile.Has(gate) {
@@ -206,7 +206,7 @@ func checkRegistries(a *asked, p *fbc.Package, report, _ report) {
 	faults.report(report)
 }
 
-func checkDigests(_ *asked, p *fbc.Package, report, _ report) {
+func checkDigests(_ *gateCheck, p *fbc.Package, report, _ report) {
 	faults := alike{noun: "bundle"}
 	const after = " has no digest; name it by that, as NAME@sha256:…"
 	for _, b := range p.Bundles {
@@ -228,14 +228,14 @@ func hasDigest(image string) bool {
 	return err == nil && !reference.IsNameOnly(named) && strings.Contains(image, "@")
 }
 
-func checkFolders(a *asked, p *fbc.Package, report, _ report) {
+func checkFolders(a *gateCheck, p *fbc.Package, report, _ report) {
 	below, err := filepath.Rel(a.Dir, p.File)
 	if err == nil && p.Declared && below != "." && filepath.Dir(below) == "." {
 		report(p.Span, nil, "package %q is in the catalog's folder itself; expected %s", p.Name, filepath.Join(p.Name, filepath.Base(p.File)))
 	}
 }
 
-func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
+func checkMaxOpenShift(a *gateCheck, p *fbc.Package, report, _ report) {
 	faults, late := alike{noun: "bundle"}, alike{noun: "head"}
 	for _, b := range p.Bundles {
 		for i, stated := range b.Properties {
@@ -283,10 +283,10 @@ func checkMaxOpenShift(a *asked, p *fbc.Package, report, _ report) {
 	late.report(report)
 }
 
-// prunable matches the names of channels that Konflux lets catalogs lose.
+// prunable matches the names of channels that Konflux allows a catalog to drop.
 var prunable = regexp.MustCompile(`dev-preview|pre-ga|candidate`)
 
-// AgainstGates checks what the gates of a profile ask of a catalog that replaces another one, of the packages that it has.
+// AgainstGates checks a catalog that replaces another one against the gates of a profile, for the packages that it has.
 func AgainstGates(now, before *fbc.Catalog, profile gates.Profile) (found []*findings.Finding) {
 	if !profile.Asks(againstPruned) {
 		return nil
@@ -314,7 +314,7 @@ func AgainstGates(now, before *fbc.Catalog, profile gates.Profile) (found []*fin
 	return found
 }
 
-// entriesGone returns the names of the entries of a channel that it does not have any more.
+// entriesGone returns the names of the entries that a channel has lost.
 func entriesGone(now, before *fbc.Channel) (gone []string) {
 	for _, e := range before.Entries {
 		if !slices.ContainsFunc(now.Entries, func(kept declcfg.ChannelEntry) bool { return kept.Name == e.Name }) {

@@ -76,7 +76,7 @@ func profileOf(t *testing.T, names ...string) gates.Profile {
 	return p
 }
 
-// TestGates: each rule of a gate finds what is done to the catalog, and nothing without its gate.
+// TestGates: each rule of a gate finds its fault in the catalog, and nothing without its gate.
 func TestGates(t *testing.T) {
 	const object = `{type: olm.bundle.object, value: {data: eyJhcGlWZXJzaW9uIjoidjEiLCJraW5kIjoiU2VydmljZSIsIm1ldGFkYXRhIjp7Im5hbWUiOiJhIn19}}`
 	const described = `{type: olm.csv.metadata, value: {displayName: Tide}}`
@@ -119,7 +119,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestRegistriesOfRepository: what a repository allows counts instead of what its pipeline does.
+// TestRegistriesOfRepository: the registries that a repository allows replace those of its
+// pipeline.
 func TestRegistriesOfRepository(t *testing.T) {
 	c := gated(t, t.TempDir(), "v4.20/tide/catalog.yaml", "REGISTRY", "quay.io/tide")
 	if found := rules.CheckGates(c, rules.Options{Profile: profileOf(t, "certified"), Registries: []string{"quay.io/tide/"}}); len(found) > 0 {

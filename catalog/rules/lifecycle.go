@@ -37,7 +37,7 @@ func checkLifecycles(c *fbc.Catalog) (found []*findings.Finding) {
 		}
 		d, err := document.Load(o.Span)
 		if err != nil {
-			continue // it is gone; a change of the catalog is reported elsewhere
+			continue // the document is gone; a change of the catalog is reported elsewhere
 		}
 		l, faults := lifecycle.Read(d)
 		check := lifecycleCheck{document: d, at: d.Positions(), found: faults}
@@ -79,8 +79,8 @@ func (c *lifecycleCheck) belongs(o *fbc.Other, p *fbc.Package) {
 	}
 }
 
-// bundles compares the versions with those of bundles. A catalog may have dropped versions that are older than all of its own, and it
-// lacks those that are for other versions of OpenShift.
+// bundles compares the versions in a lifecycle with the bundles. A catalog may lack versions that are older than all of its bundles,
+// or that are for other versions of OpenShift.
 func (c *lifecycleCheck) bundles(l *lifecycle.Lifecycle, p *fbc.Package) {
 	var oldest *semver.Version
 	has := map[string]bool{}
@@ -124,7 +124,7 @@ func (c *lifecycleCheck) bundles(l *lifecycle.Lifecycle, p *fbc.Package) {
 	}
 }
 
-// elsewhere reports whether a version is for other versions of OpenShift than the package's catalog, or may be.
+// elsewhere reports whether a version is or may be for other versions of OpenShift than the package's catalog.
 func elsewhere(v lifecycle.Version, p *fbc.Package) bool {
 	runsOn := v.On(lifecycle.OpenShift)
 	own, known := folderVersion(p.File)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// differences are the catalogs in testdata/validate about which berth and opm disagree, with the reason. The page lists
+// differences lists the catalogs in testdata/validate for which berth and opm disagree, with the reason. The page lists
 // them.
 var differences = []struct{ archive, what, opm, why string }{
 	{"no-package", "a folder that holds no package", "valid",

@@ -8,19 +8,19 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Use is what a command does with packages of a catalog. Faults that do not matter to it only warn.
+// Use lists the rules that do not matter to a command. Their faults are only warnings.
 type Use []string
 
 var (
 	// Serve needs packages that OLM's tools serve.
 	Serve Use = served
-	// Look only needs packages whose documents can be read. What is wrong with them is what people look for.
+	// Look needs only packages whose documents can be read: people use it to look for faults.
 	Look Use = []string{fbc.Duplicate.ID, "channel-path", "bundle-dependency", "package-name", "default-channel", "channel-entries", "entry-name", "entry-bundle", "entry-skips",
 		"entry-skip-range", "channel-head", "channel-cycle", "bundle-channel", "bundle-version-unique", "bundle-image", "bundle-content",
 		"deprecation-reference", "deprecation-unique", "deprecation-message"}
 )
 
-// Part is a catalog of which a command uses some packages.
+// Part is the part of a catalog that a command uses.
 type Part struct {
 	*fbc.Catalog // without the packages that cannot be used
 	// Faults are all errors in the catalog, in the order of files and lines.
@@ -38,8 +38,8 @@ func (p *Part) Without(names []string) *fbc.Catalog {
 	return &c
 }
 
-// LoadPart reads a catalog for the use of the named packages, or of all that can be used if none is named. A fault of another package
-// is a warning. The error lists what keeps the named packages, or all, from being used.
+// LoadPart reads a catalog to use the named packages, or without names all packages that can be used. Faults of other packages are
+// warnings. The error lists the faults because of which the named packages, or all, cannot be used.
 func LoadPart(ctx context.Context, dir string, use Use, packages ...string) (*Part, error) {
 	c, found, err := fbc.Read(ctx, dir)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package rules checks catalogs: whether OLM can work with a catalog, and what it means for clusters that installed from
-// an earlier one. Each rule is a row of a table.
+// Package rules checks whether OLM can work with a catalog, and what a catalog changes for clusters that installed from an
+// earlier one. Each rule is a row of a table.
 //
 // It finds everything that "opm validate" finds, in one run. Where the two differ, opm is wrong about OLM;
 // docs/catalog-rules.md lists these cases.
@@ -22,8 +22,8 @@ import (
 // rule is a rule for packages.
 type rule struct {
 	findings.Rule
-	// complete says that the rule is about something missing. It is not applied to a package of which some documents may
-	// not have been readable.
+	// complete says that the rule is about something missing. It is not applied to packages with documents that could not be
+	// read.
 	complete bool
 	check    func(*subject, report)
 }
@@ -70,7 +70,7 @@ func Check(c *fbc.Catalog) []*findings.Finding {
 // for concurrent use.
 type Place func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding
 
-// CheckAt is like Check, for a catalog that was not read from its documents: place maps spans to where values come from.
+// CheckAt is like Check, for a catalog that was built from other files: place reports faults there.
 func CheckAt(c *fbc.Catalog, place Place) []*findings.Finding {
 	return eachPackage(c, func(p *fbc.Package) []*findings.Finding { return checkPackage(p, place) })
 }
@@ -105,7 +105,7 @@ func checkPackage(p *fbc.Package, place Place) (found []*findings.Finding) {
 	return found
 }
 
-// reportOf returns a report that adds what is at fault with a package to what was found.
+// reportOf returns a report that adds the faults of a package to found.
 func reportOf(rule findings.Rule, pkg string, place Place, found *[]*findings.Finding) report {
 	return func(span document.Span, path []any, format string, args ...any) *findings.Finding {
 		f := place(rule, span, path, format, args...).In(pkg)
@@ -114,7 +114,7 @@ func reportOf(rule findings.Rule, pkg string, place Place, found *[]*findings.Fi
 	}
 }
 
-// correct sets what corrects a finding: an edit of the document at a span, if the finding is in its file.
+// correct sets the edit that corrects a finding, if the finding is in the file of the document at span.
 func correct(f *findings.Finding, span document.Span, edit func(document.Document) []findings.Edit) {
 	if f.File != span.File {
 		return // the catalog was made of other files
@@ -124,7 +124,7 @@ func correct(f *findings.Finding, span document.Span, edit func(document.Documen
 	}
 }
 
-// served are rules that a catalog may break and still be served: OLM's tools do, and most clusters can use it.
+// served are rules that a served catalog may break: OLM's tools also serve it, and most clusters can use it.
 var served = []string{"channel-path", "bundle-dependency"}
 
 // Load reads a catalog that must be valid for serving to OLM. Otherwise, the error lists everything that makes it invalid.
@@ -132,7 +132,7 @@ func Load(ctx context.Context, dir string) (*fbc.Catalog, error) {
 	return LoadAndKeep(ctx, dir, func(document.Document) error { return nil })
 }
 
-// LoadAndKeep is like Load, and passes each document to keep as fbc.ReadAndKeep does.
+// LoadAndKeep is like Load, and passes each document to keep, like fbc.ReadAndKeep.
 func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*fbc.Catalog, error) {
 	c, found, err := fbc.ReadAndKeep(ctx, dir, keep)
 	if err != nil {

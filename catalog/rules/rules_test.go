@@ -141,7 +141,7 @@ func TestEveryRule(t *testing.T) {
 	}
 }
 
-// TestRemedies follows the advice of findings about updates, in all catalogs of testdata: then there is nothing left to advise.
+// TestRemedies applies the advice of findings about updates, in all catalogs of testdata. No advice may be left then.
 func TestRemedies(t *testing.T) {
 	add := regexp.MustCompile(`add (.+) to the skips of (\S+) \(channel-head\)`)
 	let := regexp.MustCompile(`no update leads from (?:entry|entries) (.+?) of channels? "(.+?)".* to the head .*; let "(.+?)" skip (?:it|them), too \(channel-path\)`)
@@ -152,7 +152,7 @@ func TestRemedies(t *testing.T) {
 			catalogs.Extract(t, path, "catalog")
 			c, found, err := fbc.Read(t.Context(), "catalog")
 			if err != nil || len(found) > 0 {
-				return // TestCheck has it
+				return // TestCheck reports it
 			}
 			change := func(f *findings.Finding, entry string, by func(*declcfg.ChannelEntry)) {
 				advised++

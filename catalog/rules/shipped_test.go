@@ -12,16 +12,16 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// community is the package aws-efs-operator as it was before the project had it: the versions of its channels,
-// from the oldest to the newest. Those of staging stand for the many that there were.
+// community is the package aws-efs-operator before this project took it over: the versions of its channels,
+// from the oldest to the newest. The channel staging had many more.
 var community = map[string][]string{
 	"stable":  {"0.0.1", "0.0.2", "0.0.3", "0.0.4", "0.0.5", "0.0.6", "0.0.7", "0.0.8"},
 	"staging": {"0.1.1-1b6dd57", "0.1.99-c0ffee0", "0.1.150-9c87267"},
 }
 
-// TestShippedCatalogsUpdateTheCommunity: OLM updates everybody who has installed a version of the community's
-// operator, whichever of the catalogs takes that one's place, in the channel that they are subscribed to and in
-// those that they are told to go to. What the catalogs deprecate is among these channels.
+// TestShippedCatalogsUpdateTheCommunity: whichever of our catalogs replaces the community's, OLM updates every
+// installed version of its operator, in the subscribed channel and in the channels that deprecation messages
+// recommend.
 func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 	const pkg, head = "aws-efs-operator", "aws-efs-operator.v1.0.0"
 	before := communityCatalog(t, pkg)
@@ -55,7 +55,7 @@ func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 	}
 }
 
-// TestShippedCatalogsReplaceEachOther: whoever is subscribed to one can change to the other, and back.
+// TestShippedCatalogsReplaceEachOther: clusters can switch from one catalog to the other, and back.
 func TestShippedCatalogsReplaceEachOther(t *testing.T) {
 	var both []*fbc.Catalog
 	for _, dir := range []string{"../certified", "../community"} {
@@ -72,7 +72,7 @@ func TestShippedCatalogsReplaceEachOther(t *testing.T) {
 	}
 }
 
-// communityCatalog is the catalog that the community's operator came from.
+// communityCatalog is the catalog of the community's operator.
 func communityCatalog(t *testing.T, pkg string) *fbc.Catalog {
 	t.Helper()
 	config := declcfg.DeclarativeConfig{Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: pkg, DefaultChannel: "stable"}}}

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// verdicts are what errors of rules mean for packages, by version of OLM. Errors of all other rules keep opm from serving the catalog.
+// verdicts says which consequences errors have for packages, by version of OLM. Errors of all other rules keep opm from serving the
+// catalog.
 var verdicts = []struct {
 	rules []string
 	// one and several are the predicate of a sentence about one package, and about several.
@@ -22,7 +23,7 @@ var verdicts = []struct {
 	{[]string{"olm-v1-against"}, "gives clusters of OLM v1 less than the earlier catalog", "give clusters of OLM v1 less than the earlier catalog"},
 }
 
-// Verdict says what the errors among findings mean: a sentence for each meaning.
+// Verdict states the consequences of the errors among findings, a sentence for each.
 func Verdict(found []*findings.Finding) (sentences []string) {
 	known := map[string]bool{}
 	for _, v := range verdicts {
@@ -69,7 +70,7 @@ func packagesWith(found []*findings.Finding, of func(*findings.Finding) bool) (n
 	return slices.Compact(names)
 }
 
-// namedLimit is how many packages a sentence names.
+// namedLimit is the maximum number of packages that a sentence names.
 const namedLimit = 5
 
 func about(names []string, one, several string) string {

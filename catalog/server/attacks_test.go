@@ -27,7 +27,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// longest is how long to wait for what the server does within a second.
+// longest is how long the tests wait for something that takes the server less than a second.
 const longest = 30 * time.Second
 
 // TestAttacks: a client on the network tries to keep the server busy or other clients out.
@@ -218,7 +218,7 @@ func (a *attacker) end(stream uint32) {
 	a.check(a.framer.WriteData(stream, true, make([]byte, 5)))
 }
 
-// isOpen reports whether the server keeps the connection open. It reads what the server has sent.
+// isOpen reports whether the server keeps the connection open. It discards the server's data.
 func (a *attacker) isOpen() bool {
 	_ = a.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := io.Copy(io.Discard, a.conn)
@@ -262,7 +262,7 @@ func dialFrom(t *testing.T, address, from string) *grpc.ClientConn {
 	return conn
 }
 
-// TestUnreadAnswers: what clients ask for and do not read takes no more than its room, others get answers meanwhile, and the room
+// TestUnreadAnswers: answers that clients do not read take no more than their room, other clients still get answers, and the room
 // is free again when the clients are gone.
 func TestUnreadAnswers(t *testing.T) {
 	const total = 1 << 20

@@ -22,7 +22,7 @@ import (
 // isInline reports whether OLM can install a bundle from the catalog alone.
 func isInline(b *fbc.Bundle) bool { return b.Image == "" }
 
-// bundle returns an entry of a channel as OLM receives it, with its payload if that is wanted.
+// bundle returns an entry of a channel as OLM receives it, with its payload on request.
 func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, withPayload func(*fbc.Bundle) bool) (*api.Bundle, error) {
 	b := p.FindBundle(e.Name)
 	made, err := c.lean(p, b)
@@ -44,7 +44,7 @@ func leanSpan(b *fbc.Bundle) document.Span {
 	return document.Span{File: b.File, Offset: ^b.Offset, Line: b.Line}
 }
 
-// keepLean puts the message about each bundle into the store, so that what it says need not be in memory.
+// keepLean stores the message about each bundle, so that it takes no memory.
 func keepLean(c *fbc.Catalog, store *document.Store) error {
 	for _, p := range c.Packages {
 		for _, b := range p.Bundles {
@@ -89,7 +89,7 @@ func (c *content) stored(span document.Span) (*api.Bundle, error) {
 	return made, proto.Unmarshal(text, made)
 }
 
-// modelOf returns a bundle as opm's library knows it, with those of some properties that are no payload.
+// modelOf returns a bundle in the types of opm's library, with the given properties, except payload.
 func modelOf(p *fbc.Package, b *fbc.Bundle, properties []property.Property) model.Bundle {
 	m := model.Bundle{
 		Package: &model.Package{Name: p.Name, Description: p.Description},
@@ -112,13 +112,14 @@ func modelOf(p *fbc.Package, b *fbc.Bundle, properties []property.Property) mode
 	return m
 }
 
-// payloadSpan is where the store has the payload of a bundle as OLM receives it, once somebody has asked for it. No file has such a name.
+// payloadSpan is the place of a bundle's payload in the store, in the form for OLM, after its first request. No file has such a
+// name.
 func payloadSpan(b *fbc.Bundle) document.Span {
 	return document.Span{File: b.File + "\x00", Offset: b.Offset, Line: b.Line}
 }
 
-// madePayload returns a message with only the payload of a bundle. It is made once, because to decode a document takes far longer than
-// to read the message again.
+// madePayload returns a message with only the payload of a bundle. It makes the message once and stores it: decoding the document
+// takes far longer than reading the message again.
 func (c *content) madePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
 	if made, err := c.stored(payloadSpan(b)); err == nil {
 		return made, nil
@@ -133,7 +134,7 @@ func (c *content) madePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error
 	return made, nil
 }
 
-// makePayload makes the objects of a bundle and the description of its ClusterServiceVersion, which its document has, into a message.
+// makePayload makes a message of the objects in a bundle's document and the description of its ClusterServiceVersion.
 func (c *content) makePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
 	data, err := c.Load(nil, b.Span)
 	if err != nil {

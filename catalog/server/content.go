@@ -20,25 +20,25 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 )
 
-// content is a catalog that can be queried: in memory, except for the payload of its bundles. Its answers are those of
-// operator-registry's own cache.
+// content answers queries about a catalog, as operator-registry's cache does. It holds the catalog in memory, except for the payload
+// of its bundles.
 type content struct {
 	*fbc.Catalog
 	*index
 	payload
 }
 
-// payload are the documents of a catalog, which are not kept in memory.
+// payload reads the documents of a catalog, which are not kept in memory.
 type payload interface {
 	Load(buffer []byte, span document.Span) ([]byte, error)
 	// Keep stores text that was made from a document, if there is a store.
 	Keep(span document.Span, content []byte) error
-	// Size is the number of bytes that they take on disk, besides the catalog itself.
+	// Size is the number of bytes that the documents take on disk, besides the catalog itself.
 	Size() int64
 	Close() error
 }
 
-// inPlace are documents that are read from the files of the catalog again.
+// inPlace reads documents from the files of the catalog again.
 type inPlace document.Files
 
 func (p inPlace) Load(buffer []byte, span document.Span) ([]byte, error) {
@@ -58,7 +58,7 @@ func (inPlace) Close() error                     { return nil }
 
 var _ registry.GRPCQuery = &content{}
 
-// mixed are documents of which only those are in a store that were not in JSON. The others are read from the files of the catalog again.
+// mixed reads JSON documents from the files of the catalog again. Documents that were YAML are in a store, as JSON.
 type mixed struct {
 	*document.Store
 	files inPlace
@@ -72,8 +72,8 @@ func (m mixed) Load(buffer []byte, span document.Span) ([]byte, error) {
 	return text, err
 }
 
-// open reads the catalog in a folder for queries. Its documents are kept in the first of the folders that takes a file. If none does,
-// as in a container that may write nothing, they are read from the catalog again.
+// open reads the catalog in a folder for queries. It stores the documents in the first of the folders that it can write to. If it
+// can write to none, as in a read-only container, it reads them from the catalog again.
 func (o Options) open(ctx context.Context, dir string) (*content, error) {
 	store, err := document.NewStore(o.Folders...)
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *content) SendBundles(ctx context.Context, stream registry.BundleSender)
 }
 
 func (c *content) sendBundle(ctx context.Context, p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, stream registry.BundleSender) error {
-	release, err := making(ctx, p.FindBundle(e.Name).Span)
+	release, err := roomForAnswer(ctx, p.FindBundle(e.Name).Span)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (c *content) sendBundle(ctx context.Context, p *fbc.Package, channel *fbc.C
 	return stream.Send(bundle)
 }
 
-// ListBundles returns what SendBundles sends.
+// ListBundles returns the bundles that SendBundles sends.
 func (c *content) ListBundles(ctx context.Context) ([]*api.Bundle, error) {
 	var all collector
 	err := c.SendBundles(ctx, &all)
@@ -209,10 +209,9 @@ func (c *content) GetBundle(ctx context.Context, pkg, channel, name string) (*ap
 	return c.wholeBundle(ctx, p, ch, &ch.Entries[i])
 }
 
-// wholeBundle returns a bundle with its payload, but without its upgrade edges, which clients that ask for one bundle do not
-// use.
+// wholeBundle returns a bundle with its payload, but without its upgrade edges: clients that ask for one bundle do not use them.
 func (c *content) wholeBundle(ctx context.Context, p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
-	release, err := making(ctx, p.FindBundle(e.Name).Span)
+	release, err := roomForAnswer(ctx, p.FindBundle(e.Name).Span)
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +319,7 @@ func (c *content) ListPackageCustomSchemas(ctx context.Context, schema, pkg stri
 }
 
 func (c *content) sendOther(ctx context.Context, span document.Span, send func(*structpb.Struct) error) error {
-	release, err := making(ctx, span)
+	release, err := roomForAnswer(ctx, span)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ func ServeQuickly(ctx context.Context, dir string, options Options) error {
 	return serve(ctx, dir, options, quick)
 }
 
-// ServeWithin is Serve with room for answers of a number of bytes, and returns how to learn how much of it is taken.
+// ServeWithin returns Serve with room for so many bytes of answers, and a function that reports how much of the room
+// is taken.
 func ServeWithin(total int64) (serveIt func(context.Context, string, Options) error, taken func() (made, sent int64)) {
 	limited := defaults
 	limited.flight = newFlight(total)

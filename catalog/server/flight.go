@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/document"
 )
 
-// flight bounds the bytes of answers that are being made, and of those that clients have not read yet. A client waits for room;
-// each host has a share, so that others get answers.
+// flight bounds the bytes of answers that are being made or that clients have not read yet. A request waits for room. Each host
+// has a share, so that one host cannot keep the others waiting.
 type flight struct {
 	made, sent *room
 }
@@ -30,7 +30,8 @@ type room struct {
 	freed  chan struct{} // closed when there is more room
 }
 
-// newFlight returns room for a number of bytes of either. A host has a quarter.
+// newFlight returns a flight with so many bytes for answers being made, and as many for unread ones. A host may take a quarter
+// of each.
 func newFlight(total int64) *flight {
 	of := func() *room {
 		return &room{total: total, perHost: total / 4, byHost: map[string]int64{}, freed: make(chan struct{})}
@@ -38,7 +39,8 @@ func newFlight(total int64) *flight {
 	return &flight{of(), of()}
 }
 
-// take waits for room for some bytes of a host, or until the context ends. What is larger than all room takes all of it.
+// take waits until a host may take n bytes, or until the context ends. An answer that is larger than the host's share takes all
+// of the share.
 func (r *room) take(ctx context.Context, host string, n int64) (release func(), err error) {
 	n = min(n, r.perHost)
 	for {
@@ -73,7 +75,7 @@ func (r *room) add(host string, n int64) {
 	}
 }
 
-// account is what a connection has in flight. gRPC need not say of each message that it is gone when the connection is.
+// account holds the room that a connection has taken. When a connection ends, gRPC does not always report its messages as sent.
 type account struct {
 	*flight
 	host string
@@ -94,7 +96,7 @@ func newAccount(f *flight, remote net.Addr) *account {
 	return &account{flight: f, host: host, open: map[int]func(){}}
 }
 
-// keep notes how to give back what a message takes, and returns a function that does so once.
+// keep remembers how to release the room of a message, and returns a function that releases it once.
 func (a *account) keep(release func()) func() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +115,7 @@ func (a *account) keep(release func()) func() {
 	}
 }
 
-// close gives back all that a connection has taken.
+// close releases all room that a connection has taken.
 func (a *account) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,9 +126,9 @@ func (a *account) close() {
 	clear(a.open)
 }
 
-// making waits for room to make an answer of a document: its text, what is read of it, and the message. The answer is sent
-// before the room is released.
-func making(ctx context.Context, of document.Span) (release func(), err error) {
+// roomForAnswer waits for room to make an answer from a document: for its text, its decoded form and the message. Release the room
+// after the answer is sent.
+func roomForAnswer(ctx context.Context, of document.Span) (release func(), err error) {
 	a, is := ctx.Value(accountKey{}).(*account)
 	if !is {
 		return func() {}, nil // not asked for by a client
@@ -185,7 +187,7 @@ func (s countingStream) SendMsg(message any) error {
 	return s.ServerStream.SendMsg(message)
 }
 
-// codec is gRPC's own, and gives back the room of messages when they are written.
+// codec is gRPC's codec, which also releases the room of messages once they are written.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }

@@ -16,8 +16,8 @@ import (
 type index struct {
 	// heads are the heads of channels.
 	heads map[*fbc.Channel]*head
-	// providers are the entries whose bundles provide an API, and replacements are those that replace or skip a bundle,
-	// both in the order of the catalog.
+	// providers maps an API to the entries whose bundles provide it, and replacements a bundle to the entries that
+	// replace or skip it, in the order of the catalog.
 	providers    map[property.GVK][]located
 	replacements map[string][]located
 }
@@ -32,7 +32,7 @@ type located struct {
 // head is the head of a channel.
 type head struct {
 	*declcfg.ChannelEntry
-	// skips are those of its skips that are entries of the channel.
+	// skips are the entries of the channel that the head skips.
 	skips []string
 }
 
@@ -88,7 +88,7 @@ func unique[E comparable](all []E) []E {
 	})
 }
 
-// replaces returns an entry once for the entry that it replaces, and once for every other entry that it skips.
+// replaces returns a channel entry for the entry that it replaces, and one for each other entry that it skips.
 func (e located) replaces(skips []string) []*registry.ChannelEntry {
 	of := func(replaced string) *registry.ChannelEntry {
 		return &registry.ChannelEntry{PackageName: e.pkg.Name, ChannelName: e.channel.Name, BundleName: e.Name, Replaces: replaced}

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestQuestionsAreAnsweredFromAnIndex: the work for a request does not grow with the catalog, so that clients cannot keep
+// TestQuestionsAreAnsweredFromAnIndex: the cost of a request does not grow with the catalog, so that clients cannot keep
 // the server busy with small requests.
 func TestQuestionsAreAnsweredFromAnIndex(t *testing.T) {
 	dir := t.TempDir()

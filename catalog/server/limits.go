@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/internal/connections"
 )
 
-// limits bound what clients can make the server do: anyone on the network may be one. OLM's two operators keep one
+// limits bound the load that clients can cause: anyone on the network may be a client. OLM's two operators keep one
 // connection each, and kubelet makes one for each probe.
 type limits struct {
 	connections connections.Limits
@@ -22,13 +22,13 @@ type limits struct {
 	// requestBytes and headerBytes bound the size of requests, which hold only a few names.
 	requestBytes int
 	headerBytes  uint32
-	// flight bounds the answers that are being made, and those that clients have not read yet.
+	// flight bounds the answers that are being made or that clients have not read yet.
 	flight *flight
 	// request is how long a request may take. OLM reads a whole large catalog in seconds. A connection with a request that
 	// takes longer is closed.
 	request time.Duration
-	// age is how long a connection lives. gRPC clients then open another one, as they do by themselves after not using one
-	// for that long. This also ends connections whose clients do not read their answers.
+	// age is how long a connection lives. gRPC clients then open another one, as they also do when a connection was idle for
+	// that long. This also ends connections whose clients do not read their answers.
 	age time.Duration
 	// ping is how often an idle client is pinged, and pong how long its answer may take.
 	ping, pong time.Duration
@@ -46,10 +46,10 @@ var defaults = limits{
 	pong:         20 * time.Second,
 }
 
-// shareOfFlight is the part of all memory that answers of either kind may take while they are in flight.
+// shareOfFlight divides the memory: answers being made may take 1/shareOfFlight of it, and unread ones as much.
 const shareOfFlight = 12
 
-// within returns the limits for a server that has some memory, in bytes, or for one that has enough if it is 0.
+// within returns the limits for a server with so many bytes of memory; 0 means plenty.
 func (l limits) within(memory int64) limits {
 	if memory > 0 {
 		l.flight = newFlight(min(l.flight.made.total, memory/shareOfFlight))
@@ -94,13 +94,13 @@ type (
 	timerKey  struct{}
 )
 
-// TagConn remembers the remote address of a connection, and what it has in flight.
+// TagConn stores the remote address of a connection and its account in the context.
 func (s stopwatch) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
 	ctx = context.WithValue(ctx, remoteKey{}, info.RemoteAddr)
 	return context.WithValue(ctx, accountKey{}, newAccount(s.flight, info.RemoteAddr))
 }
 
-// HandleConn gives back what a connection had in flight when it ends.
+// HandleConn releases the room of a connection when it ends.
 func (s stopwatch) HandleConn(ctx context.Context, event stats.ConnStats) {
 	if _, ends := event.(*stats.ConnEnd); ends {
 		ctx.Value(accountKey{}).(*account).close()

@@ -34,13 +34,13 @@ type Options struct {
 	Address string
 	// MetricsAddress is the host and port to serve /metrics and /healthz on over HTTP. If it is empty, they are not served.
 	MetricsAddress string
-	// Folders are where the documents of the catalog may be kept while they are served: in the first that takes a file, by default that of
-	// temporary files. If none does, they are read from the catalog again.
+	// Folders may store the documents of the catalog while they are served. Serve uses the first that it can write to, by default the
+	// folder for temporary files. If it can write to none, it reads the documents from the catalog again.
 	Folders []string
-	// Unchanging says that nobody is expected to change the catalog while it is served, as in an image: its JSON documents are not kept
-	// again. If somebody does, requests for them fail until the catalog has been read again.
+	// Unchanging says that the catalog does not change while it is served, as in an image, so that its JSON documents need no copy. If
+	// it does change, requests for these fail until the catalog has been read again.
 	Unchanging bool
-	// Memory is the memory that the server has, in bytes, or 0 if it is enough: the less there is, the fewer answers are made at once.
+	// Memory is the server's memory in bytes; 0 means plenty. The less there is, the fewer answers are made at once.
 	Memory int64
 	// Report receives events. It may be nil.
 	Report func(Event)
@@ -54,13 +54,13 @@ type Event struct {
 	// Catalog is the catalog served from now on, with Size bytes on disk.
 	Catalog *fbc.Catalog
 	Size    int64
-	// Err is why a changed catalog is not served. The earlier one still is.
+	// Err says why a changed catalog is not served. The earlier one still is.
 	Err error
 }
 
 // Serve serves the catalog in a folder over OLM's registry protocol until ctx is done, then lets in-flight requests finish
-// and returns nil. When the catalog changes, later requests are answered from the new one, over the same connections. A
-// catalog that is not valid is not served: Serve fails before it listens, or keeps serving the catalog that it has.
+// and returns nil. When the catalog changes, later requests are answered from the new one, over the same connections. A catalog
+// that is not valid is not served: Serve fails before it listens, or keeps serving the earlier catalog.
 func Serve(ctx context.Context, dir string, options Options) error {
 	return serve(ctx, dir, options, defaults.within(options.Memory))
 }
@@ -129,7 +129,7 @@ func newServer(content *current, counts *metrics, options ...grpc.ServerOption) 
 	return s
 }
 
-// drain stops a server gracefully, and closes what is left after shutdownTimeout.
+// drain stops a server gracefully, and closes remaining connections after shutdownTimeout.
 func drain(s *grpc.Server) {
 	cut := time.AfterFunc(shutdownTimeout, s.Stop)
 	defer cut.Stop()

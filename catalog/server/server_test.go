@@ -35,7 +35,7 @@ import (
 // catalogDir holds a small catalog.
 const catalogDir = "../testdata/catalog"
 
-// modes are ways to keep a catalog while it is served, in which the answers are the same.
+// modes are the ways to store a catalog while it is served. The answers are the same in all of them.
 var modes = map[string]server.Options{
 	"kept":                               {},
 	"unchanging, in little memory":       {Unchanging: true, Memory: 50 << 20},
@@ -51,8 +51,8 @@ func servedAs(mode server.Options) func(context.Context, string, server.Options)
 	}
 }
 
-// TestServeAnswersLikeOpm asks our server and real "opm serve" for the same catalog the same
-// questions, with those of them that have no answer.
+// TestServeAnswersLikeOpm asks our server and real "opm serve" the same questions about the same catalog, also questions without an
+// answer.
 func TestServeAnswersLikeOpm(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(catalogDir)); err != nil {
@@ -252,7 +252,7 @@ func stream[T any](name string, ask func(context.Context, api.RegistryClient) (g
 	}}
 }
 
-// collect reads a stream to its end, and sorts what it got: the servers promise no order.
+// collect reads a stream to its end, and sorts the messages: the servers promise no order.
 func collect[T any](s grpc.ServerStreamingClient[T], err error) string {
 	var all []string
 	for err == nil {
@@ -444,8 +444,8 @@ func TestServeStopsAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnchangingCatalogChanges: while an unchanging catalog has changed all the same, requests for documents that nobody has asked for
-// before fail, until it has been read again. Wrong documents are never sent.
+// TestUnchangingCatalogChanges: if a supposedly unchanging catalog changes, requests for documents that were not requested before
+// fail until it has been read again. Wrong documents are never sent.
 func TestUnchangingCatalogChanges(t *testing.T) {
 	dir := t.TempDir()
 	kind := catalogs.Metadata

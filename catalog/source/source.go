@@ -1,5 +1,5 @@
-// Package source opens what commands take for a catalog: a folder, the image of a catalog in a registry, or a folder that one
-// was mirrored to.
+// Package source opens the catalog that a command line names: a folder, an image in a registry, or a folder that a catalog was
+// mirrored to.
 package source
 
 import (
@@ -28,7 +28,7 @@ import (
 // Stdin is the source of a catalog that is read from standard input.
 const Stdin = "-"
 
-// Prefixes of places, as other tools have them.
+// Prefixes of places, as in other tools.
 const (
 	InFolder   = "oci:"
 	InRegistry = "docker://"
@@ -42,7 +42,7 @@ const (
 	databaseLabel = "operators.operatorframework.io.index.database.v1"
 )
 
-// carried begins the origin of a catalog that came in a folder of images.
+// carried is the prefix of the origin of a catalog that came in a folder of images.
 const carried = "a carried folder: "
 
 // limits are the limits of a catalog's image. The largest catalogs take a few hundred MiB, and their images come with programs.
@@ -52,28 +52,29 @@ var limits = oci.Limits{Time: 30 * time.Minute, Size: 16 << 30, Kept: 2 << 30}
 type Source struct {
 	// Text is the source as the user wrote it.
 	Text string
-	// Dir is the folder of the catalog. That of an image is temporary.
+	// Dir is the folder of the catalog. It is temporary if the source is an image.
 	Dir string
 	// Name is the name of the mirror that the catalog comes from, or of the folder or image.
 	Name string
-	// Origin says where the catalog is from: "a folder", the repository of its image, or what the folder says that it was mirrored
-	// to. Host is the registry of its image, if it has one.
+	// Origin says where the catalog is from: "a folder", the repository of its image, or the origin that a mirrored folder records.
+	// Host is the registry of its image, if it has one.
 	Origin, Host string
-	// Bundle is what was pulled if the image is that of a bundle, which only OpenAny opens. There is no folder then.
+	// Bundle is the pulled image if OpenAny opened the image of a bundle. There is no folder then.
 	Bundle *oci.Pulled
 
 	images oci.Source // of the catalog itself
-	folder bool       // images are in a folder, too
+	folder bool       // images are also in a folder
 	single bool       // the folder has only the catalog
 	local  bool       // the registry of its image is on this machine
 
-	// within is the folder of the catalog in its image, and "" if it is in no image.
+	// within is the folder of the catalog in its image, or "" without an image.
 	within string
 	close  []func() error
 }
 
-// Open opens a source: the folder or the file of a catalog, standard input (-), the image of one in a registry (docker:// and its reference, or just that),
-// or oci: and a folder that was mirrored to. Images of the first two are in the registries that they name.
+// Open opens a source: the folder or the file of a catalog, standard input (-), the image of one in a registry (docker:// and its
+// reference, or just that), or oci: and a folder that was mirrored to. The images of all but the last are in the registries that the
+// catalog names.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
 	if errors.Is(err, errBundle) {
@@ -93,7 +94,7 @@ func OpenAny(ctx context.Context, text string) (*Source, error) {
 	return s, err
 }
 
-// errBundle says that an image is that of a bundle. Nothing of it was read but its labels: it has other limits.
+// errBundle says that the image holds a bundle. Only its labels were read, because bundles have other limits.
 var errBundle = errors.New("it is the image of a bundle")
 
 func open(ctx context.Context, text string) (_ *Source, err error) {
@@ -163,11 +164,10 @@ func (s *Source) readStdin() (err error) {
 	return errors.Join(err, file.Close())
 }
 
-// Images returns where the images are read from that the catalog names. Whoever wrote a catalog that comes from a registry has it
-// name no registry at an address of this machine, its cloud or a private network, except for the catalog's own and those that the
-// user allows.
+// Images returns the source of the images that the catalog names. A catalog from a registry may not name registries on this machine,
+// in its cloud or in a private network, except for its own registry and those that the user allows.
 func (s *Source) Images(ctx context.Context, allowed []string) oci.Source {
-	if s.single { // the catalog's images are not with it, and whoever wrote it may be anybody
+	if s.single { // the images are elsewhere, and anybody may have written the catalog
 		return oci.PublicRegistries(ctx, allowed...)
 	}
 	if s.folder || s.Host == "" || s.local {
@@ -176,8 +176,8 @@ func (s *Source) Images(ctx context.Context, allowed []string) oci.Source {
 	return oci.PublicRegistries(ctx, append([]string{s.Host}, allowed...)...)
 }
 
-// isReference reports whether a text is the reference of an image, and not the path of a folder: nothing has the path, and
-// the text begins with the name of a registry.
+// isReference reports whether a text is an image reference and not a path: no such file exists, and the text begins with the name of
+// a registry.
 func isReference(text string) bool {
 	if _, err := os.Lstat(text); err == nil {
 		return false
@@ -199,13 +199,13 @@ func (s *Source) openMirrored(ctx context.Context, dir string) error {
 	}
 	err = s.openImage(ctx, reference)
 	s.Name, s.Host = catalog, ""
-	// A folder says what it likes. So what came by one is not what came from a registry.
+	// The origin in a folder proves nothing, so it must differ from the origin of a catalog from a registry.
 	s.Origin = carried + cmp.Or(strings.TrimPrefix(origin, carried), "an earlier version")
 	s.single = folder.IsSingle()
 	return err
 }
 
-// openImage opens the image of a catalog, and fails with errBundle for that of a bundle.
+// openImage opens the image of a catalog, and fails with errBundle for the image of a bundle.
 func (s *Source) openImage(ctx context.Context, reference string) error {
 	if parsed, err := name.ParseReference(reference); err == nil {
 		s.Name = path.Base(parsed.Context().RepositoryStr())
@@ -270,7 +270,7 @@ func (s *Source) unpack(files map[string][]byte) (err error) {
 	return nil
 }
 
-// Close deletes what the source has in temporary files.
+// Close deletes the temporary files of the source.
 func (s *Source) Close() error {
 	var faults []error
 	for _, each := range s.close {
@@ -279,7 +279,7 @@ func (s *Source) Close() error {
 	return errors.Join(faults...)
 }
 
-// Named returns an error whose text names files of an image by their paths in it, and not by those of temporary files.
+// Named returns an error whose text names files by their paths in the image, instead of the paths of temporary files.
 func (s *Source) Named(err error) error {
 	if err == nil || s.within == "" && s.Text != Stdin {
 		return err
@@ -295,7 +295,7 @@ func (s *Source) Named(err error) error {
 	return errors.Join(all...)
 }
 
-// NameFindings has findings name files of an image by their paths in it.
+// NameFindings makes findings name files by their paths in the image.
 func (s *Source) NameFindings(all []*findings.Finding) {
 	for _, f := range all {
 		f.File, f.Message = s.name(f.File), s.name(f.Message)

@@ -21,7 +21,7 @@ const (
 	letterWidth = 7 // of a text in a bar, on average
 )
 
-// Characters that fit into the drawing, and into what it shows when the pointer is over a bar.
+// The lengths of texts in the drawing and in its tooltips, in characters.
 const (
 	labelLength = 18
 	titleLength = 60
@@ -36,7 +36,7 @@ const style = `.s{--paper:#fff;--ink:#1f2937;--soft:#5b6472;--line:#cbd5e1;--tod
 	`.s line{stroke:var(--line)}.s line.today{stroke:var(--today);stroke-width:1.5}.s .bar text{fill:var(--bar);font-size:11px}.s .past{opacity:.45}` +
 	`.s .p0{fill:var(--p0)}.s .p1{fill:var(--p1)}.s .p2{fill:var(--p2)}.s .p3{fill:var(--p3)}.s .p4{fill:var(--p4)}`
 
-// phaseColors is how many colors phases have.
+// phaseColors is the number of colors for phases.
 const phaseColors = 5
 
 // chart maps days to places in a drawing.
@@ -50,7 +50,7 @@ func (c chart) x(t time.Time) int {
 	return margin + labelWidth + int(float64(chartWidth)*float64(t.Unix()-c.from.Unix())/float64(c.to.Unix()-c.from.Unix()))
 }
 
-// newChart returns a chart from the first day of all phases to the last one, with the day itself, in whole years.
+// newChart returns a chart in whole years that contains all phases and the document's day.
 func (d *Document) newChart() chart {
 	first, last := d.Day, d.Day
 	for _, p := range d.Packages {
@@ -85,7 +85,8 @@ func (c chart) years() (marks []time.Time) {
 	return marks
 }
 
-// svg draws what is supported when: a row for each version with a bar for each phase, and a line on the day. It carries its own style.
+// svg draws a row for each version with a bar for each phase of support, and a line on the document's day. The drawing contains its
+// style.
 func (d *Document) svg() string { return d.draw("<style>" + style + "</style>\n") }
 
 func (d *Document) draw(styled string) string {
@@ -142,7 +143,7 @@ func (c chart) row(body *strings.Builder, v Version, y int) {
 	body.WriteString("</g>\n")
 }
 
-// page is a page that loads nothing else.
+// page returns a self-contained page.
 func (d *Document) page() string {
 	return `<!DOCTYPE html>
 <html lang="en">
@@ -161,12 +162,12 @@ func (d *Document) page() string {
 
 // label returns a text of at most a number of characters.
 func label(text string, length int) string {
-	shown := []rune(escape.Visible(escape.Short(text, length))) // which says how much it has left out
+	shown := []rune(escape.Visible(escape.Short(text, length))) // Short says how much it left out
 	if len(shown) > length {
 		shown = append(shown[:length-1], '…')
 	}
 	return escape.HTML(string(shown))
 }
 
-// tip returns what is shown when the pointer is over a part of the drawing.
+// tip returns a tooltip.
 func tip(text string) string { return escape.HTML(escape.Short(text, tipLength)) }

@@ -1,5 +1,5 @@
-// Package support shows which versions of the packages of a catalog are supported when, by their lifecycles: as a table, as JSON and as a
-// drawing.
+// Package support shows from when to when the versions of a catalog's packages are supported, by their lifecycles: as a table, JSON
+// or a drawing.
 package support
 
 import (
@@ -18,21 +18,21 @@ import (
 // Schema is the name and version of the JSON of a Document. It changes when a field does.
 const Schema = "berth.catalog-lifecycle.v1"
 
-// Document says what is supported when.
+// Document holds the support of packages.
 type Document struct {
 	Schema string `json:"schema"`
 	// Day is the day for which support is shown.
 	Day lifecycle.Date `json:"day"`
-	// Packages are those with a lifecycle, by name.
+	// Packages are the packages with a lifecycle, by name.
 	Packages []Package `json:"packages"`
-	// Without are the packages without one.
+	// Without are the packages without a lifecycle.
 	Without []string `json:"without,omitempty"`
 }
 
 // Package is a package.
 type Package struct {
 	Name string `json:"name"`
-	// Versions are the minor versions, the latest first: those of the lifecycle, and those of bundles.
+	// Versions are the minor versions in the lifecycle and of bundles, the latest first.
 	Versions []Version `json:"versions"`
 }
 
@@ -42,14 +42,14 @@ type Version struct {
 	Name string `json:"name"`
 	// Latest is the latest bundle of the version, if the catalog has one.
 	Latest string `json:"latest,omitempty"`
-	// Support is how the version is supported on the day, if the lifecycle says it.
+	// Support says how the version is supported on the day, if the lifecycle has the version.
 	Support *lifecycle.Support `json:"support,omitempty"`
 	Phases  []lifecycle.Phase  `json:"phases,omitempty"`
-	// Platforms are those that the version runs on, if the lifecycle says it.
+	// Platforms are the platforms that the version runs on, if the lifecycle names them.
 	Platforms []lifecycle.Platform `json:"platforms,omitempty"`
 }
 
-// Of returns what is supported when, of packages of a catalog.
+// Of returns the support of packages of a catalog.
 func Of(packages []*fbc.Package, day lifecycle.Date) (*Document, error) {
 	d := &Document{Schema: Schema, Day: day, Packages: []Package{}}
 	for _, p := range packages {
@@ -79,7 +79,7 @@ func versionsOf(p *fbc.Package, l *lifecycle.Lifecycle, day lifecycle.Date) []Ve
 	var all []Version
 	for _, v := range l.Versions {
 		if slices.ContainsFunc(all, func(other Version) bool { return other.Name == v.Name }) {
-			continue // it is there twice, and the first one counts
+			continue // a duplicate: the first one counts
 		}
 		of := Version{Name: v.Name, Support: v.At(day), Phases: v.Phases, Platforms: v.Platforms}
 		if b := latest[v.Name]; b != nil {
@@ -95,7 +95,7 @@ func versionsOf(p *fbc.Package, l *lifecycle.Lifecycle, day lifecycle.Date) []Ve
 	return all
 }
 
-// latestFirst orders names of minor versions, with those that are none at the end.
+// latestFirst orders names of minor versions, with invalid ones at the end.
 func latestFirst(a, b string) int {
 	first, second := lifecycle.Number(a), lifecycle.Number(b)
 	switch {

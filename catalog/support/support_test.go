@@ -83,7 +83,7 @@ func read(t *testing.T, packages ...string) *Document {
 	return d
 }
 
-// TestWrite compares what is written with golden files.
+// TestWrite compares the output with golden files.
 func TestWrite(t *testing.T) {
 	for _, format := range []string{"text", "json", "svg"} {
 		var got strings.Builder
@@ -104,7 +104,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestPage: the page shows what it should, also of a hostile catalog, and loads nothing. Package browser fails the test if it does.
+// TestPage: the page is right, even for a hostile catalog, and loads nothing. Package browser fails the test if it does.
 func TestPage(t *testing.T) {
 	var text strings.Builder
 	if err := read(t, "tide", "reef").Write(&text, "html"); err != nil {

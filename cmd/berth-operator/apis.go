@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// apiControllers build the controllers of the APIs that come with drivers and add their flags, by the name of the API's
-// CustomResourceDefinition. Nil means that the controller of another API serves it, too.
+// apiControllers build the controllers of the drivers' APIs and add their flags, by the name of the API's
+// CustomResourceDefinition. Nil means that the controller of another API also serves it.
 var apiControllers = map[string]func(*pflag.FlagSet) operator.APIController{
 	"sharedvolumes." + v1alpha1.GroupVersion.Group:        serveSharedVolumes,
 	"sharedvolumegrants." + v1alpha1.GroupVersion.Group:   nil,

@@ -14,7 +14,7 @@ import (
 // of half of it.
 const gcPercent = 25
 
-// tuneMemory keeps the operator within the container's limit, which its environment has.
+// tuneMemory keeps the operator within the container's memory limit, which is in its environment.
 func tuneMemory() error {
 	var limit int64
 	if text := os.Getenv(drivers.MemoryLimitEnv); text != "" && os.Getenv("GOMEMLIMIT") == "" {

@@ -22,10 +22,10 @@ import (
 	"github.com/berth-csi/berth/operator/serving"
 )
 
-// namespaceFile has the namespace of the pod.
+// namespaceFile contains the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// program is the process of an operator. Its fields are flags, but for the first two.
+// program is the process of an operator. Its fields are flags, except for the first two.
 type program struct {
 	name       string                        // of the operator's Deployment and ServiceAccount
 	audience   func(namespace string) string // of tokens for reading metrics
@@ -35,7 +35,7 @@ type program struct {
 	limits     limits
 }
 
-// addFlags adds the flags of every operator. about says what its requests are about.
+// addFlags adds the flags of every operator. about names the subject of its requests.
 func (p *program) addFlags(flags *pflag.FlagSet, about string) {
 	// The client's default of 5 requests a second would slow down the installation of a driver with its two dozen
 	// objects by many seconds. These limits only keep a buggy loop from flooding the API server.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tunable is the annotation of flags that an environment variable can set, too.
+// tunable is the annotation of flags that an environment variable can also set.
 const tunable = "berth_tunable"
 
 // tune marks flags as tunable.

@@ -24,7 +24,7 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// takesNothing is a check of the arguments of a command that has none.
+// takesNothing checks that a command gets no arguments.
 func takesNothing(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unexpected argument %q: want none", args[0])
@@ -32,7 +32,7 @@ func takesNothing(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// takesCommand is a check of the arguments of a command that has subcommands: what is there is no subcommand.
+// takesCommand checks the arguments of a command with subcommands: any argument is an unknown subcommand.
 func takesCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -51,8 +51,8 @@ func isGroup(cmd *cobra.Command) bool {
 	return cmd.HasSubCommands() && !strings.Contains(cmd.Use, " ")
 }
 
-// checkFlags returns the fault of a command line whose flags cannot be parsed. If it has an unknown subcommand, the flags are those
-// of another command, and the subcommand is the fault.
+// checkFlags returns the fault of a command line whose flags cannot be parsed. If it has an unknown subcommand, that is the fault,
+// because the flags may be the subcommand's.
 func checkFlags(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); isGroup(cmd) && len(args) > 0 {
 		err = takesCommand(cmd, args)

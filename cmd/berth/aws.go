@@ -118,7 +118,7 @@ const (
 	formatStorageClass = "storageclass"
 )
 
-// printCreated prints what is not printed as text while it is created.
+// printCreated prints the result in formats other than text, which is printed during the creation.
 func printCreated(w io.Writer, format string, created provision.Report, name string) error {
 	var manifests []byte
 	var err error
@@ -137,7 +137,7 @@ func printCreated(w io.Writer, format string, created provision.Report, name str
 	return err
 }
 
-// verbOf says what became of a resource.
+// verbOf returns "found", "missing" or "created" for a resource.
 func verbOf(r provision.Resource, dryRun bool) string {
 	switch {
 	case r.Found:
@@ -233,7 +233,7 @@ func listed(permissions []string) string {
 	return "\n  " + strings.Join(slices.Sorted(slices.Values(permissions)), "\n  ")
 }
 
-// listInventory prints an inventory. Names are chosen by whoever may tag resources.
+// listInventory prints an inventory. Anybody who may tag resources chooses their names.
 func listInventory(cmd *cobra.Command, inventory *removal.Inventory) {
 	w := escape.Messages(cmd.OutOrStdout())
 	for _, r := range inventory.Delete {
@@ -246,7 +246,7 @@ func listInventory(cmd *cobra.Command, inventory *removal.Inventory) {
 	fmt.Fprintf(w, "%d to delete, %d to keep. To keep all costs about $%.2f a month.\n", len(inventory.Delete), len(inventory.Keep), removal.Cost(inventory.Delete))
 }
 
-// stopped explains the error of what was interrupted or timed out.
+// stopped explains the error of an interrupted or timed-out command.
 func stopped(ctx context.Context, err error) error {
 	const next = "run the same command to continue"
 	switch {

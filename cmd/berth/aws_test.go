@@ -53,7 +53,8 @@ func TestAWSDestroy(t *testing.T) {
 	}
 }
 
-// TestAWSWithoutCredentials: on a machine whose metadata service gives none, the only line says what to do.
+// TestAWSWithoutCredentials: on a machine whose metadata service provides none, the only line of output is
+// advice.
 func TestAWSWithoutCredentials(t *testing.T) {
 	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(map[string]int{http.MethodPut: http.StatusForbidden, http.MethodGet: http.StatusNotFound}[r.Method])

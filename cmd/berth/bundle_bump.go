@@ -124,8 +124,8 @@ func taggedImages(b *registryv1.Contents) (map[string]string, error) {
 	return all, err
 }
 
-// pinAll sets all images of a bundle to what their registries have now. It asks for all before it reports those that it has
-// no answer for.
+// pinAll sets all images of a bundle to their current digests. It reports the images without an answer after it has asked
+// for all.
 func pinAll(cmd *cobra.Command, referencesOf func() (map[string]string, error), images map[string]string) error {
 	references, err := referencesOf()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // permissionsSchema is the name and version of the JSON of a bundlePermissions document.
 const permissionsSchema = "berth.bundle-permissions.v1"
 
-// permissionsDocument is what a bundle asks for, in JSON.
+// permissionsDocument lists the access that a bundle requests, in JSON.
 type permissionsDocument struct {
 	Schema string `json:"schema"`
 	// Bundle is the folder or the image, and Against the one that it is compared with. Without that, Content has all that the bundle asks
@@ -28,7 +28,7 @@ type permissionsDocument struct {
 	Content *access.Content `json:"content"`
 }
 
-// newBundlePermissionsCommand returns the command bundle permissions, which prints what package bundle/registryv1/access finds.
+// newBundlePermissionsCommand returns the command bundle permissions, which prints the results of package bundle/registryv1/access.
 func newBundlePermissionsCommand() *cobra.Command {
 	var against, output string
 	cmd := &cobra.Command{
@@ -97,7 +97,7 @@ func openVersion(ctx context.Context, text string) (v access.Version, err error)
 	return access.Of(contents)
 }
 
-// writePermissions writes what a bundle asks for.
+// writePermissions writes the access that a bundle requests.
 func writePermissions(w io.Writer, format string, d permissionsDocument) error {
 	lines, title, nothing := d.Content.Asked(), outline.Say("What %s asks for", d.Bundle), "nothing"
 	if d.Against != "" {

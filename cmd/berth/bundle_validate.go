@@ -195,7 +195,7 @@ func (o *bundleValidate) check(ctx context.Context, text string, options rules.O
 		return found, err
 	}
 	contents, err := load()
-	if err != nil { // what is wrong with it is found already
+	if err != nil { // its faults are among the findings
 		return found, nil
 	}
 	refused, err := o.v1.refusedByV1(contents)

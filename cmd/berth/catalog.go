@@ -31,8 +31,8 @@ const aboutSources = `A catalog is a folder, or an image: docker://REFERENCE, or
 Images are pulled without a container engine, with the credentials of ~/.docker/config.json or Podman's
 auth.json. oci:DIR is a folder that "berth catalog mirror" has written.`
 
-// withCatalog calls do with the packages of a catalog that can be looked at, from what the command line names. The named packages, if
-// any, must be among them. What is wrong with others, or does not matter, is printed as warnings.
+// withCatalog opens a catalog and calls do with its readable packages. They must include the named packages, if any. Other faults
+// are printed as warnings.
 func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*rules.Part) error) (err error) {
 	ctx := cmd.Context()
 	opened, err := source.Open(ctx, text)
@@ -53,7 +53,7 @@ func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*ru
 // warningsLimit is how many warnings about a catalog are printed by commands that do something else than check it.
 const warningsLimit = 5
 
-// printWarnings prints what is wrong with a catalog, and does not keep a command from its work.
+// printWarnings prints the faults of a catalog that do not stop a command.
 func printWarnings(cmd *cobra.Command, catalog string, found []*findings.Finding) {
 	for _, f := range found[:min(len(found), warningsLimit)] {
 		cmd.PrintErrf("warning: %s (%s)\n", f.Error(), f.Rule)

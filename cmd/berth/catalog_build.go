@@ -166,7 +166,7 @@ func (o *catalogBuild) build(cmd *cobra.Command, args []string, bundles bool, op
 	return o.fromTemplates(cmd, args, options)
 }
 
-// options returns what the flags choose.
+// options converts the flags to the options of package build.
 func (o *catalogBuild) options() (options build.Options, err error) {
 	if o.migrateLevel != "" && !slices.Contains(migrateLevels, o.migrateLevel) {
 		return options, fmt.Errorf("--migrate-level is %q, want one of %s", o.migrateLevel, strings.Join(migrateLevels, ", "))

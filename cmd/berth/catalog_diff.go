@@ -19,7 +19,8 @@ var failsOn = map[string]func(*diff.Diff) bool{
 	"never": func(*diff.Diff) bool { return false },
 }
 
-// newCatalogDiffCommand returns the command catalog diff, which prints what package catalog/diff finds.
+// newCatalogDiffCommand returns the command catalog diff, which prints the results of package
+// catalog/diff.
 func newCatalogDiffCommand() *cobra.Command {
 	var output, failOn string
 	v1 := &v1Check{}

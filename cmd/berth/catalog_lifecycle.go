@@ -13,7 +13,8 @@ import (
 	"github.com/berth-csi/berth/catalog/support"
 )
 
-// newCatalogLifecycleCommand returns the command catalog lifecycle, which prints what package catalog/support finds.
+// newCatalogLifecycleCommand returns the command catalog lifecycle, which prints the results of package
+// catalog/support.
 func newCatalogLifecycleCommand() *cobra.Command {
 	var output, day string
 	cmd := &cobra.Command{

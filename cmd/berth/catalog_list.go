@@ -14,7 +14,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// newCatalogListCommand returns the command catalog list, which prints what package catalog/list finds.
+// newCatalogListCommand returns the command catalog list, which prints the results of package
+// catalog/list.
 func newCatalogListCommand() *cobra.Command {
 	var o list.Options
 	kinds := strings.Join(list.Kinds(), "|")

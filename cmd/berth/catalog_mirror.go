@@ -229,7 +229,7 @@ func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.
 	return nil
 }
 
-// progressOf says how far the copying is, how fast it was so far, and what is left.
+// progressOf describes the progress of copying, its speed, and the remaining time.
 func progressOf(copied, missing int64, images, allImages int, taken time.Duration) string {
 	text := fmt.Sprintf("%s of %s, %d of %s", size(min(copied, missing)), size(missing), images, count(allImages, "image"))
 	rate := float64(copied) / max(taken.Seconds(), 0.001)
@@ -256,7 +256,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d B", bytes)
 }
 
-// show prints what was mirrored, or would be.
+// show prints the result of the mirror, or of its dry run.
 func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 	if c.output == "json" {
 		return escape.JSON(w, d)

@@ -146,7 +146,7 @@ func packagesIn(args []string) (packages []string) {
 	return packages
 }
 
-// predict predicts for a package, or for what a cluster has.
+// predict predicts for a package, or for the Subscriptions and ClusterExtensions of a cluster.
 func (o *catalogPlan) predict(cmd *cobra.Command, c *fbc.Catalog, pkgs []string) ([]*prediction.Prediction, error) {
 	if o.extension != "" {
 		return o.predictFile(cmd, c, pkgs)

@@ -144,8 +144,8 @@ func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 	return takesNothing(cmd, args)
 }
 
-// checkGarbage is how much garbage there is before it is collected, in percent of what is used, while catalogs are checked: they are read
-// once, so more of it would only take memory.
+// checkGarbage is the garbage collector's target percentage while catalogs are checked: they are read once, so a higher one would
+// only take memory.
 const checkGarbage = 60
 
 func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
@@ -218,7 +218,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 	return nil
 }
 
-// checkedCatalog is a catalog and what was found in it.
+// checkedCatalog is a catalog with its report.
 type checkedCatalog struct {
 	name, contents string
 	found          []*findings.Finding
@@ -232,7 +232,7 @@ func setOf(found []*findings.Finding) map[*findings.Finding]bool {
 	return set
 }
 
-// expanded returns the names of catalogs, with what patterns mean in their place. A pattern that means nothing stays.
+// expanded returns the names of catalogs with patterns replaced by their matches. A pattern without a match stays.
 func expanded(catalogs []string) (all []string) {
 	for _, name := range catalogs {
 		found, err := filepath.Glob(name)
@@ -253,7 +253,7 @@ func (o *catalogValidate) write(cmd *cobra.Command, report findings.Report) erro
 	return report.Write(out, o.output)
 }
 
-// check returns a report of all rules, and what the catalog has.
+// check returns a report of all rules, and a summary of the catalog.
 func (o *catalogValidate) check(cmd *cobra.Command, text string, profile gates.Profile) (report findings.Report, has string, err error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading "+text)()
 	ctx := cmd.Context()

@@ -117,7 +117,7 @@ func parseProfiles(cmd *cobra.Command, names []string) (gates.Profile, error) {
 	return p, nil
 }
 
-// checkPlan is what is checked, and how.
+// checkPlan says which parts are checked, and how.
 type checkPlan struct {
 	repository *repository.Repository
 	settings   repository.Settings
@@ -129,8 +129,8 @@ type checkPlan struct {
 	baseline   *findings.Baseline
 }
 
-// bundlesGarbage is how much garbage there is before it is collected, in percent of what is used, while bundles are checked: at 100, a fifth of
-// the time goes into that.
+// bundlesGarbage is the garbage collector's target percentage while bundles are checked: at 100, collection takes a fifth of the
+// time.
 const bundlesGarbage = 200
 
 func (o *check) run(cmd *cobra.Command, dir string) error {
@@ -176,7 +176,7 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// refusedBy says what errors mean.
+// refusedBy says which gates refuse the errors.
 func refusedBy(p gates.Profile, faults int) string {
 	by := "OLM or an API server"
 	if names := p.Names(); len(names) > 0 {
@@ -260,7 +260,7 @@ func (p checkPlan) show(cmd *cobra.Command) error {
 	return err
 }
 
-// report checks what is selected. It also returns what the report in Markdown says of a change, and what was checked.
+// report checks the selected parts. It also returns the description of a change for Markdown, and a summary of the checked parts.
 func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report, changed, summary string, err error) {
 	report = findings.Report{Tool: cmd.CommandPath(), Subject: p.repository.Dir, Rules: p.profile.Applied(repository.Rules())}
 	selection := p.repository.All()
@@ -299,7 +299,7 @@ func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report,
 	return p.choice.Of(report), changed, summary, nil
 }
 
-// The sizes of what is kept, in bytes: all of it, and one result.
+// The limits of the cache, in bytes: in total, and for one result.
 const (
 	checksLimit  = 256 << 20
 	longestCheck = 4 << 20

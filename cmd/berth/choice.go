@@ -37,7 +37,7 @@ func (c *choiceFlags) read(cmd *cobra.Command, rules []findings.Rule) (findings.
 	return choice, baseline, err
 }
 
-// printGone says that some of what the baseline has was not found again.
+// printGone prints the number of findings in the baseline that are gone.
 func (c *choiceFlags) printGone(cmd *cobra.Command, gone int) {
 	if gone > 0 {
 		cmd.PrintErrf("%s: %s no longer found; write it again with -o json, without --baseline\n", c.baseline, are(gone, "finding"))

@@ -22,8 +22,8 @@ import (
 // completionTimeout limits how long a shell waits for a cluster.
 const completionTimeout = 3 * time.Second
 
-// completerOf is what kubectl and oc run to complete arguments of the plugin kubectl-berth, by the name that this program has then.
-// It returns the name of the parent, or nothing.
+// completerOf returns the parent, kubectl or oc, that runs this program to complete a plugin's arguments, judging by the program's
+// name, or "".
 func completerOf(program string) string {
 	parent, is := strings.CutSuffix(filepath.Base(program), "_complete-berth")
 	if is && slices.Contains(parents, parent) {
@@ -64,7 +64,7 @@ func oneOf(all ...string) cobra.CompletionFunc {
 // harmless matches names that a shell completes. Catalogs and clusters may have others, which a shell could take for something else.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_+@=:-]*$`)
 
-// offered returns the names that begin with what was typed, and that no shell takes for something else.
+// offered returns the harmless names that begin with the typed text.
 func offered(names []string, typed string) (all []cobra.Completion) {
 	for _, name := range names {
 		if strings.HasPrefix(name, typed) && harmless.MatchString(name) {

@@ -26,19 +26,18 @@ import (
 
 var allCosts = flag.Bool("all-costs", false, "give commands inputs ten times as large, with the whole of their budgets")
 
-// input is a kind of hostile input: gen writes it to a folder in a size, and returns what the command line has for it.
+// input is a kind of hostile input: gen writes one of size n to a folder, and returns its argument on the command line.
 type input struct {
 	name string
 	gen  func(t *testing.T, dir string, n int) string
-	// n is its size, in whatever it has many of.
+	// n is its size, in its own unit.
 	n int
 }
 
 // always are the inputs that commands are given without -all-costs.
 var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images"}
 
-// budget is what a command may take for the inputs of a row: seconds of processor time and MiB of memory, for those of the small
-// size and of the large one.
+// budget is the cost that a command may have for the inputs of a row: seconds of processor time and MiB of memory.
 type budget struct{ seconds, mebibytes float64 }
 
 var (
@@ -323,7 +322,7 @@ func withImages(of []input) []input {
 	return append(slices.Clone(of), input{"index", manyInIndex, 400_000}, input{"unreachable", func(*testing.T, string, int) string { return registry.Nobody() + "/x/y:v1" }, 1})
 }
 
-// TestCosts: whatever a stranger wrote, a command ends within its budget. Each runs in a process of its own.
+// TestCosts: a command stays within its budget for any input of a stranger. Each runs in a process of its own.
 func TestCosts(t *testing.T) {
 	berth := itself(t)
 	for _, command := range commandsOf(newCommand()) {
@@ -399,7 +398,7 @@ func peak(pid int) (mebibytes float64) {
 	}
 	_, after, _ := strings.Cut(string(text), "VmHWM:")
 	var kibibytes float64
-	_, _ = fmt.Sscan(after, &kibibytes) // it has none any more when it ends
+	_, _ = fmt.Sscan(after, &kibibytes) // a process that ends has none any more
 	return kibibytes / 1024
 }
 

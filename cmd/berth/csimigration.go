@@ -72,7 +72,7 @@ volumes a wrong order has stranded, with the way out; then the migration in prog
 	return cmd
 }
 
-// csiMigrationFlags say what is switched, and how.
+// csiMigrationFlags hold the flags of the switch.
 type csiMigrationFlags struct {
 	journalFlags
 	way         string
@@ -88,7 +88,7 @@ func (f *csiMigrationFlags) addDowngrade(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.downgradeTo, "downgrade-to", "", "`VERSION` of OpenShift that the cluster will be downgraded to: keep its nodes migrated meanwhile")
 }
 
-// request returns what is asked for. The arguments are names of drivers.
+// request returns the request of the command line. The arguments are names of drivers.
 func (f *csiMigrationFlags) request(direction csimigration.Direction, args []string) (csimigration.Request, error) {
 	r := csimigration.Request{Direction: direction, Way: csimigration.Way(f.way), To: f.downgradeTo, Plugins: slices.Sorted(slices.Values(args))}
 	if f.way != "" && !slices.Contains(csimigration.Ways, r.Way) {

@@ -29,7 +29,7 @@ var exitCodes = []exitCode{
 	{exitTimeout, "it timed out; the same command continues"},
 }
 
-// foundAnnotation is the annotation of commands with what exit code 1 means. Others never end with that.
+// foundAnnotation is the annotation of commands with the meaning of exit code 1. Other commands never end with it.
 const foundAnnotation = "berth/found"
 
 // found returns the annotations of a command that may find something.

@@ -45,7 +45,7 @@ func (f *fixFlag) check(format string) error {
 	return nil
 }
 
-// checkFolder fails for what is no folder or file of this machine.
+// checkFolder fails unless the name is a local file or folder.
 func (f *fixFlag) checkFolder(name string) error {
 	if _, err := os.Stat(name); f.mode != "" && err != nil {
 		return fmt.Errorf("--fix corrects files, and %s is none: %w", name, err)
@@ -53,8 +53,8 @@ func (f *fixFlag) checkFolder(name string) error {
 	return nil
 }
 
-// apply corrects what was found in files below some folders, or shows how. It returns what is left, and whether a diff was shown instead
-// of the report.
+// apply corrects findings in files below some folders, or shows the corrections. It returns the remaining findings, and whether a
+// diff was shown instead of the report.
 func (f *fixFlag) apply(cmd *cobra.Command, report findings.Report, dirs []string) (left findings.Report, shown bool, err error) {
 	if f.mode == "" {
 		return report, false, nil

@@ -102,7 +102,7 @@ func readsXML(text []byte) error {
 	}
 }
 
-// isText fails for what a terminal would not show as it is, and for a value that was formatted by the wrong verb.
+// isText fails for control characters, and for a value that was formatted by the wrong verb.
 func isText(text []byte) error {
 	if !utf8.Valid(text) {
 		return errors.New("want UTF-8")
@@ -113,8 +113,8 @@ func isText(text []byte) error {
 	return nil
 }
 
-// TestEveryFormat runs each command that reads bundles or catalogs, in each of its formats, on each fixture of the project: whatever is
-// wrong with a fixture, what is printed can be read by what the format is for. TestOutputIsOnlyTheReport does so with whole programs.
+// TestEveryFormat runs each command that reads bundles or catalogs, in each of its formats, on each fixture of the project: the
+// output is valid in its format even for faulty fixtures. TestOutputIsOnlyTheReport does the same with whole programs.
 func TestEveryFormat(t *testing.T) {
 	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
 	os.Stdout = os.Stderr // libraries print to it

@@ -134,7 +134,7 @@ SharedVolumeGrant of that name.`,
 	return cmd
 }
 
-// grantRequest is what is to be granted.
+// grantRequest is the grant that a command line requests.
 type grantRequest struct {
 	namespace, fileSystem string
 	accessPoints          []string
@@ -145,7 +145,7 @@ var (
 	accessPointPattern = regexp.MustCompile(`^fsap-[0-9a-f]+$`)
 )
 
-// parseGrant returns what the arguments of a command line ask for. Somebody may have copied them from a message about what a tenant wrote.
+// parseGrant parses the arguments of a command line. They may have been copied from a message with a tenant's text.
 func parseGrant(args []string) (grantRequest, error) {
 	if len(args) < 3 {
 		return grantRequest{}, errors.New("found no access point; want NAMESPACE FILESYSTEM and one ACCESSPOINT or more")
@@ -165,7 +165,7 @@ func parseGrant(args []string) (grantRequest, error) {
 	return r, nil
 }
 
-// write creates the grant of the namespace, or adds to it what it lacks, and returns the grant and what was added.
+// write creates the grant of the namespace or extends it, and returns the grant and the additions.
 func (r grantRequest) write(ctx context.Context, c client.Client) (*v1alpha1.SharedVolumeGrant, []string, error) {
 	namespace, grant := &corev1.Namespace{}, &v1alpha1.SharedVolumeGrant{}
 	if err := c.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace); apierrors.IsNotFound(err) {
@@ -275,7 +275,7 @@ func listGrants(w io.Writer, grants []v1alpha1.SharedVolumeGrant) error {
 	return table.Flush()
 }
 
-// printGrant prints a grant as kubectl does, without what the API server alone writes.
+// printGrant prints a grant like kubectl, without fields that only the API server writes.
 func printGrant(w io.Writer, grant *v1alpha1.SharedVolumeGrant) error {
 	text, err := boundedyaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "SharedVolumeGrant",

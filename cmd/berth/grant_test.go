@@ -94,7 +94,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// TestGrantsOf: who may read one grant sees that one, and learns what to do otherwise.
+// TestGrantsOf: a user who may read one grant sees that one, and otherwise gets advice.
 func TestGrantsOf(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "sharedvolumegrants"}, "", nil)
 	team := interceptor.NewClient(grantsCluster(t, shopGrant("ns-1", 0, "fsap-01", "fsap-02")), interceptor.Funcs{

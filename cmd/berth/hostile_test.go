@@ -38,8 +38,8 @@ properties:
     version: 0.1.0
 `
 
-// TestHostileYAML: whatever command reads a document that stands for much more than it holds refuses it, says where,
-// and needs no more memory than for others.
+// TestHostileYAML: each command refuses a document that expands far beyond its size, gives the position, and needs no
+// more memory than for other documents.
 func TestHostileYAML(t *testing.T) {
 	programs, err := tools.Programs(t.Context(), "./lab/measure")
 	if err != nil {

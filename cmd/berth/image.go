@@ -15,7 +15,7 @@ import (
 // where holds the flags of commands that build images.
 type where struct {
 	layout, push string
-	// others are further flags of which one may take their place.
+	// others are further flags, one of which may replace them.
 	others []string
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestOpmReadsImages pushes images of a bundle and of a catalog to a registry, and has the real opm read
-// them back: they say what their folders say.
+// TestOpmReadsImages pushes images of a bundle and of a catalog to a registry. The real opm reads the
+// same content from them as from the folders.
 func TestOpmReadsImages(t *testing.T) {
 	address := registry.Start(t, nil)
 	root := "../.."
@@ -56,7 +56,8 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// blobs returns what opm has rendered, by schema, package and name, without where it comes from.
+// blobs returns the documents that opm has rendered, by schema, package and name, without their
+// origin.
 func blobs(t *testing.T, text string) map[string]any {
 	t.Helper()
 	found := map[string]any{}

@@ -67,7 +67,7 @@ var documents = []struct {
 	{csimigration.OverviewSchema, []string{"csi-migration status"}, []part{{"", csimigration.Overview{}}}},
 }
 
-// part is a type of a document, and what is before its fields.
+// part is a type in a document, with the prefix of its fields.
 type part struct {
 	before string
 	of     any
@@ -100,7 +100,7 @@ var values = []struct {
 	{"Steps of `berth csi-migration`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/csimigration", "StepName", ""}}},
 }
 
-// constants are the constants of a type in a package or, without a type, those of which the comment of their group begins with a text.
+// constants are the constants of a type in a package or, without a type, of the group whose comment begins with a text.
 type constants struct{ dir, of, group string }
 
 // TestJSONPage compares docs/json.md with the code. -update writes the page.
@@ -268,7 +268,7 @@ func (s *sourceCode) fields(t *testing.T, before string, of reflect.Type, within
 	return all
 }
 
-// isDocument reports whether a type is that of a document, which has its own table.
+// isDocument reports whether a type is a document, which has its own table.
 func isDocument(of reflect.Type) bool {
 	for _, d := range documents {
 		if reflect.TypeOf(d.parts[0].of) == of {
@@ -278,7 +278,8 @@ func isDocument(of reflect.Type) bool {
 	return false
 }
 
-// shape returns how JSON has a type, what is after the name of a field for its elements, and the structure that it is of, or nil.
+// shape returns the JSON kind of a type, the suffix of a field's name for its elements, and the structure of the elements, or
+// nil.
 func shape(of reflect.Type) (kind, suffix string, inner reflect.Type) {
 	switch of.Kind() {
 	case reflect.Pointer:

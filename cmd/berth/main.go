@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	root.SetArgs(args)
 	show(root)
-	// Standard output is for what a command was asked for. What libraries print goes to standard error.
+	// Standard output is for the result of a command. Output of libraries goes to standard error.
 	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
 	os.Stdout = os.Stderr
 	logging.To(os.Stderr)
@@ -147,7 +147,7 @@ grpc_health_probe it asks a server for its health.`,
 	return root
 }
 
-// usageError is a fault of the command line, as opposed to one of what the command works on.
+// usageError is a fault of the command line, not of the command's input.
 type usageError struct {
 	command string
 	err     error

@@ -198,8 +198,8 @@ func (f *applyFlags) add(cmd *cobra.Command, name string) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan, send the first write to the API server as a dry run, and change nothing")
 }
 
-// applyPlan applies the plan in the file, or else that of what is requested. of returns the request that a plan was made for, and
-// done says what was done.
+// applyPlan applies the plan in the file, or else the plan for the request. of returns the request that a plan was made for, and
+// done describes the result.
 func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags, f applyFlags, requested func() (migrate.Request[P], error),
 	of func(P) (migrate.Request[P], error), done func(context.Context, migrate.Cluster, P) string) error {
 	var given P
@@ -225,7 +225,7 @@ func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags,
 	}, done)
 }
 
-// apply carries out the plan that ensure returns, with its status if it is resumed. done says what was done.
+// apply carries out the plan that ensure returns, with its status if it is resumed. done describes the result.
 func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, f applyFlags,
 	ensure func(context.Context) (P, *migrate.Status[P], error), done func(context.Context, migrate.Cluster, P) string) error {
 	ctx, cancel := f.run.limit(cmd.Context())
@@ -277,7 +277,7 @@ func showStatus[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate
 	return migrate.Write(cmd.OutOrStdout(), output, s, palette(cmd.OutOrStdout()))
 }
 
-// rollBack undoes a migration. done says what was done.
+// rollBack undoes a migration. done describes the result.
 func rollBack[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], run runFlags, done func(P) string) error {
 	ctx, cancel := run.limit(cmd.Context())
 	defer cancel()

@@ -133,7 +133,7 @@ func (f *v1Flags) reader(cmd *cobra.Command) (r *bundleReader, done func()) {
 	}
 }
 
-// Read returns what a catalog carries of a bundle or, if that is not all, what its image has.
+// Read returns the manifests of a bundle from the catalog or, if that does not carry them, from its image.
 func (r *bundleReader) Read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {
 	if found, has := r.read[b]; has {
 		return found, nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestOutputIsOnlyTheReport: whatever the input, standard output can be parsed. Libraries print what they think of some.
+// TestOutputIsOnlyTheReport: standard output can be parsed for any input, even if libraries print messages about it.
 func TestOutputIsOnlyTheReport(t *testing.T) {
 	const bundle, catalog = "../../bundle/rules/testdata/tide", "../../catalog/testdata/catalog"
 	folders := map[string]string{"bundle": bundle, "catalog": catalog}

@@ -21,13 +21,13 @@ type scene struct {
 	files string
 	// setup are commands that run before those of the page.
 	setup []string
-	// says replaces parts of what the page shows, which differ from run to run.
+	// says replaces parts of the page that differ from run to run.
 	says map[string]string
 	// varies matches what else differs from run to run, such as sizes. It is nil if nothing does.
 	varies *regexp.Regexp
 }
 
-// mirrored are the scenes of what is mirrored: the catalog, and images of its bundles in a registry.
+// mirrored is the scene for mirrors: the catalog, and images of its bundles in a registry.
 var mirrored = scene{
 	files: "pages/build.txtar",
 	setup: []string{

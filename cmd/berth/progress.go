@@ -37,8 +37,7 @@ func startLive(w io.Writer, say func(taken time.Duration) string) (stop func()) 
 	})
 }
 
-// cut shortens what is said so that a line of a terminal holds it, and the time: a line that goes on in the
-// next one could not be cleared.
+// cut shortens a text so that it fits into a line of the terminal with the time: a wrapped line could not be cleared.
 func cut(what string, columns int) string {
 	const time = len("… 9999s") // of which the ellipsis is three bytes, and one column
 	if said := []rune(what); columns > time && len(said) > columns-time {

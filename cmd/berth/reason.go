@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/faults"
 )
 
-// A reason is why a command failed, in a sentence that says what to do. The libraries' words are behind it, for --verbose.
+// A reason says why a command failed, in a sentence with advice. It wraps the library's error, for --verbose.
 type reason struct {
 	sentence string
 	err      error
@@ -25,7 +25,7 @@ type reason struct {
 func (r *reason) Error() string { return r.sentence }
 func (r *reason) Unwrap() error { return r.err }
 
-// troubles are what can be wrong with a connection, and how the sentence about it goes on after the cluster's address.
+// troubles are the possible faults of a connection, with the end of the sentence after the cluster's address.
 var troubles = []struct {
 	is   func(error) bool
 	says string

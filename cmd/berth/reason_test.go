@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestReasons: what a library says of a connection becomes a sentence that says what to do, with the library's words behind it.
+// TestReasons: a library's error about a connection becomes a sentence with advice, which wraps the error.
 func TestReasons(t *testing.T) {
 	answers := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	plain, encrypted := httptest.NewServer(answers), httptest.NewUnstartedServer(answers)

@@ -49,7 +49,7 @@ func isTerminal(w io.Writer) bool {
 	return file != nil && term.IsTerminal(int(file.Fd()))
 }
 
-// columnsOf returns how wide a terminal is, or 0 for what is none.
+// columnsOf returns the width of a terminal, or 0 for any other writer.
 func columnsOf(w io.Writer) int {
 	if !isTerminal(w) {
 		return 0
@@ -61,7 +61,7 @@ func columnsOf(w io.Writer) int {
 	return columns
 }
 
-// printError says what went wrong, in a line for each fault, and with --verbose what is behind it.
+// printError prints an error, in a line for each fault, and with --verbose the wrapped errors.
 func printError(cmd *cobra.Command, fault error) {
 	lines := faults.Lines(fault)
 	lines[0] = cmd.Root().Name() + ": " + lines[0]

@@ -1,5 +1,5 @@
-// Command opm is the program of the base image of catalogs: opm's commands, and as grpc_health_probe what OLM probes catalogs with. It is
-// berth without the rest: a catalog's pod has little memory, and each probe takes of it.
+// Command opm is the program in the base image of catalogs: opm's commands and, as grpc_health_probe, OLM's probe of catalogs. It is
+// berth without the rest: a catalog's pod has little memory, and each probe needs some.
 package main
 
 import (

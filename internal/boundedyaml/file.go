@@ -62,7 +62,7 @@ func StatIn(root *os.Root, path string) (os.FileInfo, error) {
 	return info, checkRegular(shown, info)
 }
 
-// Read reads what is called like a file, such as standard input, up to the limit of files.
+// Read reads a stream such as standard input, up to the limit of files. path names it in errors.
 func Read(path string, from io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(from, maxFile+1)) // a file may grow while it is read
 	if len(data) > maxFile {

@@ -37,8 +37,8 @@ func inLine(source []byte, offset, column int) int {
 	return offset
 }
 
-// afterBreak returns the offset after the next line break of YAML, of which there are more kinds than in other text files, or -1 if there is
-// none. A regular expression would take a quarter of the time in which a catalog with faults is checked.
+// afterBreak returns the offset after the next line break, or -1. YAML has more kinds of line breaks than other text files. A
+// regular expression would take a quarter of the time of checking a catalog with faults.
 func afterBreak(source []byte, from int) int {
 	for i := from; i < len(source); i++ {
 		switch rest := source[i:]; {
@@ -85,23 +85,23 @@ var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?(?:yaml
 var parserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key)|` +
 	`^found (duplicate %|incompatible YAML|undefined tag)`)
 
-// openBracket and openQuote match the errors of parser and scanner about brackets and quotes that are never closed. Both
-// report the place where they gave up, not where the bracket or quote is.
+// openBracket and openQuote match errors about brackets and quotes that are never closed. The errors give the place where
+// parsing stopped, not the place of the bracket or quote.
 var (
 	openBracket = regexp.MustCompile(`^did not find expected ',' or`)
 	openQuote   = regexp.MustCompile(`^found unexpected (end of stream|document indicator)|^could not find expected ':'`)
 )
 
-// Fault returns what is wrong with YAML that sigs.k8s.io/yaml rejects, and the offset of the fault. The line numbers of
-// the decoder cannot be used as they are: they count from 1 in errors of its scanner and from 0 in errors of its parser,
-// and are missing for the first line and in later errors. It reports no columns.
+// Fault returns the fault of YAML that sigs.k8s.io/yaml rejects, and its offset. The line numbers of the decoder need
+// corrections: they count from 1 in errors of its scanner and from 0 in errors of its parser, and are missing for the first
+// line and in later errors. It reports no columns.
 func Fault(source []byte, err error) (offset int, message string) {
 	line, message := yamlErrorLine(err)
 	// For a bracket or quote that is never closed, version 3 of the decoder reports where it began.
 	parsed, parseErr := Parse(source)
 	begin, _ := yamlErrorLine(parseErr)
 	if begin == 0 {
-		begin = line // it reports none
+		begin = line // the decoder reports none
 	}
 	offset = -1
 	switch {
@@ -131,8 +131,7 @@ func Fault(source []byte, err error) (offset int, message string) {
 	return offset, message
 }
 
-// suspects match the part of a line that a message of the YAML decoder is about. If none matches, that is the first word
-// of the line.
+// suspects match the part of a line that a message of the YAML decoder is about. The default is the first word of the line.
 var suspects = []struct{ message, pattern *regexp.Regexp }{
 	{regexp.MustCompile(`^mapping values are not allowed`), regexp.MustCompile(`:(?:[^:]|:\S)*?(:)(?:\s|$)`)},
 	{regexp.MustCompile(`cannot start any token`), regexp.MustCompile("^ *(\t)")},
@@ -142,7 +141,7 @@ var suspects = []struct{ message, pattern *regexp.Regexp }{
 	{openBracket, regexp.MustCompile(`([\[{])`)},
 }
 
-// suspect returns the offset of what a message is about. begin is the offset of its line.
+// suspect returns the offset of the text that a message is about. begin is the offset of its line.
 func suspect(source []byte, begin int, message string) int {
 	line, _, _ := bytes.Cut(source[begin:], []byte("\n"))
 	for _, s := range suspects {

@@ -9,8 +9,8 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// Written returns a scalar as it is written in its source, with its quotes, and the offset of that. It returns false for one that is
-// written in another way than on one line: in a block, with a tag or an anchor, or not at all.
+// Written returns the text of a scalar in its source, with its quotes, and its offset. It returns false unless the scalar is on one
+// line, without a tag or an anchor.
 func Written(source []byte, node *Node) (offset int, text string, ok bool) {
 	if node.Kind != ScalarNode || node.Anchor != "" {
 		return 0, "", false
@@ -31,7 +31,7 @@ func Written(source []byte, node *Node) (offset int, text string, ok bool) {
 	return offset, string(rest[:end]), end > 0
 }
 
-// quotedEnd returns the length of the quoted text that a line begins with, or 0 if the line does not have its end.
+// quotedEnd returns the length of the quoted text at the beginning of a line, or 0 if it does not end on that line.
 func quotedEnd(line []byte, quote byte) int {
 	if len(line) == 0 || line[0] != quote {
 		return 0
@@ -49,13 +49,13 @@ func quotedEnd(line []byte, quote byte) int {
 	return 0
 }
 
-// plain matches texts that are themselves without quotes, in every context and every version of YAML.
+// plain matches texts that need no quotes in any context and any version of YAML.
 var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_/-]*(?:\.[A-Za-z0-9_/-]+)*$`)
 
-// words are plain texts that YAML reads as something else.
+// words matches plain texts that YAML does not read as strings.
 var words = regexp.MustCompile(`^(?i:true|false|yes|no|on|off|y|n|null|nan|inf)$`)
 
-// Scalar returns a text as a scalar: in the quotes that another one has, or in double quotes where it needs some.
+// Scalar returns a text as a scalar with the quotes of like, or with double quotes if it needs any.
 func Scalar(text, like string) string {
 	switch isPlain := plain.MatchString(text) && !words.MatchString(text); {
 	case strings.HasPrefix(like, "'") && strings.IndexFunc(text, func(r rune) bool { return r < ' ' }) < 0:
@@ -66,6 +66,6 @@ func Scalar(text, like string) string {
 	var quoted bytes.Buffer
 	encoder := json.NewEncoder(&quoted)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // a string has no fault
+	_ = encoder.Encode(text) // never fails for a string
 	return strings.TrimSuffix(quoted.String(), "\n")
 }

@@ -1,6 +1,5 @@
 // Package boundedyaml reads and writes YAML like sigs.k8s.io/yaml, within limits: documents may come from anybody, and a few
-// kilobytes of YAML can expand to gigabytes. All shipped code reads YAML through this package; hack/imports enforces
-// that.
+// kilobytes of YAML can expand to gigabytes. All shipped code reads YAML through this package; hack/imports enforces this.
 //
 // It rejects a document if its aliases expand to many times the size of its source, or if it has more values or
 // deeper nesting than any legitimate document. Reading a document takes memory in proportion to its source.

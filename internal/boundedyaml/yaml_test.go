@@ -147,7 +147,7 @@ func TestOrdinaryAnchors(t *testing.T) {
 	}
 }
 
-// same compares a document as JSON with what the library reads.
+// same compares a document as JSON with the library's result.
 func same(t *testing.T, source []byte) {
 	t.Helper()
 	got, err := boundedyaml.ToJSON(source)
@@ -181,7 +181,7 @@ func same(t *testing.T, source []byte) {
 	t.Errorf("%q becomes\n%s\nbut by the library\n%s", source, got, want)
 }
 
-// FuzzAliases compares documents with aliases with what the library reads: they must be equal unless they expand too
+// FuzzAliases compares documents with aliases with the library's result: they must be equal unless they expand too
 // much.
 func FuzzAliases(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join(hostile, "*.yaml"))

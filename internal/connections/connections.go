@@ -10,7 +10,7 @@ import (
 
 // Limits are the maximum numbers of open connections.
 type Limits struct {
-	// PerHost is the limit for one address. Further connections from that address are closed.
+	// PerHost is the limit for one address. Further connections from it are closed.
 	PerHost int
 	// Total is the limit for all addresses. A further connection closes the oldest one. If it were closed itself,
 	// early clients could lock out later ones, such as kubelet, which would then restart the server.

@@ -17,9 +17,9 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// examineActivity examines whether one of the operators is active. A settled operator writes nothing, so what it has reported looks
-// the same long after it has ended: only the lock shows who is active, and only its permissions whether it can do anything.
-func (p *patient) examineActivity(ctx context.Context) ([]Result, error) {
+// examineActivity examines whether one of the operators is active. A settled operator writes nothing, so its reports look the same
+// long after it has ended: only the lock shows that it is active, and only its permissions that it can act.
+func (p *examinedDriver) examineActivity(ctx context.Context) ([]Result, error) {
 	var results []Result
 	var ours []client.ObjectKey
 	for _, namespace := range p.operators() {
@@ -40,7 +40,7 @@ func (p *patient) examineActivity(ctx context.Context) ([]Result, error) {
 		if holder == nil {
 			continue
 		}
-		lacking, err := p.lacking(ctx, namespace, deployment.Spec.Template.Spec.ServiceAccountName)
+		lacking, err := p.examinePermissions(ctx, namespace, deployment.Spec.Template.Spec.ServiceAccountName)
 		if err != nil {
 			return nil, err
 		}
@@ -55,13 +55,13 @@ func (p *patient) examineActivity(ctx context.Context) ([]Result, error) {
 	return results, nil
 }
 
-// judgeUnheld is about a lock that no pod holds.
+// judgeUnheld judges a lock that no pod holds.
 func judgeUnheld(key client.ObjectKey, operator string) Result {
 	return fail(operatorInactive, escape.Command("oc -n %s describe deployment %s; oc -n %s logs deployment/%s", key.Namespace, operator, key.Namespace, operator),
 		"no pod holds the lock %s: no operator of the driver is active, nothing reconciles the driver, and its conditions are those of before", key)
 }
 
-// judgeHolder is about the pod that holds a lock.
+// judgeHolder judges the pod that holds a lock.
 func judgeHolder(key client.ObjectKey, holder *corev1.Pod) Result {
 	for _, c := range holder.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && holder.DeletionTimestamp == nil {
@@ -78,9 +78,8 @@ func judgeHolder(key client.ObjectKey, holder *corev1.Pod) Result {
 		"pod %s/%s holds the lock %s, so no other operator is active, but it is not Ready on node %s%s", holder.Namespace, holder.Name, key.Name, holder.Spec.NodeName, suffix(trouble))
 }
 
-// lacking is about the permissions without which an operator cannot see what it is asked for, or say anything. Asking for them writes
-// nothing.
-func (p *patient) lacking(ctx context.Context, namespace, account string) (Result, error) {
+// examinePermissions checks the permissions that an operator needs to read its ClusterCSIDriver and to report. Checking them writes nothing.
+func (p *examinedDriver) examinePermissions(ctx context.Context, namespace, account string) (Result, error) {
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", namespace, account)
 	var lacks []string
 	for _, of := range []struct{ verb, subresource string }{{"list", ""}, {"watch", ""}, {"patch", ""}, {"patch", "status"}} {

@@ -12,11 +12,12 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// defaultClassAnnotations make a StorageClass the default, as Kubernetes reads them.
+// defaultClassAnnotations are the annotations by which Kubernetes recognizes the default
+// StorageClass.
 var defaultClassAnnotations = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
 
-// examineDefaultClass examines which StorageClass claims get that name none.
-func examineDefaultClass(ctx context.Context, p *patient) ([]Result, error) {
+// examineDefaultClass examines the StorageClass of claims that name none.
+func examineDefaultClass(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := p.list(ctx, classes); err != nil {
 		return nil, err
@@ -24,8 +25,8 @@ func examineDefaultClass(ctx context.Context, p *patient) ([]Result, error) {
 	return []Result{judgeDefaultClass(classes.Items)}, nil
 }
 
-// examineClassRisks examines which StorageClasses of the driver endanger files.
-func examineClassRisks(ctx context.Context, p *patient) (results []Result, err error) {
+// examineClassRisks finds StorageClasses of the driver that endanger files.
+func examineClassRisks(ctx context.Context, p *examinedDriver) (results []Result, err error) {
 	if p.driver.ClassRisk == nil {
 		return nil, nil
 	}

@@ -1,6 +1,6 @@
 package doctor
 
-// Code identifies what was found. It stays the same when the text changes.
+// Code identifies a result. It stays the same when the text changes.
 type Code string
 
 // The codes of results.
@@ -15,11 +15,11 @@ const (
 	classRisk                 Code = "class-risk"                  // a StorageClass of the driver endangers files
 	operatorOfPlatform        Code = "operator-of-platform"        // the cluster storage operator runs the driver's operator
 	operatorMissing           Code = "operator-missing"            // nobody runs the operator of a driver that is in no catalog
-	subscriptionFine          Code = "subscription"                // OLM has installed what the Subscription asks for
+	subscriptionFine          Code = "subscription"                // OLM has installed the Subscription's package
 	subscriptionMissing       Code = "subscription-missing"        // no Subscription asks for the package
 	subscriptionUnhealthy     Code = "subscription-unhealthy"      // a condition of the Subscription is a fault
 	subscriptionsSeveral      Code = "subscriptions-several"       // several Subscriptions ask for the package
-	extensionFine             Code = "clusterextension"            // OLM v1 has installed what the ClusterExtension asks for
+	extensionFine             Code = "clusterextension"            // OLM v1 has installed the ClusterExtension's package
 	extensionUnhealthy        Code = "clusterextension-unhealthy"  // a condition of the ClusterExtension is a fault, or it is being deleted
 	olmTwice                  Code = "olm-twice"                   // both OLM v0 and OLM v1 are asked for the package
 	nothingInstalled          Code = "nothing-installed"           // OLM has installed nothing yet
@@ -41,8 +41,8 @@ const (
 	operatorPermitted         Code = "operator-permitted"          // the operator may see the ClusterCSIDriver and write its status
 	operatorForbidden         Code = "operator-forbidden"          // the operator may not do so
 	customResourceMissing     Code = "clustercsidriver-missing"    // there is no ClusterCSIDriver
-	conditionsFine            Code = "conditions"                  // all conditions are as they should be
-	conditionBad              Code = "condition"                   // a condition is not as it should be
+	conditionsFine            Code = "conditions"                  // no condition reports a fault
+	conditionBad              Code = "condition"                   // a condition reports a fault
 	conditionsMissing         Code = "no-conditions"               // no operator has reported anything
 	conditionsStale           Code = "conditions-stale"            // nobody writes conditions any more
 	generationUnobserved      Code = "generation-unobserved"       // the operator has not reported on the last change of the ClusterCSIDriver
@@ -50,9 +50,9 @@ const (
 	removed                   Code = "removed"                     // spec.managementState is Removed
 	unmanaged                 Code = "unmanaged"                   // spec.managementState is Unmanaged
 	managementState           Code = "management-state"            // spec.managementState has another value
-	namespaceFine             Code = "namespace"                   // it is certain where the driver is
+	namespaceFine             Code = "namespace"                   // the driver's namespace is certain
 	namespaceMissing          Code = "namespace-missing"           // the driver's namespace does not exist
-	namespaceUnknown          Code = "namespace-unknown"           // it is not certain where the driver is
+	namespaceUnknown          Code = "namespace-unknown"           // the driver's namespace is uncertain
 	monitored                 Code = "monitored"                   // the cluster's monitoring reads the namespace's metrics
 	notMonitored              Code = "not-monitored"               // the namespace lacks the label for the cluster's monitoring
 	credentialsFine           Code = "credentials"                 // the CredentialsRequest is provisioned
@@ -65,7 +65,7 @@ const (
 	nodesNotReady             Code = "nodes-not-ready"             // pods are missing on nodes that are NotReady
 	podsFail                  Code = "pods-fail"                   // pods do not start
 	podsRefused               Code = "pods-refused"                // the API server refuses pods
-	podSecurity               Code = "pod-security"                // the namespace's label has the API server refuse the driver's pods
+	podSecurity               Code = "pod-security"                // the namespace's label makes the API server refuse the driver's pods
 	scaledToZero              Code = "scaled-to-zero"              // a Deployment wants no pods
 	podsMissing               Code = "pods-missing"                // no pod is available
 	rolloutPending            Code = "rollout"                     // pods are being updated
@@ -79,6 +79,6 @@ const (
 	podsStarted               Code = "pods"                        // no pod of a namespace that uses claims waits to start
 	podWaits                  Code = "pod-waits"                   // a pod that uses claims waits to start
 	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready
-	fileSystemNotAvailable    Code = "filesystem-not-available"    // of SharedVolumes, something does not exist in AWS
+	fileSystemNotAvailable    Code = "filesystem-not-available"    // AWS lacks a file system or access point of SharedVolumes
 	sharedVolumeAPIMissing    Code = "sharedvolume-api-missing"    // the cluster does not serve SharedVolumes
 )

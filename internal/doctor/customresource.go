@@ -12,15 +12,15 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// examineCustomResource examines what the driver's operator reports.
-func examineCustomResource(_ context.Context, p *patient) ([]Result, error) {
+// examineCustomResource examines the reports of the driver's operator.
+func examineCustomResource(_ context.Context, p *examinedDriver) ([]Result, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
 	}
 	return judgeCustomResource(p.driver.CSIName, p.custom, p.inactive), nil
 }
 
-// judgeCustomResource is about what the operator reports, which is out of date if it is inactive.
+// judgeCustomResource judges the operator's reports, which are out of date if it is inactive.
 func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inactive bool) []Result {
 	describe := escape.Command("oc describe clustercsidriver %s", name)
 	if custom == nil {
@@ -44,7 +44,7 @@ func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inact
 	}
 	bad := judgeConditions(custom.Status.Conditions, describe)
 	seen := custom.Status.ObservedGeneration
-	observed := seen == 0 || seen >= custom.Generation // other projects' operators never say
+	observed := seen == 0 || seen >= custom.Generation // other projects' operators do not report it
 	if !observed {
 		results = append(results, fail(generationUnobserved, "if somebody changed it just now, look again; otherwise see the operator above",
 			"the operator has reported on generation %d of ClusterCSIDriver %s, and it has generation %d by now", seen, name, custom.Generation))
@@ -61,8 +61,8 @@ func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inact
 // summaries are the conditions that sum up others of the same suffix.
 var summaries = []string{operatorv1.OperatorStatusTypeAvailable, operatorv1.OperatorStatusTypeProgressing, operatorv1.OperatorStatusTypeDegraded}
 
-// kindsOfConditions say how conditions should be, by the suffix of their type, and what it is when they are not. Others should be true,
-// and say what is left out when they are not.
+// kindsOfConditions gives the expected status of conditions, by the suffix of their type, and the verdict for another status.
+// Conditions of other types should be true; if not, they name something that was left out.
 var kindsOfConditions = []struct {
 	suffix string
 	want   operatorv1.ConditionStatus
@@ -75,7 +75,7 @@ var kindsOfConditions = []struct {
 	{"", operatorv1.ConditionTrue, Warning},
 }
 
-// judgeConditions returns the conditions that are not as they should be. Of a summary and its parts, it returns the parts.
+// judgeConditions returns the conditions that report a fault. Instead of a summary, it returns its parts.
 func judgeConditions(conditions []operatorv1.OperatorCondition, describe string) []Result {
 	var bad []Result
 	told := map[string]bool{} // suffixes of parts
@@ -103,7 +103,7 @@ func judgeConditions(conditions []operatorv1.OperatorCondition, describe string)
 	return bad
 }
 
-// help says what helps, by the reason of a condition. Where the message of the condition says it, the reason is not here.
+// help gives advice by the reason of a condition. It lacks reasons for which the message of the condition gives advice.
 var help = map[string]string{
 	"WaitingForLock":               "end the operator or pod that the message names: see " + findings.Page("install.md#when-the-operator-waits"),
 	"MissingImage":                 "set what the message names in spec.config.env of the Subscription",
@@ -126,7 +126,7 @@ var help = map[string]string{
 	"ObjectsOfOtherVersion":        "install the later version of the operator again; or see " + findings.Page("troubleshooting.md#what-is-left-out"),
 }
 
-// helpFor says what helps. A condition that several controllers report has a reason of each that has trouble.
+// helpFor returns advice. A condition of several controllers joins the reasons of all that report trouble.
 func helpFor(reasons, describe string) string {
 	for reason := range strings.SplitSeq(reasons, "::") {
 		if do, known := help[reason]; known {

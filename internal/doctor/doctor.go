@@ -1,9 +1,9 @@
-// Package doctor examines all that a driver needs on a cluster, from the Operator Lifecycle Manager (OLM) down to the
-// SharedVolumes of applications, and says what is wrong and what to do about it.
+// Package doctor examines everything that a driver needs on a cluster, from the Operator Lifecycle Manager (OLM) down to the
+// SharedVolumes of applications, and reports faults with advice.
 //
-// It only reads, with the permissions of whoever runs it. What that person may not read is reported as not examined, and never
-// as fine. Anybody may create namespaces and write objects in them, so nothing there decides where a driver is: that is up to
-// package drivers/placement, which goes by cluster-scoped objects.
+// It only reads, with the permissions of the user. It reports objects that the user may not read as not examined, never as fine.
+// Anybody may create namespaces and write objects in them, so package drivers/placement finds a driver by cluster-scoped objects
+// alone.
 package doctor
 
 import (
@@ -42,10 +42,10 @@ type Verdict string
 
 // The verdicts.
 const (
-	OK          Verdict = "ok"           // as it should be
-	Warning     Verdict = "warning"      // somebody should know it; the driver works
+	OK          Verdict = "ok"           // no fault
+	Warning     Verdict = "warning"      // somebody should know of it; the driver works
 	Fault       Verdict = "fault"        // something does not work, or will not
-	NotExamined Verdict = "not-examined" // it could not be read, or nothing runs that could be examined
+	NotExamined Verdict = "not-examined" // it could not be read, or does not run
 )
 
 // Result is the result of one check.
@@ -53,7 +53,7 @@ type Result struct {
 	Code    Code    `json:"code"`
 	Verdict Verdict `json:"verdict"`
 	What    string  `json:"what"`
-	// Do says what helps. It is empty if all is well.
+	// Do is advice. It is empty if there is no fault.
 	Do string `json:"do,omitempty"`
 }
 
@@ -63,25 +63,25 @@ type Section struct {
 	Results []Result `json:"results"`
 }
 
-// DriverReport is what was found about a driver.
+// DriverReport holds the results about a driver.
 type DriverReport struct {
 	// Driver is the name of its CSIDriver.
 	Driver   string    `json:"driver"`
 	Sections []Section `json:"sections"`
 }
 
-// Report is what an examination has found.
+// Report holds the results of an examination.
 type Report struct {
 	// Schema is Schema.
 	Schema string `json:"schema"`
 	// Healthy reports whether there is no fault, and everything could be examined.
 	Healthy bool `json:"healthy"`
-	// Cluster is about what all drivers need.
+	// Cluster holds the results about prerequisites of all drivers.
 	Cluster []Section      `json:"cluster"`
 	Drivers []DriverReport `json:"drivers"`
-	// Namespace is the one that was examined alone, for its team.
+	// Namespace is the only examined namespace, if a team's was examined.
 	Namespace string `json:"namespace,omitempty"`
-	// Team is about what its team has in that namespace.
+	// Team holds the results about the team's objects in that namespace.
 	Team []Section `json:"team,omitempty"`
 }
 
@@ -103,14 +103,14 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// subject is something to examine about a driver. examine reads it, and returns what is concluded from it.
+// subject is a part of a driver's installation. examine reads it and returns the results.
 type subject struct {
 	name    string
-	examine func(context.Context, *patient) ([]Result, error)
+	examine func(context.Context, *examinedDriver) ([]Result, error)
 }
 
-// ofCluster are the subjects that all drivers have in common, and ofDriver those of each driver. Those who look for a cause find
-// it in the first section with a fault: each needs those above it.
+// ofCluster are the subjects that all drivers share, and ofDriver the subjects of each driver. The cause of faults is in the first
+// section with a fault: each section depends on those above it.
 var (
 	ofCluster = []subject{
 		{"Operator Lifecycle Manager", examineOLM},
@@ -128,28 +128,28 @@ var (
 	}
 )
 
-// patient is a driver that is examined.
-type patient struct {
+// examinedDriver is a driver during its examination.
+type examinedDriver struct {
 	Cluster
 	driver drivers.Driver
-	*found
-	// inactive is set when no operator of the driver is active, so that what they have reported is out of date.
+	*location
+	// inactive is set when no operator of the driver is active, so that their reports are out of date.
 	inactive bool
 }
 
-// Examine examines the cluster and drivers. With none named, it examines those of candidates that somebody installed or asked OLM to install.
-// It fails if the API server does not answer.
+// Examine examines the cluster and drivers. If named is empty, it examines the candidates that somebody has installed or asked OLM
+// to install. It fails if the API server does not answer.
 func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.Driver) (*Report, error) {
 	report := &Report{Schema: Schema, Healthy: true, Cluster: []Section{}, Drivers: []DriverReport{}}
 	var err error
-	if report.Cluster, err = report.examine(ctx, ofCluster, &patient{Cluster: cluster}); err != nil {
+	if report.Cluster, err = report.examine(ctx, ofCluster, &examinedDriver{Cluster: cluster}); err != nil {
 		return nil, err
 	}
 	chosen := named
 	if len(named) == 0 {
 		chosen = candidates
 	}
-	var unread error // why it is not known whether the drivers are there that are not examined
+	var unread error // why the other drivers could not be looked for
 	for _, d := range chosen {
 		f, err := find(ctx, cluster, d)
 		if err != nil {
@@ -159,7 +159,7 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 			unread = cmp.Or(unread, f.subscriptionsErr, f.driverErr)
 			continue
 		}
-		sections, err := report.examine(ctx, ofDriver, &patient{Cluster: cluster, driver: d, found: f})
+		sections, err := report.examine(ctx, ofDriver, &examinedDriver{Cluster: cluster, driver: d, location: f})
 		if err != nil {
 			return nil, err
 		}
@@ -173,8 +173,8 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 	return report, nil
 }
 
-// examine examines subjects of a patient.
-func (r *Report) examine(ctx context.Context, subjects []subject, p *patient) ([]Section, error) {
+// examine examines subjects of a driver.
+func (r *Report) examine(ctx context.Context, subjects []subject, p *examinedDriver) ([]Section, error) {
 	var sections []Section
 	for _, s := range subjects {
 		results, err := s.examine(ctx, p)
@@ -195,7 +195,7 @@ func (r *Report) examine(ctx context.Context, subjects []subject, p *patient) ([
 	return sections, nil
 }
 
-// notExamined returns a result for what the API server refused to show. It returns an error if the server has not answered.
+// notExamined returns a result if the API server refused to show an object, and an error if it did not answer.
 func notExamined(err error) (Result, error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		return Result{}, err
@@ -207,7 +207,7 @@ func notExamined(err error) (Result, error) {
 	return result, nil
 }
 
-// optional ignores that the cluster does not serve an API, or has no object of a name.
+// optional ignores errors about an API that the cluster does not serve, or an object that does not exist.
 func optional(err error) error {
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil
@@ -215,7 +215,7 @@ func optional(err error) error {
 	return err
 }
 
-// read reads an object, and reports whether it exists. None has a name that cannot be one, as a stranger may have written.
+// read reads an object, and reports whether it exists. No object has an invalid name, which a stranger may have written.
 func (c Cluster) read(ctx context.Context, object client.Object, namespace, name string) (bool, error) {
 	if name == "" || len(content.IsPathSegmentName(name))+len(content.IsPathSegmentName(namespace)) > 0 {
 		return false, nil
@@ -227,7 +227,7 @@ func (c Cluster) read(ctx context.Context, object client.Object, namespace, name
 	return err == nil, nil
 }
 
-// list lists objects of a kind. There are none of a kind that the cluster does not serve.
+// list lists objects of a kind. It returns none if the cluster does not serve the kind.
 func (c Cluster) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := optional(c.Client.List(ctx, list, options...)); err != nil {
 		return fmt.Errorf("listing objects of kind %s: %w", strings.TrimSuffix(c.kindOf(list), "List"), err)
@@ -235,7 +235,7 @@ func (c Cluster) list(ctx context.Context, list client.ObjectList, options ...cl
 	return nil
 }
 
-// kindOf returns the kind of an object, as users know it.
+// kindOf returns the kind of an object for users.
 func (c Cluster) kindOf(object runtime.Object) string {
 	kind, err := c.Client.GroupVersionKindFor(object)
 	if err != nil {
@@ -244,7 +244,7 @@ func (c Cluster) kindOf(object runtime.Object) string {
 	return kind.Kind
 }
 
-// rest returns a client for an API, to read long lists with.
+// rest returns a client for reading long lists of an API.
 func (c Cluster) rest(api schema.GroupVersion) (rest.Interface, error) {
 	config := rest.CopyConfig(c.Config)
 	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &api, "/apis", clientgoscheme.Codecs.WithoutConversion()

@@ -21,19 +21,19 @@ import (
 	"github.com/berth-csi/berth/internal/listing"
 )
 
-// manifests returns the objects of the driver, as they are named where it is; none if that is not known.
-func (p *patient) manifests() ([]drivers.Manifest, error) {
-	if p.driverErr != nil || p.custom == nil || p.placed.Namespace == "" {
+// manifests returns the objects of the driver with their names in its namespace, or nil if that is not known.
+func (p *examinedDriver) manifests() ([]drivers.Manifest, error) {
+	if p.driverErr != nil || p.custom == nil || p.decision.Namespace == "" {
 		return nil, nil // an earlier section says why
 	}
-	return p.driver.Operand(drivers.Values{Namespace: p.placed.Namespace, Image: func(env string) string { return env }})
+	return p.driver.Operand(drivers.Values{Namespace: p.decision.Namespace, Image: func(env string) string { return env }})
 }
 
-// credentialsRequestKind is the kind of what the cloud credential operator acts on.
+// credentialsRequestKind is the kind of objects that the cloud credential operator reconciles.
 var credentialsRequestKind = schema.GroupVersionKind{Group: "cloudcredential.openshift.io", Version: "v1", Kind: "CredentialsRequest"}
 
-// examineCredentials examines what the cloud credential operator reports. It reads no Secret.
-func examineCredentials(ctx context.Context, p *patient) ([]Result, error) {
+// examineCredentials examines the reports of the cloud credential operator. It reads no Secret.
+func examineCredentials(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	manifests, err := p.manifests()
 	if err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func examineCredentials(ctx context.Context, p *patient) ([]Result, error) {
 	return results, nil
 }
 
-// judgeCredentials is about a CredentialsRequest. All its conditions report trouble. Whether credentials are needed at all depends on
-// the cluster, and the operator says so in its conditions.
+// judgeCredentials judges a CredentialsRequest. All its conditions report trouble. The operator's conditions say whether the cluster
+// needs credentials at all.
 func judgeCredentials(request *unstructured.Unstructured) Result {
 	name := request.GetNamespace() + "/" + request.GetName()
 	describe := escape.Command("oc -n %s describe credentialsrequest %s", request.GetNamespace(), request.GetName())
@@ -77,7 +77,7 @@ func judgeCredentials(request *unstructured.Unstructured) Result {
 }
 
 // examineWorkloads examines the driver's pods, and whether kubelets know the driver.
-func examineWorkloads(ctx context.Context, p *patient) ([]Result, error) {
+func examineWorkloads(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	manifests, err := p.manifests()
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func examineWorkloads(ctx context.Context, p *patient) ([]Result, error) {
 }
 
 // examineNodes examines whether kubelets know the driver, and whether pods may use the nodes where it runs.
-func (p *patient) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([]Result, error) {
+func (p *examinedDriver) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([]Result, error) {
 	var want int32
 	for _, set := range sets {
 		want = max(want, set.Status.DesiredNumberScheduled)
@@ -138,7 +138,7 @@ func (p *patient) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([
 	return append([]Result{r.judge(p.driver.CSIName)}, judgeTaints(startupTaintOf(p.driver.CSIName), tainted)...), nil
 }
 
-// registrarOf returns the container of a driver's DaemonSets that registers it with the kubelet. Drivers call it differently.
+// registrarOf returns the container of a driver's DaemonSets that registers it with the kubelet. Its name differs between drivers.
 func registrarOf(sets []*appsv1.DaemonSet) string {
 	for _, set := range sets {
 		for _, container := range set.Spec.Template.Spec.Containers {
@@ -150,7 +150,7 @@ func registrarOf(sets []*appsv1.DaemonSet) string {
 	return "node-driver-registrar"
 }
 
-func (p *patient) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]Result, error) {
+func (p *examinedDriver) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]Result, error) {
 	status := set.Status
 	w := workload{kind: "DaemonSet", namespace: set.Namespace, name: set.Name, available: status.NumberAvailable, updated: status.UpdatedNumberScheduled,
 		want: status.DesiredNumberScheduled, observed: status.ObservedGeneration >= set.Generation}
@@ -170,7 +170,7 @@ func (p *patient) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) (
 	return p.examineWorkload(ctx, w, set.Spec.Selector)
 }
 
-// csiNode has what is read of a CSINode, in which the kubelet of a node lists the drivers that it knows.
+// csiNode holds the fields that are read of a CSINode, in which a node's kubelet lists its registered drivers.
 type csiNode struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -178,20 +178,20 @@ type csiNode struct {
 	Spec storagev1.CSINodeSpec `json:"spec"`
 }
 
-// registrations are the nodes whose kubelet knows a driver.
+// registrations tells whose kubelets know a driver.
 type registrations struct {
-	want  int      // on how many nodes pods of the driver should run
+	want  int      // the number of nodes that pods of the driver should run on
 	known []string // the nodes whose kubelet knows the driver
-	// missing are the other nodes. Not on all of them should pods of the driver run.
+	// missing are the other nodes. The driver need not run on all of them.
 	missing []string
 	// registrar is the container that registers the driver with the kubelet.
 	registrar string
-	// reported are the nodes on which pods of the driver are only reported as running.
+	// reported are the nodes without a runtime, where the driver's pods are only reported as running.
 	reported []string
 }
 
-// registrations finds the nodes whose kubelet knows the driver, and the others.
-func (p *patient) registrations(ctx context.Context) (r registrations, err error) {
+// registrations finds the nodes whose kubelet knows the driver, and the other nodes.
+func (p *examinedDriver) registrations(ctx context.Context) (r registrations, err error) {
 	storage, err := p.rest(storagev1.SchemeGroupVersion)
 	if err != nil {
 		return r, err
@@ -207,8 +207,8 @@ func (p *patient) registrations(ctx context.Context) (r registrations, err error
 	return r, err
 }
 
-// scheduledOn returns those of some nodes on which pods of DaemonSets are.
-func (p *patient) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nodes []string) ([]string, error) {
+// scheduledOn returns the nodes among the given ones that have pods of the DaemonSets.
+func (p *examinedDriver) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nodes []string) ([]string, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -232,14 +232,14 @@ func (p *patient) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nod
 	return slices.Compact(on), nil
 }
 
-// judge is about the nodes on which pods of the driver should run. Others may lack the driver, too.
+// judge judges the nodes on which pods of the driver should run. Other nodes may also lack the driver.
 func (r registrations) judge(driver string) Result {
 	if len(r.known) >= r.want {
 		return fine(registrationFine, "the kubelets of %s know driver %s", number(len(r.known), "node"), driver)
 	}
 	reported := slices.DeleteFunc(slices.Clone(r.reported), func(node string) bool { return slices.Contains(r.known, node) })
 	if want := r.want - len(reported); len(r.known) < want {
-		without := "" // a node of which no driver has ever registered has no CSINode
+		without := "" // a node on which no driver has ever registered has no CSINode
 		if len(r.missing) > 0 {
 			without = "; nodes without it: " + names(r.missing)
 		}
@@ -256,11 +256,11 @@ func (r registrations) judge(driver string) Result {
 	}
 }
 
-// startupTaintOf is the key of the taint with which administrators keep pods off new nodes until a driver runs there. Its makers
-// chose the name.
+// startupTaintOf is the key of the taint by which administrators keep pods off new nodes until a driver runs there. The driver's
+// authors chose the suffix.
 func startupTaintOf(driver string) string { return driver + "/agent-not-ready" }
 
-// node has what is read of a Node.
+// node holds the fields that are read of a Node.
 type node struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -275,13 +275,12 @@ type node struct {
 	} `json:"status"`
 }
 
-// withoutRuntime is the container runtime, with its version, of nodes that report containers as running without a
-// runtime that runs them, as those of Berth's own test clusters do. A kubelet always gives name and version of a
-// runtime, such as cri-o://1.33.2.
+// withoutRuntime is the runtime version of nodes that report containers as running without running them, as in Berth's own test
+// clusters. A real kubelet always gives the name and version of a runtime, such as cri-o://1.33.2.
 const withoutRuntime = "process://"
 
-// nodes names the nodes with the driver's startup taint, and those that have no container runtime.
-func (p *patient) nodes(ctx context.Context) (tainted, reporting []string, err error) {
+// nodes names the nodes with the driver's startup taint, and the nodes without a container runtime.
+func (p *examinedDriver) nodes(ctx context.Context) (tainted, reporting []string, err error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, nil, err
@@ -299,7 +298,8 @@ func (p *patient) nodes(ctx context.Context) (tainted, reporting []string, err e
 	return tainted, reporting, err
 }
 
-// judgeTaints is about nodes with a driver's startup taint. Only some drivers remove it, as that needs permission to change any Node.
+// judgeTaints judges nodes with a driver's startup taint. Only some drivers remove it, because that needs permission to change any
+// Node.
 func judgeTaints(key string, nodes []string) []Result {
 	if len(nodes) == 0 {
 		return nil

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// hostile is a text that starts a program in a shell that does not take it for one word.
+// hostile is a text that starts a program in a shell, unless it is quoted as one word.
 const hostile = "x; started & $(started) `started` || started # '; started; '\n started"
 
-// A place is a judgement, with an object that has all fields that it shows.
+// A place is a judgement with an object that has all the fields that it shows.
 type place struct {
 	object string
 	judge  func(data []byte) ([]Result, error)
@@ -59,7 +59,7 @@ var places = map[string]place{
 		func(v *v1alpha1.ClusterServiceVersion) []Result { return []Result{judgeCSV(v)} }),
 	"ClusterExtension": judged(`{"metadata":{"name":"e"},"spec":{"namespace":"ns"},"status":{"install":{"bundle":{"name":"b"}},"conditions":[{"type":"Installed","status":"False","reason":"r","message":"m"}]}}`,
 		func(fields *map[string]any) []Result {
-			return judgeExtensions(&patient{found: &found{extensions: []*unstructured.Unstructured{{Object: *fields}}}})
+			return judgeExtensions(&examinedDriver{location: &location{extensions: []*unstructured.Unstructured{{Object: *fields}}}})
 		}),
 	"ClusterCSIDriver": judged(`{"metadata":{"name":"d"},"spec":{"managementState":"Odd"},"status":{"conditions":[{"type":"XDegraded","status":"True","reason":"r","message":"m"},{"type":"Y","status":"False","reason":"r","message":"m"}]}}`,
 		func(custom *operatorv1.ClusterCSIDriver) []Result {
@@ -87,8 +87,8 @@ var places = map[string]place{
 	"Namespace": judged(`{"name":"n"}`, func(of *map[string]string) []Result { return []Result{judgeMonitoring((*of)["name"], nil)} }),
 }
 
-// TestHostileFields puts a hostile text into each field that doctor reads, one after the other, and has a shell run what doctor then
-// advises to do. The list of fields is made of the objects, and that of the places of all judgements.
+// TestHostileFields puts a hostile text into each field that doctor reads, one at a time, and lets a shell run the commands in
+// doctor's advice. It finds the fields in the objects by reflection.
 func TestHostileFields(t *testing.T) {
 	if !starts(t, fmt.Sprintf("oc get pod %s", hostile)) {
 		t.Fatal("the text starts nothing even if it is not quoted: the test proves nothing")
@@ -134,7 +134,7 @@ func starts(t *testing.T, command string) bool {
 	}
 	shell := exec.CommandContext(t.Context(), "/bin/sh", "-c", command)
 	shell.Dir, shell.Env = dir, []string{"PATH=" + dir}
-	_ = shell.Run() // that it fails is no matter: only what it starts counts
+	_ = shell.Run() // it may fail: only the programs that it starts count
 	_, err := os.Stat(filepath.Join(dir, "ran"))
 	return err == nil
 }

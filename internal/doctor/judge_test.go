@@ -59,7 +59,7 @@ func class(name, isDefault string) storagev1.StorageClass {
 	return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{defaultClassAnnotations[0]: isDefault}}}
 }
 
-// TestJudgements: what is read, and what is concluded from it.
+// TestJudgements: objects, and the results about them.
 func TestJudgements(t *testing.T) {
 	one := func(r Result) []Result { return []Result{r} }
 	csv := func(phase v1alpha1.ClusterServiceVersionPhase) []Result {
@@ -203,7 +203,7 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
-// TestClassRisks: a class with which one deletion takes the files of all is named, if it is the driver's.
+// TestClassRisks: a class of the driver for which one deletion removes everybody's files is reported.
 func TestClassRisks(t *testing.T) {
 	d, err := registry.Get("efs")
 	if err != nil {
@@ -219,7 +219,7 @@ func TestClassRisks(t *testing.T) {
 	}
 }
 
-// TestSharedVolumes: they are counted by what is wrong with them, the most frequent first, and within a limit.
+// TestSharedVolumes: SharedVolumes are counted by fault, the most frequent first, within a limit.
 func TestSharedVolumes(t *testing.T) {
 	unready := func(name, reason string) sharedVolume {
 		var v sharedVolume
@@ -274,7 +274,7 @@ func TestSharedVolumes(t *testing.T) {
 	}
 }
 
-// TestRefusedReads: what the API server refuses to show is not fine, and a server that does not answer is an error.
+// TestRefusedReads: objects that the API server refuses to show are not fine, and a server that does not answer is an error.
 func TestRefusedReads(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
 	result, err := notExamined(fmt.Errorf("listing nodes: %w", forbidden))
@@ -286,7 +286,7 @@ func TestRefusedReads(t *testing.T) {
 	}
 }
 
-// TestText: each conclusion, and text that a stranger wrote.
+// TestText: each conclusion, and a stranger's text.
 func TestText(t *testing.T) {
 	report := func(verdicts ...Verdict) *Report {
 		var results []Result
@@ -354,13 +354,13 @@ func TestExtensions(t *testing.T) {
 		e := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": test.conditions, "install": map[string]any{"bundle": map[string]any{"name": test.bundle}}}}}
 		e.SetName("aws-efs-operator")
 		e.SetDeletionTimestamp(test.deleted)
-		f := &found{extensions: []*unstructured.Unstructured{e}}
+		f := &location{extensions: []*unstructured.Unstructured{e}}
 		if test.subscribed {
 			f.subscriptions = make([]v1alpha1.Subscription, 1)
 		}
 		var codes []Code
 		var text strings.Builder
-		for _, result := range judgeExtensions(&patient{driver: d, found: f}) {
+		for _, result := range judgeExtensions(&examinedDriver{driver: d, location: f}) {
 			codes = append(codes, result.Code)
 			text.WriteString(result.What + " " + result.Do)
 		}
@@ -370,7 +370,7 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
-// TestUnsubscribed: a ClusterServiceVersion says that the operator is there only where cluster-scoped objects show that, too.
+// TestUnsubscribed: a ClusterServiceVersion proves an operator only if cluster-scoped objects confirm it.
 func TestUnsubscribed(t *testing.T) {
 	d, err := registry.Get("efs")
 	if err != nil {
@@ -383,7 +383,7 @@ func TestUnsubscribed(t *testing.T) {
 		"the operator's":     {[]string{"openshift-operators"}, csvUnsubscribed},
 		"perhaps somebody's": {nil, subscriptionMissing},
 	} {
-		p := &patient{driver: d, found: &found{proven: test.proven, unsubscribed: []types.NamespacedName{
+		p := &examinedDriver{driver: d, location: &location{proven: test.proven, unsubscribed: []types.NamespacedName{
 			{Namespace: "a-stranger", Name: "aws-efs-operator.v1.0.0"}, {Namespace: "openshift-operators", Name: "aws-efs-operator.v1.0.0"}}}}
 		got := judgeUnsubscribed(p)
 		if len(got) != 1 || got[0].Code != test.want || test.want == csvUnsubscribed && !strings.Contains(got[0].What, "openshift-operators/aws-efs-operator.v1.0.0") {

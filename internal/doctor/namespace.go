@@ -16,13 +16,13 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// examineNamespace examines where the driver is, and whether the cluster's monitoring looks there.
-func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
+// examineNamespace examines the driver's namespace, and whether the cluster's monitoring reads it.
+func examineNamespace(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
 	}
 	results := p.judgePlacement()
-	if name := p.placed.Namespace; name != "" && !p.placed.Create && p.custom != nil {
+	if name := p.decision.Namespace; name != "" && !p.decision.Create && p.custom != nil {
 		namespace := &metav1.PartialObjectMetadata{}
 		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 		if _, err := p.read(ctx, namespace, "", name); err != nil {
@@ -35,8 +35,8 @@ func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
 		return results, err
 	}
 	namespaces := p.operators()
-	if p.placed.Namespace != "" && !p.placed.Create {
-		namespaces = append(namespaces, p.placed.Namespace)
+	if p.decision.Namespace != "" && !p.decision.Create {
+		namespaces = append(namespaces, p.decision.Namespace)
 	}
 	slices.Sort(namespaces)
 	for _, name := range slices.Compact(namespaces) {
@@ -53,20 +53,20 @@ func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
 	return results, nil
 }
 
-func (p *patient) judgePlacement() []Result {
-	switch refusal := p.placed.Refusal; {
+func (p *examinedDriver) judgePlacement() []Result {
+	switch refusal := p.decision.Refusal; {
 	case refusal != nil && (p.custom != nil || p.csiDriver != nil):
 		return []Result{fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
-	case refusal != nil || p.placed.Namespace == "":
+	case refusal != nil || p.decision.Namespace == "":
 		return nil // there is no driver yet
-	case p.placed.Create:
-		return []Result{warn(namespaceMissing, "the operator creates it when it installs the driver", "namespace %s does not exist", p.placed.Namespace)}
+	case p.decision.Create:
+		return []Result{warn(namespaceMissing, "the operator creates it when it installs the driver", "namespace %s does not exist", p.decision.Namespace)}
 	}
-	return []Result{fine(namespaceFine, "the driver is in namespace %s, as cluster-scoped objects show", p.placed.Namespace)}
+	return []Result{fine(namespaceFine, "the driver is in namespace %s, as cluster-scoped objects show", p.decision.Namespace)}
 }
 
 // hasMonitoring reports whether the cluster serves the API of the Prometheus operator.
-func (p *patient) hasMonitoring(ctx context.Context) (bool, error) {
+func (p *examinedDriver) hasMonitoring(ctx context.Context) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitorList"})
 	err := p.Client.List(ctx, list, client.Limit(1))
@@ -89,10 +89,10 @@ func judgeMonitoring(namespace string, labels map[string]string) Result {
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
 }
 
-// podSecurityLabel on a namespace says which pods the API server admits there. Without it, the cluster's default counts.
+// podSecurityLabel on a namespace says which pods the API server admits there. Without it, the cluster's default applies.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
-// judgePodSecurity is about the label of the driver's namespace. The driver's pods on nodes are privileged: they mount volumes.
+// judgePodSecurity judges this label of the driver's namespace. The driver's pods on nodes are privileged: they mount volumes.
 func judgePodSecurity(namespace string, labels map[string]string) []Result {
 	level, labelled := labels[podSecurityLabel]
 	if !labelled || level == "privileged" {
@@ -101,8 +101,8 @@ func judgePodSecurity(namespace string, labels map[string]string) []Result {
 	return []Result{fail(podSecurity, allowPods(namespace), "namespace %s has the label %s=%s: the API server refuses new pods of the driver there", namespace, podSecurityLabel, level)}
 }
 
-// allowPods is the command that has the API server admit the driver's pods in a namespace. OpenShift would change the label back
-// without the other one.
+// allowPods is the command that makes the API server admit the driver's pods in a namespace. Without the second label, OpenShift
+// would change the first one back.
 func allowPods(namespace string) string {
 	return escape.Command("oc label --overwrite namespace %s %s %s", namespace, podSecurityLabel+"=privileged", "security.openshift.io/scc.podSecurityLabelSync=false")
 }

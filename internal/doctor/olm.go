@@ -20,11 +20,11 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// olmOperators begin the names of the ClusterOperators of OLM.
+// olmOperators is the prefix of OLM's ClusterOperators.
 const olmOperators = "operator-lifecycle-manager"
 
 // examineOLM examines whether OLM can install operators at all.
-func examineOLM(ctx context.Context, p *patient) ([]Result, error) {
+func examineOLM(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	err := p.Client.List(ctx, &v1alpha1.SubscriptionList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) {
 		if extensions, err := clusterextension.List(ctx, p.Client); err != nil {
@@ -64,8 +64,8 @@ func judgeOLM(operators []configv1.ClusterOperator) []Result {
 	return results
 }
 
-// examineSubscriptions examines what OLM has been asked to install.
-func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
+// examineSubscriptions examines the Subscriptions and ClusterExtensions of the driver's package.
+func examineSubscriptions(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	if p.subscriptionsErr != nil {
 		return nil, p.subscriptionsErr
 	}
@@ -81,7 +81,7 @@ func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.isDoubtful(s) {
+		if p.mayBeForeign(s) {
 			of = faultsToWarnings(of)
 		}
 		results = append(results, of...)
@@ -97,10 +97,10 @@ func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
 	return results, nil
 }
 
-// maxSubscriptions is how many Subscriptions to a package are examined. Anybody may create more.
+// maxSubscriptions bounds the Subscriptions to a package that are examined. Anybody may create more.
 const maxSubscriptions = 5
 
-func (p *patient) examineSubscription(ctx context.Context, s *v1alpha1.Subscription) ([]Result, error) {
+func (p *examinedDriver) examineSubscription(ctx context.Context, s *v1alpha1.Subscription) ([]Result, error) {
 	source, groups := &v1alpha1.CatalogSource{}, &operatorsv1.OperatorGroupList{}
 	exists, err := p.read(ctx, source, s.Spec.CatalogSourceNamespace, s.Spec.CatalogSource)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *patient) examineSubscription(ctx context.Context, s *v1alpha1.Subscript
 	return append([]Result{judgeSource(s, source), judgeGroups(s.Namespace, groups.Items)}, judgeSubscription(s)...), nil
 }
 
-// faultsToWarnings turns faults of what may be a stranger's into warnings.
+// faultsToWarnings turns faults into warnings, for objects that may be a stranger's.
 func faultsToWarnings(results []Result) []Result {
 	for i := range results {
 		if results[i].Verdict == Fault {
@@ -125,8 +125,8 @@ func faultsToWarnings(results []Result) []Result {
 	return results
 }
 
-// judgeExtensions is about the ClusterExtensions for which OLM v1 installs the driver's operator.
-func judgeExtensions(p *patient) (results []Result) {
+// judgeExtensions judges the ClusterExtensions from which OLM v1 installs the driver's operator.
+func judgeExtensions(p *examinedDriver) (results []Result) {
 	for _, e := range p.extensions {
 		installed, _, _ := unstructured.NestedString(e.Object, "status", "install", "bundle", "name")
 		trouble := ""
@@ -152,11 +152,11 @@ func judgeExtensions(p *patient) (results []Result) {
 	return results
 }
 
-// judgeUnsubscribed is about a driver that OLM was not asked for.
-func judgeUnsubscribed(p *patient) []Result {
+// judgeUnsubscribed judges a driver without a Subscription.
+func judgeUnsubscribed(p *examinedDriver) []Result {
 	switch {
-	case p.placed.Owner != nil:
-		return []Result{fine(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.placed.Owner.Trace.Owner)}
+	case p.decision.Owner != nil:
+		return []Result{fine(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.decision.Owner.Trace.Owner)}
 	case p.driverErr != nil:
 		return nil // the cluster storage operator may run it; a later section says that it could not be read
 	case !p.driver.HasPackage():
@@ -172,7 +172,7 @@ func judgeUnsubscribed(p *patient) []Result {
 		"no Subscription from which OLM would install it asks for package %s", p.driver.Package.Name)}
 }
 
-// judgeSource is about the catalog of a Subscription.
+// judgeSource judges the catalog of a Subscription.
 func judgeSource(s *v1alpha1.Subscription, source *v1alpha1.CatalogSource) Result {
 	name := s.Spec.CatalogSourceNamespace + "/" + s.Spec.CatalogSource
 	switch {
@@ -186,8 +186,8 @@ func judgeSource(s *v1alpha1.Subscription, source *v1alpha1.CatalogSource) Resul
 	return fine(catalogFine, "OLM reaches the catalog of CatalogSource %s", name)
 }
 
-// judgeGroups is about the OperatorGroups of an operator's namespace. OLM wants exactly one, and the operators of drivers support all
-// namespaces alone.
+// judgeGroups judges the OperatorGroups of an operator's namespace. OLM requires exactly one, and drivers' operators support only
+// groups for all namespaces.
 func judgeGroups(namespace string, groups []operatorsv1.OperatorGroup) Result {
 	if len(groups) != 1 {
 		var names []string
@@ -204,7 +204,7 @@ func judgeGroups(namespace string, groups []operatorsv1.OperatorGroup) Result {
 	return fine(operatorGroupFine, "OperatorGroup %s/%s is for all namespaces", namespace, groups[0].Name)
 }
 
-// faultsOfSubscriptions are the conditions of a Subscription that are faults if they are true, with what helps.
+// faultsOfSubscriptions are the conditions of a Subscription that are faults if they are true, with advice.
 var faultsOfSubscriptions = map[v1alpha1.SubscriptionConditionType]string{
 	v1alpha1.SubscriptionCatalogSourcesUnhealthy: "repair or delete the CatalogSource that the message names: one that cannot be reached may block all updates",
 	v1alpha1.SubscriptionResolutionFailed:        "make what the message names possible: OLM resolves all Subscriptions of a namespace together",
@@ -213,7 +213,7 @@ var faultsOfSubscriptions = map[v1alpha1.SubscriptionConditionType]string{
 	v1alpha1.SubscriptionInstallPlanMissing:      "delete the Subscription and create it again; the driver and its volumes stay",
 }
 
-// judgeSubscription is about what OLM reports in a Subscription.
+// judgeSubscription judges OLM's reports in a Subscription.
 func judgeSubscription(s *v1alpha1.Subscription) []Result {
 	name := s.Namespace + "/" + s.Name
 	var results []Result
@@ -246,7 +246,7 @@ func judgeSubscription(s *v1alpha1.Subscription) []Result {
 	return results
 }
 
-// explained joins a reason and a message, of which either may be missing.
+// explained joins a reason and a message. Either may be missing.
 func explained(reason, message string) string {
 	if reason == "" || message == "" {
 		return reason + message

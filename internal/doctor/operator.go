@@ -13,10 +13,10 @@ import (
 )
 
 // examineOperator examines the operators that OLM or the cluster storage operator runs.
-func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
+func examineOperator(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	var results []Result
 	for _, s := range p.subscriptions {
-		if s.Status.InstalledCSV == "" || p.isDoubtful(s) {
+		if s.Status.InstalledCSV == "" || p.mayBeForeign(s) {
 			continue
 		}
 		csv := &v1alpha1.ClusterServiceVersion{}
@@ -50,7 +50,7 @@ func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
 		}
 		results = append(results, of...)
 	}
-	if owner := p.placed.Owner; owner != nil {
+	if owner := p.decision.Owner; owner != nil {
 		of, err := p.examineDeployment(ctx, owner.Namespace, p.driver.Operator.Name)
 		if err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
 	return append(results, of...), err
 }
 
-// judgeCSV is about a ClusterServiceVersion that is installed.
+// judgeCSV judges an installed ClusterServiceVersion.
 func judgeCSV(csv *v1alpha1.ClusterServiceVersion) Result {
 	name := csv.Namespace + "/" + csv.Name
 	switch status := csv.Status; status.Phase {
@@ -75,7 +75,7 @@ func judgeCSV(csv *v1alpha1.ClusterServiceVersion) Result {
 }
 
 // examineDeployment examines a Deployment, and its pods if they are not all available.
-func (p *patient) examineDeployment(ctx context.Context, namespace, name string) ([]Result, error) {
+func (p *examinedDriver) examineDeployment(ctx context.Context, namespace, name string) ([]Result, error) {
 	deployment := &appsv1.Deployment{}
 	exists, err := p.read(ctx, deployment, namespace, name)
 	if err != nil {
@@ -102,13 +102,13 @@ func replicas(d *appsv1.Deployment) int32 {
 	return *d.Spec.Replicas
 }
 
-// A workload is what the status of a Deployment or DaemonSet says.
+// A workload holds the status of a Deployment or DaemonSet.
 type workload struct {
 	kind, namespace, name    string
 	available, updated, want int32
-	// observed reports whether the status is about the present specification.
+	// observed says that the status is about the current specification.
 	observed bool
-	// refused says why pods could not be created, "" if nothing is known of it.
+	// refused says why pods could not be created, or is "".
 	refused string
 	// notReady are nodes that are NotReady, where pods can be neither updated nor ended.
 	notReady []string
@@ -119,7 +119,7 @@ func (w workload) isComplete() bool {
 	return w.observed && w.available >= w.want && w.updated >= w.want
 }
 
-// allOf says that there are all pods that there should be.
+// allOf says that all pods are available.
 func allOf(pods int32) string {
 	if pods == 1 {
 		return "its pod"
@@ -127,7 +127,7 @@ func allOf(pods int32) string {
 	return fmt.Sprintf("all of its %d pods", pods)
 }
 
-// judge is about a workload. troubles are what holds up its pods.
+// judge judges a workload. troubles say why its pods do not start.
 func (w workload) judge(troubles []string) Result {
 	name := fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name)
 	state := fmt.Sprintf("%s has %d of %s available, and %d up to date", name, w.available, number(int(w.want), "pod"), w.updated)
@@ -150,10 +150,10 @@ func (w workload) judge(troubles []string) Result {
 	return warn(rolloutPending, "wait", "%s", state)
 }
 
-// maxRefusal is how much of a refusal is told, in bytes.
+// maxRefusal is the maximum length of a refusal in a result, in bytes.
 const maxRefusal = 500
 
-// helpForRefusal says what helps against the refusal of pods.
+// helpForRefusal returns advice about refused pods.
 func helpForRefusal(w workload) string {
 	if strings.Contains(w.refused, "violates PodSecurity") {
 		return allowPods(w.namespace)

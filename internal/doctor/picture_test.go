@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the picture of the README")
 
-// TestPicture: the picture of the README is what berth doctor prints of a cluster whose operator is scaled to 0. The report is a real one.
+// TestPicture: the picture in the README is the output of berth doctor for a cluster whose operator is scaled to 0. The report is a
+// real one.
 func TestPicture(t *testing.T) {
 	const path = "../../docs/pictures/doctor.svg"
 	recorded, err := os.ReadFile("testdata/scaled-to-0.json")
@@ -41,7 +42,7 @@ const (
 	margin, topLine = 14, 30
 )
 
-// picture returns a terminal as SVG, with what a command prints. Long lines are broken at spaces.
+// picture returns a terminal with the output of a command as SVG. Long lines are broken at spaces.
 func picture(command, prints string) string {
 	lines := []string{"$ " + command}
 	for line := range strings.Lines(strings.TrimRight(prints, "\n")) {
@@ -66,7 +67,7 @@ func picture(command, prints string) string {
 	return text.String()
 }
 
-// coloured gives the marks of verdicts the colours that they have on a terminal.
+// coloured gives the marks of verdicts their colours on a terminal.
 func coloured(line string) string {
 	for mark, class := range map[string]string{"✔": "ok", "!": "warn", "✗": "bad"} {
 		if rest, is := strings.CutPrefix(strings.TrimLeft(line, " "), mark+" "); is {

@@ -12,13 +12,13 @@ import (
 	"github.com/berth-csi/berth/internal/listing"
 )
 
-// maxTroubles is how many troubles of pods a result tells.
+// maxTroubles is the maximum number of pods' troubles in a result.
 const maxTroubles = 3
 
-// usual are reasons for which containers wait when all is well.
+// usual are reasons for which containers wait without a fault.
 var usual = []string{"", "ContainerCreating", "PodInitializing"}
 
-// pod has what is read of a pod.
+// pod holds the fields that are read of a pod.
 type pod struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -29,7 +29,7 @@ type pod struct {
 	Status corev1.PodStatus `json:"status"`
 }
 
-// trouble says what holds up a pod, "" if nothing is known.
+// trouble says why a pod does not start, or is "" if that is not known.
 func (p pod) trouble() string {
 	where := "pod " + p.Metadata.Name
 	if p.Spec.NodeName != "" {
@@ -55,7 +55,7 @@ func (p pod) trouble() string {
 }
 
 // examineWorkload examines a workload, and its pods if they are not all available.
-func (p *patient) examineWorkload(ctx context.Context, w workload, selector *metav1.LabelSelector) ([]Result, error) {
+func (p *examinedDriver) examineWorkload(ctx context.Context, w workload, selector *metav1.LabelSelector) ([]Result, error) {
 	if w.isComplete() {
 		return []Result{w.judge(nil)}, nil
 	}
@@ -87,5 +87,5 @@ func (p *patient) examineWorkload(ctx context.Context, w workload, selector *met
 	return []Result{w.judge(troubles)}, nil
 }
 
-// names lists names, and counts those that are too many.
+// names lists the first names, and counts the others.
 func names(all []string) string { return rollout.Names(all) }

@@ -48,7 +48,7 @@ func serving(t *testing.T, lists map[string]string) Cluster {
 	return Cluster{Config: config, Client: c}
 }
 
-// TestFewRights: who may read nothing gets no faults, and no driver that may not be there.
+// TestFewRights: a user who may read nothing gets no faults, and no drivers that may not exist.
 func TestFewRights(t *testing.T) {
 	report, err := Examine(t.Context(), serving(t, nil), registry.All(), nil)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestFewRights(t *testing.T) {
 	}
 }
 
-// TestTeam: a team sees what is wrong in its namespace, from the SharedVolume to the events of its pods.
+// TestTeam: a team sees the faults in its namespace, from the SharedVolume to the events of its pods.
 func TestTeam(t *testing.T) {
 	const api = "/apis/aws-efs.managed.openshift.io/v1alpha1/namespaces/shop/sharedvolumes"
 	list := func(items string) string {

@@ -19,7 +19,7 @@ import (
 // sharedVolumes is the resource of SharedVolumes.
 const sharedVolumes = "sharedvolumes"
 
-// sharedVolume has what is read of a SharedVolume.
+// sharedVolume holds the fields that are read of a SharedVolume.
 type sharedVolume struct {
 	Metadata struct {
 		Namespace string `json:"namespace"`
@@ -31,24 +31,24 @@ type sharedVolume struct {
 	} `json:"status"`
 }
 
-// maxReasons is how many reasons are told apart.
+// maxReasons is the maximum number of distinct reasons.
 const maxReasons = 20
 
-// count is how many SharedVolumes there are, by what is wrong with them.
+// count counts SharedVolumes by fault.
 type count struct {
 	all, ready int
-	unready    tally // those that are not Ready
-	absent     tally // those that are Ready, of which AWS lacks something
+	unready    tally // not Ready
+	absent     tally // Ready, but AWS lacks the file system or access point
 }
 
-// tally counts SharedVolumes by reason, with the first one of each.
+// tally counts SharedVolumes by reason, and keeps the first one of each.
 type tally struct {
 	number map[string]int
 	first  map[string]string
 }
 
 // examineSharedVolumes examines the SharedVolumes of all namespaces, if the driver's operator serves that API.
-func examineSharedVolumes(ctx context.Context, p *patient) ([]Result, error) {
+func examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	apis, err := p.driver.ServedAPIs()
 	if err != nil || !slices.Contains(apis, sharedVolumes+"."+v1alpha1.GroupVersion.Group) || p.custom == nil && len(p.operators()) == 0 {
 		return nil, err
@@ -105,7 +105,7 @@ func (t *tally) reasons() []string {
 	})
 }
 
-// allReady says that all SharedVolumes are Ready, of which there may be none.
+// allReady says that all SharedVolumes are Ready, or that there are none.
 func allReady(n int) string {
 	switch n {
 	case 0:
@@ -116,7 +116,8 @@ func allReady(n int) string {
 	return fmt.Sprintf("all of the %d SharedVolumes are Ready", n)
 }
 
-// judge is about SharedVolumes. Anybody may write one that can never work, so none is a fault of the cluster.
+// judge judges SharedVolumes. Anybody may write one that can never work, so no SharedVolume is a fault of the
+// cluster.
 func (c *count) judge() []Result {
 	var results []Result
 	if c.all == c.ready {

@@ -17,29 +17,29 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// maxOfTeam is how many objects of a kind are told of that something is wrong with.
+// maxOfTeam is the maximum number of faulty objects of a kind in a report.
 const maxOfTeam = 20
 
-// ExamineNamespace examines what a team has in its namespace: SharedVolumes, claims, and the pods that use them. It reads nothing else.
-// It fails if the API server does not answer.
+// ExamineNamespace examines a team's SharedVolumes, claims, and the pods that use them, in one namespace. It reads nothing else. It
+// fails if the API server does not answer.
 func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*Report, error) {
 	team := &team{namespace: namespace}
 	report := &Report{Schema: Schema, Healthy: true, Cluster: []Section{}, Drivers: []DriverReport{}, Namespace: namespace}
 	var err error
 	report.Team, err = report.examine(ctx, []subject{
 		{"SharedVolumes", team.examineSharedVolumes}, {"Claims", team.examineClaims}, {"Pods that use them", team.examinePods},
-	}, &patient{Cluster: cluster})
+	}, &examinedDriver{Cluster: cluster})
 	return report, err
 }
 
-// team is what is known of a namespace.
+// team holds the objects of a namespace.
 type team struct {
 	namespace string
 	// waiting are the claims that are not bound.
 	waiting []string
 }
 
-func (t *team) examineSharedVolumes(ctx context.Context, p *patient) ([]Result, error) {
+func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	c, err := p.rest(v1alpha1.GroupVersion)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (t *team) examineSharedVolumes(ctx context.Context, p *patient) ([]Result, 
 	return bad, err
 }
 
-// judgeOne is about one SharedVolume, nil if nothing is wrong with it.
+// judgeOne judges one SharedVolume. It returns nil if it has no fault.
 func judgeOne(v sharedVolume) *Result {
 	var c count
 	if err := c.add(v); err != nil {
@@ -83,13 +83,13 @@ func judgeOne(v sharedVolume) *Result {
 	return nil
 }
 
-// message returns the message of what a tally has of a SharedVolume.
+// message returns the message of a SharedVolume in a tally.
 func message(of string) string {
 	_, text, _ := strings.Cut(of, ": ")
 	return text
 }
 
-func (t *team) examineClaims(ctx context.Context, p *patient) ([]Result, error) {
+func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (t *team) examineClaims(ctx context.Context, p *patient) ([]Result, error) 
 	return results, nil
 }
 
-// teamPod has what is read of a pod of a team.
+// teamPod holds the fields that are read of a team's pod.
 type teamPod struct {
 	pod
 	Spec struct {
@@ -143,7 +143,7 @@ func (p teamPod) claims() (names []string) {
 	return names
 }
 
-func (t *team) examinePods(ctx context.Context, p *patient) ([]Result, error) {
+func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (t *team) examinePods(ctx context.Context, p *patient) ([]Result, error) {
 }
 
 // events returns the last warning about each object of a kind in the namespace, by its name.
-func (t *team) events(ctx context.Context, p *patient, kind string) (map[string]string, error) {
+func (t *team) events(ctx context.Context, p *examinedDriver, kind string) (map[string]string, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err

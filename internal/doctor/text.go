@@ -7,7 +7,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// marks begin the lines of a text, by their verdict.
+// marks are the marks at the beginning of lines, by verdict.
 var marks = map[Verdict]string{OK: "✔", Warning: "!", Fault: "✗", NotExamined: "?"}
 
 // Text describes the report for people. colour colours a mark by its verdict.

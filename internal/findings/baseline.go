@@ -14,19 +14,19 @@ const Schema = "berth.findings.v1"
 // baselineLimit is the maximum size of a baseline file.
 const baselineLimit = 16 << 20
 
-// Baseline are findings that are known. It is the JSON of an earlier report.
+// Baseline holds known findings, from the JSON of an earlier report.
 type Baseline struct {
-	known map[identity]int // how many there are
+	known map[identity]int // the number of each
 }
 
-// identity is what makes a finding the same one as in an earlier report. Lines are no part of it, because they change with every
-// edit of a file above the finding.
+// identity identifies a finding across reports. It has no lines, because these change with every edit of a file above the
+// finding.
 type identity struct{ rule, place, message string }
 
 // lines matches line numbers in messages, such as "the other is at tide.yaml:12".
 var lines = regexp.MustCompile(`(\.(?:ya?ml|json)):\d+(?::\d+)?|(\bline) \d+`)
 
-// identify returns the identity of a finding. JSON has no bytes that are not UTF-8, so neither has an identity.
+// identify returns the identity of a finding. It replaces invalid UTF-8, as JSON does.
 func identify(f Finding) identity {
 	place := "package " + f.Package
 	if f.Package == "" {
@@ -73,7 +73,7 @@ func ParseBaseline(file string, text []byte) (*Baseline, error) {
 	return b, nil
 }
 
-// Of returns a report without the findings that are known, and how many of the baseline were not found again. Each finding of the
+// Of returns a report without known findings, and the number of findings in the baseline that are gone. Each finding of the
 // baseline stands for one.
 func (b *Baseline) Of(r Report) (Report, int) {
 	left := map[identity]int{}

@@ -26,8 +26,8 @@ func written(t *testing.T, r findings.Report) string {
 	return file
 }
 
-// TestBaseline: a finding is known if rule, package and message are the same. Lines in files and messages may have changed, and so
-// may the file of a finding about a package. Each finding of the baseline stands for one.
+// TestBaseline: a finding is known if rule, package and message are the same. Lines in files and messages may change, and so may
+// the file of a finding about a package. Each finding of the baseline stands for one.
 func TestBaseline(t *testing.T) {
 	report := func(found ...*findings.Finding) findings.Report { return findings.Report{Findings: found} }
 	baseline, err := findings.ReadBaseline(written(t, report(

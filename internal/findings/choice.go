@@ -8,23 +8,23 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// Off is the severity of a rule that a user does not want to be checked. No finding has it.
+// Off is the severity of a rule that a user has turned off. No finding has it.
 const Off Severity = "off"
 
 // Severities are the severities that a user can give a rule.
 var Severities = []Severity{Error, Warning, Off}
 
-// Choice is what a user wants to be reported, other than all that the rules find.
+// Choice is a user's choice of the findings to report.
 type Choice struct {
 	rules      []Rule
 	severities map[string]Severity
 	ignored    map[scope]bool
 }
 
-// scope is where findings of a rule are ignored: in a package, or everywhere if that is empty.
+// scope is a rule to ignore in a package, or everywhere if pkg is empty.
 type scope struct{ rule, pkg string }
 
-// NewChoice returns what a user wants of rules: severities as RULE=SEVERITY, and what to ignore as RULE or RULE:PACKAGE.
+// NewChoice parses a choice: severities as RULE=SEVERITY, and ignored rules as RULE or RULE:PACKAGE.
 func NewChoice(rules []Rule, severityOf, ignored []string) (Choice, error) {
 	c := Choice{rules, map[string]Severity{}, map[scope]bool{}}
 	for _, text := range severityOf {
@@ -50,7 +50,7 @@ func NewChoice(rules []Rule, severityOf, ignored []string) (Choice, error) {
 	return c, nil
 }
 
-// checkRule fails unless there is a rule with an ID.
+// checkRule fails unless the rule exists.
 func (c Choice) checkRule(id string) error {
 	var ids []string
 	for _, r := range c.rules {
@@ -62,7 +62,7 @@ func (c Choice) checkRule(id string) error {
 	return fmt.Errorf("there is no rule %q; --rules lists all%s", id, nearest.Hint(id, ids))
 }
 
-// Of returns a report with the chosen severities, and without what is ignored. A rule that is off is not part of it.
+// Of returns a report with the chosen severities, without ignored findings and rules that are off.
 func (c Choice) Of(r Report) Report {
 	rules, found := r.Rules, r.Findings
 	r.Rules, r.Findings = nil, nil

@@ -28,9 +28,9 @@ type Rule struct {
 	What string `json:"what"`
 	// Why says what happens otherwise.
 	Why string `json:"why,omitempty"`
-	// Gates are the gates that refuse what violates the rule. What OLM refuses, no gate has to ask for.
+	// Gates are the gates that refuse violations of the rule, besides OLM itself.
 	Gates []Gate `json:"gates,omitempty"`
-	// ByGates says that the rule applies only for one of its gates.
+	// ByGates says that the rule applies only if one of its gates is in the profile.
 	ByGates bool `json:"byGates,omitempty"`
 }
 
@@ -42,15 +42,14 @@ type Finding struct {
 	// the whole line.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
-	// Package is the package that the finding is about. It is empty if it is about none, or about a document that could not be
-	// read.
+	// Package is the package that the finding is about. It is empty if there is none, or the document could not be read.
 	Package  string   `json:"package,omitempty"`
 	Severity Severity `json:"severity"`
 	// Rule is the ID of the violated rule.
 	Rule string `json:"rule"`
 	// Message says what was found and what was expected.
 	Message string `json:"message"`
-	// Fix corrects it mechanically, in the file. It is empty for what people have to decide.
+	// Fix corrects it mechanically, in the file. It is empty if people have to decide.
 	Fix []Edit `json:"fix,omitempty"`
 }
 

@@ -1,7 +1,7 @@
 package findings
 
-// Gate is what a change of a bundle or a catalog has to pass before it is released, beside OLM itself. A rule names the gates that
-// refuse what violates it.
+// Gate is a check besides OLM's that a change of a bundle or a catalog has to pass before its release. A rule names the gates that
+// refuse its violations.
 type Gate string
 
 // The gates.
@@ -10,10 +10,10 @@ const (
 	Community Gate = "community"
 	// Certified is the pipeline of the repositories of OpenShift's certified and marketplace catalogs, with preflight.
 	Certified Gate = "certified"
-	// Konflux is the tasks that check catalogs which Konflux builds.
+	// Konflux are the tasks that check the catalogs that Konflux builds.
 	Konflux Gate = "konflux"
 	// OperatorHub is the pipeline of operatorhub.io.
 	OperatorHub Gate = "operatorhub"
-	// OpenShift is a version of OpenShift that has to install what is checked.
+	// OpenShift is a version of OpenShift that has to install the checked bundles.
 	OpenShift Gate = "openshift"
 )

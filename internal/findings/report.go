@@ -17,7 +17,7 @@ import (
 type Report struct {
 	// Tool is the command that ran the checks, such as "berth catalog validate".
 	Tool string
-	// Subject is what was checked, such as a folder.
+	// Subject is the checked object, such as a folder.
 	Subject string
 	// Rules are all rules that were checked, whether violated or not.
 	Rules    []Rule
@@ -91,7 +91,7 @@ func counted(all []*Finding, severity Severity) string {
 // Document is a Report in JSON.
 type Document struct {
 	Schema string `json:"schema"`
-	// Subject is what was checked, such as a folder.
+	// Subject is the checked object, such as a folder.
 	Subject  string `json:"subject"`
 	Errors   int    `json:"errors"`
 	Warnings int    `json:"warnings"`

@@ -9,14 +9,14 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// remedy finds where a message says what to do.
+// remedy finds the advice in a message.
 var remedy = regexp.MustCompile(`(?:; |: )((?:expected|add|let|did you mean|remove|write|choose|rename|set|give|use|list)\b.*)$`)
 
 // colours of severities on a terminal.
 var colours = map[Severity]string{Error: "\x1b[31m", Warning: "\x1b[33m"}
 
-// WriteTerminal writes the report for a terminal with a number of columns: each finding below its place, with what to do on a line of
-// its own. Severities have colours, if colour is true.
+// WriteTerminal writes the report for a terminal with so many columns: each finding below its place, with advice on a line of its
+// own. Severities have colours if colour is true.
 func (r Report) WriteTerminal(w io.Writer, columns int, colour bool) error {
 	var text strings.Builder
 	for _, f := range r.Findings {
@@ -38,8 +38,8 @@ func (r Report) WriteTerminal(w io.Writer, columns int, colour bool) error {
 	return err
 }
 
-// wrapped returns a text behind a mark of some width, in lines of a number of columns at most if words permit. Lines after the first are
-// indented like the text.
+// wrapped returns a text after a mark with a display width, wrapped to so many columns where words permit. Later lines are indented
+// like the text.
 func wrapped(mark string, width int, text string, columns int) string {
 	var lines strings.Builder
 	lines.WriteString(mark)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// TestWriteTerminal: what to do is on its own line, and lines are not longer than the terminal is wide.
+// TestWriteTerminal: advice is on its own line, and no line is longer than the terminal is wide.
 func TestWriteTerminal(t *testing.T) {
 	report := findings.Report{Findings: []*findings.Finding{
 		{File: "catalog.yaml", Line: 3, Severity: findings.Error, Rule: "channel-head", Message: `channel "stable" has 2 heads, tide.v1, tide.v2; expected one entry that no other replaces or skips: add tide.v1 to the skips of tide.v2`},

@@ -1,4 +1,4 @@
-// Package gates says which gates people want to know the answers of before they ask them: profiles.
+// Package gates defines profiles: the gates whose verdict people want to know in advance.
 package gates
 
 import (
@@ -12,17 +12,18 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// Profile is the gates that bundles and catalogs are checked for. The zero value has none: then only the rules of OLM and its API server apply.
+// Profile says for which gates bundles and catalogs are checked. With the zero value, only the rules of OLM and its API server
+// apply.
 type Profile struct {
 	gates map[findings.Gate]bool
-	// Versions are the versions of OpenShift that have to install what is checked, in order.
+	// Versions are the versions of OpenShift that have to install the checked bundles, in order.
 	Versions []openshift.Version
 }
 
-// named are the gates that have a profile of their own name.
+// named are the gates with a profile of the same name.
 var named = []string{string(findings.Community), string(findings.Certified), string(findings.Konflux), string(findings.OperatorHub)}
 
-// openShiftPrefix begins the names of profiles of versions of OpenShift.
+// openShiftPrefix is the prefix of profiles for versions of OpenShift.
 const openShiftPrefix = string(findings.OpenShift) + "-"
 
 // Names are the names of all profiles.
@@ -34,7 +35,7 @@ func Names() []string {
 	return all
 }
 
-// Parse returns the profile that consists of those with the names.
+// Parse returns the union of the named profiles.
 func Parse(names []string) (Profile, error) {
 	p := Profile{gates: map[findings.Gate]bool{}}
 	for _, name := range names {
@@ -63,20 +64,20 @@ func Parse(names []string) (Profile, error) {
 	return p, nil
 }
 
-// Has reports whether one of gates is in the profile.
+// Has reports whether the profile has one of the gates.
 func (p Profile) Has(gates ...findings.Gate) bool {
 	return slices.ContainsFunc(gates, func(g findings.Gate) bool { return p.gates[g] })
 }
 
-// Asks reports whether a gate of the profile refuses what violates a rule.
+// Asks reports whether a gate of the profile refuses violations of a rule.
 func (p Profile) Asks(r findings.Rule) bool { return p.Has(r.Gates...) }
 
-// Applied returns those of rules that apply.
+// Applied returns the rules that apply.
 func (p Profile) Applied(rules []findings.Rule) []findings.Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r findings.Rule) bool { return r.ByGates && !p.Asks(r) })
 }
 
-// Severity is that of a finding with a severity of its own if its rule is one that gates refuse: an error for those of the profile.
+// Severity returns Error if a gate of the profile refuses violations of the rule, or else own.
 func (p Profile) Severity(r findings.Rule, own findings.Severity) findings.Severity {
 	if p.Asks(r) {
 		return findings.Error
@@ -84,7 +85,7 @@ func (p Profile) Severity(r findings.Rule, own findings.Severity) findings.Sever
 	return own
 }
 
-// Names returns the names of the profiles that make this one, sorted.
+// Names returns the names of the profiles in this one, sorted.
 func (p Profile) Names() (names []string) {
 	for _, gate := range slices.Sorted(maps.Keys(p.gates)) {
 		if gate != findings.OpenShift {

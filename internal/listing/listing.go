@@ -1,6 +1,6 @@
-// Package listing reads lists from the API server one object at a time. A client that decodes a page of objects has
-// all of them in memory twice, encoded and decoded, and whoever writes the objects decides how large they are: up to
-// 1.5 MiB each. This package has at most one object in memory, plus what the caller keeps of the others.
+// Package listing reads lists from the API server one object at a time. A client that decodes a page of objects holds
+// all of them in memory twice, encoded and decoded, and their authors decide how large they are: up to 1.5 MiB each.
+// This package holds at most one object, besides the data that the caller keeps.
 package listing
 
 import (
@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The API server has a page in memory at a time. The first page is small, as nothing is known about the objects; later
-// ones have as many objects as make pageBytes, if they are as large as the last ones.
+// The API server holds one page in memory at a time. The first page is small, because the size of the objects is
+// unknown; later ones request as many objects as fit into pageBytes, judging by the previous page.
 const (
 	minPage   = 50
-	maxPage   = 500 // what other clients request, too
+	maxPage   = 500 // as in other clients
 	pageBytes = 4 << 20
 )
 
@@ -37,9 +37,8 @@ type List struct {
 // Each reads objects page by page and calls do for each, until do returns an error. T has the fields to decode, with
 // JSON names. The client is for the objects' API group and version.
 //
-// All pages show the objects as they were when the first one was read. But etcd forgets how they were after five to ten
-// minutes: what follows then shows the objects as they are by then. In both cases, do gets each object once, if it
-// exists all the while.
+// All pages show the objects at the time of the first page. But etcd forgets that state after five to ten minutes:
+// later pages then show a newer one. In both cases, do gets each object once, if it exists throughout.
 func Each[T any](ctx context.Context, client rest.Interface, list List, do func(T) error) error {
 	at := position{size: minPage}
 	for {
@@ -61,11 +60,11 @@ func Each[T any](ctx context.Context, client rest.Interface, list List, do func(
 // A position says which page is next.
 type position struct {
 	token   string // "" for the first page
-	renewed bool   // the token is for the objects as they are now
+	renewed bool   // the token is for a newer state than the first page
 	size    int    // in objects
 }
 
-// renew returns the position from which a list continues whose token has expired, nil if err is another error.
+// renew returns the position from which a list with an expired token continues, or nil if err is another error.
 func renew(err error, at position) *position {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || at.renewed {
@@ -78,7 +77,7 @@ func renew(err error, at position) *position {
 	return &position{token: token, renewed: true, size: at.size}
 }
 
-// page reads a page. It returns the position of the next one, without a token if there is none.
+// page reads a page. It returns the position of the next one, without a token after the last one.
 func page[T any](ctx context.Context, client rest.Interface, list List, at position, do func(T) error) (next position, err error) {
 	request := client.Get().NamespaceIfScoped(list.Namespace, list.Namespace != "").Resource(list.Resource).
 		SetHeader("Accept", "application/json").
@@ -98,7 +97,7 @@ func page[T any](ctx context.Context, client rest.Interface, list List, at posit
 	return position{token: token, size: sizeAfter(at.size, counted.bytes)}, err
 }
 
-// sizeAfter returns how many objects to request after a page of so many objects that had so many bytes.
+// sizeAfter returns the number of objects to request after a page with so many objects and bytes.
 func sizeAfter(objects, bytes int) int {
 	return min(max(objects*pageBytes/max(bytes, 1), minPage), maxPage)
 }

@@ -92,8 +92,8 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// TestExpiredPages: between two pages, etcd forgets the revision of the first. The list continues, and has each object
-// once. The API server reads each page of events from etcd: it does not cache them.
+// TestExpiredPages: between two pages, etcd forgets the revision of the first. The list continues, and returns each
+// object once. The API server reads each page of events from etcd: it does not cache them.
 func TestExpiredPages(t *testing.T) {
 	const events = 120 // more than a page
 	c := cluster.Shared(t, cluster.Options{})

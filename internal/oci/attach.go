@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Attach attaches a document to an image in its registry, as a referrer of OCI 1.1, and returns the document's digest. The
-// same document is attached once, however often that is done. A registry that cannot list referrers has a tag that does.
+// Attach attaches a document to an image in its registry, as a referrer of OCI 1.1, and returns the document's digest.
+// Attaching the same document again changes nothing. For a registry that cannot list referrers, a tag lists them.
 func Attach(ctx context.Context, pullSpec, mediaType string, document []byte) (digest string, err error) {
 	ref, err := name.NewDigest(pullSpec)
 	if err != nil {
@@ -38,8 +38,8 @@ func Attach(ctx context.Context, pullSpec, mediaType string, document []byte) (d
 	return hash.String(), nil
 }
 
-// artefactOf returns the manifest of a document. Its configuration has the document's type, which is how a manifest says
-// what it is where it has no field for that.
+// artefactOf returns the manifest of a document. Its configuration has the document's media type: this is how a
+// manifest without the field artifactType states its type.
 func artefactOf(subject v1.Descriptor, mediaType string, document []byte) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.MediaType(mediaType))
 	artefact, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(document, types.MediaType(mediaType))})

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 )
 
-// built is an image that is not in a registry or a folder yet.
-type built struct {
+// builtImage is an image that is not yet in a registry or a folder.
+type builtImage struct {
 	root      v1.Hash
 	manifests map[v1.Hash]builtManifest
 	blobs     map[v1.Hash]v1.Layer
@@ -23,9 +23,9 @@ type builtManifest struct {
 	text []byte
 }
 
-// Built returns the source of one image, whatever it is called.
+// Built returns a source that has one image under any name.
 func Built(index v1.ImageIndex) (Source, error) {
-	b := &built{manifests: map[v1.Hash]builtManifest{}, blobs: map[v1.Hash]v1.Layer{}}
+	b := &builtImage{manifests: map[v1.Hash]builtManifest{}, blobs: map[v1.Hash]v1.Layer{}}
 	listed, err := index.IndexManifest()
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Built(index v1.ImageIndex) (Source, error) {
 	return b, b.keep(index)
 }
 
-func (b *built) add(image v1.Image) error {
+func (b *builtImage) add(image v1.Image) error {
 	layers, err := image.Layers()
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (b *built) add(image v1.Image) error {
 }
 
 // keep keeps the manifest of an image or an index.
-func (b *built) keep(of interface {
+func (b *builtImage) keep(of interface {
 	partial.WithRawManifest
 	partial.Describable
 }) error {
@@ -81,10 +81,10 @@ func (b *built) keep(of interface {
 	return nil
 }
 
-func (b *built) manifest(_ context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
+func (b *builtImage) manifest(_ context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
 	digest := b.root
 	if by, is := ref.(name.Digest); is {
-		digest, _ = v1.NewHash(by.DigestStr()) // valid, as the reference is
+		digest, _ = v1.NewHash(by.DigestStr()) // valid, because the reference is
 	} else if isAttachedTag(ref.Identifier()) {
 		return v1.Descriptor{}, nil, fmt.Errorf("nothing is attached: %w", fs.ErrNotExist)
 	}
@@ -95,7 +95,7 @@ func (b *built) manifest(_ context.Context, ref name.Reference) (v1.Descriptor, 
 	return found.Descriptor, found.text, nil
 }
 
-func (b *built) open(_ context.Context, _ name.Repository, blob v1.Descriptor) (io.ReadCloser, error) {
+func (b *builtImage) open(_ context.Context, _ name.Repository, blob v1.Descriptor) (io.ReadCloser, error) {
 	layer := b.blobs[blob.Digest]
 	if layer == nil {
 		return nil, fmt.Errorf("there is no blob %s: %w", blob.Digest, fs.ErrNotExist)
@@ -103,4 +103,6 @@ func (b *built) open(_ context.Context, _ name.Repository, blob v1.Descriptor) (
 	return layer.Compressed()
 }
 
-func (b *built) referrers(context.Context, name.Digest) ([]v1.Descriptor, error) { return nil, nil }
+func (b *builtImage) referrers(context.Context, name.Digest) ([]v1.Descriptor, error) {
+	return nil, nil
+}

@@ -18,43 +18,43 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Destination is where a transfer copies images to: a path of a registry, or a folder.
+// Destination is the target of a transfer: a path in a registry, or a folder.
 type Destination interface {
-	// place returns the repository for the images of another one, or of the catalog that is mirrored, whose name the user chose.
+	// place returns the repository for copies of a repository's images, or for the mirrored catalog, whose name the user chose.
 	place(of name.Repository, catalog bool) (name.Repository, error)
-	// formerly reports whether a manifest is where earlier versions of this program put those of a repository.
-	formerly(ctx context.Context, of name.Repository, p part) (name.Repository, bool, error)
-	// hold notes that a repository of the destination has a blob.
+	// formerly reports whether a manifest is at the place where earlier versions of this program put it.
+	formerly(ctx context.Context, of name.Repository, p contentDescriptor) (name.Repository, bool, error)
+	// hold remembers that a repository of the destination has a blob.
 	hold(repo name.Repository, blob v1.Hash)
-	// tagged returns the digest that a tag names, or none.
+	// tagged returns the digest of a tag, or a zero hash.
 	tagged(ctx context.Context, tag name.Tag) (v1.Hash, error)
-	// has reports whether there is a blob or a manifest.
-	has(ctx context.Context, repo name.Repository, p part) (bool, error)
+	// has reports whether the destination has a blob or a manifest.
+	has(ctx context.Context, repo name.Repository, p contentDescriptor) (bool, error)
 	// upload stores a blob. Its content can be opened several times.
-	upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error
-	// put stores a manifest with its text. All that it lists is there.
-	put(ctx context.Context, repo name.Repository, p part, text []byte) error
-	// name gives a stored manifest a name, unless the name has become another one's since it was that of before.
-	name(ctx context.Context, ref name.Reference, p part, before v1.Hash, text []byte) error
+	upload(ctx context.Context, repo name.Repository, p contentDescriptor, open func() (io.ReadCloser, error)) error
+	// put stores a manifest with its text, after everything that it lists.
+	put(ctx context.Context, repo name.Repository, p contentDescriptor, text []byte) error
+	// name gives a stored manifest a name, unless the name no longer means the digest before.
+	name(ctx context.Context, ref name.Reference, p contentDescriptor, before v1.Hash, text []byte) error
 	// remedy says what to do about an error.
 	remedy(err error) string
 	// Close ends the use of the destination.
 	Close() error
 }
 
-// below is a path of a registry.
-type below struct {
+// registryDestination is a path in a registry.
+type registryDestination struct {
 	path   string // registry.example.com/team, without a slash at its end
 	pusher *remote.Pusher
 	puller *remote.Puller
 
 	mu   sync.Mutex
-	held map[v1.Hash]name.Repository // where the registry has blobs, so that it need not get them again
+	held map[v1.Hash]name.Repository // repositories with a blob, from which the registry can mount it
 }
 
-// Below returns the destination that has each image below a path such as registry.example.com/team, by the name of its own
-// registry and repository: quay.io/example/operator is at registry.example.com/team/quay.io/example/operator. So nobody but
-// whoever runs quay.io has a say in what is there.
+// Below returns a destination that puts each image below a path such as registry.example.com/team, by its registry and
+// repository: quay.io/example/operator goes to registry.example.com/team/quay.io/example/operator. So only the operators of
+// quay.io control the images there.
 func Below(path string) (Destination, error) {
 	path = strings.TrimSuffix(path, "/")
 	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") {
@@ -66,10 +66,10 @@ func Below(path string) (Destination, error) {
 		return nil, err
 	}
 	puller, err := remote.NewPuller(options...)
-	return &below{path: path, pusher: pusher, puller: puller, held: map[v1.Hash]name.Repository{}}, err
+	return &registryDestination{path: path, pusher: pusher, puller: puller, held: map[v1.Hash]name.Repository{}}, err
 }
 
-func (b *below) place(of name.Repository, catalog bool) (name.Repository, error) {
+func (b *registryDestination) place(of name.Repository, catalog bool) (name.Repository, error) {
 	if catalog {
 		return name.NewRepository(b.path + "/" + of.RepositoryStr())
 	}
@@ -80,11 +80,11 @@ func (b *below) place(of name.Repository, catalog bool) (name.Repository, error)
 	return name.NewRepository(b.path + "/" + host + "/" + of.RepositoryStr())
 }
 
-// hostName is what the name of a registry's host may be.
+// hostName matches valid names of registries' hosts.
 var hostName = regexp.MustCompile(`^[a-z0-9]+([.-]+[a-z0-9]+)*$`)
 
-// pathOf returns the name of a registry as a part of a path, which no other one has: no name of a host has an underscore.
-// registry.example.com:5000 is registry.example.com__5000, and [fd00::1]:5000 is v6__fd00-0000-…-0001__5000.
+// pathOf returns a unique path element for a registry: no name of a host has an underscore. registry.example.com:5000 is
+// registry.example.com__5000, and [fd00::1]:5000 is v6__fd00-0000-…-0001__5000.
 func pathOf(registry name.Registry) (string, error) {
 	host, port := strings.ToLower(registry.RegistryStr()), ""
 	if host == name.DefaultRegistry {
@@ -102,7 +102,7 @@ func pathOf(registry name.Registry) (string, error) {
 	return host + port, nil
 }
 
-func (b *below) formerly(ctx context.Context, of name.Repository, p part) (name.Repository, bool, error) {
+func (b *registryDestination) formerly(ctx context.Context, of name.Repository, p contentDescriptor) (name.Repository, bool, error) {
 	repo, err := name.NewRepository(b.path + "/" + of.RepositoryStr())
 	if err != nil {
 		return repo, false, err
@@ -111,7 +111,7 @@ func (b *below) formerly(ctx context.Context, of name.Repository, p part) (name.
 	return repo, has, err
 }
 
-func (b *below) tagged(ctx context.Context, tag name.Tag) (v1.Hash, error) {
+func (b *registryDestination) tagged(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	now, err := b.puller.Head(ctx, tag)
 	if isAbsent(err) {
 		return v1.Hash{}, nil
@@ -122,7 +122,7 @@ func (b *below) tagged(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	return now.Digest, nil
 }
 
-func (b *below) has(ctx context.Context, repo name.Repository, p part) (bool, error) {
+func (b *registryDestination) has(ctx context.Context, repo name.Repository, p contentDescriptor) (bool, error) {
 	ref := repo.Digest(p.Digest.String())
 	if p.manifest {
 		_, err := b.puller.Head(ctx, ref)
@@ -149,20 +149,20 @@ func (b *below) has(ctx context.Context, repo name.Repository, p part) (bool, er
 	return true, nil
 }
 
-func (b *below) hold(repo name.Repository, blob v1.Hash) {
+func (b *registryDestination) hold(repo name.Repository, blob v1.Hash) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held[blob] = repo
 }
 
-func (b *below) holder(blob v1.Hash) (name.Repository, bool) {
+func (b *registryDestination) holder(blob v1.Hash) (name.Repository, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	repo, held := b.held[blob]
 	return repo, held
 }
 
-func (b *below) upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error {
+func (b *registryDestination) upload(ctx context.Context, repo name.Repository, p contentDescriptor, open func() (io.ReadCloser, error)) error {
 	var content v1.Layer = &blob{p, open}
 	if from, held := b.holder(p.Digest); held {
 		content = &remote.MountableLayer{Layer: content, Reference: from.Digest(p.Digest.String())}
@@ -174,11 +174,11 @@ func (b *below) upload(ctx context.Context, repo name.Repository, p part, open f
 	return nil
 }
 
-func (b *below) put(ctx context.Context, repo name.Repository, p part, text []byte) error {
-	return b.pusher.Put(ctx, repo.Digest(p.Digest.String()), raw{text, p.MediaType})
+func (b *registryDestination) put(ctx context.Context, repo name.Repository, p contentDescriptor, text []byte) error {
+	return b.pusher.Put(ctx, repo.Digest(p.Digest.String()), rawManifest{text, p.MediaType})
 }
 
-func (b *below) name(ctx context.Context, ref name.Reference, p part, before v1.Hash, text []byte) error {
+func (b *registryDestination) name(ctx context.Context, ref name.Reference, p contentDescriptor, before v1.Hash, text []byte) error {
 	tag, is := ref.(name.Tag)
 	if !is {
 		return nil // it has its digest
@@ -190,10 +190,10 @@ func (b *below) name(ctx context.Context, ref name.Reference, p part, before v1.
 	if now != before {
 		return contentErrorf("the tag %s has become %s meanwhile; expected that nobody else sets it: repeat the command", tag, now)
 	}
-	return b.pusher.Put(ctx, tag, raw{text, p.MediaType})
+	return b.pusher.Put(ctx, tag, rawManifest{text, p.MediaType})
 }
 
-func (b *below) remedy(err error) string {
+func (b *registryDestination) remedy(err error) string {
 	repo, failed := name.NewRepository(b.path + "/image")
 	if failed != nil || IsAbsent(err) {
 		return ""
@@ -201,20 +201,20 @@ func (b *below) remedy(err error) string {
 	return pushRemedy(repo, err)
 }
 
-func (b *below) Close() error { return nil }
+func (b *registryDestination) Close() error { return nil }
 
-// raw is a manifest that is pushed as it is.
-type raw struct {
+// rawManifest is a manifest that is pushed unchanged.
+type rawManifest struct {
 	text      []byte
 	mediaType types.MediaType
 }
 
-func (r raw) RawManifest() ([]byte, error)        { return r.text, nil }
-func (r raw) MediaType() (types.MediaType, error) { return r.mediaType, nil }
+func (r rawManifest) RawManifest() ([]byte, error)        { return r.text, nil }
+func (r rawManifest) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
-// blob is a blob that is pushed as it is.
+// blob is a blob that is pushed unchanged.
 type blob struct {
-	part
+	contentDescriptor
 	open func() (io.ReadCloser, error)
 }
 

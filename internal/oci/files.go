@@ -26,16 +26,16 @@ type File struct {
 	Data       []byte
 	Source     string
 	Executable bool
-	// Link is what a symbolic link leads to.
+	// Link is the target of a symbolic link.
 	Link string
-	// SharedFolder says that it is a folder where everybody may write, as /tmp.
+	// SharedFolder says that it is a folder where everybody may write, like /tmp.
 	SharedFolder bool
 }
 
 // Layer returns a layer with the files, which does not depend on when or where it was built.
 func (f Files) Layer() (v1.Layer, error) { return f.layer(gzip.BestSpeed) }
 
-// SmallLayer returns the same, compressed as well as possible. That is worth its time for programs.
+// SmallLayer returns the same layer with the best compression, which is slower and worth it for programs.
 func (f Files) SmallLayer() (v1.Layer, error) { return f.layer(gzip.BestCompression) }
 
 func (f Files) layer(compression int) (v1.Layer, error) {
@@ -73,7 +73,7 @@ func (f Files) write(out io.Writer) error {
 	return archive.Close()
 }
 
-// names returns the paths of all folders, which end with a slash, and files, each folder before what is in it.
+// names returns the paths of all folders, which end with a slash, and files, each folder before its content.
 func (f Files) names() []string {
 	names := map[string]bool{}
 	for name := range f {

@@ -34,18 +34,18 @@ const (
 // maxIndex is the maximum size of a folder's list of images, in bytes. Each image takes about 500.
 const maxIndex = 64 << 20
 
-// Folder is a folder with images under the names that they have in their registries, in the OCI layout. It may be carried
-// where no registry can be reached. It is a Source and a Destination.
+// Folder is an OCI layout that holds images under their names in registries. It can be carried to a place without access to
+// registries. It is a Source and a Destination.
 type Folder struct {
 	dir  string
 	root *os.Root
 
 	mu       sync.Mutex
 	images   map[string]indexed   // by name, in index.json
-	subjects map[v1.Hash][]string // names of what is attached, by the digest of what it is attached to
+	subjects map[v1.Hash][]string // names of attached manifests, by the digest of their subject
 	added    map[string]indexed   // by name, not in index.json yet
-	needed   map[string]bool      // files of blobs that were asked for since the folder was opened
-	// mayBeSingle says that an image without a name counts as the catalog, if it is the only one; single says that it is there.
+	needed   map[string]bool      // files of blobs that were requested since the folder was opened
+	// mayBeSingle says that a single image without a name counts as the catalog; single says that there is one.
 	mayBeSingle, single bool
 }
 
@@ -67,8 +67,7 @@ func NewFolder(dir string) (*Folder, error) {
 	if err := mayReplace(dir); err != nil {
 		return nil, err
 	}
-	// Files are written there, and those that nothing needs are deleted: a link in a folder that somebody has carried here must not
-	// lead to any others.
+	// Files are written and deleted there: a link in a folder that somebody carried here must not lead elsewhere.
 	for _, below := range []string{path.Dir(blobsFolder), blobsFolder} {
 		if info, err := os.Lstat(filepath.Join(dir, below)); err == nil && !info.IsDir() {
 			return nil, fmt.Errorf("image folder %s: %s is not a folder; expected one: choose another place", dir, below)
@@ -99,7 +98,7 @@ func openRoot(dir string) (*Folder, error) {
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// Catalog returns the name and the reference of the folder's catalog, and where it is from, or nothing.
+// Catalog returns the name, the reference and the origin of the folder's catalog, or empty strings.
 func (f *Folder) Catalog() (name, reference, origin string) {
 	for reference, d := range f.images {
 		if name := d.Annotations.Catalog; name != "" {
@@ -128,19 +127,19 @@ type indexed struct {
 }
 
 type indexedAnnotations struct {
-	Catalog string `json:"mirror.berth-csi.github.io/catalog,omitempty"` // the name of the catalog, if it is that
+	Catalog string `json:"mirror.berth-csi.github.io/catalog,omitempty"` // the name of the catalog, if it is one
 	Origin  string `json:"mirror.berth-csi.github.io/origin,omitempty"`  // where the catalog is from
 	Ref     string `json:"org.opencontainers.image.ref.name"`            // https://github.com/opencontainers/image-spec/blob/main/annotations.md
 }
 
-// IsSingle reports whether the folder has a single image without a name, as WriteLayout and other tools write it. It counts as the
-// catalog, which is called like the folder.
+// IsSingle reports whether the folder has a single image without a name, as written by WriteLayout and other tools. It counts as
+// the catalog, named after the folder.
 func (f *Folder) IsSingle() bool { return f.single }
 
-// singleName is the name of an image that has none. No registry is called that.
+// singleName is the name of an image without a name. No registry can have it.
 const singleName = "layout.invalid/catalog:latest"
 
-// readIndex reads the list of images, one image at a time: what an image takes in memory is there in the file.
+// readIndex reads the list of images, one at a time, so that memory is bounded by the size of the file.
 func (f *Folder) readIndex() error {
 	opened, err := f.file(indexFile)
 	if err != nil {
@@ -165,7 +164,7 @@ func (f *Folder) readImages(decoder *json.Decoder) error {
 	if err := expect(decoder, '{'); err != nil {
 		return err
 	}
-	subjects := map[v1.Hash]v1.Hash{} // of each manifest, which is read once, however many names it has
+	subjects := map[v1.Hash]v1.Hash{} // of each manifest, which is read once even if it has several names
 	for decoder.More() {
 		field, err := decoder.Token()
 		if err != nil {
@@ -210,7 +209,7 @@ func expect(decoder *json.Decoder, want json.Delim) error {
 
 func noList(err error) error { return fmt.Errorf("%s is not a list of images: %w", indexFile, err) }
 
-// list notes an image of the list.
+// list adds an image from the list.
 func (f *Folder) list(d indexed, subjects map[v1.Hash]v1.Hash) error {
 	if f.single {
 		return fmt.Errorf("%s has an image without a name beside others; expected the full name of each, as in a folder that `berth catalog mirror` wrote", indexFile)
@@ -297,7 +296,7 @@ func (f *Folder) manifest(_ context.Context, ref name.Reference) (v1.Descriptor,
 	if err != nil {
 		return v1.Descriptor{}, nil, contentErrorf("the manifest %s cannot be read: %v", digest, err)
 	}
-	// Manifests of Docker's say what they are, and those of OCI need not.
+	// Docker's manifests state their type; OCI's need not.
 	mediaType := cmp.Or(read.MediaType, types.OCIManifestSchema1)
 	if read.MediaType == "" && read.Manifests != nil {
 		mediaType = types.OCIImageIndex
@@ -330,18 +329,18 @@ func (f *Folder) referrers(_ context.Context, subject name.Digest) (all []v1.Des
 // place makes Folder a Destination: images keep their names.
 func (f *Folder) place(of name.Repository, _ bool) (name.Repository, error) { return of, nil }
 
-func (f *Folder) has(_ context.Context, _ name.Repository, p part) (bool, error) {
+func (f *Folder) has(_ context.Context, _ name.Repository, p contentDescriptor) (bool, error) {
 	f.mu.Lock()
 	f.needed[p.Digest.Hex] = true
 	f.mu.Unlock()
-	info, err := f.root.Lstat(fileOf(p.Digest)) // complete and verified, or it would not have that name
+	info, err := f.root.Lstat(fileOf(p.Digest)) // complete and verified, because only such files have that name
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil && info.Mode().IsRegular() && info.Size() == p.Size, err
 }
 
-func (f *Folder) upload(_ context.Context, _ name.Repository, p part, open func() (io.ReadCloser, error)) error {
+func (f *Folder) upload(_ context.Context, _ name.Repository, p contentDescriptor, open func() (io.ReadCloser, error)) error {
 	content, err := open()
 	if err != nil {
 		return err
@@ -350,20 +349,20 @@ func (f *Folder) upload(_ context.Context, _ name.Repository, p part, open func(
 	return f.write(fileOf(p.Digest), content)
 }
 
-func (f *Folder) put(_ context.Context, _ name.Repository, p part, text []byte) error {
+func (f *Folder) put(_ context.Context, _ name.Repository, p contentDescriptor, text []byte) error {
 	return f.write(fileOf(p.Digest), bytes.NewReader(text))
 }
 
-// tagged makes Folder a Destination: it is replaced as a whole, so that no name is in the way.
+// tagged makes Folder a Destination: it is replaced as a whole, so that no tag conflicts.
 func (f *Folder) tagged(context.Context, name.Tag) (v1.Hash, error) { return v1.Hash{}, nil }
 
-func (f *Folder) formerly(context.Context, name.Repository, part) (name.Repository, bool, error) {
+func (f *Folder) formerly(context.Context, name.Repository, contentDescriptor) (name.Repository, bool, error) {
 	return name.Repository{}, false, nil
 }
 
 func (f *Folder) hold(name.Repository, v1.Hash) {}
 
-func (f *Folder) name(_ context.Context, ref name.Reference, p part, _ v1.Hash, _ []byte) error {
+func (f *Folder) name(_ context.Context, ref name.Reference, p contentDescriptor, _ v1.Hash, _ []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.added[ref.Name()] = indexed{MediaType: p.MediaType, Size: p.Size, Digest: p.Digest, Annotations: indexedAnnotations{Ref: ref.Name()}}
@@ -391,9 +390,8 @@ func (f *Folder) write(file string, content io.Reader) (err error) {
 	return os.Rename(opened.Name(), filepath.Join(f.dir, filepath.FromSlash(file)))
 }
 
-// Finish lists the images that were copied since the folder was opened, and only those, among them the catalog of a name and
-// an origin.
-// Until then, the folder has the images that it had. Files that no image needs any more are deleted.
+// Finish lists exactly the images that were copied since the folder was opened, among them the catalog. Until then, the folder
+// lists its earlier images. Files that no image needs any more are deleted.
 func (f *Folder) Finish(catalog, reference, origin string) error {
 	index := struct {
 		SchemaVersion int             `json:"schemaVersion"`

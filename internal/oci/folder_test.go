@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNoFolderLeadsElsewhere: nothing outside of a folder is written or deleted, wherever its links lead.
+// TestNoFolderLeadsElsewhere: links in a folder never cause writes or deletions outside of it.
 func TestNoFolderLeadsElsewhere(t *testing.T) {
 	for _, link := range []string{"blobs", blobsFolder} {
 		dir, elsewhere := t.TempDir(), t.TempDir()

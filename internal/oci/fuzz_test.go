@@ -61,7 +61,7 @@ func FuzzLayer(f *testing.F) {
 	})
 }
 
-// FuzzManifest reads arbitrary data as a manifest. What it makes Pull fetch must be in the registry and within
+// FuzzManifest reads arbitrary data as a manifest. It may make Pull fetch only blobs of the registry, within
 // limits.
 func FuzzManifest(f *testing.F) {
 	addHostile(f, "*.json")

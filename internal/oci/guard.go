@@ -17,17 +17,16 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// A registry may redirect its clients to where its layers are stored or to its token server. So whoever runs a
-// registry could make its clients send requests within their own network. A guard follows redirects only to addresses
-// that registries have a reason for:
+// A registry may redirect its clients to the storage of its layers or to its token server, so its operators could make clients
+// send requests within their own network. A guard follows redirects only to addresses for which registries have a reason:
 //
 //   - from a registry that uses HTTPS, only to HTTPS, so that internal services which do not expect the request
 //     fail in the handshake;
 //   - never to this machine, unless the registry is on it, and never to link-local addresses, where clouds offer
 //     machines their credentials.
 //
-// Private addresses are allowed, as companies store layers there, unless a stranger named the registry: whoever writes a
-// catalog could have a request sent to any address in the network of whoever mirrors it, and the answer copied.
+// Private addresses are allowed, because companies store layers there, unless a stranger named the registry: the author of a
+// catalog could otherwise have requests sent to any address in the network where it is mirrored, and the answers copied.
 type guard struct {
 	registry string // host and port
 	secure   bool   // uses HTTPS
@@ -37,8 +36,8 @@ type guard struct {
 	unverified bool
 }
 
-// maxAnswer is the maximum size of a response other than a layer, in bytes. It is what registries accept as a
-// manifest (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pushing-manifests).
+// maxAnswer is the maximum size of a response other than a layer, in bytes. It is the limit of registries for manifests
+// (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pushing-manifests).
 const maxAnswer = 4 << 20
 
 // The transports are shared to reuse connections. toNamed may connect to any address: it is for the registry and the
@@ -97,9 +96,9 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response.Request = request
-	response.Body = &paced{ReadCloser: response.Body, cancel: cancel, left: stallLimit}
+	response.Body = &minRateBody{ReadCloser: response.Body, cancel: cancel, left: stallLimit}
 	if !(response.StatusCode == http.StatusOK && g.isForLayer(request)) {
-		response.Body = &answer{response.Body, maxAnswer}
+		response.Body = &limitedBody{response.Body, maxAnswer}
 	}
 	return response, nil
 }
@@ -143,7 +142,7 @@ func private(address string) error {
 	return contentErrorf("the catalog names a registry at %q, an address of this machine, its cloud or a private network; expected one that everybody can reach: if you want this one, name its host with --allow-host", address)
 }
 
-// isPrivate reports whether an address is not everybody's.
+// isPrivate reports whether an address is not public.
 func isPrivate(address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	return isForbidden(address, false) || address.IsPrivate() || sharedSpace.Contains(address)
@@ -164,7 +163,7 @@ func checkAddress(address string, local bool) error {
 	return nil
 }
 
-// metadata are addresses of clouds' metadata services that are not link-local.
+// metadata are the addresses of clouds' metadata services that are not link-local.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
 
 func isForbidden(address netip.Addr, local bool) bool {
@@ -195,7 +194,7 @@ func hostOf(hostAndPort string) string {
 	return strings.Trim(hostAndPort, "[]")
 }
 
-// layerKey is the key of the path of a layer in the context of the request for it.
+// layerKey is the context key of the path of the requested layer.
 type layerKey struct{}
 
 // forLayer says that a request is for a layer, whose length its reader limits.
@@ -203,8 +202,8 @@ func forLayer(ctx context.Context, repo name.Repository, blob v1.Descriptor) con
 	return context.WithValue(ctx, layerKey{}, "/v2/"+repo.RepositoryStr()+"/blobs/"+blob.Digest.String())
 }
 
-// isForLayer reports whether a request, or the one that was redirected to it, is for a layer. On the way, the library asks for a
-// token, too, with the same context: at an address that the registry chooses, but always with parameters.
+// isForLayer reports whether a request, or the one that was redirected to it, is for a layer. The library also requests tokens
+// with the same context: from an address that the registry chooses, but always with parameters.
 func (g *guard) isForLayer(request *http.Request) bool {
 	for request.Response != nil && request.Response.Request != nil {
 		request = request.Response.Request
@@ -213,20 +212,20 @@ func (g *guard) isForLayer(request *http.Request) bool {
 	return is && request.Method == http.MethodGet && request.URL.Host == g.registry && request.URL.Path == path && request.URL.RawQuery == ""
 }
 
-// A registry that sends less than minRate, in bytes a second, for stallLimit is given up.
+// A response slower than minRate, in bytes a second, for stallLimit is aborted.
 const (
 	stallLimit = 30 * time.Second
 	minRate    = 1 << 10
 )
 
-// paced is a response body that ends if it comes too slowly. Only the time counts in which somebody waits for it.
-type paced struct {
+// minRateBody is a response body that fails if it is too slow. Only time spent in Read counts.
+type minRateBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc // of the request
 	left   time.Duration
 }
 
-func (p *paced) Read(buffer []byte) (int, error) {
+func (p *minRateBody) Read(buffer []byte) (int, error) {
 	var slow atomic.Bool
 	timer := time.AfterFunc(p.left, func() {
 		slow.Store(true)
@@ -242,18 +241,18 @@ func (p *paced) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-func (p *paced) Close() error {
+func (p *minRateBody) Close() error {
 	defer p.cancel(nil)
 	return p.ReadCloser.Close()
 }
 
-// answer is a response body with a maximum size.
-type answer struct {
+// limitedBody is a response body with a maximum size.
+type limitedBody struct {
 	io.ReadCloser
 	left int
 }
 
-func (a *answer) Read(p []byte) (int, error) {
+func (a *limitedBody) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	if a.left -= n; a.left < 0 {
 		return 0, contentErrorf("its registry sent more than %d bytes instead of a manifest or a token; expected less", maxAnswer)

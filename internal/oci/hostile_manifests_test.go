@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// upload is an image as it is pushed to a registry. It may be malformed.
+// upload is an image to push, which may be malformed.
 type upload struct {
 	manifest map[string]any
 	blobs    [][]byte

@@ -1,14 +1,13 @@
-// Package oci builds OCI images: those that contain files and labels and no program, such as images of bundles and
-// catalogs, and those with a program for each architecture. It needs neither a container engine nor root. The same
-// content has the same digest on every machine, as long as Go's compression does not change.
+// Package oci builds OCI images: images with files and labels but no program, such as those of bundles and catalogs, and images with
+// a program for each architecture. It needs neither a container engine nor root. The same content has the same digest on every
+// machine, as long as Go's compression does not change.
 package oci
 
 import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Architectures are the architectures of OpenShift. Files without a program suit all of them, so the index of a Content has an image
-// for each, with the same layer.
+// Architectures are the architectures of OpenShift. The index of a Content has an image for each, with the same layer.
 var Architectures = []string{"amd64", "arm64", "ppc64le", "s390x"}
 
 // Content is the content of an image.

@@ -27,8 +27,8 @@ func cargo() Content {
 	}
 }
 
-// digest is the digest of cargo(). It changes only if the way in which images are built changes; then all images get
-// new digests.
+// digest is the digest of cargo(). It changes only if the construction of images changes; then all images get new
+// digests.
 const digest = "sha256:18a72c2aea0ce78e6dc98001a384c7fc72b30b900f632f0317c49d13d17ffeb4"
 
 func mustIndex(t *testing.T, c Content) v1.ImageIndex {
@@ -89,7 +89,7 @@ func TestIndexIsForAllArchitectures(t *testing.T) {
 // TestPush: the registry returns the same image that was pushed.
 func TestPush(t *testing.T) {
 	reference := registry.Start(t, nil) + "/harbour/cargo:v1"
-	for range 2 { // the second finds it there
+	for range 2 { // the second push finds the image
 		got, err := Push(t.Context(), reference, mustIndex(t, cargo()))
 		if err != nil {
 			t.Fatal(err)

@@ -19,9 +19,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Names with which a layer removes content of lower layers: a file with this prefix removes one file, and a file with
-// this name everything in its folder
-// (https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts).
+// Names by which a layer removes content of lower layers: a file with this prefix removes one file, and a file with this
+// name everything in its folder (https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts).
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
@@ -50,12 +49,12 @@ func contentErrorf(format string, args ...any) error {
 // including files in other folders.
 type budget struct {
 	size, left       int64
-	keepable, unkept int64 // how many bytes may be kept in memory, and how many of them still may
-	entries          int   // how many entries of layers may still be read
+	keepable, unkept int64 // the bytes that may be kept in memory, and the remaining ones
+	entries          int   // the remaining entries of layers
 }
 
-// maxEntries is the number of entries that the layers of an image may have together. Images of operating systems have some
-// tens of thousands.
+// maxEntries is the maximum number of entries in all layers of an image. Images of operating systems have some tens of
+// thousands.
 const maxEntries = 1 << 20
 
 func newBudget(limits Limits) *budget {
@@ -124,7 +123,7 @@ const (
 
 var kinds = map[byte]kind{tar.TypeDir: aFolder, tar.TypeReg: aFile, tar.TypeSymlink: aLink}
 
-// layer is what one layer adds and removes.
+// layer holds the additions and removals of one layer.
 type layer struct {
 	folders []string // the folders to read
 	// names are the kinds of all entries except removals.
@@ -192,7 +191,7 @@ func unpack(stream io.Reader, left *budget, folders []string) (*layer, error) {
 	return l, err
 }
 
-// decompress returns the content of a stream. It goes by the first bytes, not by the media type.
+// decompress returns the content of a stream. It detects the compression by the first bytes, not by the media type.
 func decompress(stream io.Reader) (io.ReadCloser, error) {
 	buffered := bufio.NewReader(stream)
 	magic, err := buffered.Peek(4)
@@ -253,7 +252,7 @@ func (l *layer) read(header *tar.Header, content io.Reader, left *budget) error 
 	return err
 }
 
-// checkHeader rejects entries that mean more than they show.
+// checkHeader rejects entries with dangerous names, and sparse files.
 func checkHeader(header *tar.Header) error {
 	if slices.Contains(strings.Split(header.Name, "/"), "..") {
 		return contentErrorf("its file %q leads out of its folder", shortened(header.Name))
@@ -283,7 +282,7 @@ func hasOverlayAttribute(header *tar.Header) bool {
 	return false
 }
 
-// remove records what an entry removes. It reports whether the entry is a removal.
+// remove records the removal that an entry stands for, and reports whether it is one.
 func (l *layer) remove(name string) (removes bool, err error) {
 	folder, base := path.Dir(name), path.Base(name)
 	removed, removes := strings.CutPrefix(base, whiteout)
@@ -311,7 +310,7 @@ func isWithin(name, of string) bool {
 	return of == "." || name == of || strings.HasPrefix(name, of+"/")
 }
 
-// isPlain reports whether a name looks the same everywhere.
+// isPlain reports whether a name is valid UTF-8 with only printable characters.
 func isPlain(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -333,7 +332,7 @@ func upward(name string) iter.Seq[string] {
 	}
 }
 
-// stack is the layers of an image.
+// stack holds the layers of an image.
 type stack struct {
 	layers []*layer // lowest first
 	// steps counts the names that were examined, so that tests can measure how time grows.
@@ -343,7 +342,7 @@ type stack struct {
 // files returns the visible files. It takes time in proportion to the number of all entries.
 func (s *stack) files() map[string][]byte {
 	files := map[string][]byte{}
-	hidden := map[string]bool{}  // what an upper layer replaces or removes, with everything below it
+	hidden := map[string]bool{}  // replaced or removed by an upper layer, with everything below
 	folders := map[string]bool{} // folders of upper layers
 	for _, l := range slices.Backward(s.layers) {
 		for name, content := range l.files {
@@ -372,8 +371,8 @@ func (s *stack) files() map[string][]byte {
 	return files
 }
 
-// checkLinks rejects images with entries below a symbolic link: unpacking would write them to another folder, which
-// may be one of those to read.
+// checkLinks rejects images with entries below a symbolic link: unpacking would write them to another folder, possibly
+// one of the folders to read.
 func (s *stack) checkLinks() error {
 	links := map[string]bool{}
 	check := func(name string) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Pin returns the pull spec by digest of what a reference names in its registry now. A reference by digest stays as it is,
-// and the registry is not asked. Pin logs in as Push does.
+// Pin returns the pull spec by digest of the image that a reference names in its registry now. It returns a reference by
+// digest unchanged, without a request. Pin logs in like Push.
 func Pin(ctx context.Context, reference string) (pullSpec string, err error) {
 	ref, err := name.ParseReference(reference)
 	if err != nil {
@@ -19,7 +19,7 @@ func Pin(ctx context.Context, reference string) (pullSpec string, err error) {
 	if _, pinned := ref.(name.Digest); pinned {
 		return reference, nil
 	}
-	// With its content, whose digest the library compares with the registry's: a header alone proves nothing.
+	// Get the content, so that the library verifies the digest: a header alone proves nothing.
 	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithTransport(newGuard(ref.Context().Registry)))
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // Platform is an image for one architecture.
 type Platform struct {
 	Architecture string
-	// Base is the image that the layers are put on; nil for none.
+	// Base is the base image, or nil.
 	Base   v1.Image
 	Layers []v1.Layer
 	Labels map[string]string
-	// Entrypoint is the command of the image's containers, and User the user and the group that run it. Empty ones are
-	// those of the base.
+	// Entrypoint is the command of the image's containers, and User the user and the group that run it. Empty ones
+	// default to the base's.
 	Entrypoint []string
 	User       string
 }
@@ -35,7 +35,7 @@ func (p Platform) Image() (v1.Image, error) {
 	var layers []mutate.Addendum
 	for _, layer := range p.Layers {
 		addendum := mutate.Addendum{Layer: layer}
-		if mediaType == types.DockerManifestSchema2 { // a manifest of Docker's has no layers of OCI's type
+		if mediaType == types.DockerManifestSchema2 { // Docker's manifests have no layers of OCI's type
 			addendum.MediaType = types.DockerLayer
 		}
 		layers = append(layers, addendum)

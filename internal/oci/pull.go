@@ -22,9 +22,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Pulled is what was read from an image.
+// Pulled holds the files that were read from an image.
 type Pulled struct {
-	// Reference is the image's reference by digest. If there is an index, it is that of the index.
+	// Reference is the reference by digest of the image, or of its index if it has one.
 	Reference string
 	// Files are the files in the requested folders, each with its slash-separated path from the image's root.
 	Files map[string][]byte
@@ -34,9 +34,9 @@ type Pulled struct {
 type Limits struct {
 	// Time limits the whole pull.
 	Time time.Duration
-	// Size limits what is read from the image, in bytes: manifests and layers after decompression, each counted once.
+	// Size limits the bytes read from the image: manifests and layers after decompression, each counted once.
 	Size int64
-	// Kept limits the files in the folders that are read, in bytes, which are kept in memory; as Size if it is 0.
+	// Kept limits the bytes of files that are kept in memory, in the folders to read; 0 means Size.
 	Kept int64
 }
 
@@ -47,10 +47,9 @@ const (
 )
 
 // Pull reads the files in folders of an image. The reference must name the registry, such as
-// quay.io/example/bundle:v1.0.0 or quay.io/example/bundle@sha256:…. Pull reads the images for all platforms and fails
-// if their files in the folders differ. It logs in as Push does. It sends requests to the registry and follows its
-// redirects, but never to this machine or its cloud's metadata service, nor to URLs in the image. Errors say what to
-// do.
+// quay.io/example/bundle:v1.0.0 or quay.io/example/bundle@sha256:…. Pull reads the images for all platforms and fails if their files
+// in the folders differ. It logs in like Push. It sends requests to the registry and follows its redirects, but never to this
+// machine or its cloud's metadata service, nor to URLs in the image. Errors say what to do.
 func Pull(ctx context.Context, reference string, limits Limits, folders ...string) (Pulled, error) {
 	ctx, cancel := context.WithTimeout(ctx, limits.Time)
 	defer cancel()
@@ -59,39 +58,40 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 
 // PullFrom is like Pull, and reads from a source.
 func PullFrom(ctx context.Context, from Source, reference string, limits Limits, folders ...string) (Pulled, error) {
-	return PullKept(ctx, from, nothingKept{}, reference, limits, folders...)
+	return PullKept(ctx, from, noKeeper{}, reference, limits, folders...)
 }
 
-// Keeper keeps the files that were read from images, so that they are not pulled again. An image has a key, a digest of its repository
-// and of its own digest. Its methods are safe for concurrent use.
+// Keeper caches files of images, so that they are not pulled again. The key of an image is a digest of its repository and its own
+// digest. Its methods are safe for concurrent use.
 type Keeper interface {
-	// Load returns the files of an image, if they are kept.
+	// Load returns the cached files of an image.
 	Load(key string) (files map[string][]byte, kept bool)
 	Keep(key string, files map[string][]byte)
 }
 
-// keyOf returns the key of an image by digest. It is of the repository, too: what one repository has says nothing about another.
+// keyOf returns the key of an image by digest. It includes the repository: a cached image does not prove that another repository has
+// it.
 func keyOf(reference string) string {
 	sum := sha256.Sum256([]byte(reference))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// nothingKept is the keeper of those who keep nothing.
-type nothingKept struct{}
+// noKeeper is a keeper that caches nothing.
+type noKeeper struct{}
 
-func (nothingKept) Load(string) (map[string][]byte, bool) { return nil, false }
-func (nothingKept) Keep(string, map[string][]byte)        {}
+func (noKeeper) Load(string) (map[string][]byte, bool) { return nil, false }
+func (noKeeper) Keep(string, map[string][]byte)        {}
 
-// PullKept is like PullFrom, and asks a keeper first, which must keep nothing but files of the same folders. For an image by a
-// digest that it has, no request is sent, and for a tag only the one for the digest.
+// PullKept is like PullFrom with a cache, which must hold only files of the same folders. For a cached image, it sends no request if
+// the reference is a digest, and only the request for the digest if it is a tag.
 func PullKept(ctx context.Context, from Source, keeper Keeper, reference string, limits Limits, folders ...string) (Pulled, error) {
 	return pullFrom(ctx, from, keeper, reference, limits, func(context.Context, *pulling, platformImage) ([]string, error) { return folders, nil })
 }
 
-// PullLabelled is like PullFrom, and reads the folders that are chosen by the labels of the image, or of the first image of
-// an index.
+// PullLabelled is like PullFrom, and reads the folders that choose returns for the labels of the image, or of the first image of an
+// index.
 func PullLabelled(ctx context.Context, from Source, reference string, limits Limits, choose func(labels map[string]string) ([]string, error)) (Pulled, error) {
-	return pullFrom(ctx, from, nothingKept{}, reference, limits, func(ctx context.Context, p *pulling, of platformImage) ([]string, error) {
+	return pullFrom(ctx, from, noKeeper{}, reference, limits, func(ctx context.Context, p *pulling, of platformImage) ([]string, error) {
 		labels, err := p.labels(ctx, of)
 		if err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func pullFrom(ctx context.Context, from Source, keeper Keeper, reference string,
 	}
 	if err != nil {
 		advice := remedy(ref.Context(), err)
-		if errors.Is(ctx.Err(), context.Canceled) { // whatever failed did so since somebody did not want to wait
+		if errors.Is(ctx.Err(), context.Canceled) { // the failure is due to the cancellation
 			advice = ""
 		}
 		return Pulled{}, fmt.Errorf("cannot pull image %s: %w%s", reference, err, advice)
@@ -170,7 +170,7 @@ type pulling struct {
 	repository name.Repository
 	folders    []string
 	left       *budget
-	layers     map[v1.Hash]*layer // those that were read
+	layers     map[v1.Hash]*layer // layers already read
 }
 
 // manifest is the manifest of an image or an index.
@@ -179,13 +179,13 @@ type manifest struct {
 	content content
 }
 
-// content is what a manifest says.
+// content is the decoded content of a manifest.
 type content struct {
 	MediaType types.MediaType `json:"mediaType"`
 	Config    *v1.Descriptor  `json:"config"`
 	Layers    []v1.Descriptor `json:"layers"`
 	Manifests []v1.Descriptor `json:"manifests"`
-	Subject   *v1.Descriptor  `json:"subject"` // what it is attached to
+	Subject   *v1.Descriptor  `json:"subject"` // the manifest that it is attached to
 }
 
 func (p *pulling) manifest(ctx context.Context, ref name.Reference) (*manifest, error) {
@@ -200,14 +200,14 @@ func (p *pulling) manifest(ctx context.Context, ref name.Reference) (*manifest, 
 }
 
 // maxValues is the maximum number of values in a manifest, and maxType of letters in a media type
-// (https://www.rfc-editor.org/rfc/rfc6838#section-4.2). An index of the maximum of images has a tenth of it.
+// (https://www.rfc-editor.org/rfc/rfc6838#section-4.2). An index with the maximum number of images has a tenth of maxValues.
 const (
 	maxValues = 20_000
 	maxType   = 255
 )
 
-// contentOf reads what a manifest says. It counts values before it makes room for them: three bytes of text take a hundred
-// bytes of memory.
+// contentOf decodes a manifest. It counts values before it allocates memory for them: three bytes of text can take a hundred bytes
+// of memory.
 func contentOf(text []byte) (read content, err error) {
 	if n := values(text); n > maxValues {
 		return read, contentErrorf("it has more than %d values; expected fewer", maxValues)
@@ -231,7 +231,7 @@ func contentOf(text []byte) (read content, err error) {
 	return read, nil
 }
 
-// values returns at least the number of values in a text in JSON: of the commas, brackets and braces outside of its strings.
+// values returns an upper bound of the number of values in JSON: the number of commas, brackets and braces outside of strings.
 func values(text []byte) (n int) {
 	inString := false
 	for i := 0; i < len(text); i++ {
@@ -403,7 +403,7 @@ func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (_ *layer, err err
 	return readLayer(stream, p.left, p.folders)
 }
 
-// maxConfig is the size in bytes of an image's configuration that is not read. Those of real images take some KiB.
+// maxConfig is the size in bytes from which an image's configuration is not read. Real ones take some KiB.
 const maxConfig = 4 << 20
 
 // labels returns the labels of an image. Images without a configuration have none.
@@ -438,7 +438,7 @@ func (p *pulling) labels(ctx context.Context, of platformImage) (_ map[string]st
 	return config.Config.Labels, nil
 }
 
-// difference returns the first file that differs.
+// difference returns the first file that differs between two images.
 func difference(a, b map[string][]byte) (file string, differ bool) {
 	names := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
 	slices.Sort(names)
@@ -452,7 +452,7 @@ func difference(a, b map[string][]byte) (file string, differ bool) {
 	return "", false
 }
 
-// repository returns the reference without its tag or digest, as it was written.
+// repository returns the reference as it was written, without its tag or digest.
 func repository(ref name.Reference) string {
 	text, _, _ := strings.Cut(ref.String(), "@")
 	if colon := strings.LastIndex(text, ":"); colon > strings.LastIndex(text, "/") {
@@ -481,13 +481,13 @@ func remedy(from name.Repository, err error) string {
 	return fmt.Sprintf("; check that %s can be reached from here, if need be by a proxy that HTTPS_PROXY names", from.RegistryStr())
 }
 
-// isDistrust reports whether a registry was not trusted, because its certificate is of an unknown authority.
+// isDistrust reports whether a registry's certificate is of an unknown authority.
 func isDistrust(err error) bool {
 	unknown := x509.UnknownAuthorityError{}
 	return errors.As(err, &unknown)
 }
 
-// trust says how to have a registry trusted.
+// trust says how to trust a registry.
 func trust(registry name.Repository) string {
 	return fmt.Sprintf("; if you trust %s, name a file with the certificate of its authority in the environment variable SSL_CERT_FILE", registry.RegistryStr())
 }

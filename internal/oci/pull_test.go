@@ -50,7 +50,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestPullReadsLayers: an upper layer hides what is below it. The archives are lists of entries: a folder (with a
+// TestPullReadsLayers: an upper layer hides files of lower layers. The archives are lists of entries: a folder (with a
 // slash), a link (with an arrow) or a file.
 func TestPullReadsLayers(t *testing.T) {
 	address := registry.Start(t, nil)
@@ -123,7 +123,7 @@ func TestPullHasALimit(t *testing.T) {
 	}
 }
 
-// TestPullKeepsLittle: files in the folders that are read, and the names of all files, are limited on their own, as they are
+// TestPullKeepsLittle: files in the folders to read, and the names of all files, have their own limits, because they are
 // kept in memory.
 func TestPullKeepsLittle(t *testing.T) {
 	content := Content{Files: map[string][]byte{"mast/large": make([]byte, 64<<10), "hold/tea": make([]byte, 2<<10), "hold/rum": make([]byte, 2<<10)}}
@@ -214,7 +214,7 @@ func TestPullExplains(t *testing.T) {
 	}
 }
 
-// TestPullIsInterrupted: who does not want to wait needs no advice.
+// TestPullIsInterrupted: the error of a cancelled pull has no advice.
 func TestPullIsInterrupted(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	address := registry.Start(t, func(http.Handler) http.Handler {

@@ -17,7 +17,7 @@ func remoteOptions(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
 
-// Find returns the digest that a reference names in its registry, or "" if it names nothing there.
+// Find returns the digest of a reference in its registry, or "" if the registry does not have it.
 func Find(ctx context.Context, reference string) (digest string, err error) {
 	ref, err := name.ParseReference(reference)
 	if err != nil {
@@ -33,7 +33,7 @@ func Find(ctx context.Context, reference string) (digest string, err error) {
 	return found.Digest.String(), nil
 }
 
-// Tag sets a tag of an image in its registry to a pull spec by digest, unless it is that already.
+// Tag points a tag to a pull spec by digest, unless it already does.
 func Tag(ctx context.Context, pullSpec, tag string) error {
 	ref, err := name.NewDigest(pullSpec)
 	if err != nil {
@@ -53,8 +53,8 @@ func Tag(ctx context.Context, pullSpec, tag string) error {
 	return nil
 }
 
-// CheckComplete fails unless a registry has all of an image for all its platforms: each manifest, with the content that its
-// digest says, and each layer.
+// CheckComplete fails unless a registry has an image completely for all platforms: each manifest, with the right digest,
+// and each layer.
 func CheckComplete(ctx context.Context, pullSpec string) error {
 	ref, err := name.NewDigest(pullSpec)
 	if err != nil {

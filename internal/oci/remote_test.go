@@ -29,7 +29,7 @@ func TestFindAndTag(t *testing.T) {
 	if got, err := Find(t.Context(), tag); got != "" || err != nil {
 		t.Errorf("before it is tagged: %q, %v", got, err)
 	}
-	for range 2 { // the second finds it there
+	for range 2 { // the second push finds it
 		if err := Tag(t.Context(), pullSpec, "v1"); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestFindAndTag(t *testing.T) {
 	}
 }
 
-// TestDistrust: who reads that a certificate is of an unknown authority reads how to have it trusted.
+// TestDistrust: the error about a certificate of an unknown authority says how to trust it.
 func TestDistrust(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -72,7 +72,7 @@ func TestDistrust(t *testing.T) {
 	}
 }
 
-// TestCheckComplete: a registry may have lost a part of an image, or have another one in its place.
+// TestCheckComplete: a registry may have lost or replaced a part of an image.
 func TestCheckComplete(t *testing.T) {
 	layer := regexp.MustCompile(`/blobs/sha256:`)
 	platform := regexp.MustCompile(`/manifests/sha256:`)

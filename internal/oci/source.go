@@ -21,9 +21,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// Source is where images are read from: the registries that their references name, or a folder.
+// Source provides images: from the registries in their references, or from a folder.
 type Source interface {
-	// manifest returns a manifest and its descriptor. The content has the digest.
+	// manifest returns a manifest, verified against the digest, with its descriptor.
 	manifest(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error)
 	// open returns the content of a blob. Reading it to its end fails unless it has the digest and the size.
 	open(ctx context.Context, repo name.Repository, blob v1.Descriptor) (io.ReadCloser, error)
@@ -31,30 +31,29 @@ type Source interface {
 	referrers(ctx context.Context, subject name.Digest) ([]v1.Descriptor, error)
 }
 
-// isAbsent reports whether an error says that a source does not have what was asked for.
+// isAbsent reports whether an error says that a source does not have the requested manifest or blob.
 func isAbsent(err error) bool {
 	refused := (*transport.Error)(nil)
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound
 }
 
-// registries are the registries that references name. Each gets only the credentials that are for it.
+// registries reads from the registries in references. Each gets only its own credentials.
 type registries struct {
 	retryable func(error) bool
-	// strangers says that a stranger named them, and except are those that the user named.
+	// strangers says that a stranger named the registries, except the ones in except, which the user named.
 	strangers bool
 	except    []string
-	// unverified says that registries need no certificate that this machine trusts.
+	// unverified says that registries may have any certificate.
 	unverified bool
 	mu         sync.Mutex
 	pullers    map[name.Registry]*remote.Puller
 }
 
-// Registries returns the source that reads each image from the registry that its reference names, as Pull does, until the
-// context ends.
+// Registries returns a source that reads each image from the registry in its reference, like Pull, until the context ends.
 func Registries(ctx context.Context) Source { return newRegistries(ctx) }
 
-// PublicRegistries is like Registries, for references that a stranger wrote: except for the registries that the user named, it
-// connects to none at an address of this machine, of its cloud, or of a private network.
+// PublicRegistries is like Registries, for references that a stranger wrote: it does not connect to addresses of this machine, its
+// cloud or a private network, except for the registries in except, which the user named.
 func PublicRegistries(ctx context.Context, except ...string) Source {
 	r := newRegistries(ctx)
 	r.strangers, r.except = true, except
@@ -69,19 +68,19 @@ func IsLocal(reference string) bool {
 
 type unverifiedKey struct{}
 
-// Unverified returns a context in which Pull and Registries accept any certificate of the registries that references name, and plain
-// HTTP if one has no HTTPS. Users ask for that, for registries in their own networks.
+// Unverified returns a context in which Pull and Registries accept any certificate, and plain HTTP from registries without HTTPS.
+// Users request it for registries in their own networks.
 func Unverified(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unverifiedKey{}, true)
 }
 
 func isUnverified(ctx context.Context) bool { return ctx.Value(unverifiedKey{}) != nil }
 
-// parseReference parses the reference of an image to pull, which must be complete.
+// parseReference parses the complete reference of an image to pull.
 func parseReference(ctx context.Context, reference string) (name.Reference, error) {
 	options := []name.Option{name.StrictValidation}
 	if isUnverified(ctx) {
-		options = append(options, name.Insecure) // HTTPS is tried first all the same
+		options = append(options, name.Insecure) // HTTPS is still tried first
 	}
 	return name.ParseReference(reference, options...)
 }
@@ -168,8 +167,8 @@ func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.D
 	return listed.Manifests, nil
 }
 
-// verifying is a stream that fails at its end unless it had the digest and the size of a descriptor.
-type verifying struct {
+// verifyingReader is a stream that fails at its end unless its digest and size match a descriptor.
+type verifyingReader struct {
 	io.ReadCloser
 	want v1.Descriptor
 	sum  hash.Hash
@@ -177,10 +176,10 @@ type verifying struct {
 }
 
 func verified(stream io.ReadCloser, want v1.Descriptor) io.ReadCloser {
-	return &verifying{ReadCloser: stream, want: want, sum: sha256.New()}
+	return &verifyingReader{ReadCloser: stream, want: want, sum: sha256.New()}
 }
 
-func (v *verifying) Read(p []byte) (int, error) {
+func (v *verifyingReader) Read(p []byte) (int, error) {
 	n, err := v.ReadCloser.Read(p)
 	v.sum.Write(p[:n])
 	if v.size += int64(n); v.size > v.want.Size {
@@ -199,12 +198,12 @@ func (v *verifying) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isFailure reports whether an error is one of the network or the disk, and not about what was read.
+// isFailure reports whether an error is about the network or the disk, not about the content.
 func isFailure(err error) bool {
-	failure := net.Error(nil) // which errors of system calls are, too
+	failure := net.Error(nil) // errors of system calls also implement it
 	return isTransient(err) || errors.Is(err, context.Canceled) || errors.As(err, &failure)
 }
 
-func (v *verifying) differs() error {
+func (v *verifyingReader) differs() error {
 	return contentErrorf("its blob %s does not have the %d bytes that its manifest says; expected the same size", v.want.Digest, v.want.Size)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/lab/memory"
 )
 
-// TestStrangersRegistries: a catalog from a registry cannot have requests sent to addresses that are not everybody's.
+// TestStrangersRegistries: a catalog from a registry cannot cause requests to private addresses.
 func TestStrangersRegistries(t *testing.T) {
 	var requests atomic.Int32
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
@@ -35,7 +35,7 @@ func TestStrangersRegistries(t *testing.T) {
 		"[fd00:ec2::254]:80":     "http://[fd00:ec2::254]:80/v2/",
 		"[fd12::1]:80":           "http://[fd12::1]:80/v2/",
 		"[::ffff:10.1.2.3]:80":   "http://[::ffff:10.1.2.3]:80/v2/",
-		"registry.example.com":   "https://10.1.2.3/layer", // to which it redirects
+		"registry.example.com":   "https://10.1.2.3/layer", // its redirect
 		"registry.example.com:1": "https://127.0.0.1/layer",
 	} {
 		from, err := name.NewRegistry(registry)
@@ -69,7 +69,8 @@ func TestStrangersRegistries(t *testing.T) {
 	}
 }
 
-// TestPlaces: each registry has its own place below the path of a mirror, whatever strangers call theirs.
+// TestPlaces: each registry has its own place below the path of a mirror, even if strangers choose
+// similar names.
 func TestPlaces(t *testing.T) {
 	below, err := Below("mirror.example.com/team")
 	if err != nil {
@@ -95,7 +96,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// waiting is a body of which nothing comes until the context ends.
+// waiting is a body that blocks until the context ends.
 type waiting struct{ ctx context.Context }
 
 func (w waiting) Read([]byte) (int, error) {
@@ -105,20 +106,21 @@ func (w waiting) Read([]byte) (int, error) {
 
 func (waiting) Close() error { return nil }
 
-// TestSlowBody: a response that comes too slowly ends, and one that comes at the minimum rate does not.
+// TestSlowBody: a response below the minimum rate is aborted, and one at the minimum rate is not.
 func TestSlowBody(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	slow := &paced{ReadCloser: waiting{ctx}, cancel: cancel, left: 10 * time.Millisecond}
+	slow := &minRateBody{ReadCloser: waiting{ctx}, cancel: cancel, left: 10 * time.Millisecond}
 	if _, err := io.ReadAll(slow); err == nil || !strings.Contains(err.Error(), "its registry sends less than 1024 bytes a second") {
 		t.Errorf("a slow one: %v", err)
 	}
-	fast := &paced{ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), cancel: cancel, left: time.Second}
+	fast := &minRateBody{ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), cancel: cancel, left: time.Second}
 	if read, err := io.ReadAll(fast); err != nil || len(read) != 1<<20 || fast.left < 10*time.Second {
 		t.Errorf("a fast one: %d bytes, and %s are left: %v", len(read), fast.left, err)
 	}
 }
 
-// TestLayerAnswers: only the request for a layer itself has an answer without the limit of other answers.
+// TestLayerAnswers: only the answer to the request for a layer itself is exempt from the limit for other
+// answers.
 func TestLayerAnswers(t *testing.T) {
 	repo, err := name.NewRepository("registry.example.com/x/blobs/y")
 	if err != nil {
@@ -148,7 +150,7 @@ func TestLayerAnswers(t *testing.T) {
 	}
 }
 
-// TestManyInIndex: a list of very many images in few bytes takes no more memory than the list itself.
+// TestManyInIndex: a short list of very many images takes no more memory than the list itself.
 func TestManyInIndex(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"schemaVersion":2,"manifests":[{}` + strings.Repeat(",{}", 4<<20) + `]}`

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Transfer copies images with all that belongs to them, unchanged and by digest. It copies what the destination lacks: a
-// transfer that ended at any time can be repeated, and continues. It is safe for concurrent use.
+// Transfer copies images with everything attached to them, unchanged and by digest. It copies only the parts that the
+// destination lacks, so that an interrupted transfer can be repeated and continues. It is safe for concurrent use.
 type Transfer struct {
 	From Source
 	To   Destination
-	// Catalog says that it copies the image of the catalog that is mirrored, whose place strangers do not choose.
+	// Catalog says that it copies the image of the mirrored catalog, whose place strangers do not choose.
 	Catalog bool
-	// Moving has it look where earlier versions of this program have put images.
+	// Moving makes it also look in the places of earlier versions of this program.
 	Moving bool
 
 	copied atomic.Int64
 	flight singleflight.Group
 
 	mu      sync.Mutex
-	missing map[string]bool // of what was looked up, by its key: whether the destination lacks it
+	missing map[string]bool // whether the destination lacks a part, by the key of each part looked up
 }
 
 // Copied is the number of bytes that have been copied.
@@ -45,12 +45,12 @@ func (t *Transfer) Place(reference string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", reference, err)
 	}
-	return placed(ref, repo).Name(), nil
+	return referenceIn(ref, repo).Name(), nil
 }
 
-// Inspect finds out what belongs to an image, and what of it the destination lacks.
+// Inspect finds the parts of an image, and those that the destination lacks.
 func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error) {
-	w, err := whole(ctx, t.From, reference)
+	w, err := walkImage(ctx, t.From, reference)
 	if err != nil {
 		return nil, &sourceError{err}
 	}
@@ -58,7 +58,7 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", reference, err)
 	}
-	for _, parts := range [][]part{w.manifests, w.blobs} {
+	for _, parts := range [][]contentDescriptor{w.manifests, w.blobs} {
 		for i := range parts {
 			added, err := t.lookUp(ctx, repo, &parts[i])
 			if err != nil {
@@ -73,10 +73,10 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 	return w, nil
 }
 
-// lookUpNames finds out what names of an image are in the destination, and whether it is where earlier versions put it.
+// lookUpNames looks up the names of an image in the destination, and its place in earlier versions.
 func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Whole) error {
 	for i, n := range w.named {
-		tag, is := placed(n.ref, repo).(name.Tag)
+		tag, is := referenceIn(n.ref, repo).(name.Tag)
 		if !is {
 			continue
 		}
@@ -91,23 +91,23 @@ func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Who
 		}
 		w.Tags = append(w.Tags, of)
 	}
-	root := w.manifests[slices.IndexFunc(w.manifests, func(p part) bool { return p.Digest.String() == w.Digest })]
+	root := w.manifests[slices.IndexFunc(w.manifests, func(p contentDescriptor) bool { return p.Digest.String() == w.Digest })]
 	if !t.Moving || !root.missing {
 		return nil
 	}
 	former, has, err := t.To.formerly(ctx, w.ref.Context(), root)
 	if err != nil || !has {
-		return nil // some registries refuse to say that a repository is not there
+		return nil // some registries refuse to say that a repository does not exist
 	}
 	w.Former = former.Name()
 	for _, b := range w.blobs {
-		t.To.hold(former, b.Digest) // the registry mounts them, and gets those again that it lacks there
+		t.To.hold(former, b.Digest) // the registry mounts them, or gets them again if it lacks them there
 	}
 	return nil
 }
 
-// lookUp looks for a part in the destination, and returns the size of it if nothing counted it as missing before.
-func (t *Transfer) lookUp(ctx context.Context, repo name.Repository, p *part) (added int64, err error) {
+// lookUp looks for a part in the destination, and returns its size if it is missing and not counted yet.
+func (t *Transfer) lookUp(ctx context.Context, repo name.Repository, p *contentDescriptor) (added int64, err error) {
 	key := t.key(repo, p.Digest)
 	t.mu.Lock()
 	missing, known := t.missing[key]
@@ -139,7 +139,7 @@ func (t *Transfer) note(key string, missing bool) {
 	t.missing[key] = missing
 }
 
-// key identifies a part in the destination. A folder has each once, and a registry once in each repository.
+// key identifies a part in the destination. A folder stores each part once, a registry once in each repository.
 func (t *Transfer) key(repo name.Repository, digest v1.Hash) string {
 	if _, is := t.To.(*Folder); is {
 		return digest.String()
@@ -147,7 +147,7 @@ func (t *Transfer) key(repo name.Repository, digest v1.Hash) string {
 	return repo.Name() + "@" + digest.String()
 }
 
-// Copy copies an image that was inspected. Its name appears in the destination when everything else is there.
+// Copy copies an image that was inspected. It sets the name in the destination last.
 func (t *Transfer) Copy(ctx context.Context, w *Whole) error {
 	if err := t.copy(ctx, w); err != nil {
 		return fmt.Errorf("copying image %s: %w%s", w.Reference, err, t.remedy(w, err))
@@ -188,7 +188,7 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 				return err
 			}
 		}
-		if err := repeat(ctx, func() error { return t.To.name(ctx, placed(n.ref, repo), n.part, n.before, text) }); err != nil {
+		if err := repeat(ctx, func() error { return t.To.name(ctx, referenceIn(n.ref, repo), n.part, n.before, text) }); err != nil {
 			return err
 		}
 	}
@@ -196,7 +196,7 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 }
 
 // text reads the text of a manifest once more.
-func (t *Transfer) text(ctx context.Context, w *Whole, p part) ([]byte, error) {
+func (t *Transfer) text(ctx context.Context, w *Whole, p contentDescriptor) ([]byte, error) {
 	_, text, err := t.From.manifest(ctx, w.ref.Context().Digest(p.Digest.String()))
 	if err != nil {
 		return nil, &sourceError{err}
@@ -204,16 +204,16 @@ func (t *Transfer) text(ctx context.Context, w *Whole, p part) ([]byte, error) {
 	return text, nil
 }
 
-// placed returns a reference in another repository.
-func placed(ref name.Reference, repo name.Repository) name.Reference {
+// referenceIn returns a reference in another repository.
+func referenceIn(ref name.Reference, repo name.Repository) name.Reference {
 	if tag, is := ref.(name.Tag); is {
 		return repo.Tag(tag.TagStr())
 	}
 	return repo.Digest(ref.Identifier())
 }
 
-// once copies a part if it is missing, and only once if several images need it.
-func (t *Transfer) once(ctx context.Context, repo name.Repository, p part, do func(context.Context) error) error {
+// once copies a missing part, and only once if several images need it.
+func (t *Transfer) once(ctx context.Context, repo name.Repository, p contentDescriptor, do func(context.Context) error) error {
 	key := t.key(repo, p.Digest)
 	_, err, _ := t.flight.Do(key, func() (any, error) {
 		t.mu.Lock()
@@ -234,31 +234,31 @@ func (t *Transfer) once(ctx context.Context, repo name.Repository, p part, do fu
 }
 
 // upload copies a blob, and counts its bytes while they are read.
-func (t *Transfer) upload(ctx context.Context, w *Whole, repo name.Repository, blob part) error {
-	counted := &counted{total: &t.copied}
+func (t *Transfer) upload(ctx context.Context, w *Whole, repo name.Repository, blob contentDescriptor) error {
+	counted := &blobProgress{total: &t.copied}
 	err := t.To.upload(ctx, repo, blob, func() (io.ReadCloser, error) {
 		stream, err := t.From.open(ctx, w.ref.Context(), blob.Descriptor)
 		if err != nil {
 			return nil, &sourceError{err}
 		}
 		counted.reset(0)
-		return &counting{stream, counted}, nil
+		return &countingReader{stream, counted}, nil
 	})
 	if err != nil {
 		counted.reset(0)
 		return err
 	}
-	counted.reset(blob.Size) // a registry may have had it elsewhere
+	counted.reset(blob.Size) // the registry may have mounted it
 	return nil
 }
 
-// IsOfSource reports whether an error of a transfer is one of the registry that has the image, and not one of the destination.
+// IsOfSource reports whether an error of a transfer is about the source, not the destination.
 func IsOfSource(err error) bool {
 	at := (*sourceError)(nil)
 	return errors.As(err, &at)
 }
 
-// sourceError is an error of the source, as opposed to one of the destination.
+// sourceError is an error of the source.
 type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
@@ -271,24 +271,24 @@ func (t *Transfer) remedy(w *Whole, err error) string {
 	return t.To.remedy(err)
 }
 
-// counted is what one blob has added to a total.
-type counted struct {
+// blobProgress is the contribution of one blob to a total.
+type blobProgress struct {
 	total *atomic.Int64
 	own   atomic.Int64
 }
 
-func (c *counted) add(n int64) { c.own.Add(n); c.total.Add(n) }
+func (c *blobProgress) add(n int64) { c.own.Add(n); c.total.Add(n) }
 
-// reset sets what the blob has added.
-func (c *counted) reset(to int64) { c.total.Add(to - c.own.Swap(to)) }
+// reset sets the contribution of the blob.
+func (c *blobProgress) reset(to int64) { c.total.Add(to - c.own.Swap(to)) }
 
-// counting is a stream whose bytes are counted.
-type counting struct {
+// countingReader is a stream whose bytes are counted.
+type countingReader struct {
 	io.ReadCloser
-	counted *counted
+	counted *blobProgress
 }
 
-func (c *counting) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.counted.add(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -297,13 +297,13 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// attempts is how often a request is made that may succeed when it is repeated, and pause the time before the second.
+// attempts is the maximum number of attempts for a transient error, and pause the time before the second one.
 const (
 	attempts = 4
 	pause    = 500 * time.Millisecond
 )
 
-// repeat repeats what fails for a reason that may pass.
+// repeat retries do after transient errors.
 func repeat(ctx context.Context, do func() error) error {
 	wait := pause
 	for attempt := 1; ; attempt++ {

@@ -12,50 +12,52 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Whole is an image with all that belongs to it: the images for all platforms, unchanged, and what is attached to them.
+// Whole is a complete image: the images for all platforms, and everything attached to them.
 type Whole struct {
-	// Reference is the image as it was asked for, and Digest its digest.
+	// Reference is the requested image, and Digest its digest.
 	Reference, Digest string
-	// Size is the size of all manifests and blobs in bytes, and Missing of those that the destination lacks. What several
-	// images of a transfer share counts as missing in one of them.
+	// Size is the size of all manifests and blobs in bytes, and Missing the size of those that the destination lacks. Shared parts
+	// count as missing in only one image of a transfer.
 	Size, Missing int64
 	// Attached is the number of attached manifests: signatures, SBOMs, provenance.
 	Attached int
-	// Tags are the tags that the image needs in the destination: its own, if it was asked for by one, and those of what is attached.
+	// Tags are the tags that the image needs in the destination: its own, if it was requested by tag, and the tags of attached
+	// manifests.
 	Tags []PlannedTag
-	// Former is where an earlier version of this program has put the image, if it is there and not in its place.
+	// Former is the place where an earlier version of this program put the image, if it is still there and not at its present
+	// place.
 	Former string
 
 	ref       name.Reference
-	manifests []part // each after those that it needs
-	blobs     []part
+	manifests []contentDescriptor // each after the ones that it needs
+	blobs     []contentDescriptor
 	named     []named
 }
 
-// PlannedTag is a tag in a destination, and what becomes of it.
+// PlannedTag is a planned change of a tag in a destination.
 type PlannedTag struct {
 	// Reference is its full name.
 	Reference string
-	// Now is the digest that it names, and "" if it names nothing. Next is the digest that it is to name.
+	// Now is its current digest, or "". Next is its new digest.
 	Now, Next string
 }
 
-// part is a manifest or a blob, and whether the destination lacks it. The text of a manifest is read again when it is copied:
-// those of all images take more memory than there is.
-type part struct {
+// contentDescriptor is a manifest or a blob. The text of a manifest is read again when it is copied, because all texts together take too
+// much memory.
+type contentDescriptor struct {
 	v1.Descriptor
 	manifest bool
 	missing  bool
 }
 
-// named is a reference to a manifest, which the destination must have, too, and the digest that it has there before.
+// named is a reference that the destination must get, with the digest that it has there before.
 type named struct {
 	ref    name.Reference
-	part   part
+	part   contentDescriptor
 	before v1.Hash
 }
 
-// Limits of what belongs to one image. No image comes near them.
+// Limits of one image. Real images are far below.
 const (
 	maxParts     = 1024     // manifests
 	maxText      = 32 << 20 // bytes of all manifests
@@ -65,11 +67,11 @@ const (
 	maxReferrers = 256      // of one manifest
 )
 
-// attachedTags are the endings of the tags by which cosign attaches manifests to the one whose digest the tag begins with.
+// attachedTags are the suffixes of cosign's tags for attached manifests. The rest of a tag is the digest of the subject.
 var attachedTags = []string{".sig", ".att", ".sbom"}
 
-// pathPart is what the distribution specification allows between two slashes of a repository's name. The library allows
-// more, such as "..", with which a catalog could choose where its images go.
+// pathPart matches an element of a repository's name, by the distribution specification. The library allows more, such as "..",
+// with which a catalog could choose the place of its images.
 var pathPart = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$`)
 
 // parseName parses the full name of an image.
@@ -86,13 +88,13 @@ func parseName(reference string) (name.Reference, error) {
 	return ref, nil
 }
 
-// isAttachedTag reports whether a tag is one of cosign's.
+// isAttachedTag reports whether a tag is cosign's.
 func isAttachedTag(tag string) bool {
 	return strings.HasPrefix(tag, "sha256-") && slices.ContainsFunc(attachedTags, func(ending string) bool { return strings.HasSuffix(tag, ending) })
 }
 
-// whole finds what belongs to an image.
-func whole(ctx context.Context, from Source, reference string) (*Whole, error) {
+// walkImage finds the parts of an image.
+func walkImage(ctx context.Context, from Source, reference string) (*Whole, error) {
 	ref, err := parseName(reference)
 	if err != nil {
 		return nil, err
@@ -116,46 +118,45 @@ type walk struct {
 	text       int // bytes of the manifests so far
 }
 
-// manifest visits a manifest, what it lists, and what is attached to it. It may have to be as another one lists it, or to name
-// a subject.
-func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Descriptor, subject *v1.Hash, depth int) (part, error) {
+// manifest visits a manifest, its parts and its attachments. It must match listed and have the subject, unless they are nil.
+func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Descriptor, subject *v1.Hash, depth int) (contentDescriptor, error) {
 	found, text, err := w.from.manifest(ctx, ref)
 	if err != nil {
 		if listed != nil && isAbsent(err) {
-			return part{}, contentErrorf("it lists %s, which its registry does not have: it was pushed incompletely, or deleted in part; push it again", listed.Digest)
+			return contentDescriptor{}, contentErrorf("it lists %s, which its registry does not have: it was pushed incompletely, or deleted in part; push it again", listed.Digest)
 		}
-		return part{}, err
+		return contentDescriptor{}, err
 	}
-	p := part{Descriptor: v1.Descriptor{MediaType: found.MediaType, Size: int64(len(text)), Digest: found.Digest}, manifest: true}
+	p := contentDescriptor{Descriptor: v1.Descriptor{MediaType: found.MediaType, Size: int64(len(text)), Digest: found.Digest}, manifest: true}
 	if listed != nil && listed.Size != p.Size {
-		return part{}, contentErrorf("the manifest %s is %d bytes long, but listed with %d; expected the same", p.Digest, p.Size, listed.Size)
+		return contentDescriptor{}, contentErrorf("the manifest %s is %d bytes long, but listed with %d; expected the same", p.Digest, p.Size, listed.Size)
 	}
 	if w.text += len(text); w.text > maxText {
-		return part{}, contentErrorf("its manifests have more than %d bytes; expected fewer", maxText)
+		return contentDescriptor{}, contentErrorf("its manifests have more than %d bytes; expected fewer", maxText)
 	}
 	read, err := parse(p.Descriptor, text)
 	if err != nil {
-		return part{}, err
+		return contentDescriptor{}, err
 	}
 	if subject != nil && (read.content.Subject == nil || read.content.Subject.Digest != *subject) {
-		return part{}, contentErrorf("its registry says that %s is attached to %s, but the manifest does not say so; expected it as the subject", p.Digest, *subject)
+		return contentDescriptor{}, contentErrorf("its registry says that %s is attached to %s, but the manifest does not say so; expected it as the subject", p.Digest, *subject)
 	}
 	if w.seen[p.Digest] {
 		return p, nil
 	}
 	w.seen[p.Digest] = true
 	if len(w.seen) > maxParts+maxBlobs || len(w.manifests) > maxParts || depth > maxNesting {
-		return part{}, contentErrorf("more than %d manifests, or more than %d below each other, belong to it; expected fewer", maxParts, maxNesting)
+		return contentDescriptor{}, contentErrorf("more than %d manifests, or more than %d below each other, belong to it; expected fewer", maxParts, maxNesting)
 	}
 	if err := w.visit(ctx, read, depth); err != nil {
-		return part{}, err
+		return contentDescriptor{}, err
 	}
 	w.Size += p.Size
 	w.manifests = append(w.manifests, p)
 	return p, w.attached(ctx, p.Digest, depth)
 }
 
-// visit visits what a manifest lists.
+// visit visits the parts of a manifest.
 func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 	if len(m.content.Manifests) > maxManifests || len(m.content.Layers) > maxLayers {
 		return contentErrorf("the manifest %s lists %d images and %d layers; expected at most %d and %d", m.Digest, len(m.content.Manifests), len(m.content.Layers), maxManifests, maxLayers)
@@ -185,13 +186,13 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 			if len(w.blobs) == maxBlobs {
 				return contentErrorf("more than %d blobs belong to it; expected fewer", maxBlobs)
 			}
-			w.blobs = append(w.blobs, part{Descriptor: v1.Descriptor{MediaType: blob.MediaType, Size: blob.Size, Digest: blob.Digest}})
+			w.blobs = append(w.blobs, contentDescriptor{Descriptor: v1.Descriptor{MediaType: blob.MediaType, Size: blob.Size, Digest: blob.Digest}})
 		}
 	}
 	return nil
 }
 
-// attached visits what is attached to a manifest: by naming it as its subject (OCI 1.1), or by a tag of cosign's.
+// attached visits the attachments of a manifest: manifests with it as their subject (OCI 1.1), or with a tag of cosign's.
 func (w *walk) attached(ctx context.Context, to v1.Hash, depth int) error {
 	referrers, err := w.from.referrers(ctx, w.repository.Digest(to.String()))
 	if err != nil {
@@ -214,7 +215,7 @@ func (w *walk) attached(ctx context.Context, to v1.Hash, depth int) error {
 	return nil
 }
 
-// attach visits an attached manifest, which must have the subject if that is given.
+// attach visits an attached manifest, which must have the subject unless that is nil.
 func (w *walk) attach(ctx context.Context, ref name.Reference, subject *v1.Hash, depth int) error {
 	p, err := w.manifest(ctx, ref, nil, subject, depth+1)
 	if err != nil {
@@ -227,7 +228,7 @@ func (w *walk) attach(ctx context.Context, ref name.Reference, subject *v1.Hash,
 	return nil
 }
 
-// subjectOf returns the digest of the manifest that another one is attached to, or nothing.
+// subjectOf returns the digest of the subject of a manifest, or a zero hash.
 func subjectOf(manifest []byte) (v1.Hash, error) {
 	read, err := contentOf(manifest)
 	if err != nil || read.Subject == nil {
@@ -236,8 +237,7 @@ func subjectOf(manifest []byte) (v1.Hash, error) {
 	return read.Subject.Digest, nil
 }
 
-// IsAbsent reports whether an error of a transfer is about one image alone, which its registry does not have or which is
-// not as it should be. Others may be fine.
+// IsAbsent reports whether an error of a transfer is about a single image that is missing or malformed. Others may be fine.
 func IsAbsent(err error) bool {
 	unfit := (*contentError)(nil)
 	return isAbsent(err) || errors.As(err, &unfit)

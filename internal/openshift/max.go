@@ -8,15 +8,15 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// MaxProperty is the type of the property that names the newest OpenShift that an operator supports. It can stand in a bundle's
-// properties.yaml, in the annotation olm.properties of its ClusterServiceVersion, and in a catalog.
+// MaxProperty is the type of the property that names the newest OpenShift that an operator supports. It may be in a bundle's
+// properties.yaml, in the annotation olm.properties of its ClusterServiceVersion, or in a catalog.
 const MaxProperty = "olm.maxOpenShiftVersion"
 
 var majorMinor = regexp.MustCompile(`^\d+\.\d+$`)
 
-// CheckMax checks a value of MaxProperty, as JSON. written is how it is written in YAML, or "" if that is not known: 4.20 is a number
-// that is read as 4.2. The error says what is wrong; readable says that OLM reads the version that is meant all the same. OLM reads a
-// number as its text, and a third part that is 0 as none.
+// CheckMax checks a value of MaxProperty, as JSON. written is its text in YAML, or "" if that is not known: the number 4.20 is read
+// as 4.2. readable says that OLM nevertheless reads the intended version: it reads a number as its text, and ignores a third part of
+// 0.
 func CheckMax(value, written string) (readable bool, err error) {
 	text := strings.Trim(value, `"`)
 	version, unread := semver.ParseTolerant(text)

@@ -8,21 +8,22 @@ import (
 // VersionsAnnotation is the annotation of a bundle with the versions of OpenShift whose catalogs offer it.
 const VersionsAnnotation = "com.redhat.openshift.versions"
 
-// Range is the versions that a bundle is for.
+// Range is the range of versions that a bundle is for.
 type Range struct {
 	first Version
-	last  *Version // nil for all that come after the first
+	last  *Version // nil for no upper limit
 }
 
-// All are all versions.
+// All is the range of all versions.
 var All = Range{}
 
 // versionRange is the value of the annotation: from a version on, only one version, or from one to another.
 var versionRange = regexp.MustCompile(`^(=?)(v?\d+\.\d+)(?:-(v?\d+\.\d+))?$`)
 
-// ParseRange parses a value of VersionsAnnotation: v4.12 is for that and all later versions, =v4.12 for that alone, v4.12-v4.15 for these
-// and those between. Without a value it is for all.
-// Source: https://redhat-connect.gitbook.io/certified-operator-guide/ocp-deployment/operator-metadata/bundle-directory/managing-openshift-versions
+// ParseRange parses a value of VersionsAnnotation: v4.12 means this and all later versions, =v4.12 this version alone, v4.12-v4.15
+// these and the versions between, and an empty value all versions.
+// Source:
+// https://redhat-connect.gitbook.io/certified-operator-guide/ocp-deployment/operator-metadata/bundle-directory/managing-openshift-versions
 func ParseRange(value string) (Range, error) {
 	switch value {
 	case "":
@@ -60,7 +61,7 @@ func (r Range) Includes(v Version) bool {
 	return r.first.Compare(v) <= 0 && (r.last == nil || v.Compare(*r.last) <= 0)
 }
 
-// Of returns those of versions that are in the range.
+// Of returns the versions that are in the range.
 func (r Range) Of(versions []Version) (in []Version) {
 	for _, v := range versions {
 		if r.Includes(v) {

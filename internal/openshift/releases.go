@@ -2,22 +2,22 @@ package openshift
 
 import "slices"
 
-// Release is what is known of a version.
+// Release holds the facts about a version.
 type Release struct {
 	Version
 	// Kubernetes is the minor version of Kubernetes 1 that it runs: 33 for 1.33.
 	Kubernetes int
-	// Maintained is the last day of maintenance support, and Extended that of the last term of extended update support, as YYYY-MM-DD. They
-	// are empty if there is none, or if it is not known yet.
+	// Maintained is the last day of maintenance support, and Extended the last day of the last term of extended update support, as
+	// YYYY-MM-DD. They are empty if there is no such support, or if the day is not known yet.
 	Maintained, Extended string
 }
 
-// Releases are all versions from 4.1 to those that are prepared, in order. OpenShift 5.0 is the step after 4.22 as well as 4.23 is: OLM takes
-// the two for the same release.
-// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, normalizeOCPVersion of OLM for 4.23, and for support Red Hat's product life
-// cycle data of 13 May 2026 (https://access.redhat.com/product-life-cycles, as pkg/fbc/testdata/plcc.json of
-// https://github.com/release-engineering/fbc-update-planner has it). https://endoflife.date/red-hat-openshift says the same of maintenance up to
-// 4.18, but counts the extended support of 4.6 as such.
+// Releases are all versions from 4.1 to those in preparation, in order. Both 4.23 and 5.0 follow 4.22: OLM treats the two as the
+// same release.
+// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, normalizeOCPVersion of OLM for 4.23, and for support Red
+// Hat's product life cycle data of 13 May 2026 (https://access.redhat.com/product-life-cycles, as pkg/fbc/testdata/plcc.json of
+// https://github.com/release-engineering/fbc-update-planner has it). https://endoflife.date/red-hat-openshift says the same of
+// maintenance up to 4.18, but counts the extended support of 4.6 as such.
 var Releases = []Release{
 	{Version{4, 1}, 13, "2020-05-05", ""},
 	{Version{4, 2}, 14, "2020-07-13", ""},
@@ -48,7 +48,7 @@ var Releases = []Release{
 // oldestCatalog is the oldest version whose catalogs are still built.
 var oldestCatalog = Version{4, 12}
 
-// Offering returns the versions whose catalogs are still built, in order, without 4.23, which has none of its own beside 5.0.
+// Offering returns the versions whose catalogs are still built, in order, without 4.23, which shares the catalogs of 5.0.
 func Offering() (all []Version) {
 	for _, r := range Releases {
 		if r.Compare(oldestCatalog) >= 0 && r.Version != (Version{4, 23}) {
@@ -58,7 +58,7 @@ func Offering() (all []Version) {
 	return all
 }
 
-// Find returns what is known of a version.
+// Find returns the facts about a version.
 func Find(v Version) (Release, bool) {
 	i := slices.IndexFunc(Releases, func(r Release) bool { return r.Version == v })
 	if i < 0 {
@@ -67,7 +67,7 @@ func Find(v Version) (Release, bool) {
 	return Releases[i], true
 }
 
-// Normal returns the version that OLM compares: 5.0 for 4.23, which are the same release.
+// Normal returns the version that OLM compares: 5.0 for 4.23, which is the same release.
 func (v Version) Normal() Version {
 	if v == (Version{4, 23}) {
 		return Version{5, 0}
@@ -78,6 +78,6 @@ func (v Version) Normal() Version {
 // described is the first version whose catalogs describe bundles.
 var described = Version{4, 17}
 
-// DescribesBundles reports whether the version's catalogs describe bundles, in a property of type olm.csv.metadata. Those of earlier
-// versions have them carry their objects, in properties of type olm.bundle.object.
+// DescribesBundles reports whether the version's catalogs describe bundles, in a property of type olm.csv.metadata. In catalogs of
+// earlier versions, bundles carry their objects, in properties of type olm.bundle.object.
 func (v Version) DescribesBundles() bool { return v.Compare(described) >= 0 }

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// removal is kinds of an API version that Kubernetes has removed.
+// removal lists kinds of an API version that Kubernetes has removed.
 type removal struct {
 	apiVersion string
 	kinds      []string
-	kubernetes int    // the minor version of Kubernetes 1 that is the first without them
+	kubernetes int    // the first minor version of Kubernetes 1 without them
 	instead    string // the API version to use, or "" if there is none
 }
 
@@ -47,15 +47,15 @@ var removals = []removal{
 	{"flowcontrol.apiserver.k8s.io/v1beta3", []string{"FlowSchema", "PriorityLevelConfiguration"}, 32, "flowcontrol.apiserver.k8s.io/v1"},
 }
 
-// unchanged are the API versions whose kinds have the same fields in the one to use instead, with the same meaning.
-// Source: "No notable changes" in the guide that removals are from.
+// unchanged are the API versions whose kinds have the same fields, with the same meaning, in the replacement.
+// Source: "No notable changes" in the same guide.
 var unchanged = []string{"batch/v1beta1", "coordination.k8s.io/v1beta1", "rbac.authorization.k8s.io/v1beta1", "scheduling.k8s.io/v1beta1", "storage.k8s.io/v1beta1"}
 
-// Unchanged reports whether the kinds of a removed API version have the same fields in the one to use instead, with the same meaning.
+// Unchanged reports whether the kinds of a removed API version have the same fields, with the same meaning, in the replacement.
 func Unchanged(apiVersion string) bool { return slices.Contains(unchanged, apiVersion) }
 
-// Removed returns the minor version of Kubernetes 1 that is the first without a kind of an API version, and the API version to use
-// instead, or "" if there is none. It returns false for what no version has removed.
+// Removed returns the first minor version of Kubernetes 1 without a kind of an API version, and the replacement, or "" without
+// one. It returns false for kinds that no version has removed.
 func Removed(apiVersion, kind string) (kubernetes int, instead string, removed bool) {
 	for _, r := range removals {
 		if r.apiVersion == apiVersion && slices.Contains(r.kinds, strings.TrimSuffix(kind, "List")) {

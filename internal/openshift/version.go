@@ -1,5 +1,5 @@
-// Package openshift knows the minor versions of OpenShift: which Kubernetes they run, and how bundles say which
-// of them they are for.
+// Package openshift knows the minor versions of OpenShift, the Kubernetes that they run, and the annotations by
+// which bundles name them.
 package openshift
 
 import (
@@ -22,7 +22,7 @@ func (v Version) Compare(other Version) int {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor))
 }
 
-// versionText is a version as people write it.
+// versionText matches a version as people write it.
 var versionText = regexp.MustCompile(`^v?(\d{1,4})\.(\d{1,4})$`)
 
 // Parse parses a version: 4.16 or v4.16.

@@ -8,29 +8,29 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Place is a bundle, by its operator and folder, or a package in a catalog, by that and its name.
+// Place is a bundle, by operator and folder, or a package, by catalog and name.
 type Place struct{ Above, Name string }
 
 func (p Place) String() string { return p.Above + "/" + p.Name }
 
-// Change is what a branch changed, by the parts of a repository.
+// Change lists the changes of a branch by parts of the repository.
 type Change struct {
-	// Operators are the operators of which any file changed.
+	// Operators are the operators with changed files.
 	Operators                []string
 	Added, Modified, Deleted []Place // bundles
-	// Packages are those in catalogs that were added or modified, and PackagesDeleted those that were deleted.
+	// Packages are the added or modified packages in catalogs, and PackagesDeleted the deleted ones.
 	Packages, PackagesDeleted []Place
-	// Others are files that are part of no operator and no catalog, by their paths.
+	// Others are the paths of files outside operators and catalogs.
 	Others []string
 }
 
 // Before is the commit that a change is compared with.
 type Before interface {
-	// Has returns those of some folders, by their slash-separated paths, that the commit has.
+	// Has returns the folders, by slash-separated path, that the commit has.
 	Has(folders []string) (map[string]bool, error)
 }
 
-// ChangeOf sorts the paths of files that changed by the parts of the repository.
+// ChangeOf sorts the paths of changed files by parts of the repository.
 func (r *Repository) ChangeOf(files []string, before Before) (c Change, err error) {
 	bundles, packages, operators := map[Place]bool{}, map[Place]bool{}, map[string]bool{}
 	var loose []string
@@ -84,7 +84,7 @@ func (r *Repository) ChangeOf(files []string, before Before) (c Change, err erro
 	return c, nil
 }
 
-// bundleFolders are the folders that make one a bundle.
+// bundleFolders are the folders by which a folder is recognized as a bundle.
 func bundleFolders(p Place) []string {
 	dir := OperatorsDir + "/" + p.String()
 	return []string{dir + "/manifests", dir + "/metadata"}

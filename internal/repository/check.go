@@ -18,11 +18,12 @@ import (
 	"github.com/berth-csi/berth/internal/gates"
 )
 
-// Selection is what of a repository is checked.
+// Selection says which parts of a repository to check.
 type Selection struct {
-	// Bundles are the folders of bundles by operator. An operator without any is checked for what is not about a bundle.
+	// Bundles are the folders of bundles by operator. An operator without bundles gets the checks that are not about
+	// bundles.
 	Bundles map[string][]string
-	// Packages are those in catalogs.
+	// Packages are packages in catalogs.
 	Packages []Place
 }
 
@@ -40,7 +41,7 @@ func (r *Repository) All() Selection {
 	return s
 }
 
-// Selection selects what a change added or modified.
+// Selection selects the added and modified parts of a change.
 func (r *Repository) Selection(c Change) Selection {
 	s := Selection{Bundles: map[string][]string{}, Packages: c.Packages}
 	for _, name := range c.Operators {
@@ -54,7 +55,7 @@ func (r *Repository) Selection(c Change) Selection {
 	return s
 }
 
-// Only leaves out all but some operators and the packages of their names, if any are given.
+// Only returns the selection restricted to operators and packages with these names, if there are any.
 func (s Selection) Only(names []string) Selection {
 	if len(names) == 0 {
 		return s
@@ -81,16 +82,16 @@ func (s Selection) Count() (operators, bundles, packages int) {
 	return len(s.Bundles), bundles, len(s.Packages)
 }
 
-// Options are what a repository is checked for.
+// Options are the options of Check.
 type Options struct {
 	Profile gates.Profile
-	// Kept keeps what was found in bundles. Nothing is kept if it is nil.
+	// Kept caches results about bundles. It may be nil.
 	Kept *Kept
-	// Progress is called, concurrently, when a bundle was checked.
+	// Progress is called, concurrently, after each checked bundle.
 	Progress func(checked, all int)
 }
 
-// Check checks what is selected. The findings are in the order of files and lines.
+// Check checks the selected parts. The findings are in the order of files and lines.
 func (r *Repository) Check(ctx context.Context, s Selection, o Options) ([]*findings.Finding, error) {
 	c := &checker{Repository: r, options: o, selection: s}
 	if err := c.operators(ctx); err != nil {
@@ -125,7 +126,7 @@ type checker struct {
 	found     [][]*findings.Finding
 }
 
-// names are the names of the operators that are selected, sorted.
+// names are the names of the selected operators, sorted.
 func (s Selection) names() (all []string) {
 	for name := range s.Bundles {
 		all = append(all, name)
@@ -149,7 +150,7 @@ func parallel(ctx context.Context, n int, do func(i int) error) error {
 	return group.Wait()
 }
 
-// operators reads the operators that are selected, and checks each with all of its bundles.
+// operators reads the selected operators, and checks each with all of its bundles.
 func (c *checker) operators(ctx context.Context) error {
 	names := c.selection.names()
 	c.read = make([]*operator, len(names))
@@ -163,7 +164,7 @@ func (c *checker) operators(ctx context.Context) error {
 	return err
 }
 
-// checkOperator applies the rules for an operator, and those for some of its bundles.
+// checkOperator applies the rules for an operator, and the rules for some of its bundles.
 func (c *checker) checkOperator(o *operator, folders []string) (found []*findings.Finding) {
 	for _, row := range table {
 		if !c.options.Profile.Asks(row.Rule) || row.withoutCatalogs && o.inCatalogs() {
@@ -183,7 +184,7 @@ func (c *checker) checkOperator(o *operator, folders []string) (found []*finding
 	return found
 }
 
-// bundles checks the bundles that are selected, each by its own rules.
+// bundles checks each selected bundle by itself.
 func (c *checker) bundles(ctx context.Context) error {
 	type task struct {
 		of     *operator
@@ -202,7 +203,7 @@ func (c *checker) bundles(ctx context.Context) error {
 		dir := c.path(OperatorsDir, t.of.name, t.folder)
 		o := bundlerules.Options{Profile: c.options.Profile, InCatalogs: t.of.inCatalogs()}
 		all, err := c.options.Kept.findings(dir, o)
-		if err != nil { // what keeps it from being a bundle
+		if err != nil { // why it is not a bundle
 			all = []*findings.Finding{table[0].Rule.Finding(dir, "%v", err)}
 		}
 		for _, f := range all {
@@ -218,7 +219,7 @@ func (c *checker) bundles(ctx context.Context) error {
 	return err
 }
 
-// packages checks the packages in catalogs that are selected, each as a catalog of its own.
+// packages checks the selected packages, each as a catalog of its own.
 func (c *checker) packages(ctx context.Context) error {
 	found := make([][]*findings.Finding, len(c.selection.Packages))
 	err := parallel(ctx, len(found), func(i int) (err error) {
@@ -248,7 +249,7 @@ func (c *checker) checkPackage(ctx context.Context, p Place) ([]*findings.Findin
 	return found, nil
 }
 
-// isWaived reports whether the repository's configuration says that what found something is not checked for the operator.
+// isWaived reports whether the repository's configuration waives the check behind a finding for the operator.
 func (c *checker) isWaived(f *findings.Finding) bool {
 	checks := byOtherRules[f.Rule]
 	for _, row := range table {

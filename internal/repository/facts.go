@@ -19,9 +19,9 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// Facts are what the rules about several bundles need of each.
+// Facts holds the data about a bundle that rules about several bundles need.
 type Facts struct {
-	// CSVFile and MetadataFile are paths in the bundle. They are empty if there is no such file.
+	// CSVFile and MetadataFile are paths in the bundle. They are empty if the file does not exist.
 	CSVFile      string `json:"csvFile"`
 	MetadataFile string `json:"metadataFile"`
 	// Name is the name of the ClusterServiceVersion, and Version its spec.version.
@@ -35,7 +35,7 @@ type Facts struct {
 	Channels       []string `json:"channels"`
 	DefaultChannel string   `json:"defaultChannel"`
 	OpenShift      string   `json:"openShift"`
-	// OpenShiftGiven says that the annotation OpenShift is there.
+	// OpenShiftGiven says that the annotation OpenShift exists.
 	OpenShiftGiven bool `json:"openShiftGiven"`
 }
 
@@ -46,7 +46,7 @@ type bundle struct {
 	err              error // why it cannot be read
 }
 
-// split returns the operator and the version that the name of a ClusterServiceVersion consists of.
+// split splits the name of a ClusterServiceVersion into operator and version.
 func split(name string) (operator, version string) {
 	operator, version, _ = strings.Cut(name, ".")
 	return operator, strings.TrimLeft(version, "v")
@@ -56,7 +56,7 @@ func split(name string) (operator, version string) {
 func (b *bundle) csvOperator() string { operator, _ := split(b.Name); return operator }
 func (b *bundle) csvVersion() string  { _, version := split(b.Name); return version }
 
-// number is the version in the ClusterServiceVersion's name, or nil if it is none.
+// number is the version in the ClusterServiceVersion's name, or nil if it is not valid.
 func (b *bundle) number() *semver.Version {
 	if v, err := semver.Parse(b.csvVersion()); err == nil {
 		return &v
@@ -64,7 +64,7 @@ func (b *bundle) number() *semver.Version {
 	return nil
 }
 
-// compare orders bundles by version, and those of which one has none by text.
+// compare orders bundles by version, or by text if one has no valid version.
 func (b *bundle) compare(other *bundle) int {
 	mine, its := b.number(), other.number()
 	if mine == nil || its == nil {
@@ -73,13 +73,13 @@ func (b *bundle) compare(other *bundle) int {
 	return mine.Compare(*its)
 }
 
-// versions are the versions of OpenShift, of the ones that are given, that the bundle is for. The error says that nobody can tell.
+// versions returns the given versions of OpenShift that the bundle is for. It fails if its annotation is not valid.
 func (b *bundle) versions(of []openshift.Version) ([]openshift.Version, error) {
 	r, err := openshift.ParseRange(b.OpenShift)
 	return r.Of(of), err
 }
 
-// value is the value at a path of keys, which are compared letter by letter, as pipelines and the API server do.
+// value returns the value at a path of keys. Like pipelines and the API server, it respects case.
 func value(of any, keys ...string) any {
 	for _, key := range keys {
 		fields, _ := of.(map[string]any)
@@ -97,7 +97,7 @@ func read(dir string) (f Facts, err error) {
 	if err != nil {
 		return f, err
 	}
-	// Pipelines know the file by its name, and others by its content.
+	// Pipelines recognize the file by its name, other tools by its content.
 	slices.SortStableFunc(manifests, func(a, b fs.DirEntry) int { return isCSV(b.Name()) - isCSV(a.Name()) })
 	for _, entry := range manifests {
 		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || f.CSVFile != "" {
@@ -159,7 +159,7 @@ func isCSV(name string) int {
 	return 0
 }
 
-// text returns a scalar as text, and nothing for none.
+// text returns a scalar as text, or "" for other values.
 func text(value any) string {
 	if value == nil {
 		return ""
@@ -179,14 +179,15 @@ func decode(dir, file string, into any) error {
 	return nil
 }
 
-// onlyDocument returns the document of a file in a folder, or one without a value if it is empty. A finding is among its errors.
+// onlyDocument returns the document of a file in a folder, or an empty document if the file is empty. Its error may be a
+// finding.
 func onlyDocument(dir, file string) (document.Document, error) {
 	data, err := boundedyaml.ReadFileIn(dir, filepath.FromSlash(file))
 	if err != nil {
 		return document.Document{}, err
 	}
 	documents, malformed := document.Parse(filepath.Join(dir, filepath.FromSlash(file)), data)
-	documents = slices.DeleteFunc(documents, func(d document.Document) bool { return string(d.Content) == "null" }) // such as comments above a line ---
+	documents = slices.DeleteFunc(documents, func(d document.Document) bool { return string(d.Content) == "null" }) // for example comments before a separator
 	switch {
 	case len(malformed) > 0:
 		return document.Document{}, malformed[0]

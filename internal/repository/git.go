@@ -24,7 +24,7 @@ type Commit struct {
 	revision string
 }
 
-// Since returns the commit at which a branch left another one, which ref names, such as main.
+// Since returns the commit at which the current branch left ref, such as main.
 func Since(ctx context.Context, dir, ref string) (*Commit, error) {
 	if strings.HasPrefix(ref, "-") {
 		return nil, fmt.Errorf("%q is not the name of a branch or a commit", ref)
@@ -44,8 +44,8 @@ func (c *Commit) git(args ...string) (out []byte, err error) {
 	return out, err
 }
 
-// run runs git and has its output read; git ends if that fails. Nothing in the folder's own configuration runs other programs for what is
-// done here.
+// run runs git and passes its output to read; git ends if read fails. The folder's own configuration cannot make these commands run
+// other programs.
 func (c *Commit) run(read func(io.Reader) error, args ...string) error {
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
@@ -75,10 +75,10 @@ func (c *Commit) run(read func(io.Reader) error, args ...string) error {
 	return nil
 }
 
-// Changed returns the paths of the files in the folder that differ from the commit, with those that git does not know yet, sorted.
+// Changed returns the paths of the files in the folder that differ from the commit, including untracked files, sorted.
 func (c *Commit) Changed() ([]string, error) {
 	var changed, unknown []byte
-	var group errgroup.Group // each looks at all files, which takes most of the time if little has changed
+	var group errgroup.Group // each command reads all files, which takes most of the time if little has changed
 	group.Go(func() (err error) {
 		changed, err = c.git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", c.revision, "--", ".")
 		return err
@@ -104,13 +104,13 @@ func split0(out []byte) (all []string) {
 	return all
 }
 
-// atOnce is how many paths one call of git gets, whose arguments may not be too long together.
-const atOnce = 500
+// pathsPerCall is the maximum number of paths in one call of git, because the length of a command line is limited.
+const pathsPerCall = 500
 
-// Has returns those of some folders that the commit has.
+// Has returns the folders that the commit has.
 func (c *Commit) Has(folders []string) (map[string]bool, error) {
 	had := map[string]bool{}
-	for some := range slices.Chunk(folders, atOnce) {
+	for some := range slices.Chunk(folders, pathsPerCall) {
 		out, err := c.git(append([]string{"ls-tree", "-d", "-z", "--name-only", c.revision, "--"}, some...)...)
 		if err != nil {
 			return nil, err
@@ -122,13 +122,13 @@ func (c *Commit) Has(folders []string) (map[string]bool, error) {
 	return had, nil
 }
 
-// Files returns the paths of the files below a folder that the commit has.
+// Files returns the paths of the commit's files below a folder.
 func (c *Commit) Files(folder string) ([]string, error) {
 	out, err := c.git("ls-tree", "-r", "-z", "--name-only", c.revision, "--", folder+"/")
 	return split0(out), err
 }
 
-// Read returns a file of the commit, within the limit of files. Its error is fs.ErrNotExist if there is none.
+// Read returns a file of the commit, within the limit of files. Its error is fs.ErrNotExist if the file does not exist.
 func (c *Commit) Read(file string) (content []byte, err error) {
 	out, err := c.git("ls-tree", "-z", "--name-only", c.revision, "--", file)
 	if err != nil {

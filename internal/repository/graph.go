@@ -9,7 +9,7 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// The modes in which ci.yaml has bundles update each other.
+// The update modes of bundles in ci.yaml.
 const (
 	replacesMode = "replaces-mode"
 	semverMode   = "semver-mode"
@@ -30,7 +30,8 @@ func channel(all []*bundle, name string) (in []*bundle) {
 	return in
 }
 
-// updates returns which bundles of a channel update which, as pipelines see it before there is a catalog. The bundles are by version.
+// updates returns the update edges between bundles of a channel, as pipelines compute them without a catalog. The bundles are sorted
+// by version.
 func updates(in []*bundle, mode string) (map[*bundle][]*bundle, error) {
 	edges := map[*bundle][]*bundle{}
 	if mode == semverMode {
@@ -69,7 +70,7 @@ func updates(in []*bundle, mode string) (map[*bundle][]*bundle, error) {
 	return edges, nil
 }
 
-// loop returns an edge that closes a loop, or nils.
+// loop returns an edge that closes a loop, or nil values.
 func loop(in []*bundle, edges map[*bundle][]*bundle) (from, to *bundle) {
 	const visiting, done = 1, 2
 	state := map[*bundle]int{}

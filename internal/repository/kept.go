@@ -20,16 +20,16 @@ import (
 
 // Store keeps texts by name. It is safe for concurrent use.
 type Store interface {
-	// Load returns a text, and whether it is kept.
+	// Load returns a text, and whether the store has it.
 	Load(name string) (content []byte, kept bool)
 	Keep(name string, content []byte)
 }
 
-// Kept is what is known of bundles that were checked before. Their names in the store are digests of all that makes the result: the
-// files, what they were checked for, and the program. A nil one keeps nothing.
+// Kept caches results about bundles. A result's name in the store is a digest of everything that determines it: the files, the
+// options and the program. A nil Kept caches nothing.
 type Kept struct {
 	Store Store
-	// Program identifies the program: another one may find something else.
+	// Program identifies the program: other versions may have other results.
 	Program string
 }
 
@@ -39,11 +39,11 @@ func (k *Kept) facts(dir string) (f Facts, err error) {
 	return f, err
 }
 
-// findings returns what is found in a bundle's folder.
+// findings returns the findings about a bundle's folder.
 func (k *Kept) findings(dir string, o bundlerules.Options) (found []*findings.Finding, err error) {
 	check := func() (err error) {
 		found, err = bundlerules.Check(dir, o)
-		for _, f := range found { // the folder may be elsewhere next time
+		for _, f := range found { // the folder may have another path next time
 			f.File = strings.TrimPrefix(f.File, dir)
 		}
 		return err
@@ -55,13 +55,13 @@ func (k *Kept) findings(dir string, o bundlerules.Options) (found []*findings.Fi
 	return found, err
 }
 
-// through fills a value from what is kept of a folder, or else by do. What fails is not kept.
+// through fills a value from the cached result for a folder, or else calls do and caches its result, unless it fails.
 func (k *Kept) through(what, dir string, value any, do func() error) error {
 	if k == nil {
 		return do()
 	}
 	name, err := k.name(what, dir)
-	if err != nil { // the folder has something that the rules report
+	if err != nil { // a rule reports the fault
 		return do()
 	}
 	if content, kept := k.Store.Load(name); kept && json.Unmarshal(content, value) == nil {
@@ -76,10 +76,10 @@ func (k *Kept) through(what, dir string, value any, do func() error) error {
 	return nil
 }
 
-// most is how much of a file is read for its digest, in bytes. Longer ones are not part of a bundle.
-const most = 64 << 20
+// maxFileSize is the maximum size of a file for its digest, in bytes. Longer files are not part of a bundle.
+const maxFileSize = 64 << 20
 
-// name returns the name of what is known of a folder.
+// name returns the name of a result for a folder in the store.
 func (k *Kept) name(what, dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func add(sum hash.Hash, root *os.Root, name string, entry fs.DirEntry) error {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil || info.Size() > most {
+	if err != nil || info.Size() > maxFileSize {
 		return fmt.Errorf("%s is too long", filepath.Join(root.Name(), name))
 	}
 	fmt.Fprintf(sum, "%q %d\n", name, info.Size())

@@ -14,12 +14,12 @@ import (
 type operator struct {
 	name    string
 	bundles []*bundle // in the order of their folders' names
-	ci      *ciFacts  // what ci.yaml says; nothing if there is none
+	ci      *ciFacts  // from ci.yaml; empty without that file
 	ciFile  document.Document
 	ciErr   error // why it cannot be read
 }
 
-// ciFacts are what rules need of ci.yaml.
+// ciFacts holds the fields of ci.yaml that rules need.
 type ciFacts struct {
 	UpdateGraph any `json:"updateGraph"`
 	FBC         struct {
@@ -28,17 +28,17 @@ type ciFacts struct {
 	} `json:"fbc"`
 }
 
-// mapping says which template makes the catalogs' packages.
+// mapping maps a template to the catalogs whose packages it makes.
 type mapping struct {
 	Template string   `json:"template_name"`
 	Catalogs []string `json:"catalog_names"`
 	Type     string   `json:"type"`
 }
 
-// inCatalogs reports whether the repository's catalogs offer the operator, and not the bundles themselves.
+// inCatalogs reports whether the repository's catalogs offer the operator, instead of the bundles.
 func (o *operator) inCatalogs() bool { return o.ci.FBC.Enabled }
 
-// mode is how bundles update each other.
+// mode is the update mode of the bundles.
 func (o *operator) mode() string {
 	if mode, is := o.ci.UpdateGraph.(string); is && mode != "" {
 		return mode
@@ -62,7 +62,7 @@ func (r *Repository) operator(name string, facts func(dir string) (Facts, error)
 	if errors.Is(o.ciErr, fs.ErrNotExist) {
 		o.ciErr = nil
 	} else if o.ciErr == nil {
-		_ = json.Unmarshal(o.ciFile.Content, o.ci) // what does not fit is a finding of the rule for its shape
+		_ = json.Unmarshal(o.ciFile.Content, o.ci) // the rule for its shape reports fields of the wrong type
 	}
 	for _, folder := range r.bundleNames(name) {
 		b := &bundle{operator: name, folder: folder}
@@ -72,7 +72,7 @@ func (r *Repository) operator(name string, facts func(dir string) (Facts, error)
 	return o
 }
 
-// names returns a text for each of some bundles that can be read, without others.
+// names returns of(b) for each readable bundle except one.
 func (o *operator) names(but *bundle, of func(*bundle) string) (all []string) {
 	for _, b := range o.bundles {
 		if text := of(b); b != but && b.err == nil && !slices.Contains(all, text) {

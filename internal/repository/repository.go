@@ -1,8 +1,9 @@
-// Package repository checks repositories of operators, as those of OpenShift's community and certified catalogs are: operators/NAME/VERSION has a
-// bundle, operators/NAME/ci.yaml says how catalogs offer them, and catalogs/vX.Y/NAME is the package in the catalog of a version of OpenShift.
+// Package repository checks repositories of operators, such as those of OpenShift's community and certified catalogs:
+// operators/NAME/VERSION is a bundle, operators/NAME/ci.yaml says how catalogs offer the bundles, and catalogs/vX.Y/NAME is the
+// package in the catalog for a version of OpenShift.
 //
-// It checks bundles and catalogs by their own rules, and what needs more than one of them by rules of its own. It also finds what a
-// branch changed, so that only that has to be checked.
+// It checks bundles and catalogs by their own rules, and has rules of its own about several of them. It also finds the changes of a
+// branch, so that only these have to be checked.
 package repository
 
 import (
@@ -29,7 +30,7 @@ const (
 	ciFile        = "ci.yaml"     // of an operator
 	releaseFile   = "release-config.yaml"
 	templatesDir  = "catalog-templates"
-	catalogPrefix = "catalog." // begins the name of the file of a package in a catalog
+	catalogPrefix = "catalog." // prefix of the file of a package in a catalog
 )
 
 // Repository is a repository of operators in a folder.
@@ -39,11 +40,11 @@ type Repository struct {
 	Config Config
 }
 
-// Config is what config.yaml says of the repository as a whole.
+// Config is the content of config.yaml, about the whole repository.
 type Config struct {
 	// Organization is the catalog that the repository is for.
 	Organization string `json:"organization"`
-	// Registries begin the pull specs of bundles' images that are allowed in catalogs.
+	// Registries are the prefixes of pull specs that are allowed for bundles in catalogs.
 	Registries []string `json:"allowed_bundle_registries"`
 	// Tests are checks that are not run for some operators.
 	Tests []Waiver `json:"tests"`
@@ -55,7 +56,8 @@ type Waiver struct {
 	Operators []string `json:"ignore_operators"`
 }
 
-// Open opens the repository in a folder. The content of config.yaml may be given, of another commit. It is read from the folder otherwise.
+// Open opens the repository in a folder. config is the content of config.yaml in another commit; if it is nil, Open reads the file
+// in the folder.
 func Open(dir string, config []byte) (*Repository, error) {
 	r := &Repository{Dir: dir}
 	if info, err := os.Stat(filepath.Join(dir, OperatorsDir)); err != nil || !info.IsDir() {
@@ -82,7 +84,7 @@ func Open(dir string, config []byte) (*Repository, error) {
 	return r, nil
 }
 
-// organizations are the profiles of the pipelines of organizations.
+// organizations maps organizations to the profiles of their pipelines.
 var organizations = map[string]findings.Gate{
 	"community-operators": findings.Community,
 	"certified-operators": findings.Certified,
@@ -91,7 +93,7 @@ var organizations = map[string]findings.Gate{
 
 const marketplace = "redhat-marketplace"
 
-// Profiles are the names of the profiles that the repository's pipeline has, if it is a known one.
+// Profiles are the profiles of the repository's pipeline, if it is known.
 func (r *Repository) Profiles() []string {
 	if gate, known := organizations[r.Config.Organization]; known {
 		return []string{string(gate)}
@@ -99,7 +101,7 @@ func (r *Repository) Profiles() []string {
 	return nil
 }
 
-// waives reports whether the repository's configuration says that a check is not run for an operator.
+// waives reports whether the configuration waives a check for an operator.
 func (c Config) waives(check, operator string) bool {
 	return slices.ContainsFunc(c.Tests, func(w Waiver) bool {
 		return w.Name == check && slices.ContainsFunc(w.Operators, func(pattern string) bool {
@@ -108,12 +110,12 @@ func (c Config) waives(check, operator string) bool {
 	})
 }
 
-// path returns the path of a file of the repository, as the caller can open it.
+// path returns the path by which the caller can open a file of the repository.
 func (r *Repository) path(parts ...string) string {
 	return filepath.Join(r.Dir, filepath.FromSlash(path.Join(parts...)))
 }
 
-// folders returns the names of the folders in one, sorted. One that is missing has none.
+// folders returns the names of the folders in a folder, sorted. It returns none if that is missing.
 func (r *Repository) folders(parts ...string) (names []string) {
 	entries, _ := os.ReadDir(r.path(parts...))
 	for _, entry := range entries {
@@ -148,7 +150,7 @@ func (r *Repository) hasBundle(operator, version string) bool {
 // Catalogs returns the names of the catalogs, sorted.
 func (r *Repository) Catalogs() []string { return r.folders(CatalogsDir) }
 
-// packages returns the packages that a catalog has a folder of, sorted.
+// packages returns the packages with a folder in a catalog, sorted.
 func (r *Repository) packages(catalog string) []string {
 	return slices.DeleteFunc(r.folders(CatalogsDir, catalog), func(name string) bool { return !r.hasPackage(catalog, name) })
 }
@@ -162,8 +164,8 @@ func (r *Repository) hasPackage(catalog, name string) bool {
 	return false
 }
 
-// openShiftVersions returns the versions of OpenShift that the repository has catalogs for, in order, or else all whose catalogs are
-// still built.
+// openShiftVersions returns the versions of OpenShift for which the repository has catalogs, in order, or else all whose catalogs
+// are still built.
 func (r *Repository) openShiftVersions() (all []openshift.Version) {
 	for _, name := range r.Catalogs() {
 		if v, err := openshift.Parse(name); err == nil {

@@ -33,7 +33,7 @@ const (
 	firstCatalog = "catalogs/v4.16/tide/catalog.yaml"
 )
 
-// community is a repository without findings by the pipeline of the community catalog, but that its operator is in no catalog.
+// community is a repository for the community catalog whose only finding is that its operator is in no catalog.
 func community() files {
 	f := files{
 		config: "organization: community-operators\nallowed_bundle_registries: [quay.io/tides/]\n",
@@ -162,7 +162,7 @@ func (f files) write(t *testing.T, dir string) {
 	}
 }
 
-// checked returns what is found in a repository by its own pipeline, and more profiles. Files are named by their paths in it.
+// checked returns the findings in a repository by its own pipeline and more profiles. Files have their paths in the repository.
 func checked(t *testing.T, dir string, profiles ...string) (lines []string) {
 	t.Helper()
 	r, err := repository.Open(dir, nil)
@@ -203,7 +203,7 @@ func TestRepositoryWithoutFaults(t *testing.T) {
 	}
 }
 
-// TestSeededFaults: each of the static checks of operator-pipelines finds what is done to the repository. The names of the checks are those in
+// TestSeededFaults: each static check of operator-pipelines finds its fault in the repository. The names are from
 // operatorcert/static_tests.
 func TestSeededFaults(t *testing.T) {
 	certified := edit(config, "community-operators", "certified-operators")
@@ -261,7 +261,7 @@ func TestSeededFaults(t *testing.T) {
 	}
 }
 
-// TestWaivers: what config.yaml says is not checked for an operator is not.
+// TestWaivers: checks that config.yaml waives for an operator are not made.
 func TestWaivers(t *testing.T) {
 	f := community()
 	edit(secondCSV, "  version: 1.1.0", "  version: 1.1.1")(f)
@@ -289,7 +289,7 @@ func (b before) Has(folders []string) (map[string]bool, error) {
 	return had, nil
 }
 
-// TestChange: what pipelines say of a change as a whole.
+// TestChange: the findings of pipelines about a whole change.
 func TestChange(t *testing.T) {
 	f := community()
 	f[catalog] = catalogText
@@ -341,7 +341,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestSince: what a branch changed, committed or not, is selected, and nothing else.
+// TestSince: exactly the changes of a branch are selected, committed or not.
 func TestSince(t *testing.T) {
 	dir := t.TempDir()
 	f := community()
@@ -411,7 +411,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// countingStore is a store in memory that counts what is kept.
+// countingStore is a store in memory that counts its texts.
 type countingStore struct {
 	texts  map[string][]byte
 	loaded int
@@ -427,7 +427,7 @@ func (s *countingStore) Load(name string) ([]byte, bool) {
 
 func (s *countingStore) Keep(name string, content []byte) { s.texts[name] = content }
 
-// TestKept: a bundle that has not changed is not checked again, also in another folder. A change of a file, of what is asked, or of the program makes it be.
+// TestKept: an unchanged bundle is not checked again, even in another folder, unless a file, the options or the program change.
 func TestKept(t *testing.T) {
 	f := community()
 	delete(f, secondCSV)
@@ -478,7 +478,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestStore: what one process keeps in a folder, the next one finds.
+// TestStore: a process finds the results that an earlier one kept in a folder.
 func TestStore(t *testing.T) {
 	f := community()
 	dir, cache := t.TempDir(), t.TempDir()

@@ -25,11 +25,12 @@ var (
 // rule is a rule for an operator, or for one of its bundles.
 type rule struct {
 	findings.Rule
-	// byBundle says that it is checked for each bundle that is looked at, and not once for the operator.
+	// byBundle says that it is checked for each selected bundle, not once for the operator.
 	byBundle bool
-	// withoutCatalogs says that it is not checked for operators that the repository's catalogs offer.
+	// withoutCatalogs says that it is only checked for operators that the repository's catalogs do not
+	// offer.
 	withoutCatalogs bool
-	// checks are the names in config.yaml by which the repository can do without the rule for an operator.
+	// checks are the names in config.yaml by which the repository can waive the rule for an operator.
 	checks []string
 	find   func(*subject, *bundle) []*findings.Finding
 }
@@ -53,7 +54,7 @@ func (s *subject) inCI(path []any, format string, args ...any) *findings.Finding
 	return s.ciFile.FaultAt(s.rule, path, format, args...).In(s.name)
 }
 
-// table has the rules that need more than one bundle. What pipelines only warn of is a warning.
+// table has the rules that need more than one bundle. Warnings of pipelines are warnings here.
 // Source: operatorcert/static_tests of operator-pipelines.
 var table = []rule{
 	{findings.Rule{ID: "operator-bundle", Severity: findings.Error, What: "Each bundle can be read: it has one ClusterServiceVersion, in a file NAME.clusterserviceversion.yaml, with a name such as tide.v1.0.0.",

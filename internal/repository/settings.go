@@ -14,24 +14,24 @@ import (
 	"github.com/berth-csi/berth/internal/gates"
 )
 
-// SettingsFile has the settings of a repository, in its folder.
+// SettingsFile is the file with the settings of a repository.
 const SettingsFile = ".berth.yaml"
 
-// Settings are what a repository wants to be checked for, and what it accepts.
+// Settings say which checks a repository wants, and which findings it accepts.
 type Settings struct {
-	// Profiles are the names of profiles. Without any, that of the repository's pipeline counts.
+	// Profiles are the names of profiles. The default is the profile of the repository's pipeline.
 	Profiles []string `json:"profiles,omitempty"`
 	// Severities are error, warning or off, by rule.
 	Severities map[string]findings.Severity `json:"severities,omitempty"`
-	// Ignore has rules that are ignored, as RULE or RULE:PACKAGE.
+	// Ignore lists rules to ignore, as RULE or RULE:PACKAGE.
 	Ignore []string `json:"ignore,omitempty"`
-	// Baseline is the path in the repository of a report in JSON with findings that are known.
+	// Baseline is the path in the repository of a JSON report with known findings.
 	Baseline string `json:"baseline,omitempty"`
-	// Packages are the packages that are checked. Without any, all are.
+	// Packages are the packages to check. The default is all.
 	Packages []string `json:"packages,omitempty"`
 }
 
-// File reads a file of the repository, as it is in the folder or in a commit. Its error is fs.ErrNotExist if there is none.
+// File reads a file of the repository, from the folder or a commit. Its error is fs.ErrNotExist if the file does not exist.
 type File func(name string) ([]byte, error)
 
 // In reads files of a folder.
@@ -39,7 +39,7 @@ func In(dir string) File {
 	return func(name string) ([]byte, error) { return boundedyaml.ReadFileIn(dir, filepath.FromSlash(name)) }
 }
 
-// ReadSettings reads the settings of a repository. Without a file there are none.
+// ReadSettings reads the settings of a repository. given is false without a file.
 func ReadSettings(file File) (s Settings, given bool, err error) {
 	data, err := file(SettingsFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +63,7 @@ func ReadSettings(file File) (s Settings, given bool, err error) {
 	return s, true, nil
 }
 
-// Choice returns what the settings want of the rules.
+// Choice returns the severities and ignored rules in the settings.
 func (s Settings) Choice() (findings.Choice, error) {
 	var severities []string
 	for _, rule := range slices.Sorted(maps.Keys(s.Severities)) {

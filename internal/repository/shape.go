@@ -12,11 +12,11 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// shape is what a value of a file must look like.
+// shape is the required form of a value in a file.
 type shape struct {
 	kind     string // object, array, string or boolean
 	fields   map[string]shape
-	closed   bool // there are no fields but those
+	closed   bool // no other fields are allowed
 	required []string
 	items    *shape
 	least    int // items
@@ -63,7 +63,7 @@ var (
 
 const semverTemplate = "olm.semver"
 
-// faults returns what differs from a shape in a document.
+// faults returns the differences between a document and a shape.
 func (s shape) faults(rule findings.Rule, d document.Document) (found []*findings.Finding) {
 	var value any
 	if err := json.Unmarshal(d.Content, &value); err != nil {
@@ -79,7 +79,7 @@ func (s shape) faults(rule findings.Rule, d document.Document) (found []*finding
 	return found
 }
 
-// check passes each difference of a value at a path to fault, with what corrects it, or nil.
+// check calls fault for each difference of the value at a path, with a correction or nil.
 func (s shape) check(value any, at []any, fault func(path []any, fix func(document.Document) []findings.Edit, format string, args ...any)) {
 	name := pathText(at)
 	if got := kindOf(value); got != s.kind {

@@ -31,9 +31,9 @@ const (
 	drawingLimit = 50_000
 )
 
-// Summary says in Markdown what a change since a commit is about: what is added, modified and deleted; what new bundles ask for; what changes
-// for clusters in catalogs; and the updates of each package that changes, as a drawing. It leaves out what cannot be read; the rules report
-// that. It fails if git does, or the context ends.
+// Summary describes a change since a commit in Markdown: added, modified and deleted parts; the access that new bundles request;
+// changes of catalogs for clusters; and a drawing of the updates of each changed package. It leaves out unreadable parts, which the
+// rules report. It fails if git does, or the context ends.
 func (r *Repository) Summary(ctx context.Context, c Change, since *Commit, kept *Kept) (string, error) {
 	var text strings.Builder
 	text.WriteString("\n### What changes\n\n" + outline.Markdown.Render(c.lines(), 0))
@@ -88,7 +88,7 @@ func (r *Repository) Summary(ctx context.Context, c Change, since *Commit, kept 
 	return text.String(), nil
 }
 
-// lines say what is added, modified and deleted.
+// lines list the added, modified and deleted parts.
 func (c Change) lines() (lines []outline.Line) {
 	for _, part := range []struct {
 		title string
@@ -110,7 +110,7 @@ func (c Change) lines() (lines []outline.Line) {
 	return lines
 }
 
-// asks says what a new bundle asks for, and which of that the one before did not: the one that it replaces, or else the last one below it.
+// asks lists the access that a new bundle requests, and the requests that the bundle before it does not have.
 func (r *Repository) asks(o *operator, p Place) string {
 	b := o.find(p.Name)
 	if b == nil || b.err != nil {
@@ -166,13 +166,13 @@ func (r *Repository) version(p Place) (access.Version, error) {
 	return access.Of(contents)
 }
 
-// compare says what changes for clusters from a package in a catalog of the commit to the one that is there now.
+// compare describes what changes for clusters between a package in a catalog of the commit and now.
 func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (text string, err error) {
 	dir, err := os.MkdirTemp("", "berth-check-")
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }() // what is compared is read from there
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }() // compare reads from it
 	before, err := c.catalog(ctx, p, dir)
 	if err != nil || before == nil {
 		return "", err
@@ -189,8 +189,8 @@ func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (text s
 	return "\n" + strings.Replace(report.String(), "What changes for clusters", "### What changes for clusters", 1), nil
 }
 
-// catalog reads a package in a catalog of the commit, by way of a folder. It is empty if the commit does not have it, and nil if it cannot be
-// read.
+// catalog reads a package in a catalog of the commit, by way of a folder. It returns an empty catalog if the commit lacks the
+// package, and nil if it cannot be read.
 func (c *Commit) catalog(ctx context.Context, p Place, dir string) (*fbc.Catalog, error) {
 	files, err := c.Files(CatalogsDir + "/" + p.String())
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *Commit) catalog(ctx context.Context, p Place, dir string) (*fbc.Catalog
 	return before, nil
 }
 
-// drawing is a package and what it is called.
+// drawing is a package with the title of its drawing.
 type drawing struct {
 	title string
 	*graph.Package
@@ -241,7 +241,7 @@ func (d drawing) markdown() string {
 	return title + "```mermaid\n" + text + "```\n"
 }
 
-// drawn returns the package that the bundles of an operator make, as they say it themselves.
+// drawn returns the package that the bundles of an operator define by themselves.
 func (o *operator) drawn() *fbc.Package {
 	config := &declcfg.DeclarativeConfig{}
 	entries := map[string][]declcfg.ChannelEntry{}

@@ -17,10 +17,10 @@ func ConnectionState(source *v1alpha1.CatalogSource) string {
 	return NotConnected
 }
 
-// Reachable reports whether OLM's resolver can list a catalog. OLM sends the request whatever state the connection is
-// in. On a READY connection it succeeds. On an IDLE one, gRPC connects first: a connection becomes idle when the server
-// closes it or when nobody has used it for half an hour. In all other states the last attempt to connect has failed or
-// has not finished.
+// Reachable reports whether OLM's resolver can list a catalog. OLM sends the request in any state of the connection. On
+// a READY connection it succeeds. On an IDLE one, gRPC connects first: a connection becomes idle when the server closes
+// it or when nobody has used it for half an hour. In all other states the last attempt to connect has failed or has not
+// finished.
 func Reachable(source *v1alpha1.CatalogSource) bool {
 	switch ConnectionState(source) {
 	case connectivity.Ready.String(), connectivity.Idle.String():

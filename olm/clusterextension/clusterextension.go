@@ -1,5 +1,5 @@
-// Package clusterextension reads ClusterExtensions, for which OLM v1 installs operators. They are cluster-scoped, so only
-// administrators write them.
+// Package clusterextension reads ClusterExtensions, from which OLM v1 installs operators. They are cluster-scoped, so
+// only administrators write them.
 package clusterextension
 
 import (
@@ -40,7 +40,7 @@ func OfPackage(ctx context.Context, reader client.Reader, name string) ([]*unstr
 	}), err
 }
 
-// Condition returns the status, the reason and the message of a condition; "" if there is none.
+// Condition returns the status, the reason and the message of a condition, or empty strings.
 func Condition(object *unstructured.Unstructured, of string) (status, reason, message string) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range conditions {

@@ -1,5 +1,5 @@
-// Package crdsafety says whether OLM v1 lets an update replace a CustomResourceDefinition. It runs the library that OLM runs,
-// sigs.k8s.io/crdify, in the same version and set up in the same way.
+// Package crdsafety says whether OLM v1 lets an update replace a CustomResourceDefinition. It runs OLM's library,
+// sigs.k8s.io/crdify, with the same version and configuration.
 package crdsafety
 
 import (
@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/crdify/pkg/validators/version"
 )
 
-// checks are how OLM sets up crdify: descriptions may change, enums may grow, versions that a webhook converts need not be alike,
-// and every change that no check knows is refused.
+// checks is OLM's configuration of crdify: descriptions may change, enums may grow, versions that a webhook converts may differ, and
+// unknown changes are refused.
 var checks = config.Config{
 	Conversion:           config.ConversionPolicyIgnore,
 	UnhandledEnforcement: config.EnforcementPolicyError,
@@ -26,9 +26,9 @@ var checks = config.Config{
 	},
 }
 
-// Breaks returns why OLM refuses to replace a CustomResourceDefinition by an updated one: the lines of its message, sorted, or none
-// if it does not. The present one is as a cluster has it; see Installed. OLM's own lines are in no order. It fails if a version has no
-// schema, or one that is nested too deep.
+// Breaks returns the lines of OLM's message, sorted, if OLM refuses to replace a CustomResourceDefinition by an updated one. OLM's
+// own lines are in random order. present is the definition in a cluster; see Installed. Breaks fails if a version has no schema, or
+// one that is nested too deep.
 func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines []string, err error) {
 	for _, definition := range []*apiextensionsv1.CustomResourceDefinition{present, updated} {
 		for _, v := range definition.Spec.Versions {
@@ -56,7 +56,7 @@ func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines [
 	return lines, nil
 }
 
-// deepest is how deep schemas may be nested: crdify copies each with all that is in it, so the cost grows with the square.
+// deepest is the maximum nesting of schemas: crdify copies each with everything below it, so the cost grows with the square.
 const deepest = 100
 
 // nestsDeeper reports whether schemas are nested deeper than a limit.
@@ -98,8 +98,8 @@ func Message(name string, lines []string) string {
 	return fmt.Sprintf("validating upgrade for CRD %q: %s", name, strings.Join(lines, "\n"))
 }
 
-// Installed returns a bundle's CustomResourceDefinition as a cluster has it after the installation: with the API server's
-// defaults, and with objects stored in its storage version.
+// Installed returns a bundle's CustomResourceDefinition after its installation in a cluster: with the API server's defaults, and
+// with objects in its storage version.
 func Installed(definition *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	data, err := json.Marshal(definition)
 	if err != nil {

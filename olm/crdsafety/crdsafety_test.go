@@ -24,7 +24,8 @@ func definition(depth schema, versions ...string) *apiextensionsv1.CustomResourc
 
 func number(of int64) *int64 { return &of }
 
-// TestBreaks: what OLM v1 says of an updated CustomResourceDefinition. The real program says the same in suite olm-v1-predictions.
+// TestBreaks: the messages of OLM v1 about updated CustomResourceDefinitions. Suite olm-v1-predictions compares them with the real
+// program.
 func TestBreaks(t *testing.T) {
 	text := schema{Type: "string"}
 	for name, test := range map[string]struct {
@@ -71,7 +72,7 @@ func TestBreaksWithoutSchema(t *testing.T) {
 	}
 }
 
-// TestBreaksIsBounded: schemas of an attacker may be nested as deep as a file is long.
+// TestBreaksIsBounded: an attacker may nest schemas as deep as a file allows.
 func TestBreaksIsBounded(t *testing.T) {
 	deep := schema{Type: "object"}
 	for range deepest {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// change is what crdify's comparison of two schemas shows of a field.
+// change is a field in crdify's comparison of two schemas.
 type change struct {
 	field         string
 	before, after string // as OLM shows them; "" if the comparison has none
-	was, is       string // as the comparison has them
+	was, is       string // as in the comparison
 }
 
-// shortened returns what OLM makes of crdify's message about changes that no check knows: that has a comparison of Go values, of
-// which OLM shows the fields that differ.
+// shortened returns OLM's version of crdify's message about unknown changes: of the comparison of Go values in it, OLM shows
+// only the fields that differ.
 func shortened(message string) string {
 	const title = "unhandled changes found"
 	if !strings.Contains(message, title) {
@@ -60,7 +60,7 @@ func shortened(message string) string {
 
 const empty = "<empty>"
 
-// text returns a change as OLM shows it, or "" if it shows none.
+// text returns a change in OLM's words, or "" if OLM does not show it.
 func (c *change) text() string {
 	alike := c.before == c.after
 	if alike && (c.before == "" || c.was == c.is) {
@@ -79,7 +79,7 @@ func (c *change) text() string {
 	return fmt.Sprintf("%s %s -> %s", c.field, before, after)
 }
 
-// shown returns a value as OLM shows it: without package names, and without what is in a schema.
+// shown returns a value in OLM's form: without package names, and without the content of schemas.
 func shown(value string) string {
 	switch value = strings.TrimSpace(strings.TrimSuffix(value, ",")); {
 	case value == "":

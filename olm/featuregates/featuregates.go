@@ -1,5 +1,5 @@
-// Package featuregates knows the feature gates of OLM v1's operator-controller: which ones a version has, which of them are on, and what
-// each release of OpenShift makes of that.
+// Package featuregates knows the feature gates of OLM v1's operator-controller: which ones are on in each version, and in each
+// release of OpenShift.
 package featuregates
 
 import (
@@ -15,34 +15,35 @@ type Gate string
 
 // The gates that decide what OLM installs.
 const (
-	// SingleOwnNamespace installs bundles that do not support the install mode AllNamespaces, and reads spec.config for all.
+	// SingleOwnNamespace installs bundles that do not support the install mode AllNamespaces, and reads spec.config for all bundles.
 	SingleOwnNamespace Gate = "SingleOwnNamespaceInstallSupport"
-	// CertManager gives webhooks certificates by cert-manager. It takes precedence over ServiceCA.
+	// CertManager gives webhooks certificates of cert-manager. It takes precedence over ServiceCA.
 	CertManager Gate = "WebhookProviderCertManager"
-	// ServiceCA gives webhooks certificates by OpenShift's service CA.
+	// ServiceCA gives webhooks certificates of OpenShift's service CA.
 	ServiceCA Gate = "WebhookProviderOpenshiftServiceCA"
-	// Boxcutter applies bundles by Boxcutter, in phases, instead of by Helm.
+	// Boxcutter applies bundles in phases with Boxcutter, instead of Helm.
 	Boxcutter Gate = "BoxcutterRuntime"
 	// DeploymentConfig reads deploymentConfig in spec.config.
 	DeploymentConfig Gate = "DeploymentConfig"
-	// BundleRelease reads the release of a bundle from its property olm.package, and not only from the build metadata of its version.
+	// BundleRelease also reads the release of a bundle from its property olm.package, not only from the build metadata of its
+	// version.
 	BundleRelease Gate = "BundleReleaseSupport"
 )
 
-// others are gates that decide nothing that is predicted. Users may name them, because operator-controller takes them.
+// others are gates that do not affect predictions. Users may name them, because operator-controller accepts them.
 var others = []Gate{"PreflightPermissions", "SyntheticPermissions", "HelmChartSupport"}
 
-// all are the gates that decide something.
+// all are the gates that affect predictions.
 var all = []Gate{SingleOwnNamespace, CertManager, ServiceCA, Boxcutter, DeploymentConfig, BundleRelease}
 
-// Set says which gates are on. One that is not in it is off.
+// Set says which gates are on. Missing gates are off.
 type Set map[Gate]bool
 
 // Latest is the version of operator-controller that predictions follow.
 const Latest = "1.11"
 
-// versions are the gates that are on by default in the minor versions of operator-controller, whose
-// internal/operator-controller/features says so. Versions before 1.2 have none.
+// versions are the gates that are on by default in minor versions of operator-controller, from its
+// internal/operator-controller/features. Versions before 1.2 have none.
 var versions = map[string][]Gate{
 	"1.0": nil, "1.1": nil, "1.2": nil, "1.3": nil, "1.4": nil, "1.5": nil,
 	"1.6": {CertManager, ServiceCA}, "1.7": {CertManager, ServiceCA},
@@ -50,23 +51,23 @@ var versions = map[string][]Gate{
 	"1.9": {CertManager, ServiceCA}, "1.10": {CertManager, ServiceCA}, Latest: {CertManager, ServiceCA},
 }
 
-// openShift are the gates that releases of OpenShift enable by default: those of their operator-controller, as openshift/api
-// (features/features.go of each release's branch) and cluster-olm-operator change them. OpenShift never has the one for
+// openShift are the gates that releases of OpenShift enable by default: operator-controller's defaults with the changes in
+// openshift/api (features/features.go of each release's branch) and cluster-olm-operator. OpenShift never enables the gate for
 // cert-manager.
 var openShift = map[string][]Gate{
 	"4.18": nil, "4.19": nil, "4.20": nil,
 	"4.21": {ServiceCA}, "4.22": {ServiceCA}, "4.23": {ServiceCA}, "5.0": {ServiceCA},
 }
 
-// OfOpenShift are the gates of operator-controller that OpenShift's own feature gates enable, by their names in its FeatureGate
-// object.
+// OfOpenShift maps OpenShift's own feature gates, by their names in its FeatureGate object, to the gates of operator-controller
+// that they enable.
 var OfOpenShift = map[string]Gate{
 	"NewOLMOwnSingleNamespace": SingleOwnNamespace, "NewOLMWebhookProviderOpenshiftServiceCA": ServiceCA,
 	"NewOLMBoxCutterRuntime": Boxcutter, "NewOLMConfigAPI": DeploymentConfig,
 }
 
-// Of returns the gates that are on by default in a version: one of operator-controller, such as 1.11, or one of OpenShift, such as
-// 4.21. A patch version, and a v before it, do not matter. It fails if the version is not known.
+// Of returns the gates that are on by default in a version of operator-controller, such as 1.11, or of OpenShift, such as 4.21. It
+// ignores a patch version and a leading v. It fails for unknown versions.
 func Of(version string) (Set, error) {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -99,7 +100,7 @@ func sorted(of map[string][]Gate) []string {
 	return slices.SortedFunc(maps.Keys(of), func(a, b string) int { return number(a) - number(b) })
 }
 
-// With returns a copy in which gates are set as operator-controller's flag --feature-gates has them: NAME=true,NAME=false.
+// With returns a copy with gates set as by operator-controller's flag --feature-gates: NAME=true,NAME=false.
 func (s Set) With(settings string) (Set, error) {
 	changed := maps.Clone(s)
 	for setting := range strings.SplitSeq(settings, ",") {
@@ -120,7 +121,7 @@ func (s Set) With(settings string) (Set, error) {
 	return changed, nil
 }
 
-// Names are the names of the gates that decide something.
+// Names are the names of the gates that affect predictions.
 func Names() (names []string) {
 	for _, gate := range all {
 		names = append(names, string(gate))
@@ -128,7 +129,7 @@ func Names() (names []string) {
 	return names
 }
 
-// All are all gates that decide something, as With takes them, all set to the same value.
+// All returns settings for With that give all gates that affect predictions the same value.
 func All(on bool) string {
 	return strings.Join(Names(), "="+strconv.FormatBool(on)+",") + "=" + strconv.FormatBool(on)
 }

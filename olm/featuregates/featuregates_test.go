@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestOf: which gates are on in a version, and after settings.
+// TestOf: the gates that are on in a version, and after settings.
 func TestOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		version, settings string

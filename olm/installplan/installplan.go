@@ -30,5 +30,5 @@ func Reset(s *v1alpha1.Subscription) {
 	s.Status.CurrentCSV, s.Status.State = "", v1alpha1.SubscriptionStateNone
 }
 
-// ResetPatch is what Reset does, as a merge patch for kubectl.
+// ResetPatch is Reset as a merge patch for kubectl.
 const ResetPatch = `{"status":{"installPlanRef":null,"installplan":null,"currentCSV":null,"state":null}}`

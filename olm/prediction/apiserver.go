@@ -62,13 +62,13 @@ func (s *apiReader) each(ctx context.Context, resource schema.GroupVersionResour
 	return pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error { return do(o.(*unstructured.Unstructured)) })
 }
 
-// liveCluster is a cluster as package refusal reads it. It is read on demand.
+// liveCluster is a refusal.Cluster that reads a real cluster on demand.
 type liveCluster struct {
 	kinds   meta.RESTMapper
 	objects dynamic.Interface
 }
 
-// ClusterOf returns what OLM v1 compares bundles with in a cluster.
+// ClusterOf returns the cluster that OLM v1 compares bundles with.
 func ClusterOf(config *rest.Config) (refusal.Cluster, error) {
 	over, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/olm/installplan"
 )
 
-// blockers find what keeps OLM from installing what it has chosen. target is the chosen ClusterServiceVersion, nil if the
-// catalog does not contain it.
+// blockers find the reasons why OLM cannot install its choice. target is the chosen ClusterServiceVersion, nil if the catalog
+// does not contain it.
 var blockers = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
 	pendingInstallPlan, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode, providedElsewhere,
 }

@@ -23,8 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctrllog.SetLogger(klog.Background()) // for what watches the cluster
-	// What is parallel here waits for OLM most of the time, and takes no processor.
+	ctrllog.SetLogger(klog.Background()) // for the informers
+	// Parallel tests mostly wait for OLM, and take no processor.
 	if err := flag.Set("test.parallel", strconv.Itoa(len(traps))); err != nil {
 		panic(err)
 	}
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 const limit = 5 * time.Minute
 
 // TestAgainstOLM predicts each thing that OLM does with a Subscription, and then watches OLM do it. Approval is manual from
-// the beginning, because OLM may miss a change of that for a moment.
+// the beginning, because OLM may take a moment to notice a change of it.
 func TestAgainstOLM(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	namespace := c.Namespace(t)

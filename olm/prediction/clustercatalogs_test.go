@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs/operators"
 )
 
-// TestClusterCatalogs: which of several catalogs OLM v1 takes a bundle from.
+// TestClusterCatalogs: the catalog from which OLM v1 takes a bundle if there are several.
 func TestClusterCatalogs(t *testing.T) {
 	all := []string{operators.Rowboats, bundleOf("1.0.0"), bundleOf("1.1.0"), bundleOf("2.0.0")}
 	early := strings.Replace(operators.Rowboats, "- {name: rowboat.v2.0.0, skipRange: '<1.1.0', skips: [rowboat.v1.1.0-rc1]}", "- {name: rowboat.v1.1.0}", 1)

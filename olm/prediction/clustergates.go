@@ -14,15 +14,15 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 )
 
-// GatesOf returns the feature gates of OLM v1 on a cluster with OpenShift: those of its release, as its own feature gates change them.
-// It returns nil for another cluster, which does not show them.
+// GatesOf returns the feature gates of OLM v1 on an OpenShift cluster: its release's, with the changes by OpenShift's own feature
+// gates. It returns nil for other clusters, which do not publish them.
 func GatesOf(ctx context.Context, config *rest.Config) (featuregates.Set, error) {
 	running, err := openShiftVersion(ctx, config)
 	if err != nil || running == nil {
 		return nil, err
 	}
 	set, err := featuregates.Of(running.String())
-	if err != nil { // a later one is like the latest
+	if err != nil { // an unknown later release counts as the latest
 		set = featuregates.Set{featuregates.ServiceCA: true}
 	}
 	client, err := configclient.NewForConfig(config)
@@ -39,7 +39,7 @@ func GatesOf(ctx context.Context, config *rest.Config) (featuregates.Set, error)
 	return gatesSaid(set, stated, running.String()), nil
 }
 
-// gatesSaid returns gates as the FeatureGate object of OpenShift changes them for a version.
+// gatesSaid applies OpenShift's FeatureGate object for a version to gates.
 func gatesSaid(set featuregates.Set, stated *configv1.FeatureGate, version string) featuregates.Set {
 	changed := maps.Clone(set)
 	for _, details := range stated.Status.FeatureGates {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 )
 
-// TestGatesSaid: OpenShift's own feature gates decide, as they are for the version that runs.
+// TestGatesSaid: OpenShift's own feature gates for the running version decide.
 func TestGatesSaid(t *testing.T) {
 	set, err := featuregates.Of("4.21")
 	if err != nil {

@@ -3,13 +3,13 @@ package prediction
 // Code identifies a reason to programs. It does not change when the text of the reason does.
 type Code string
 
-// Why OLM resolves nothing in a namespace, or nothing for a Subscription.
+// Reasons why OLM resolves nothing in a namespace, or nothing for a Subscription.
 const (
 	// NoEdge: no entry of the channel has an upgrade edge from the installed version. OLM does not report it.
 	NoEdge Code = "no-edge"
-	// Unsatisfied: the next version conflicts with what is installed.
+	// Unsatisfied: the next version conflicts with installed operators.
 	Unsatisfied Code = "unsatisfied"
-	// DependencyMissing: the next version requires something that no catalog has and that is not installed.
+	// DependencyMissing: the next version has a dependency that is neither in a catalog nor installed.
 	DependencyMissing Code = "dependency-missing"
 	// NoBundle: no bundle is in the channels and versions that a ClusterExtension wants.
 	NoBundle Code = "no-bundle"
@@ -37,13 +37,13 @@ const (
 	OrphanedCSV Code = "orphaned-csv"
 )
 
-// What blocks OLM after it has chosen.
+// Reasons that block OLM after it has chosen.
 const (
 	// Installing: OLM is installing the version already.
 	Installing Code = "installing"
 	// PendingInstallPlan: an earlier InstallPlan is not complete.
 	PendingInstallPlan Code = "pending-install-plan"
-	// InstallPlanGone: OLM waits for an InstallPlan that was deleted.
+	// InstallPlanGone: OLM waits for a deleted InstallPlan.
 	InstallPlanGone Code = "install-plan-gone"
 	// ManualApproval: the Subscription requires approval.
 	ManualApproval Code = "manual-approval"
@@ -77,7 +77,7 @@ const (
 	SameCSV Code = "same-csv"
 	// OpenShiftHeldBack: OLM will block updates of the cluster to the next minor version of OpenShift.
 	OpenShiftHeldBack Code = "openshift-held-back"
-	// ResolverSlow: OLM's resolver takes longer than it is given here.
+	// ResolverSlow: OLM's resolver exceeds the time limit of predictions.
 	ResolverSlow Code = "resolver-slow"
 	// EndsEarly: updates end before the head of the channel.
 	EndsEarly Code = "ends-early"
@@ -85,17 +85,18 @@ const (
 	Deprecated Code = "deprecated"
 	// VersionRemoved: an update removes a version of an API, in which clusters may have stored objects.
 	VersionRemoved Code = "version-removed"
-	// SupportEnded: support of the version that updates end at, or of the installed one if there is no update, has ended.
+	// SupportEnded: support has ended for the version at which updates end, or for the installed one if there is no
+	// update.
 	SupportEnded Code = "support-ended"
 	// OpenShiftUnsupported: the lifecycle of the next version does not name the cluster's OpenShift.
 	OpenShiftUnsupported Code = "openshift-unsupported"
-	// RangeIgnored: a skipRange of the channel is no range of versions, and OLM ignores it.
+	// RangeIgnored: a skipRange of the channel is not a valid range, so OLM ignores it.
 	RangeIgnored Code = "skip-range-ignored"
 	// VersionAmbiguous: several bundles have the version that OLM v1 chooses, and it takes any of them.
 	VersionAmbiguous Code = "version-ambiguous"
-	// BundleUnread: the catalog lacks the manifests of a bundle, so what OLM v1 refuses in them is not known.
+	// BundleUnread: the catalog lacks the manifests of a bundle, so OLM v1 may refuse it because of them.
 	BundleUnread Code = "bundle-unread"
-	// APINeeded: OLM v1 refuses the bundle on clusters that do not serve an API.
+	// APINeeded: OLM v1 refuses the bundle on clusters that do not serve a certain API.
 	APINeeded Code = "api-needed"
 	// DefinitionsUnchecked: the catalog lacks the bundle's CRDs, so custom resources cannot be checked against them.
 	DefinitionsUnchecked Code = "definitions-unchecked"

@@ -20,7 +20,7 @@ import (
 
 const crdKind = "CustomResourceDefinition"
 
-// checkCRDs finds what keeps OLM from installing a bundle's CRDs. OLM does not update a CRD if that would make an existing
+// checkCRDs finds reasons why OLM cannot install a bundle's CRDs. OLM does not update a CRD if that would make an existing
 // custom resource invalid, or remove a version in which custom resources may be stored.
 func (f *subject) checkCRDs(ctx context.Context, d *fbc.Details) error {
 	if f.state.api == nil {

@@ -88,7 +88,7 @@ func (st *State) dependencyMissing(b *fbc.Bundle) bool {
 	return false
 }
 
-// within reports whether one of the versions is in a range.
+// within reports whether any of the versions is in a range.
 func within(versions []*semver.Version, text string) bool {
 	accepts, err := semver.ParseRange(text)
 	for _, v := range versions {

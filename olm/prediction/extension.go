@@ -23,41 +23,42 @@ import (
 // V1 is the Prediction.OLM of ClusterExtensions.
 const V1 = "v1"
 
-// Extension is a ClusterExtension, for which OLM v1 installs a package, and what it has installed.
+// Extension is a ClusterExtension, from which OLM v1 installs a package, with the installed bundle.
 //
-// OLM v1's own resolver cannot be imported. Predict chooses as that of operator-controller v1.11 does, in
-// internal/operator-controller/resolve: of the bundles in the wanted channels and versions, and of those that the installed one may
-// be updated to, including itself, it takes the latest that is not deprecated. Package refusal then says whether OLM installs it.
+// OLM v1's own resolver cannot be imported. Predict follows the one of operator-controller v1.11, in
+// internal/operator-controller/resolve: among the bundles in the wanted channels and versions that the installed bundle can be
+// updated to, including itself, it takes the latest one that is not deprecated. Package refusal then says whether OLM installs it.
 type Extension struct {
-	// Request says how OLM is set up and what spec.config has. Name and Namespace are empty for a hypothetical one. If it has no
-	// Gates, they are those that OLM's latest version enables.
+	// Request holds the setup of OLM and spec.config. Name and Namespace are empty for a hypothetical ClusterExtension. Gates default
+	// to those of OLM's latest version.
 	refusal.Request
 	Package string
-	// Channels are the channels that bundles may come from; none means all.
+	// Channels are the allowed channels of bundles; none means all.
 	Channels []string
-	// Versions is a range of versions as spec.source.catalog.version has it; "" means all.
+	// Versions is a range of versions in the syntax of spec.source.catalog.version; "" means all.
 	Versions string
 	// SelfCertified ignores upgrade edges.
 	SelfCertified bool
 	// Catalogs selects the catalogs by their labels; nil means all.
 	Catalogs labels.Selector
-	// Installed is the bundle that is installed; its name is "" if none is. Release is its release, if the status has one beside the
+	// Installed is the installed bundle; its name is "" if there is none. Release is its release, if the status has one beside the
 	// version.
 	Installed upgrade.Version
 	Release   *string
 	// Was is the installed bundle, if the catalog does not have it; it may be nil.
 	Was *fbc.Bundle
-	// Today is the day for which support is predicted, or "" for that of the clock.
+	// Today is the day for which support is predicted, or "" for the current day.
 	Today lifecycle.Date
-	// Says is what the ClusterExtension says now: the reason and the message of its condition Progressing.
+	// Says is the current reason and message of the condition Progressing.
 	Says string
-	// Cluster is what OLM compares a bundle with. It is nil if no cluster is read.
+	// Cluster is the cluster that OLM compares a bundle with, or nil without one.
 	Cluster refusal.Cluster
-	// Content returns what OLM reads of a bundle, or nil if that is not known. If there is no such function, it is what the catalog carries.
+	// Content returns the manifests of a bundle as OLM reads them, or nil if they are not known. The default is the content of the
+	// catalog.
 	Content func(context.Context, *fbc.Bundle) (*refusal.Bundle, error)
 }
 
-// ExtensionOf reads a ClusterExtension. It fails if what it has installed has no valid version, or its selector is none.
+// ExtensionOf reads a ClusterExtension. It fails if the version of the installed bundle or the selector is not valid.
 func ExtensionOf(object *unstructured.Unstructured) (*Extension, error) {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(object.Object, path...)
@@ -107,8 +108,8 @@ func ExtensionOf(object *unstructured.Unstructured) (*Extension, error) {
 	return e, nil
 }
 
-// InstalledExtension returns a hypothetical Extension of a package of a catalog, with a version installed as Installed has it. An
-// empty channel means all channels.
+// InstalledExtension returns a hypothetical Extension for a package of a catalog. version is as in Installed; an empty channel
+// means all channels.
 func InstalledExtension(c *fbc.Catalog, pkg, version, channel string) (*Extension, error) {
 	e := &Extension{Package: pkg}
 	if channel != "" {
@@ -127,7 +128,7 @@ type ClusterCatalog struct {
 	Name     string
 	Labels   map[string]string
 	Priority int32
-	// Disabled says that spec.availabilityMode is Unavailable, so OLM does not look at it.
+	// Disabled says that spec.availabilityMode is Unavailable, so OLM ignores the catalog.
 	Disabled bool
 	// Content is nil if it cannot be read; Fault then says why.
 	Content *fbc.Catalog
@@ -141,8 +142,8 @@ func ClusterCatalogOf(object *unstructured.Unstructured) *ClusterCatalog {
 	return &ClusterCatalog{Name: object.GetName(), Labels: object.GetLabels(), Priority: int32(priority), Disabled: mode == "Unavailable"}
 }
 
-// Predict predicts what OLM v1 will do if a catalog is the only one that has the package. It fails if the range of versions is
-// invalid, or a bundle cannot be read.
+// Predict predicts what OLM v1 will do if only this catalog has the package. It fails if the range of versions is invalid, or a
+// bundle cannot be read.
 func (e *Extension) Predict(ctx context.Context, c *fbc.Catalog) (*Prediction, error) {
 	return e.PredictFrom(ctx, []*ClusterCatalog{{Name: c.Dir, Content: c}})
 }

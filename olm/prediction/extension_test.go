@@ -43,8 +43,8 @@ func readCatalog(t *testing.T, documents ...string) *fbc.Catalog {
 	return read(t, dir)
 }
 
-// TestExtension covers what OLM v1 chooses, and why it does nothing. TestPredictions in package olmv1 compares the same with
-// OLM v1 itself.
+// TestExtension covers the choices of OLM v1, and the reasons why it does nothing. TestPredictions in package olmv1 compares
+// them with OLM v1 itself.
 func TestExtension(t *testing.T) {
 	all := []string{bundleOf("1.0.0"), bundleOf("1.1.0"), bundleOf("2.0.0")}
 	for name, test := range map[string]struct {
@@ -127,12 +127,12 @@ func hasCode(reasons []Reason, code Code) bool {
 	return false
 }
 
-// named gives a bundle whose version has a build a name that OLM v1 can report.
+// named gives a bundle with build metadata a name that OLM v1 can report.
 func named(document string) string {
 	return strings.Replace(document, "name: rowboat.v1.0.0+", "name: rowboat.v1.0.0-build.", 1)
 }
 
-// TestReleases: OLM v1 takes the build metadata of versions for releases, and orders them.
+// TestReleases: OLM v1 orders versions by their build metadata, as releases.
 func TestReleases(t *testing.T) {
 	c := readCatalog(t, `schema: olm.package
 name: rowboat

@@ -58,7 +58,7 @@ func TestGraphIsWhatOLMDoes(t *testing.T) {
 			default:
 				ours = next.Entry.Name
 			}
-			// Of several heads, one of which ends in a cycle, OLM names either.
+			// If there are several heads and a cycle, OLM reports either.
 			if ours != olm && !(len(g.Heads) > 1 && olm == "cycle") {
 				t.Fatalf("from %s, OLM's result is %q and package upgrade's %q, in channel %+v", installed.Name, olm, ours, entries)
 			}

@@ -22,7 +22,7 @@ import (
 )
 
 // Observe reads the state that OLM resolves from: one State for each namespace with Subscriptions, sorted by name. An empty
-// namespace means all. It always reads all namespaces, because the operators of one affect what another can install. It
+// namespace means all. It always reads all namespaces, because operators in one affect what OLM can install in another. It
 // does not read catalogs, and writes nothing.
 func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*State, error) {
 	c, err := readCluster(ctx, config)
@@ -49,7 +49,7 @@ func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*Sta
 	return wanted, nil
 }
 
-// clusterObjects are what Observe reads from a cluster.
+// clusterObjects holds the objects that Observe reads from a cluster.
 type clusterObjects struct {
 	subscriptions         []v1alpha1.Subscription
 	csvs                  []v1alpha1.ClusterServiceVersion
@@ -134,9 +134,9 @@ func (c *clusterObjects) state(namespace string) *State {
 // openShiftCatalogs is the namespace of global catalogs on OpenShift.
 const openShiftCatalogs = "openshift-marketplace"
 
-// globalNamespace returns the namespace whose catalogs are global. OLM gets it by a flag that a client cannot read. So it is
-// OpenShift's namespace if that has catalogs, or else the one in the status of Subscriptions, where OLM lists the catalogs
-// that it uses for a namespace. Only OLM and administrators can write that status. It is empty if neither names one.
+// globalNamespace returns the namespace whose catalogs are global. A client cannot read the flag of OLM that sets it. So it
+// is OpenShift's namespace if that has catalogs, or else the one in the status of Subscriptions, where OLM lists its
+// catalogs. Only OLM and administrators can write that status. It is empty if neither gives one.
 func (c *clusterObjects) globalNamespace() string {
 	if slices.ContainsFunc(c.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
 		return openShiftCatalogs
@@ -181,7 +181,7 @@ func kubernetesVersion(client versioned.Interface) (*semver.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the API server says that its version is %q: %w", info.GitVersion, err)
 	}
-	version.Pre, version.Build = nil, nil // OLM treats 1.30.0-rc.1 as 1.30.0, too
+	version.Pre, version.Build = nil, nil // OLM also treats 1.30.0-rc.1 as 1.30.0
 	return &version, nil
 }
 

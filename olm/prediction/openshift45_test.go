@@ -12,8 +12,8 @@ import (
 // real45 has the bundles of the operators of OpenShift 4.5, beside a checkout of this repository.
 const real45 = "../../../shared/fixtures/olm-4.5"
 
-// TestUpdateFromOpenShift45: OLM updates the operators that came with OpenShift 4.5 to ours, which have the same package
-// names, from each of our catalogs and in the channel that those had.
+// TestUpdateFromOpenShift45: OLM updates the operators of OpenShift 4.5 to ours, which have the same package names, from
+// each of our catalogs and in the old operators' channel.
 func TestUpdateFromOpenShift45(t *testing.T) {
 	for _, pkg := range []string{"aws-ebs-csi-driver-operator", "manila-csi-driver-operator"} {
 		for _, catalog := range []string{"certified", "community"} {
@@ -56,7 +56,7 @@ func TestUpdateFromOpenShift45(t *testing.T) {
 	}
 }
 
-// readCSV reads the only file of a pattern. It skips the test if there is none.
+// readCSV reads the only file that matches a pattern. It skips the test without one.
 func readCSV(t *testing.T, pattern string) *v1alpha1.ClusterServiceVersion {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

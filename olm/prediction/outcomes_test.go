@@ -56,7 +56,7 @@ func clauses(message string) string {
 	return head + ": " + strings.Join(all, ", ")
 }
 
-// stuck: the InstallPlan does not complete, for a reason.
+// stuck: the InstallPlan does not complete, because of an error.
 func stuck(because string) func(*scene, *Prediction) string {
 	return func(s *scene, _ *Prediction) (happened string) {
 		s.Helper()

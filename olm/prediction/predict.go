@@ -28,11 +28,11 @@ const (
 	Installs Verdict = "installs"
 	// Updates: OLM updates the installed version to Next.
 	Updates Verdict = "updates"
-	// Waits: OLM has chosen Next, but something keeps it from installing that. Blockers says what.
+	// Waits: OLM has chosen Next, but cannot install it. Blockers says why.
 	Waits Verdict = "waits"
 	// Latest: the head of the channel is installed.
 	Latest Verdict = "latest"
-	// Stranded: OLM does nothing although the channel has a later head, and says nothing of it.
+	// Stranded: OLM silently does nothing although the channel has a later head.
 	Stranded Verdict = "stranded"
 	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions. OLM v1 installs
 	// nothing for this ClusterExtension.
@@ -42,7 +42,7 @@ const (
 // Good reports whether OLM proceeds, or the head of the channel is installed.
 func (v Verdict) Good() bool { return v == Installs || v == Updates || v == Latest }
 
-// Prediction is what OLM will do with a Subscription, or OLM v1 with a ClusterExtension. Its JSON field names are an API.
+// Prediction predicts what OLM will do with a Subscription, or OLM v1 with a ClusterExtension. Its JSON field names are an API.
 type Prediction struct {
 	// OLM is "v1" for a ClusterExtension, and empty for a Subscription.
 	OLM string `json:"olm,omitempty"`
@@ -55,12 +55,12 @@ type Prediction struct {
 	Channel string `json:"channel"`
 	// Installed is the ClusterServiceVersion, or the bundle, that is installed, if any.
 	Installed string `json:"installed,omitempty"`
-	// Assumed says that the catalog does not have the version that is assumed to be installed.
+	// Assumed says that the catalog does not have the hypothetical installed version.
 	Assumed bool `json:"assumed,omitempty"`
-	// Support is how the installed version is supported today, if the catalog has a lifecycle of it.
+	// Support says how the installed version is supported today, if the catalog has its lifecycle.
 	Support *lifecycle.Support `json:"support,omitempty"`
 	Verdict Verdict            `json:"verdict"`
-	// Next is what OLM installs next.
+	// Next is the next update or installation.
 	Next *Update `json:"next,omitempty"`
 	// Dependencies are the bundles that OLM installs together with Next.
 	Dependencies []string `json:"dependencies,omitempty"`
@@ -70,17 +70,17 @@ type Prediction struct {
 	// Why are the reasons for Stranded and Refused. Blockers are the reasons for Waits.
 	Why      []Reason `json:"why,omitempty"`
 	Blockers []Reason `json:"blockers,omitempty"`
-	// Risks are what people should know before OLM proceeds. Warnings are their texts alone.
+	// Risks tell people what they should know before OLM proceeds. Warnings are their texts.
 	Risks    []Reason `json:"risks,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Message is what OLM will write into the condition ResolutionFailed, or OLM v1 into the condition Progressing.
+	// Message is the message that OLM will write into the condition ResolutionFailed, or OLM v1 into the condition Progressing.
 	Message string `json:"message,omitempty"`
-	// MessageGoesOn says that OLM's message has more, which is not predicted.
+	// MessageGoesOn says that OLM's message continues with details that are not predicted.
 	MessageGoesOn bool `json:"messageGoesOn,omitempty"`
 	// Reason is the reason of the condition Progressing, if OLM v1 refuses: Retrying; or InvalidConfiguration or Blocked, and then it does not
 	// try again before the ClusterExtension changes.
 	Reason string `json:"reason,omitempty"`
-	// Says is the reason and the message of the condition Progressing that the ClusterExtension has now.
+	// Says is the current reason and message of the ClusterExtension's condition Progressing.
 	Says string `json:"says,omitempty"`
 
 	bundles []Bundle
@@ -99,10 +99,10 @@ func (p *Prediction) Bundles() []Bundle { return p.bundles }
 type Update struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Edge is the kind of upgrade edge from the version before. Range is the range of a skipRange edge.
+	// Edge is the kind of upgrade edge from the previous version. Range is the range of a skipRange edge.
 	Edge  upgrade.Edge `json:"edge,omitempty"`
 	Range string       `json:"skipRange,omitempty"`
-	// Support is how the version is supported today, if the catalog has a lifecycle of it.
+	// Support says how the version is supported today, if the catalog has its lifecycle.
 	Support *lifecycle.Support `json:"support,omitempty"`
 }
 
@@ -139,7 +139,7 @@ func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 	return all, nil
 }
 
-// subject is the Subscription that a Prediction is about, with what its catalog has for it. What the catalog lacks is nil.
+// subject is the Subscription of a Prediction, with its package and channel in the catalog, or nil for what the catalog lacks.
 type subject struct {
 	*Prediction
 	state        *State
@@ -215,7 +215,7 @@ func (f *subject) refused(refusal error) {
 	}
 }
 
-// resolved explains what OLM's resolver has chosen for the Subscription.
+// resolved explains the choice of OLM's resolver for the Subscription.
 func (f *subject) resolved(ctx context.Context, r *resolution) error {
 	if f.pkg != nil && f.channel == nil && f.Channel == "" { // then OLM takes what it finds in any channel
 		for _, c := range f.pkg.Channels {
@@ -308,7 +308,7 @@ func newUpdate(s upgrade.Update) *Update {
 	return step
 }
 
-// findBlockers finds what keeps OLM from installing what it has chosen.
+// findBlockers finds the reasons why OLM cannot install its choice.
 func (f *subject) findBlockers(ctx context.Context, chosen *upgrade.Entry) error {
 	if chosen == nil {
 		return nil

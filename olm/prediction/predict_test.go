@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestPredict covers what blocks OLM besides the catalog. In each case tide.v0.0.0 is installed, and the catalog has an
+// TestPredict covers reasons outside the catalog that block OLM. In each case tide.v0.0.0 is installed, and the catalog has an
 // upgrade edge from it to tide.v1.0.0.
 func TestPredict(t *testing.T) {
 	c := tide(t)
@@ -140,10 +140,10 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// TestRisks covers what people should know before OLM proceeds.
+// TestRisks covers the risks of predictions.
 func TestRisks(t *testing.T) {
 	for name, test := range map[string]struct {
-		// openShift is the version of the cluster, and max the last one that tide.v1.0.0 supports.
+		// openShift is the version of the cluster, and max the latest one that tide.v1.0.0 supports.
 		openShift, max string
 		change         func(*State)
 		want           Code
@@ -271,7 +271,7 @@ func TestLaterUpdates(t *testing.T) {
 	}
 }
 
-// TestNoDefaultChannel: without a default channel, a Subscription that names no channel gets what OLM finds in any.
+// TestNoDefaultChannel: if neither the package nor the Subscription names a channel, OLM looks in all of them.
 func TestNoDefaultChannel(t *testing.T) {
 	dir := t.TempDir()
 	catalogs.WriteConfig(t, dir, declcfg.DeclarativeConfig{
@@ -349,7 +349,7 @@ func unreachableSource(st *State, namespace string) *v1alpha1.CatalogSource {
 	return s
 }
 
-// elsewhere adds a namespace, harbour, whose OperatorGroup targets all namespaces, too, and whose operators provide some APIs.
+// elsewhere adds a namespace, harbour, whose OperatorGroup also targets all namespaces, and whose operators provide some APIs.
 func elsewhere(st *State, apis string) *State {
 	st.OperatorGroups[0].Status.Namespaces = []string{""}
 	all := group("all")

@@ -16,23 +16,23 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Advice for a version whose dependencies are missing, or that conflicts with what is installed.
+// Advice for a version whose dependencies are missing, or that conflicts with installed operators.
 const (
 	searchElsewhere = "check that another catalog of the cluster has the dependency; only this one was searched"
 	addCatalog      = "add a CatalogSource whose catalog has the dependency"
 	makeRoom        = "uninstall what conflicts, or choose a version that does not conflict"
 )
 
-// boilerplate is the part of the resolver's message that only repeats what the Subscription says.
+// boilerplate matches the parts of the resolver's message that only repeat the Subscription.
 var boilerplate = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
 
-// stripBoilerplate returns why OLM's resolver refuses, without the boilerplate of its message.
+// stripBoilerplate returns the resolver's message without boilerplate.
 func stripBoilerplate(refusal error) string {
 	message := strings.TrimPrefix(refusal.Error(), "constraints not satisfiable: ")
 	return strings.TrimPrefix(boilerplate.ReplaceAllString(message, ""), ", ")
 }
 
-// subscriptionProblems finds what keeps OLM from resolving the Subscription itself.
+// subscriptionProblems finds reasons why OLM cannot resolve the Subscription itself.
 func (f *subject) subscriptionProblems() []Reason {
 	switch source := sourceOf(f.subscription); {
 	case !f.state.offers(source):
@@ -80,7 +80,7 @@ func (f *subject) brokenBy() string {
 	return "no entry"
 }
 
-// namespaceProblems finds what keeps OLM from resolving anything in the namespace.
+// namespaceProblems finds reasons why OLM cannot resolve anything in the namespace.
 func (f *subject) namespaceProblems() []Reason {
 	found := append(f.state.unreachableSources(), f.subscriptionProblems()...)
 	if n := len(f.state.OperatorGroups); n != 1 {
@@ -163,8 +163,8 @@ func groupOf(definition string) string {
 	return group
 }
 
-// orphan returns a ClusterServiceVersion of the package that no Subscription has installed, or nil. It remains after its
-// Subscription was deleted.
+// orphan returns a ClusterServiceVersion of the package that no Subscription has installed, or nil. Deleting a Subscription
+// leaves one behind.
 func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
 	if f.csv != nil {
 		return nil
@@ -181,7 +181,7 @@ func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
 	return nil
 }
 
-// belongsToPackage reports whether a ClusterServiceVersion is probably of the subject's package.
+// belongsToPackage reports whether a ClusterServiceVersion probably belongs to the subject's package.
 func (f *subject) belongsToPackage(csv *v1alpha1.ClusterServiceVersion) bool {
 	if f.pkg != nil && f.pkg.FindBundle(csv.Name) != nil {
 		return true
@@ -209,7 +209,7 @@ func (f *subject) whyStranded() []Reason {
 	return []Reason{reason}
 }
 
-// unsatisfied explains why OLM does not make an update that the channel has an edge for.
+// unsatisfied explains why OLM does not make an update although the channel has an edge for it.
 func (f *subject) unsatisfied(next *upgrade.Update) Reason {
 	reason := f.dependencyReason(next.Entry)
 	reason.What = fmt.Sprintf("the next version is %s, but OLM cannot install it", next.Entry.Name)

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-csi/berth/olm/refusal"
 )
 
-// check predicts whether OLM installs the bundle that it has chosen. It returns what is known of the bundle, or nil.
+// check predicts whether OLM installs its chosen bundle. It returns the manifests of the bundle, or nil if they are not known.
 func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, chosen *candidate) (*refusal.Bundle, error) {
 	refused := refusal.Listed(chosen.Bundle)
 	bundle, err := e.read(ctx, chosen.Bundle)
@@ -50,7 +50,7 @@ func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, ch
 	return bundle, nil
 }
 
-// refuseFor says why OLM refuses a bundle. What OLM writes is of the first step that fails.
+// refuseFor says why OLM refuses a bundle. OLM reports only the first step that fails.
 func (p *Prediction) refuseFor(b *refusal.Bundle, refused []refusal.Refusal) {
 	for _, r := range refused {
 		p.refuse(Code(r.Code), r.Do, "%s", r.What)
@@ -62,7 +62,7 @@ func (p *Prediction) refuseFor(b *refusal.Bundle, refused []refusal.Refusal) {
 
 const unread = "run it with --images, which pulls what the catalog lacks"
 
-// read returns what OLM reads of a bundle, or nil if that is not known.
+// read returns the manifests of a bundle as OLM reads them, or nil if they are not known.
 func (e *Extension) read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {
 	if e.Content != nil {
 		return e.Content(ctx, b)
@@ -70,7 +70,7 @@ func (e *Extension) read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, e
 	return refusal.FromCatalog(b)
 }
 
-// readInstalled returns the bundle that is installed, or nil if none is, or the catalog does not have it.
+// readInstalled returns the installed bundle, or nil if there is none, or the catalog does not have it.
 func (e *Extension) readInstalled(ctx context.Context, sel *selection) (*refusal.Bundle, error) {
 	b := sel.pkg.FindBundle(e.Installed.Name)
 	if b == nil {
@@ -82,7 +82,7 @@ func (e *Extension) readInstalled(ctx context.Context, sel *selection) (*refusal
 	return e.read(ctx, b)
 }
 
-// text returns the version of a bundle as OLM's messages have it: the release is part of it, unless the feature gate for releases is on.
+// text returns the version of a bundle in OLM's messages. It includes the release, unless the feature gate for releases is on.
 func (c *candidate) text(e *Extension) string {
 	if e.Gates[featuregates.BundleRelease] && c.release != nil {
 		return c.release.Version.String()
@@ -93,14 +93,14 @@ func (c *candidate) text(e *Extension) string {
 	return ""
 }
 
-// warnAboutAPIs says which APIs a cluster must serve that not all do.
+// warnAboutAPIs lists required APIs that not every cluster serves.
 func (e *Extension) warnAboutAPIs(p *Prediction, b *refusal.Bundle) {
 	if !b.Described && len(b.CSV.Spec.WebhookDefinitions) > 0 && e.Gates[featuregates.CertManager] {
 		p.risk(APINeeded, "install cert-manager first", "%s has webhooks, and OLM v1 has cert-manager make their certificates: it refuses the bundle on clusters without that", b.Name)
 	}
 }
 
-// checkLater returns the updates after the first that OLM makes, up to the first that it refuses.
+// checkLater returns the updates that OLM makes after the first one, before the first that it refuses.
 func (e *Extension) checkLater(ctx context.Context, p *Prediction, sel *selection, before *refusal.Bundle, then []Update, reaches bool) ([]Update, bool, error) {
 	for i, update := range then {
 		next, err := e.read(ctx, sel.pkg.FindBundle(update.Name))

@@ -79,7 +79,7 @@ func (p *Prediction) format() string {
 	return text.String()
 }
 
-// title names the Subscription or the ClusterExtension, and what it has installed.
+// title names the Subscription or the ClusterExtension, and the installed version.
 func (p *Prediction) title() string {
 	title := "package " + p.Package + ", "
 	if p.Channel != "" {
@@ -132,7 +132,7 @@ func (p *Prediction) head(last bool) string {
 	return " (the head of the channel)"
 }
 
-// reason names the upgrade edge from the version before.
+// reason names the upgrade edge from the previous version.
 func (s Update) reason(before string) string {
 	switch s.Edge {
 	case upgrade.SkipRange:

@@ -21,10 +21,10 @@ import (
 	clientcache "k8s.io/client-go/tools/cache"
 )
 
-// globalNamespace stands for the namespace of global catalogs, whatever its name is.
+// globalNamespace stands for the namespace of global catalogs, whose real name does not matter.
 const globalNamespace = "global"
 
-// resolution is what OLM's resolver chooses in a namespace.
+// resolution is the choice of OLM's resolver in a namespace.
 type resolution struct {
 	// chosen are the names of the ClusterServiceVersions to install, by Subscription.
 	chosen map[string]string
@@ -33,22 +33,22 @@ type resolution struct {
 	created []*v1alpha1.Subscription
 }
 
-// resolverTime is how long OLM's resolver may take for one namespace, with all the updates that follow. What it solves has no
-// bound in the size of a catalog, and OLM gives it none either.
+// resolverTime limits OLM's resolver for one namespace, with all later updates. Its time can grow exponentially with the
+// catalog, and OLM sets no limit.
 var resolverTime = 30 * time.Second
 
 // errSlow says that the resolver takes too long.
 var errSlow = fmt.Errorf("OLM's resolver takes longer than %s: OLM will, too", resolverTime)
 
-// resolve runs OLM's own resolver until the deadline, or until the context ends. Its error is what OLM would write into the
-// condition ResolutionFailed of all Subscriptions of the namespace.
+// resolve runs OLM's own resolver until the deadline, or until the context ends. Its error is the message that OLM would
+// write into the condition ResolutionFailed of all Subscriptions of the namespace.
 func (st *State) resolve(ctx context.Context) (*resolution, error) {
 	type outcome struct {
 		*resolution
 		err error
 	}
 	done := make(chan outcome, 1)
-	go func() { // it knows no context, and ends with the process
+	go func() { // it takes no context, so it ends with the process
 		r, err := st.run()
 		done <- outcome{r, err}
 	}()
@@ -113,7 +113,7 @@ func (st *State) lister() operatorlister.OperatorLister {
 func indexed[T runtime.Object](objects []T) clientcache.Indexer {
 	indexer := clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc})
 	for _, o := range objects {
-		_ = indexer.Add(o) // it fails only for what has no metadata
+		_ = indexer.Add(o) // it fails only for objects without metadata
 	}
 	return indexer
 }
@@ -130,7 +130,7 @@ func (c clientset) OperatorsV1alpha1() typed.OperatorsV1alpha1Interface { return
 
 func (c clientset) Subscriptions(string) typed.SubscriptionInterface { return c }
 
-// List returns copies, because the resolver writes into what it gets.
+// List returns copies, because the resolver modifies its input.
 func (c clientset) List(context.Context, metav1.ListOptions) (*v1alpha1.SubscriptionList, error) {
 	list := &v1alpha1.SubscriptionList{}
 	for _, s := range c.subscriptions {

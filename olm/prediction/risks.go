@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// findRisks finds what people should know before OLM proceeds.
+// findRisks finds risks that people should know before OLM proceeds.
 func (f *subject) findRisks(chosen *upgrade.Entry) {
 	if chosen != nil && f.csv != nil && chosen.Number != nil && chosen.Number.LT(f.csv.Spec.Version.Version) {
 		f.risk(Downgrade, "choose a channel or a catalog with a later head, unless the downgrade is intended", "%s is an earlier version than %s: OLM will downgrade", chosen.Name, f.csv.Name)
@@ -48,8 +48,8 @@ func (f *subject) findRisks(chosen *upgrade.Entry) {
 	}
 }
 
-// warnAboutRemovedAPIs says which updates remove versions of APIs. If a cluster was read, the CustomResourceDefinitions of the first
-// update were compared with what it has stored.
+// warnAboutRemovedAPIs says which updates remove versions of APIs. checkedNext says that the first update was already checked
+// against the objects stored in a cluster.
 func (p *Prediction) warnAboutRemovedAPIs(pkg *fbc.Package, checkedNext bool) {
 	if pkg == nil || p.Next == nil {
 		return
@@ -98,7 +98,7 @@ func next(v semver.Version) semver.Version {
 	return semver.Version{Major: v.Major, Minor: v.Minor + 1}
 }
 
-// risk adds a risk, and what people can do about it.
+// risk adds a risk, with advice.
 func (p *Prediction) risk(code Code, do, format string, args ...any) {
 	p.Risks = append(p.Risks, Reason{code, fmt.Sprintf(format, args...), do})
 }

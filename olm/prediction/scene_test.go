@@ -29,8 +29,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs/serving"
 )
 
-// scene is the namespace in which a trap is shown: with an OperatorGroup, and Subscription buoy to a package of that name
-// in catalog first.
+// scene is the namespace of a trap: it has an OperatorGroup, and Subscription buoy to package buoy in catalog first.
 type scene struct {
 	*testing.T
 	cluster *cluster.Cluster
@@ -257,7 +256,7 @@ func (s *scene) installPlan(ctx context.Context) (*v1alpha1.InstallPlan, error) 
 	return plan, s.watched.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, plan)
 }
 
-// What OLM logs when it has synced a namespace and found nothing to do.
+// OLM's log messages after a sync of a namespace with nothing to do.
 const (
 	noUpdates = "no subscriptions were updated"
 	upToDate  = "all subscriptions up to date"
@@ -333,8 +332,8 @@ func (s *scene) logLines(since int64) (lines []string, end int64, err error) {
 	return lines, since + int64(len(whole)), err
 }
 
-// loseInstallPlan makes the Subscription wait for a deleted InstallPlan, as it does if that was deleted before OLM wrote a
-// condition about it. A running sync may overwrite the status with what it read before; then it tries again.
+// loseInstallPlan makes the Subscription wait for an InstallPlan that was deleted before OLM wrote a condition about it. A
+// running sync may overwrite the status with an older one; then it tries again.
 func (s *scene) loseInstallPlan(name string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the Subscription to wait for the deleted InstallPlan", func(ctx context.Context) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// selection is what OLM v1 chooses from in a catalog.
+// selection holds the candidates of OLM v1 in a catalog, and its choice.
 type selection struct {
 	extension *Extension
 	catalog   *ClusterCatalog
@@ -29,7 +29,7 @@ type selection struct {
 	chosen    *candidate       // nil if it has none that OLM may install
 }
 
-// installation is what is installed.
+// installation is the installed bundle.
 type installation struct {
 	upgrade.Version
 	release *declcfg.VersionRelease // nil if nothing is installed
@@ -42,8 +42,8 @@ type candidate struct {
 	deprecated bool
 }
 
-// search returns what OLM chooses from, and has chosen. It returns nil if the prediction already says why OLM chooses nothing. It fails
-// if the range of versions is invalid.
+// search returns the candidates with OLM's choice. It returns nil if p already says why OLM chooses nothing. It fails if the
+// range of versions is invalid.
 func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selection, error) {
 	var versions *masterminds.Constraints
 	if e.Versions != "" {
@@ -74,7 +74,7 @@ func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selectio
 		if sel.chosen == nil {
 			continue
 		}
-		if n := len(having); n > 0 { // bundles that are not deprecated come before those that are, whatever the priorities
+		if n := len(having); n > 0 { // bundles that are not deprecated come first, regardless of priorities
 			before := having[n-1].chosen
 			if sel.chosen.deprecated && !before.deprecated {
 				continue
@@ -111,7 +111,7 @@ func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selectio
 	return having[0], nil
 }
 
-// selectFrom returns what OLM chooses from in a package.
+// selectFrom returns OLM's candidates in a package, and its choice.
 func (e *Extension) selectFrom(pkg *fbc.Package, versions *masterminds.Constraints) *selection {
 	sel := &selection{extension: e, pkg: pkg}
 	inChannels := map[string]bool{}
@@ -131,7 +131,7 @@ func (e *Extension) selectFrom(pkg *fbc.Package, versions *masterminds.Constrain
 	return sel
 }
 
-// installed returns what the extension has installed.
+// installed returns the installed bundle.
 func (sel *selection) installed() installation {
 	e := sel.extension
 	installed := installation{Version: e.Installed}
@@ -161,7 +161,7 @@ func (c *candidate) is(installed installation) bool {
 	return c.release != nil && installed.release != nil && c.release.Compare(installed.release) == 0
 }
 
-// compare orders bundles as OLM v1 does: those that are not deprecated first, and later ones before earlier ones.
+// compare orders bundles like OLM v1: deprecated ones last, and later versions before earlier ones.
 func compare(a, b *candidate) int {
 	switch {
 	case a.deprecated != b.deprecated && a.deprecated:
@@ -178,7 +178,7 @@ func compare(a, b *candidate) int {
 	return b.release.Compare(a.release)
 }
 
-// choose returns the bundle that OLM installs if another one, or none, is installed. It returns nil if there is none.
+// choose returns the bundle that OLM installs over an installed one, or as the first. It returns nil if OLM installs none.
 func (sel *selection) choose(installed installation) (chosen *candidate) {
 	successors := sel.successors(installed.Version)
 	for _, c := range sel.wanted {
@@ -223,7 +223,7 @@ func (sel *selection) later(installed installation) (latest *candidate) {
 }
 
 // successors returns the entries to which an edge leads from an installed version, by their names. OLM v1 uses the edges of all
-// channels, also of those that it takes no bundle from.
+// channels, even of channels that spec excludes.
 func (sel *selection) successors(installed upgrade.Version) map[string]*upgrade.Entry {
 	found := map[string]*upgrade.Entry{}
 	for _, graph := range sel.graphs {
@@ -250,7 +250,7 @@ func (sel *selection) update(installed upgrade.Version, to *candidate) *Update {
 	return u
 }
 
-// follow returns the updates after a bundle, and whether nothing later is wanted then.
+// follow returns the updates after a bundle, and whether they reach the latest wanted version.
 func (sel *selection) follow(c *candidate) (updates []Update, reachesHead bool) {
 	seen := map[string]bool{c.Name: true}
 	for {
@@ -265,7 +265,7 @@ func (sel *selection) follow(c *candidate) (updates []Update, reachesHead bool) 
 	}
 }
 
-// explain says why there is nothing that OLM may install.
+// explain says why OLM may install none of the candidates.
 func (sel *selection) explain(p *Prediction) {
 	e := sel.extension
 	for _, name := range e.Channels {
@@ -284,7 +284,7 @@ func (sel *selection) explain(p *Prediction) {
 	p.Message = e.failure(nil)
 }
 
-// failure is what OLM writes into the condition Progressing if it chooses nothing, or cannot choose between catalogs.
+// failure is OLM's message in the condition Progressing if it chooses nothing, or cannot choose between catalogs.
 func (e *Extension) failure(rivals []string) string {
 	message := &strings.Builder{}
 	if e.Installed.Name != "" {
@@ -336,7 +336,7 @@ func (sel *selection) warn(p *Prediction, chosen *candidate) {
 	}
 }
 
-// warnAboutDeprecatedSuccessors says which deprecated bundles OLM does not update to, although an edge leads there.
+// warnAboutDeprecatedSuccessors lists the deprecated bundles to which OLM does not update although an edge leads there.
 func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
 	installed := sel.installed()
 	successors := sel.successors(installed.Version)
@@ -354,7 +354,7 @@ func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
 	}
 }
 
-// releaseOf returns the version of a bundle, with its release, or nil if it has no valid one.
+// releaseOf returns the version and the release of a bundle, or nil if they are not valid.
 func releaseOf(b *fbc.Bundle, on featuregates.Set) *declcfg.VersionRelease {
 	for _, p := range b.Properties {
 		if p.Type != property.TypePackage {
@@ -383,7 +383,7 @@ func releaseOf(b *fbc.Bundle, on featuregates.Set) *declcfg.VersionRelease {
 	return nil
 }
 
-// explicitRelease returns a version with a release that is stated beside it. Its build metadata is no release then.
+// explicitRelease returns a version with the release that is stated beside it. Its build metadata is then not a release.
 func explicitRelease(number semver.Version, stated string) (*declcfg.VersionRelease, error) {
 	if stated == "" {
 		return &declcfg.VersionRelease{Version: number, Release: declcfg.Release{}}, nil
@@ -392,7 +392,8 @@ func explicitRelease(number semver.Version, stated string) (*declcfg.VersionRele
 	return &declcfg.VersionRelease{Version: number, Release: release}, err
 }
 
-// newRelease takes the build metadata of a version for its release, if it is a valid one, so that versions are ordered by it, too.
+// newRelease takes the build metadata of a version as its release, if it is a valid one, so that it counts in the order of
+// versions.
 func newRelease(number semver.Version) *declcfg.VersionRelease {
 	if release, err := declcfg.NewRelease(strings.Join(number.Build, ".")); err == nil && len(release) > 0 {
 		number.Build = nil

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestSlowResolver: where OLM's resolver does not end, the prediction says so.
+// TestSlowResolver: if OLM's resolver does not end in time, the prediction says so.
 func TestSlowResolver(t *testing.T) {
 	dir := t.TempDir()
 	if err := catalogs.WritePigeons(dir, 10); err != nil { // which takes the resolver twenty seconds

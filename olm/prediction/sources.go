@@ -12,10 +12,10 @@ import (
 	"github.com/berth-csi/berth/olm/catalogsource"
 )
 
-// sources are all catalogs that OLM uses, as the resolver sees them.
+// sources holds all catalogs that OLM uses, in the resolver's types.
 type sources map[cache.SourceKey]cache.Source
 
-// sources returns the catalogs of the State. A hypothetical State has those that its Subscriptions name.
+// sources returns the catalogs of the State. A hypothetical State has the catalogs that its Subscriptions name.
 func (st *State) sources() sources {
 	all := sources{}
 	for _, s := range st.CatalogSources {
@@ -48,7 +48,7 @@ func (st *State) snapshot(source Source) *cache.Snapshot {
 	return &cache.Snapshot{Entries: installedEntries(st, keyOf(source))}
 }
 
-// unreachable is a catalog that OLM cannot list. The error is how OLM's own message begins.
+// unreachable is a catalog that OLM cannot list. The error is the beginning of OLM's own message.
 type unreachable struct{ error }
 
 func (s unreachable) Snapshot(context.Context) (*cache.Snapshot, error) { return nil, s.error }
@@ -72,8 +72,8 @@ func (all sources) Sources(namespaces ...string) map[cache.SourceKey]cache.Sourc
 	return found
 }
 
-// installedEntries returns the entries of a catalog that was not read. It is assumed to have only what Subscriptions have
-// installed from it.
+// installedEntries returns the entries of a catalog that was not read. It is assumed to have only the versions that
+// Subscriptions have installed from it.
 func installedEntries(st *State, key cache.SourceKey) (entries []*cache.Entry) {
 	for _, s := range st.Subscriptions {
 		csv := st.csv(s.Status.InstalledCSV)

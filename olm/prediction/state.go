@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// State is the observed state of one namespace that OLM resolves from. OLM resolves all Subscriptions of a namespace
+// State is the observed state of one namespace, the input of OLM's resolver. OLM resolves all Subscriptions of a namespace
 // together.
 type State struct {
 	Namespace      string
@@ -35,14 +35,14 @@ type State struct {
 	// Kubernetes is the version of the API server, nil without a cluster. OpenShift is the version of OpenShift, nil if
 	// the cluster does not run it.
 	Kubernetes, OpenShift *semver.Version
-	// Today is the day for which support is predicted, or "" for that of the clock.
+	// Today is the day for which support is predicted, or "" for the current day.
 	Today lifecycle.Date
 	// CatalogSources are the CatalogSources of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
 	// Elsewhere are the other namespaces of the cluster that have an OperatorGroup or a Subscription.
 	Elsewhere []*State
-	// Catalogs are the content of CatalogSources that Subscriptions name. A catalog that is not here is assumed to have
-	// nothing but what is installed from it.
+	// Catalogs are the content of CatalogSources that Subscriptions name. A missing catalog is assumed to have only the versions that
+	// are installed from it.
 	Catalogs map[Source]*fbc.Catalog
 
 	hypothetical bool
@@ -52,7 +52,7 @@ type State struct {
 	missingInstallPlans map[string]string
 	// previousSources are the sources of Subscriptions before WithSpec changed them, by Subscription.
 	previousSources map[string]Source
-	// deadline is when the resolver has to be done.
+	// deadline is the time by which the resolver must end.
 	deadline time.Time
 }
 
@@ -107,8 +107,8 @@ func Installed(c *fbc.Catalog, pkg, version, channel string) (*State, error) {
 	return st, nil
 }
 
-// newCSV returns the ClusterServiceVersion that OLM creates for a version, as far as the resolver reads it. The package is
-// nil if the catalog lacks it.
+// newCSV returns the ClusterServiceVersion that OLM creates for a version, with only the fields that the resolver reads. The
+// package is nil if the catalog lacks it.
 func newCSV(p *fbc.Package, pkg, namespace, name string, number semver.Version) (*v1alpha1.ClusterServiceVersion, error) {
 	value := property.MustBuildPackage(pkg, number.String())
 	known := []*api.Property{{Type: value.Type, Value: string(value.Value)}}
@@ -126,9 +126,8 @@ func newCSV(p *fbc.Package, pkg, namespace, name string, number semver.Version) 
 	}, nil
 }
 
-// WithSpec returns a copy of the State in which the spec of one Subscription is changed. Its status stays, with the
-// installed version and the pending InstallPlan, because OLM does not reset the status of a changed Subscription.
-// It fails if there is no such Subscription.
+// WithSpec returns a copy of the State with a changed spec of one Subscription. The status keeps the installed version and the
+// pending InstallPlan, because OLM does not reset it after such a change. It fails if there is no such Subscription.
 func (st *State) WithSpec(subscription string, change func(*v1alpha1.SubscriptionSpec)) (*State, error) {
 	i := slices.IndexFunc(st.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Name == subscription })
 	if i < 0 {
@@ -164,7 +163,7 @@ func (st *State) SubstituteCatalog(c *fbc.Catalog) (subscriptions int) {
 	return subscriptions
 }
 
-// installed returns the State after OLM has installed what it chose.
+// installed returns the State after OLM has installed its choice.
 func (st *State) installed(r *resolution) (*State, error) {
 	later := *st
 	later.Subscriptions, later.CSVs = nil, slices.Clone(st.CSVs)
@@ -192,8 +191,8 @@ func (st *State) installed(r *resolution) (*State, error) {
 	return &later, nil
 }
 
-// identify returns the name and the semantic version of an installed version, given one of the two. It fails if the version may be
-// that of several bundles, or is none.
+// identify returns the name and the semantic version of an installed version, given either. It fails if the version is not valid,
+// or several bundles may have it.
 func identify(p *fbc.Package, pkg, installed string) (upgrade.Version, error) {
 	number, err := semver.Parse(installed)
 	if p != nil {
@@ -226,8 +225,8 @@ func identify(p *fbc.Package, pkg, installed string) (upgrade.Version, error) {
 		"that is in the catalog or ends in a version, like %s.v1.2.3", installed, pkg, pkg)
 }
 
-// normalized returns the State as OLM brings it up to date before it resolves: each Subscription's status says what is
-// installed, or that an update is pending, and refers to no InstallPlan that is gone.
+// normalized returns the State with OLM's updates before it resolves: each Subscription's status names the installed version or a
+// pending update, and no missing InstallPlan.
 func (st *State) normalized() *State {
 	normalized := *st
 	normalized.Subscriptions, normalized.missingInstallPlans = nil, map[string]string{}
@@ -261,15 +260,15 @@ func (st *State) withoutUnread() *State {
 	return &read
 }
 
-// offers reports whether the State has a CatalogSource that OLM uses for the namespace. A hypothetical State has all.
+// offers reports whether OLM uses a CatalogSource for the namespace. In a hypothetical State, it uses all.
 func (st *State) offers(source Source) bool {
 	return st.hypothetical || slices.ContainsFunc(st.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
 		return Source{s.Namespace, s.Name} == source && st.considers(s)
 	})
 }
 
-// considers reports whether OLM uses a CatalogSource for the namespace. It does not use a global one if the OperatorGroup
-// excludes those.
+// considers reports whether OLM uses an existing CatalogSource for the namespace. It does not use global ones if the OperatorGroup
+// excludes them.
 func (st *State) considers(s *v1alpha1.CatalogSource) bool {
 	return s.Namespace == st.Namespace || len(st.OperatorGroups) != 1 || st.OperatorGroups[0].Annotations[withoutGlobal] != "true"
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// findSupport says how the versions of a prediction are supported, by the lifecycle of their package. The package may be nil. Without a
-// cluster, or if it does not run OpenShift, the version of that is nil.
+// findSupport says how the versions of a prediction are supported, by the lifecycle of their package. The package may be nil.
+// openShift is nil unless a cluster runs OpenShift.
 func (p *Prediction) findSupport(pkg *fbc.Package, today lifecycle.Date, openShift *semver.Version) error {
 	if pkg == nil {
 		return nil
@@ -44,7 +44,7 @@ func (p *Prediction) findSupport(pkg *fbc.Package, today lifecycle.Date, openShi
 	return nil
 }
 
-// warnAboutOpenShift compares the cluster's version of OpenShift with those that a version runs on.
+// warnAboutOpenShift warns if a version does not run on the cluster's version of OpenShift.
 func (p *Prediction) warnAboutOpenShift(v *lifecycle.Version, cluster *semver.Version) {
 	if v == nil || cluster == nil {
 		return
@@ -59,7 +59,7 @@ func (p *Prediction) warnAboutOpenShift(v *lifecycle.Version, cluster *semver.Ve
 	p.risk(OpenShiftUnsupported, "update the cluster, or choose a version that supports it", "by its lifecycle, version %s runs on OpenShift %s, and the cluster runs %s", v.Name, strings.Join(runsOn, ", "), cluster)
 }
 
-// last returns the version at which updates end, or the installed one if there is no update, and how it is supported if that is known.
+// last returns the version at which updates end, or the installed one if there is no update, with its support if that is known.
 func (p *Prediction) last() (string, *lifecycle.Support) {
 	switch {
 	case len(p.Then) > 0:

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestSupport: a prediction says how the version is supported that updates end at, and warns if it is not, or if it does not run on the
-// cluster's OpenShift.
+// TestSupport: a prediction gives the support of the version at which updates end, and warns if that has ended, or if the version
+// does not run on the cluster's OpenShift.
 func TestSupport(t *testing.T) {
 	const phases = "  phases: [{name: Full support, startDate: '2024-01-01', endDate: '2024-12-31'}]\n"
 	const head = "schema: io.openshift.operators.lifecycles.v1alpha1\npackage: tide\nversions:\n- name: '1.0'\n" + phases

@@ -26,10 +26,11 @@ func (p *Prediction) describe(r Reason) string {
 	return fmt.Sprintf("OLM %s: %s", p.Sentence(), r.What)
 }
 
-// variable matches what differs from run to run.
+// variable matches texts that differ from run to run.
 var variable = regexp.MustCompile(`install-[a-z0-9]{5}|testtraps-[a-z0-9-]*|CONNECTING`)
 
-// normalize returns a text as a cell of a table, with placeholders for what differs from run to run.
+// normalize returns a text as a cell of a table, with placeholders for texts that differ from run to
+// run.
 func normalize(namespace, text string) string {
 	text = strings.ReplaceAll(text, namespace, "NAMESPACE")
 	text = variable.ReplaceAllStringFunc(text, func(found string) string {

@@ -25,19 +25,18 @@ type trap struct {
 	name    string
 	verdict Verdict
 	code    Code // of a reason, blocker or risk
-	// targets returns the target namespaces of the OperatorGroup. If nil, that is its own.
+	// targets returns the target namespaces of the OperatorGroup. The default is its own.
 	targets func(string) []string
 	// before prepares the namespace.
 	before func(*scene)
-	// change changes the Subscription. If nil, that is toSecond.
+	// change changes the Subscription. The default is toSecond.
 	change func(*v1alpha1.SubscriptionSpec)
-	// changeState and act are for traps that are not a change of the spec: one changes the observed State, and the other
-	// the cluster.
+	// changeState changes the observed State and act the cluster, for traps without a change of the spec.
 	changeState func(*State)
 	act         func(*scene)
-	// happened waits until OLM has done what it does, and describes it.
+	// happened waits for OLM's reaction, and describes it.
 	happened func(s *scene, p *Prediction) string
-	// fix does what the prediction advises, and updatesTo is what OLM installs then.
+	// fix takes the prediction's advice, and updatesTo is the version that OLM then installs.
 	fix       func(*scene)
 	updatesTo string
 }
@@ -323,7 +322,7 @@ var traps = []trap{
 	},
 }
 
-// TestTraps compares the prediction for each trap with what the real OLM does, and writes the table in the documentation.
+// TestTraps compares the prediction for each trap with the real OLM, and writes the table in the documentation.
 func TestTraps(t *testing.T) {
 	type place struct {
 		*cluster.Cluster

@@ -1,8 +1,8 @@
-// Package refusal says why OLM v1 does not install a bundle that it has chosen. Each refusal has OLM's own message, which the
-// condition Progressing of the ClusterExtension then has.
+// Package refusal says why OLM v1 does not install a bundle that it has chosen. Each refusal has OLM's own message for the condition
+// Progressing of the ClusterExtension.
 //
-// OLM v1 is in no library. What is here follows internal/operator-controller of operator-controller v1.11: applier/provider.go,
-// config, and rukpak. Suite olm-v1-predictions compares it with the program.
+// OLM v1 is not available as a library. This package follows internal/operator-controller of operator-controller v1.11:
+// applier/provider.go, config, and rukpak. Suite olm-v1-predictions compares it with the program.
 package refusal
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 )
 
-// Bundle is what OLM v1 reads of a bundle.
+// Bundle holds the manifests of a bundle that OLM v1 reads.
 type Bundle struct {
-	// Name and Version are those of the catalog, and Package is that of the bundle's annotations.
+	// Name and Version come from the catalog, and Package from the bundle's annotations.
 	Name, Version, Package string
 	CSV                    *v1alpha1.ClusterServiceVersion
 	CRDs                   []*apiextensionsv1.CustomResourceDefinition
 	// Others are all other objects.
 	Others []*unstructured.Unstructured
-	// Described says that only a catalog's description of the ClusterServiceVersion is known: its install modes, and the APIs that
-	// it owns. What else would be refused is not known.
+	// Described says that only a catalog's description of the ClusterServiceVersion is known: its install modes and owned APIs. OLM may
+	// refuse other parts.
 	Described bool
 }
 
-// FromObjects returns a bundle of these manifests. It fails as OLM does if they have no ClusterServiceVersion, or an object
-// that is not what its kind says.
+// FromObjects returns a bundle with these manifests. Like OLM, it fails if they have no ClusterServiceVersion, or an object that
+// does not decode as its kind.
 func FromObjects(pkg string, objects []*unstructured.Unstructured) (*Bundle, error) {
 	b := &Bundle{Package: pkg}
 	if err := b.add(objects); err != nil {
@@ -75,7 +75,7 @@ func into(object *unstructured.Unstructured, typed any) error {
 	return nil
 }
 
-// FromCatalog returns a bundle as a catalog carries or describes it. It returns nil if the catalog does neither.
+// FromCatalog returns a bundle that a catalog carries or describes, or nil if it does neither.
 func FromCatalog(b *fbc.Bundle) (*Bundle, error) {
 	details, err := b.Details()
 	if err != nil || details.CSV == nil {
@@ -103,7 +103,7 @@ func (b *Bundle) supports(modes ...v1alpha1.InstallModeType) bool {
 	return slices.ContainsFunc(b.CSV.Spec.InstallModes, func(m v1alpha1.InstallMode) bool { return m.Supported && slices.Contains(modes, m.Type) })
 }
 
-// rendered returns a bundle's CustomResourceDefinition as OLM applies it: with the conversion webhook, if the bundle has one for it.
+// rendered returns a bundle's CustomResourceDefinition as OLM applies it: with the bundle's conversion webhook, if there is one.
 func (b *Bundle) rendered(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	for _, w := range b.CSV.Spec.WebhookDefinitions {
 		if w.Type == v1alpha1.ConversionWebhook && slices.Contains(w.ConversionCRDs, definition.Name) {

@@ -15,15 +15,15 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 )
 
-// Cluster is what OLM compares a bundle with.
+// Cluster is the cluster that OLM compares a bundle with.
 type Cluster interface {
 	// Serves reports whether the API server serves a kind.
 	Serves(context.Context, schema.GroupVersionKind) (bool, error)
-	// Find returns an object of a kind that is served, or nil if there is none.
+	// Find returns an object of a served kind, or nil if it does not exist.
 	Find(context.Context, Object) (*unstructured.Unstructured, error)
 }
 
-// In returns why OLM refuses a bundle because of what a cluster has, in OLM's order. The installed bundle may be nil.
+// In returns the refusals of a bundle that depend on the cluster, in OLM's order. installed may be nil.
 func In(ctx context.Context, c Cluster, b, installed *Bundle, r *Request) ([]Refusal, error) {
 	if b.Described {
 		return nil, nil
@@ -55,14 +55,14 @@ func In(ctx context.Context, c Cluster, b, installed *Bundle, r *Request) ([]Ref
 	if err != nil {
 		return nil, err
 	}
-	if r.Gates[featuregates.Boxcutter] { // it finds out when it applies a phase
+	if r.Gates[featuregates.Boxcutter] { // Boxcutter fails when it applies a phase
 		return slices.Concat(unsafe, b.unserved(missing, r), b.colliding(existing, r)), nil
 	}
 	return slices.Concat(b.unserved(missing, r), existingFor(existing, present, installed != nil, r), unsafe), nil
 }
 
-// twice returns the refusal of a bundle that has an object which OLM makes, too. Helm creates the first one, and fails at the second. For
-// an update, it is not known at which.
+// twice returns the refusal of a bundle with an object that OLM also makes. Helm creates the first one, and fails at the second. In
+// an update, either may be the first.
 func (b *Bundle) twice(r *Request) []Refusal {
 	_, again := b.objects(r)
 	if len(again) == 0 {
@@ -99,15 +99,15 @@ func resourceOf(o Object) string {
 	return strings.TrimSuffix(plural+"."+o.Group, ".")
 }
 
-// The label and the annotations of what Helm has installed.
+// The label and the annotations of objects that Helm has installed.
 const (
 	managedByLabel             = "app.kubernetes.io/managed-by"
 	releaseNameAnnotation      = "meta.helm.sh/release-name"
 	releaseNamespaceAnnotation = "meta.helm.sh/release-namespace"
 )
 
-// owns reports whether an object belongs to the ClusterExtension already: by Helm's label and annotations, or by the ClusterObjectSet
-// that controls it, whose name is that of the ClusterExtension and a number.
+// owns reports whether an object already belongs to the ClusterExtension: by Helm's label and annotations, or by its controller, a
+// ClusterObjectSet that is named after the ClusterExtension with a number.
 func (r *Request) owns(object *unstructured.Unstructured) bool {
 	if !r.Gates[featuregates.Boxcutter] {
 		return len(r.strangeness(object)) == 0
@@ -120,7 +120,7 @@ func (r *Request) owns(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// strangeness says why Helm takes an object for somebody else's.
+// strangeness says why Helm considers an object somebody else's.
 func (r *Request) strangeness(object *unstructured.Unstructured) (texts []string) {
 	for _, wanted := range []struct {
 		what, key, value string
@@ -141,10 +141,11 @@ func (r *Request) strangeness(object *unstructured.Unstructured) (texts []string
 	return texts
 }
 
-// dryRun is how the messages begin of what Helm finds before it installs.
+// dryRun is the prefix of Helm's messages before it installs.
 const dryRun = "failed to get release state using server-side dry-run: "
 
-// existingFor returns the refusal because of objects that exist. Helm stops at the first. OLM has a text of its own for installations.
+// existingFor returns the refusal because of existing objects. Helm stops at the first. For installations, OLM has a text of its
+// own.
 func existingFor(objects []Object, present []*unstructured.Unstructured, update bool, r *Request) []Refusal {
 	if len(objects) == 0 {
 		return nil
@@ -173,8 +174,8 @@ func more(objects []Object) string {
 	return fmt.Sprintf(", and %d other objects", len(objects)-1)
 }
 
-// colliding returns the refusal of Boxcutter, which takes over only what its ClusterObjectSet controls. It applies one phase after the other, and reports the
-// collisions of the first that has any.
+// colliding returns the refusal of Boxcutter, which takes over only objects that its ClusterObjectSet controls. It applies one phase
+// after the other, and reports the collisions of the first that has any.
 func (b *Bundle) colliding(objects []Object, r *Request) []Refusal {
 	if len(objects) == 0 {
 		return nil
@@ -245,13 +246,14 @@ func changed(ctx context.Context, c Cluster, b *Bundle, r *Request) (all []Refus
 	return all, nil
 }
 
-// compares reports whether OLM compares a CustomResourceDefinition with the one before: one of API version v1, which Boxcutter makes of all.
+// compares reports whether OLM compares a CustomResourceDefinition with the installed one: only in API version v1, to which
+// Boxcutter converts all.
 func (r *Request) compares(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return r.Gates[featuregates.Boxcutter] || definition.APIVersion == apiextensionsv1.SchemeGroupVersion.String()
 }
 
-// Between returns why OLM refuses an update because of changed CustomResourceDefinitions, if a cluster has those of the bundle
-// from which it is updated, with objects in their storage versions.
+// Between returns the refusals of an update because of changed CustomResourceDefinitions, on a cluster with the definitions of the
+// earlier bundle and objects in their storage versions.
 func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 	if r.UnsafeDefinitions || from == nil || from.Described || to.Described {
 		return nil, nil
@@ -277,7 +279,7 @@ func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 
 func unsafeChange(present, updated *apiextensionsv1.CustomResourceDefinition) []Refusal {
 	lines, err := crdsafety.Breaks(present, updated)
-	if err != nil { // no API server takes it either
+	if err != nil { // API servers refuse it, too
 		return []Refusal{{Code: Definition, step: stepSafety, What: fmt.Sprintf("CRD %s cannot be compared with the one before: %v", updated.Name, err), Do: "authors: correct the CRD"}}
 	}
 	if len(lines) == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 )
 
-// deploymentConfig is the JSON schema of deploymentConfig, and of the types in it, below components as in Kubernetes' OpenAPI.
-// TestSchema makes it.
+// deploymentConfig is the JSON schema of deploymentConfig and its types, below components as in Kubernetes' OpenAPI. TestSchema
+// makes it.
 //
 //go:embed deploymentconfig.json
 var deploymentConfig []byte
@@ -27,8 +27,8 @@ const (
 	deploymentConfigField = "deploymentConfig"
 )
 
-// checkConfiguration checks spec.config by the schema that OLM makes of a bundle's install modes. OLM does not look at it if there
-// is none and the feature gate for other install modes than AllNamespaces is off.
+// checkConfiguration checks spec.config against the schema that OLM makes from a bundle's install modes. OLM skips this if
+// spec.config is not set and the feature gate for other install modes than AllNamespaces is off.
 func checkConfiguration(b *Bundle, r *Request) []Refusal {
 	if !r.Gates[featuregates.SingleOwnNamespace] && !r.Configured {
 		return nil
@@ -70,7 +70,7 @@ func misconfigured(b *Bundle, before, fault string) Refusal {
 		Do:   "correct spec.config.inline; OLM does not try again before that"}
 }
 
-// joined returns faults as OLM does.
+// joined joins faults in OLM's format.
 func joined(faults []string) string {
 	if len(faults) == 1 {
 		return faults[0]
@@ -78,7 +78,7 @@ func joined(faults []string) string {
 	return "multiple errors found:\n  - " + strings.Join(faults, "\n  - ")
 }
 
-// configFaults returns what is wrong with a configuration, sorted. OLM's own list is in no order.
+// configFaults returns the faults of a configuration, sorted. OLM's own list is in random order.
 func (b *Bundle) configFaults(values any, r *Request) []string {
 	compiler := jsonschema.NewCompiler()
 	for _, format := range namespaceFormats(r.Namespace) {
@@ -113,7 +113,7 @@ const (
 	singleFormat = "singleNamespaceInstallMode"
 )
 
-// namespaceFormats are the formats that compare a namespace to watch with the one of the operator, if that is known.
+// namespaceFormats are the formats that compare a watched namespace with the operator's, if that is known.
 func namespaceFormats(namespace string) []*jsonschema.Format {
 	return []*jsonschema.Format{
 		{Name: ownFormat, Validate: func(value any) error {
@@ -135,7 +135,7 @@ func namespaceFormats(namespace string) []*jsonschema.Format {
 func (b *Bundle) configSchema(on featuregates.Set) map[string]any {
 	var ofDeployments map[string]any
 	if err := json.Unmarshal(deploymentConfig, &ofDeployments); err != nil {
-		panic(err) // it is part of this program
+		panic(err) // it is embedded in this program
 	}
 	properties := map[string]any{}
 	schema := map[string]any{
@@ -164,7 +164,7 @@ func (b *Bundle) configSchema(on featuregates.Set) map[string]any {
 	return schema
 }
 
-// describeFault returns a fault as OLM does.
+// describeFault returns a fault in OLM's words.
 func describeFault(unit jsonschema.OutputUnit) string {
 	said := unit.Error.String()
 	field := strings.ReplaceAll(strings.TrimPrefix(unit.InstanceLocation, "/"), "/", ".")

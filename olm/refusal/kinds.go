@@ -1,7 +1,7 @@
 package refusal
 
-// namespaced are the kinds of objects that bundles may have, as pkg/lib/bundle of operator-registry lists them, and whether OLM puts
-// them into the namespace of the operator.
+// namespaced has the kinds that bundles may contain, from pkg/lib/bundle of operator-registry, and whether OLM puts them into the
+// namespace of the operator.
 var namespaced = map[string]bool{
 	"ClusterServiceVersion": true, "CustomResourceDefinition": false, "Secret": true, "ClusterRole": false, "ClusterRoleBinding": false,
 	"ConfigMap": true, "ServiceAccount": true, "Service": true, "Role": true, "RoleBinding": true, "PrometheusRule": true,

@@ -10,20 +10,20 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 )
 
-// Object is an object that OLM makes of a bundle.
+// Object is an object that OLM creates from a bundle.
 type Object struct {
 	schema.GroupVersionKind
 	Namespace, Name string
 }
 
-// Objects returns what OLM makes of a bundle, in the order in which Helm looks at it. Roles and their bindings are left out: their names
-// have a hash of their rules, so nothing else has them.
+// Objects returns the objects that OLM creates from a bundle, in Helm's order. It omits roles and their bindings: their names
+// contain a hash of their rules, so they never collide.
 func (b *Bundle) Objects(r *Request) []Object {
 	all, _ := b.objects(r)
 	return all
 }
 
-// objects returns what OLM makes of a bundle, and what it makes of it once more.
+// objects returns the objects that OLM creates from a bundle, and repeated ones.
 func (b *Bundle) objects(r *Request) (all, again []Object) {
 	add := func(group, version, kind, namespace, name string) {
 		object := Object{schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, namespace, name}
@@ -44,8 +44,8 @@ func (b *Bundle) objects(r *Request) (all, again []Object) {
 		add("", "v1", "ServiceAccount", r.Namespace, name)
 	}
 	for _, d := range b.CRDs {
-		kind := schema.FromAPIVersionAndKind(d.APIVersion, crdKind) // it may be of a version that is not served any more
-		if r.Gates[featuregates.Boxcutter] {                        // which writes what it has read as v1
+		kind := schema.FromAPIVersionAndKind(d.APIVersion, crdKind) // its version may no longer be served
+		if r.Gates[featuregates.Boxcutter] {                        // Boxcutter writes it as v1
 			kind.Version = "v1"
 		}
 		add(kind.Group, kind.Version, crdKind, "", d.Name)
@@ -113,7 +113,7 @@ func helmOrder(a, b string) int {
 	return first - second
 }
 
-// phases are the kinds of the phases in which Boxcutter applies what bundles have. What no phase has is applied with Deployments.
+// phases are the phases in which Boxcutter applies objects, by kind. Kinds without a phase are applied with Deployments.
 var phases = [][]string{
 	{"NetworkPolicy", "PodDisruptionBudget", "PriorityClass"}, {"ServiceAccount"}, {"Secret", "ConfigMap"}, {crdKind},
 	{"ClusterRole", "Role"}, {"ClusterRoleBinding", "RoleBinding"}, {"Service", "Issuer", "Certificate"}, deployPhase, {"VerticalPodAutoscaler"},
@@ -131,7 +131,7 @@ func phaseOf(kind string) int {
 	return slices.IndexFunc(phases, func(kinds []string) bool { return slices.Equal(kinds, deployPhase) })
 }
 
-// phasesOf returns the phases that a bundle's objects are in, in order. Boxcutter counts only these.
+// phasesOf returns the phases of a bundle's objects, in order. Boxcutter counts only these.
 func (b *Bundle) phasesOf(r *Request) (positions []int) {
 	for _, object := range b.Objects(r) {
 		positions = append(positions, phaseOf(object.Kind))

@@ -22,48 +22,48 @@ type Code string
 const (
 	// Dependency: the bundle depends on others, which OLM v1 does not support.
 	Dependency Code = "dependency-unsupported"
-	// Image: the catalog has no image of the bundle, and OLM v1 installs nothing else.
+	// Image: the catalog has no image of the bundle, and OLM v1 installs only images.
 	Image Code = "image-missing"
 	// Name: OLM cannot write the bundle's name into the status of the ClusterExtension.
 	Name Code = "bundle-name-invalid"
-	// APIService: the bundle has an API service, and OLM v1 installs none.
+	// APIService: the bundle has an API service, which OLM v1 does not support.
 	APIService Code = "api-service-unsupported"
 	// Webhook: the bundle has webhooks, and no feature gate names a provider of certificates.
 	Webhook Code = "webhook-unsupported"
 	// InstallMode: the bundle supports no install mode that OLM v1 uses.
 	InstallMode Code = "install-mode-unsupported"
-	// Configuration: spec.config of the ClusterExtension is not what the bundle takes.
+	// Configuration: the bundle does not accept spec.config of the ClusterExtension.
 	Configuration Code = "configuration-invalid"
-	// Invalid: what the bundle says of itself is contradictory or incomplete.
+	// Invalid: the bundle's manifests are contradictory or incomplete.
 	Invalid Code = "bundle-invalid"
-	// Kind: the bundle has an object of a kind that no bundle may have.
+	// Kind: the bundle has an object of a kind that bundles may not contain.
 	Kind Code = "kind-unsupported"
 	// ConversionWebhook: the bundle has a conversion webhook that OLM cannot set up.
 	ConversionWebhook Code = "conversion-webhook-unsupported"
 	// API: the cluster does not serve the API of an object.
 	API Code = "api-missing"
-	// Existing: an object exists that belongs to something else.
+	// Existing: an object already exists and belongs to something else.
 	Existing Code = "object-exists"
-	// Twice: the bundle has an object that OLM makes, too.
+	// Twice: the bundle has an object that OLM also makes.
 	Twice Code = "object-twice"
-	// Definition: an update changes a CustomResourceDefinition in a way that could break what uses it.
+	// Definition: an update changes a CustomResourceDefinition in a way that could break its users.
 	Definition Code = "crd-change-unsafe"
 )
 
 // Refusal is a reason for which OLM v1 does not install a bundle.
 type Refusal struct {
 	Code Code
-	// Text is what OLM says. OLM stops at the first step that fails, so it says only the refusals of that: see Message.
+	// Text is OLM's message. OLM stops at the first step that fails, so it reports only that step's refusals: see Message.
 	Text string
-	// Cut says that OLM's text goes on with details that are not predicted.
+	// Cut says that OLM's text continues with details that are not predicted.
 	Cut bool
-	// What says what the bundle has, and Do what people can do about it.
+	// What describes the fault of the bundle, and Do the remedy.
 	What, Do string
 
 	step step
 }
 
-// step is a step of an installation. If one refuses, OLM does not go on to the next.
+// step is a step of an installation. If one refuses, OLM stops.
 type step int
 
 const (
@@ -84,19 +84,19 @@ const (
 	stepStatus
 )
 
-// Request is what the ClusterExtension, and how OLM v1 is set up, say.
+// Request holds the fields of the ClusterExtension and the setup of OLM v1.
 type Request struct {
 	Gates featuregates.Set
-	// Name is the name of the ClusterExtension, and Namespace where it is installed. If they are "", they are not known.
+	// Name is the name of the ClusterExtension, and Namespace the namespace of the operator. "" means unknown.
 	Name, Namespace string
-	// Configured says that spec.config is set. Config is its inline, or nil.
+	// Configured says that spec.config is set. Config is its field inline, or nil.
 	Configured bool
 	Config     json.RawMessage
 	// UnsafeDefinitions says that spec.install.preflight.crdUpgradeSafety.enforcement is None.
 	UnsafeDefinitions bool
 }
 
-// Of returns why OLM v1 refuses a bundle whatever a cluster has, in OLM's order.
+// Of returns the refusals of a bundle that do not depend on the cluster, in OLM's order.
 func Of(b *Bundle, r *Request) (all []Refusal) {
 	all = append(all, checkServices(b)...)
 	if !b.Described {
@@ -133,13 +133,13 @@ const (
 	InvalidConfiguration = "InvalidConfiguration"
 )
 
-// conditionLimit is how many bytes the message of a condition may have, and cut is the end of one that was cut.
+// conditionLimit is the maximum length of a condition's message in bytes, and cut the end of a truncated one.
 const (
 	conditionLimit = 32 << 10
 	cut            = "\n\n... [message truncated]"
 )
 
-// First returns the refusal that OLM reports, of those of all checks; nil if there is none.
+// First returns the refusal among those of all checks that OLM reports, or nil.
 func First(all []Refusal) *Refusal {
 	if len(all) == 0 {
 		return nil
@@ -147,8 +147,8 @@ func First(all []Refusal) *Refusal {
 	return &inOrder(slices.Clone(all))[0]
 }
 
-// Message returns the message of the condition Progressing: what the first step that refuses says. It is "" if OLM says nothing. If the
-// First is Cut, the condition has more.
+// Message returns the message of the condition Progressing, from the first step that refuses, or "" if no step does. If the First is
+// Cut, the real message continues.
 func Message(b *Bundle, all []Refusal) string {
 	if len(all) == 0 {
 		return ""
@@ -166,7 +166,7 @@ func Message(b *Bundle, all []Refusal) string {
 	return Condition(text)
 }
 
-// Condition returns a text as a condition has it, which may have no more than 32 KiB.
+// Condition truncates a text to the 32 KiB of a condition, like OLM.
 func Condition(text string) string {
 	if len(text) > conditionLimit {
 		return text[:conditionLimit-len(cut)] + cut
@@ -177,7 +177,7 @@ func Condition(text string) string {
 // dependencies are the properties of bundles that OLM refuses.
 var dependencies = []string{property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
 
-// Listed returns why OLM refuses a bundle because of what the catalog says of it.
+// Listed returns the refusals of a bundle because of its document in the catalog.
 func Listed(b *fbc.Bundle) (all []Refusal) {
 	for _, p := range b.Properties {
 		if slices.Contains(dependencies, p.Type) {
@@ -247,7 +247,7 @@ func checkModes(b *Bundle, r *Request) []Refusal {
 		What: b.Name + " supports none of the install modes AllNamespaces, SingleNamespace and OwnNamespace, and OLM v1 uses no other", Do: do}}
 }
 
-// checkConversion finds conversion webhooks that the API server would not call.
+// checkConversion refuses conversion webhooks that the API server would not call.
 func checkConversion(b *Bundle) []Refusal {
 	for _, definition := range b.CRDs {
 		if b.rendered(definition) != definition && definition.Spec.PreserveUnknownFields {

@@ -39,7 +39,7 @@ func webhook(of v1alpha1.WebhookAdmissionType, name string) v1alpha1.WebhookDesc
 	return v1alpha1.WebhookDescription{Type: of, GenerateName: name, DeploymentName: "tug"}
 }
 
-// TestOf: why OLM v1 refuses a bundle whatever the cluster has. The real program says the same in suite olm-v1-predictions.
+// TestOf: the refusals that do not depend on the cluster. Suite olm-v1-predictions compares them with the real program.
 func TestOf(t *testing.T) {
 	with := func(webhooks ...v1alpha1.WebhookDescription) func(*Bundle) {
 		return func(b *Bundle) { b.CSV.Spec.WebhookDefinitions = webhooks }
@@ -168,7 +168,7 @@ func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured
 	return o
 }
 
-// fakeCluster has these objects, and serves all kinds but those of monitoring.
+// fakeCluster has these objects, and serves all kinds except monitoring's.
 type fakeCluster []*unstructured.Unstructured
 
 func (c fakeCluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
@@ -193,7 +193,7 @@ func definitionOf(kind string) *apiextensionsv1.CustomResourceDefinition {
 	return d
 }
 
-// TestIn: why OLM v1 refuses a bundle because of what the cluster has.
+// TestIn: the refusals that depend on the cluster.
 func TestIn(t *testing.T) {
 	with := func(o *unstructured.Unstructured) func(*Bundle) {
 		return func(b *Bundle) { b.Others = []*unstructured.Unstructured{o} }

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the schema of deploymentConfig")
 
-// TestSchema makes the schema of deploymentConfig of Kubernetes' OpenAPI, as OLM v1 does: all fields of a Subscription's
+// TestSchema makes the schema of deploymentConfig from Kubernetes' OpenAPI, like OLM v1: all fields of a Subscription's
 // spec.config but its selector.
 func TestSchema(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
@@ -60,7 +60,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// schemaMaker makes schemas of Go types, and collects the published ones that they refer to.
+// schemaMaker makes schemas of Go types, and collects the published schemas that they refer to.
 type schemaMaker struct{ published, used map[string]any }
 
 func (g *schemaMaker) schema(of reflect.Type) any {
@@ -85,7 +85,7 @@ func (g *schemaMaker) reference(name string) any {
 	return map[string]any{"$ref": "#/components/schemas/" + name}
 }
 
-// collect returns a published schema without descriptions, and collects those that it refers to.
+// collect returns a published schema without descriptions, and collects the schemas that it refers to.
 func (g *schemaMaker) collect(published any) any {
 	switch value := published.(type) {
 	case map[string]any:

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// validators are OLM's checks of a bundle, in its order. OLM reports what all of them find.
+// validators are OLM's checks of a bundle, in its order. OLM reports the results of all of them.
 var validators = []func(*Bundle) []Refusal{
 	duplicateDeployments, deploymentNames, duplicateDefinitions, missingDefinitions, packageName, conversionModes, webhookDeployments,
 	duplicateWebhooks, webhookNames, conversionsOfOne, conversionsOfOwned, webhookRules, objectKinds,
@@ -32,7 +32,7 @@ func invalid(what, do, format string, args ...any) Refusal {
 	return Refusal{Code: Invalid, step: stepBundle, Text: text, What: what, Do: "authors: " + do}
 }
 
-// repeated returns the names that are there more than once, sorted.
+// repeated returns the duplicate names, sorted.
 func repeated(names []string) []string {
 	count := map[string]int{}
 	for _, name := range names {
@@ -214,7 +214,7 @@ func conversionsOfOwned(b *Bundle) (all []Refusal) {
 	return all
 }
 
-// guarded are what the rules of webhooks may not be about, so that a broken webhook cannot keep anybody from removing it.
+// guarded lists resources that the rules of webhooks may not cover, so that a broken webhook can still be removed.
 var guarded = struct {
 	groups, resources []string
 	group             string

@@ -36,7 +36,7 @@ type Version struct {
 // Entry is an entry of a channel.
 type Entry struct {
 	declcfg.ChannelEntry
-	// Number is the version of the entry's bundle, nil if there is none that can be parsed.
+	// Number is the version of the entry's bundle, or nil if it is missing or invalid.
 	Number *semver.Version
 	// Index is the entry's place in the channel's document.
 	Index int
@@ -60,7 +60,7 @@ func (e *Entry) Follows(installed Version) Edge {
 	return ""
 }
 
-// HasInRange reports whether the skipRange of the entry holds a version.
+// HasInRange reports whether the skipRange of the entry contains a version.
 func (e *Entry) HasInRange(number semver.Version) bool { return e.skipped != nil && e.skipped(number) }
 
 // Graph is the upgrade graph of a channel.
@@ -80,11 +80,11 @@ type Graph struct {
 	Chain []*Entry
 
 	byName map[string]*Entry
-	// byEdge are the places in the chain, from the head down, of the first entries that replace or skip a name; ranged are those of
-	// entries with a skipRange, without those of which the same skipRange comes earlier.
+	// byEdge holds the position in Chain of the first entry that replaces or skips a name; ranged the positions of entries with a
+	// skipRange that no earlier entry has.
 	byEdge map[string]int
 	ranged []int
-	// outcome says of entries what becomes of them, as far as it is known.
+	// outcome caches the outcomes of entries.
 	outcome map[*Entry]outcome
 }
 
@@ -107,7 +107,7 @@ func Of(p *fbc.Package, c *fbc.Channel) *Graph {
 			e.Number = b.Number()
 		}
 		if e.SkipRange != "" {
-			e.skipped, _ = semver.ParseRange(e.SkipRange) // OLM ignores an invalid one, too
+			e.skipped, _ = semver.ParseRange(e.SkipRange) // OLM also ignores an invalid one
 		}
 		if e.Name != "" && g.byName[e.Name] == nil {
 			g.Entries = append(g.Entries, e)
@@ -233,8 +233,8 @@ func (g *Graph) Next(installed Version) *Update {
 	return &Update{g.Chain[at], g.Chain[at].Follows(installed)}
 }
 
-// Reaches reports whether edges lead from an installed version to an entry, in any number of updates. The head may have been
-// another one at each of them, so these need not be the updates that OLM would make now.
+// Reaches reports whether edges lead from an installed version to an entry, in any number of updates. OLM need not make these
+// updates now: earlier ones may have had other heads.
 func (g *Graph) Reaches(installed Version, name string) bool {
 	reached, known := []Version{installed}, map[string]bool{installed.Name: true}
 	for i := 0; i < len(reached); i++ { // reached grows
@@ -266,8 +266,8 @@ func (g *Graph) Stranded() (all []*Entry) {
 	return all
 }
 
-// reaches reports whether updates lead from an entry to the head. What is known of an entry is kept, so that all entries
-// together take a step each.
+// reaches reports whether updates lead from an entry to the head. It caches outcomes, so that all entries together take linear
+// time.
 func (g *Graph) reaches(e *Entry) bool {
 	var way []*Entry
 	last := stranded

@@ -1,5 +1,5 @@
-// Package access says what a version of an operator asks for on a cluster, and what it asks for that another one did not: permissions,
-// pods with rights on nodes, webhooks, CustomResourceDefinitions and images.
+// Package access lists the access to a cluster that a version of an operator requests, and the difference to another version:
+// permissions, pods with rights on nodes, webhooks, CustomResourceDefinitions and images.
 package access
 
 import (
@@ -54,7 +54,7 @@ func Changes(before, after map[string]string) map[string]*Change {
 	return all
 }
 
-// Content is how one version differs from another.
+// Content is the difference between two versions.
 type Content struct {
 	// Images are pull specs by image name or, without one, by repository.
 	Images map[string]*Change `json:"images,omitempty"`
@@ -62,10 +62,10 @@ type Content struct {
 	// known if the catalog does not carry the bundles' objects; Unknown then says why.
 	Permissions map[string]*Change `json:"permissions,omitempty"`
 	Unknown     string             `json:"unknown,omitempty"`
-	// Risks are what the new version asks for and the one before did not, the worst first: permissions that can be used for more than it
-	// seems, pods with rights on nodes, webhooks, removed versions of APIs, and images without a digest.
+	// Risks are new requests of a version, the worst first: permissions that can be used for more than it seems, pods with rights on
+	// nodes, webhooks, removed versions of APIs, and images without a digest.
 	Risks []Risk `json:"risks,omitempty"`
-	// Dropped are what the version before asked for and the new one does not, the worst first.
+	// Dropped are the requests that only the earlier version has, the worst first.
 	Dropped []Risk `json:"dropped,omitempty"`
 	// CRDs are the versions of CustomResourceDefinitions by name.
 	CRDs map[string]*Change `json:"crds,omitempty"`
@@ -75,14 +75,14 @@ type Content struct {
 	Dependencies   map[string]*Change `json:"dependencies,omitempty"`
 }
 
-// Compare returns how one version differs from another, but for its dependencies. With the zero value before, it is all that the version
-// asks for. It fails if an object of a bundle cannot be decoded.
+// Compare returns the difference between two versions, except for dependencies. If before is the zero value, that is everything that
+// the version requests. It fails if an object of a bundle cannot be decoded.
 func Compare(before, after Version) (*Content, error) {
-	was, err := askedBy(before)
+	was, err := requestsOf(before)
 	if err != nil {
 		return nil, err
 	}
-	is, err := askedBy(after)
+	is, err := requestsOf(after)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func Repository(image string) string {
 	return image
 }
 
-// ImagesOf returns the images of a ClusterServiceVersion: those of its pods, and those that it lists, by name.
+// ImagesOf returns the images of a ClusterServiceVersion, from its pods and its list, by name.
 func ImagesOf(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	all := map[string]string{}
 	for _, d := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
@@ -152,7 +152,7 @@ func ImagesOf(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 type permission struct {
 	scope    string // cluster or namespace
 	resource string // with its group
-	names    string // of the objects that it is limited to
+	names    string // of the only objects that it is for
 }
 
 func (p permission) String() string {
@@ -163,8 +163,8 @@ func (p permission) String() string {
 	return text
 }
 
-// asked is what a version asks for.
-type asked struct {
+// requests holds the requests of a version.
+type requests struct {
 	verbs    map[permission][]string
 	bindings []Risk // to roles of others
 	crds     map[string][]string
@@ -173,7 +173,7 @@ type asked struct {
 	images   map[string]string
 }
 
-func (a *asked) texts() map[string]string {
+func (a *requests) texts() map[string]string {
 	all := map[string]string{}
 	for p, verbs := range a.verbs {
 		all[p.String()] = joined(verbs)
@@ -181,9 +181,9 @@ func (a *asked) texts() map[string]string {
 	return all
 }
 
-// askedBy returns what a version asks for.
-func askedBy(v Version) (*asked, error) {
-	a := &asked{verbs: map[permission][]string{}, crds: map[string][]string{}, versions: map[string][]string{}, images: v.Images}
+// requestsOf returns the requests of a version.
+func requestsOf(v Version) (*requests, error) {
+	a := &requests{verbs: map[permission][]string{}, crds: map[string][]string{}, versions: map[string][]string{}, images: v.Images}
 	if v.CSV != nil {
 		strategy := v.CSV.Spec.InstallStrategy.StrategySpec
 		for scope, all := range map[string][]v1alpha1.StrategyDeploymentPermissions{"cluster": strategy.ClusterPermissions, "namespace": strategy.Permissions} {
@@ -199,7 +199,7 @@ func askedBy(v Version) (*asked, error) {
 	return a, a.addBindings(v.Objects)
 }
 
-func (a *asked) add(scope string, rules []rbacv1.PolicyRule) {
+func (a *requests) add(scope string, rules []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		names := strings.Join(slices.Sorted(slices.Values(rule.ResourceNames)), ",")
 		for _, url := range rule.NonResourceURLs {
@@ -218,15 +218,15 @@ func (a *asked) add(scope string, rules []rbacv1.PolicyRule) {
 	}
 }
 
-// role is a role with permissions, or a binding to one, as far as they are read.
+// role holds the fields of roles and bindings that are read.
 type role struct {
 	Rules   []rbacv1.PolicyRule `json:"rules"`
 	RoleRef rbacv1.RoleRef      `json:"roleRef"`
 }
 
-// addBindings adds what bindings in the bundle give: the permissions of roles in the bundle, or the roles of others. Who gets them does
-// not matter here: none of it was there before.
-func (a *asked) addBindings(objects []*unstructured.Unstructured) error {
+// addBindings adds the permissions that bindings in the bundle grant, of roles in the bundle or of others. It ignores the subjects:
+// for any of them, the permissions are new.
+func (a *requests) addBindings(objects []*unstructured.Unstructured) error {
 	roles := map[[2]string]role{}
 	for _, pass := range []string{"Role", "Binding"} {
 		for _, o := range objects {
@@ -259,7 +259,7 @@ func (a *asked) addBindings(objects []*unstructured.Unstructured) error {
 }
 
 // addDefinitions adds the versions of the CustomResourceDefinitions of a bundle, by name.
-func (a *asked) addDefinitions(objects []*unstructured.Unstructured) error {
+func (a *requests) addDefinitions(objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GetKind() != "CustomResourceDefinition" || object.GetAPIVersion() != apiextensionsv1.SchemeGroupVersion.String() {
 			continue

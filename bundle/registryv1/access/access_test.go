@@ -24,7 +24,7 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// risksOf returns what one ClusterServiceVersion asks for and another one does not.
+// risksOf returns the risks of the requests that only the later ClusterServiceVersion has.
 func risksOf(t *testing.T, before, after *v1alpha1.ClusterServiceVersion) []Risk {
 	t.Helper()
 	c, err := Compare(Version{CSV: before}, Version{CSV: after})
@@ -34,7 +34,7 @@ func risksOf(t *testing.T, before, after *v1alpha1.ClusterServiceVersion) []Risk
 	return c.Risks
 }
 
-// TestNewRisks: the worst comes first, and what the version before asked for is not new.
+// TestNewRisks: the worst comes first, and requests of the earlier version are not new.
 func TestNewRisks(t *testing.T) {
 	const rbac = "rbac.authorization.k8s.io"
 	yes := true
@@ -76,8 +76,8 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return o
 }
 
-// TestCompare: bindings of the bundle give permissions, too; versions of CustomResourceDefinitions that are gone and images without a
-// digest are risks of an update; and what is no longer asked for is listed.
+// TestCompare: bindings in the bundle also grant permissions; removed versions of CustomResourceDefinitions and images without a
+// digest are risks of an update; and dropped requests are listed.
 func TestCompare(t *testing.T) {
 	crd := func(versions string) *unstructured.Unstructured {
 		return object(t, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: tides.sea}\nspec: {versions: ["+versions+"]}")
@@ -129,7 +129,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestImagesOf: an image has the name that the ClusterServiceVersion lists it by.
+// TestImagesOf: an image has its name in the list of the ClusterServiceVersion.
 func TestImagesOf(t *testing.T) {
 	csv := asking(corev1.PodSpec{Containers: []corev1.Container{{Image: "example.com:5000/tide:v1"}, {Image: "example.com/ebb@sha256:1"}}})
 	csv.Spec.RelatedImages = []v1alpha1.RelatedImage{{Name: "main", Image: "example.com:5000/tide:v1"}, {Image: "example.com/moon:v1"}}

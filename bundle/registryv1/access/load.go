@@ -6,7 +6,7 @@ import (
 	"github.com/berth-csi/berth/bundle/registryv1"
 )
 
-// Of returns the version that a bundle is of. It fails if its ClusterServiceVersion cannot be decoded.
+// Of returns the version of a bundle. It fails if its ClusterServiceVersion cannot be decoded.
 func Of(b *registryv1.Contents) (v Version, err error) {
 	v.CSV = &v1alpha1.ClusterServiceVersion{}
 	if err := b.CSV.Decode(v.CSV); err != nil {

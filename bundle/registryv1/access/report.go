@@ -10,12 +10,12 @@ import (
 	"github.com/berth-csi/berth/internal/findings/outline"
 )
 
-// Lines returns the lines of a report on how one version differs from another.
+// Lines returns the lines of a report on the difference.
 func (c *Content) Lines() []outline.Line {
 	return c.lines("asks for what it did not before, the worst first", AppendChange)
 }
 
-// Asked returns the lines of a report on what a version asks for, if this is the difference from none.
+// Asked returns the lines of a report on all requests of a version; c is its difference from the zero value.
 func (c *Content) Asked() []outline.Line {
 	return c.lines("asks for, the worst first", func(lines []outline.Line, title outline.Text, of *Change) []outline.Line {
 		if of == nil {
@@ -61,7 +61,7 @@ func (c *Content) lines(risks string, with func([]outline.Line, outline.Text, *C
 	return lines
 }
 
-// worstFirst returns the keys of permissions: those whose verbs, before or after, can be used for more than it seems, and then the others.
+// worstFirst returns the keys of permissions. Permissions that, before or after, can be used for more than it seems come first.
 func worstFirst(permissions map[string]*Change) []string {
 	place := func(key string) int {
 		_, object, _ := strings.Cut(key, " ")
@@ -73,13 +73,13 @@ func worstFirst(permissions map[string]*Change) []string {
 	return slices.SortedFunc(maps.Keys(permissions), func(a, b string) int { return cmp.Or(place(a)-place(b), strings.Compare(a, b)) })
 }
 
-// AppendChange appends a line about a change, unless that is nil.
+// AppendChange appends a line about a change, unless it is nil.
 func AppendChange(lines []outline.Line, title outline.Text, c *Change) []outline.Line {
 	if c == nil {
 		return lines
 	}
 	before, after := shortened(c.Before), shortened(c.After)
-	if before == after { // the difference is in what was left out
+	if before == after { // they differ only in the omitted part
 		before, after = c.Before, c.After
 	}
 	changed := outline.Say(title.Format+": ", title.Values...)
@@ -92,7 +92,7 @@ func AppendChange(lines []outline.Line, title outline.Text, c *Change) []outline
 // digest matches the digest of an image, and the part that people compare.
 var digest = regexp.MustCompile(`(@sha(?:256|512):[0-9a-f]{12})[0-9a-f]{20,}`)
 
-// shortened returns a text with the beginnings of digests only.
+// shortened shortens the digests in a text.
 func shortened(text string) string { return digest.ReplaceAllString(text, "$1…") }
 
 // without returns the change without the repository of images, if the title already names it.

@@ -12,11 +12,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Risk is something that a version asks for and another one does not, and that a cluster's administrator should know of.
+// Risk is a new request of a version that a cluster's administrator should know of.
 type Risk struct {
-	// What is asked for: scope and resource as in Permissions, with the verbs that are new, or a part of a Deployment's pods.
+	// What is the request: scope and resource as in Permissions, with the new verbs, or a part of a Deployment's pods.
 	What string `json:"what"`
-	// Why says what it can be used for.
+	// Why says how it can be used.
 	Why string `json:"why"`
 }
 
@@ -27,7 +27,7 @@ type danger struct {
 	why       string
 }
 
-// dangers are the worst first. The first one that fits counts.
+// dangers begin with the worst. The first one that fits counts.
 var dangers = []danger{
 	{[]string{"*"}, []string{"*"}, "everything: it is an administrator of the cluster"},
 	{[]string{"escalate"}, []string{"rbac.authorization.k8s.io/clusterroles", "rbac.authorization.k8s.io/roles"}, "gives itself any permission"},
@@ -41,7 +41,7 @@ var dangers = []danger{
 	{[]string{"use"}, []string{"security.openshift.io/securitycontextconstraints"}, "runs pods with more rights"},
 }
 
-// Why other things matter.
+// Reasons for other risks.
 const (
 	// wildcard: a permission for everything of some kind.
 	wildcard   = "includes what does not exist yet"
@@ -65,7 +65,7 @@ func (d danger) fits(resource string) bool {
 	})
 }
 
-// rank returns how bad verbs of a resource are, from 0 for the worst, and why. It returns false for what is harmless.
+// rank returns the rank of verbs of a resource, from 0 for the worst, and the reason. It returns false if they are harmless.
 func rank(resource string, verbs []string) (int, string, bool) {
 	worst := slices.IndexFunc(dangers, func(d danger) bool {
 		return d.fits(resource) && slices.ContainsFunc(verbs, func(verb string) bool { return verb == "*" || slices.Contains(d.verbs, verb) })
@@ -79,9 +79,9 @@ func rank(resource string, verbs []string) (int, string, bool) {
 	return len(dangers) + 1, "", false
 }
 
-// newRisks returns what one version asks for and the one before did not, the worst first. updating says that clusters are updated from
-// the one to the other.
-func newRisks(before, after *asked, updating bool) (risks []Risk) {
+// newRisks returns the new requests of a version, the worst first. updating says that clusters are updated from the one to the
+// other.
+func newRisks(before, after *requests, updating bool) (risks []Risk) {
 	ranked := map[int][]Risk{}
 	for _, p := range slices.SortedFunc(maps.Keys(after.verbs), func(a, b permission) int { return strings.Compare(a.String(), b.String()) }) {
 		had := before.verbs[p]
@@ -116,7 +116,7 @@ func without(risks, others []Risk) []Risk {
 }
 
 // removedVersions returns the versions that CustomResourceDefinitions of both versions lose.
-func removedVersions(before, after *asked) (risks []Risk) {
+func removedVersions(before, after *requests) (risks []Risk) {
 	for _, name := range slices.Sorted(maps.Keys(before.versions)) {
 		now, has := after.versions[name]
 		for _, version := range before.versions[name] {
@@ -129,7 +129,7 @@ func removedVersions(before, after *asked) (risks []Risk) {
 }
 
 // floatingImages returns the images that have no digest and are new, or had one.
-func floatingImages(before, after *asked) (risks []Risk) {
+func floatingImages(before, after *requests) (risks []Risk) {
 	fixed := func(image string) bool { return strings.Contains(image, "@") }
 	for _, name := range slices.Sorted(maps.Keys(after.images)) {
 		was, is := before.images[name], after.images[name]
@@ -140,7 +140,7 @@ func floatingImages(before, after *asked) (risks []Risk) {
 	return risks
 }
 
-// bindingRisk returns what a binding to a role that the bundle does not have means.
+// bindingRisk returns the risk of a binding to a role outside of the bundle.
 func bindingRisk(kind, name string, ref rbacv1.RoleRef) Risk {
 	why := "has the permissions of that role"
 	if kind == "ClusterRoleBinding" && ref.Name == "cluster-admin" {
@@ -149,7 +149,7 @@ func bindingRisk(kind, name string, ref rbacv1.RoleRef) Risk {
 	return Risk{fmt.Sprintf("%s %s: %s %s", kind, name, ref.Kind, ref.Name), why}
 }
 
-// podRisks returns what pods of the operator have that others may not, and its webhooks.
+// podRisks returns special rights of the operator's pods, and its webhooks.
 func podRisks(csv *v1alpha1.ClusterServiceVersion) (risks []Risk) {
 	for _, d := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		pod := d.Spec.Template.Spec

@@ -1,6 +1,6 @@
-// Package cache keeps the files of bundles' images on disk, so that each image is pulled once: images by digest never change. Files are
-// named by keys, which are digests, too: those that package oci gives images. Nothing
-// in the cache is trusted more than an image is, and losing any of it costs only time.
+// Package cache keeps the files of bundles' images on disk, so that each image is pulled once: images by digest never change.
+// Package oci names the images by keys, which are also digests. Files in the cache are trusted no more than images, and losing them
+// costs only time.
 package cache
 
 import (
@@ -21,14 +21,13 @@ import (
 	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
 )
 
-// Limit is the size in bytes that a cache shrinks to when it is closed. The bundles of the largest public catalog take about as much.
+// Limit is the size in bytes to which Close shrinks a cache. The bundles of the largest public catalog take about as much.
 const Limit = 1 << 30
 
-// Cache is a folder of files of bundles' images. It is an oci.Keeper, and safe for concurrent use, by several processes, too.
+// Cache is a folder of files of bundles' images. It is an oci.Keeper, and safe for concurrent use, also by several processes.
 type Cache struct{ store store.Store }
 
-// Dir is the folder of the cache for a user, below the one that the environment variable XDG_CACHE_HOME names or the system has for
-// that.
+// Dir is the user's cache folder, below XDG_CACHE_HOME or the system's default.
 func Dir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -37,8 +36,8 @@ func Dir() (string, error) {
 	return filepath.Join(base, "berth", "bundles"), nil
 }
 
-// New returns the cache in a folder, which is created when there is something to keep. The limit is in bytes. A file has at most what is
-// read of an image, and what the format adds to that.
+// New returns the cache in a folder, which is created when there is something to keep. The limit is in bytes. A file is at most as
+// long as the files that are read from an image, plus the overhead of the archive.
 func New(dir string, limit int64) *Cache {
 	return &Cache{store.Store{What: "bundles", Dir: dir, Ended: ".v1.tar", Limit: limit, Longest: registryv1.ImageLimits.Size + 1<<20}}
 }
@@ -46,7 +45,7 @@ func New(dir string, limit int64) *Cache {
 // digests are the digests that name files.
 var digests = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// nameOf returns the name of an image in the store, or "" for a digest that names none.
+// nameOf returns the name of an image in the store, or "" for an invalid digest.
 func nameOf(digest string) string {
 	if !digests.MatchString(digest) {
 		return ""
@@ -54,8 +53,7 @@ func nameOf(digest string) string {
 	return strings.Replace(digest, ":", "-", 1)
 }
 
-// Load returns the files of the image with a digest. A file of the cache that is not as it was written counts as absent, and is
-// deleted.
+// Load returns the files of the image with a digest. A damaged file counts as absent, and is deleted.
 func (c *Cache) Load(digest string) (files map[string][]byte, kept bool) {
 	name := nameOf(digest)
 	if name == "" {
@@ -73,18 +71,18 @@ func (c *Cache) Load(digest string) (files map[string][]byte, kept bool) {
 	return files, true
 }
 
-// Keep writes the files of the image with a digest. What keeps it from doing so is the error of Close.
+// Keep writes the files of the image with a digest. Close returns its error.
 func (c *Cache) Keep(digest string, files map[string][]byte) {
 	name := nameOf(digest)
 	if name == "" {
 		return
 	}
-	if content, err := pack(files); err == nil { // which only files that no image has can keep from
+	if content, err := pack(files); err == nil { // fails only for files that no image has
 		c.store.Keep(name, content)
 	}
 }
 
-// Close deletes what was not used for the longest time until the cache is below its limit. Its error is about the cache alone.
+// Close deletes the least recently used files until the cache is below its limit. Its error is about the cache alone.
 func (c *Cache) Close() error { return c.store.Close() }
 
 // pack returns an archive of files.

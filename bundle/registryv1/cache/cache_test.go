@@ -45,7 +45,7 @@ func closed(t *testing.T, c *cache.Cache) {
 	}
 }
 
-// TestKeep: what one process keeps, the next one loads.
+// TestKeep: a process loads files that an earlier one kept.
 func TestKeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "berth", "bundles")
 	c := opened(t, dir, cache.Limit)
@@ -98,7 +98,7 @@ func archive(t *testing.T, header tar.Header, data string) []byte {
 	return text.Bytes()
 }
 
-// TestLoadRefuses: a file that is not as it was written counts as absent, and is gone.
+// TestLoadRefuses: a damaged file counts as absent, and is deleted.
 func TestLoadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	c := opened(t, dir, cache.Limit)
@@ -144,7 +144,7 @@ func TestLoadRefuses(t *testing.T) {
 	closed(t, c)
 }
 
-// TestLimit: what was not used for the longest time is deleted first, and nothing else is.
+// TestLimit: only the least recently used files are deleted.
 func TestLimit(t *testing.T) {
 	dir := t.TempDir()
 	c := opened(t, dir, cache.Limit)
@@ -193,7 +193,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestConcurrently: several use one folder at once, and delete each other's files.
+// TestConcurrently: several caches use one folder at once, and delete each other's files.
 func TestConcurrently(t *testing.T) {
 	dir := t.TempDir()
 	var group sync.WaitGroup
@@ -215,7 +215,7 @@ func TestConcurrently(t *testing.T) {
 	group.Wait()
 }
 
-// TestFaults: a cache that cannot be written is reported at its end, and keeps nobody from anything.
+// TestFaults: Close reports a cache that cannot be written, and nothing else fails.
 func TestFaults(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(fileOf(dir, "a"), "below"), 0o700); err != nil { // where the file has to be
@@ -242,7 +242,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestUnused: a cache that nobody uses leaves nothing behind.
+// TestUnused: an unused cache leaves no files.
 func TestUnused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bundles")
 	c := opened(t, dir, cache.Limit)

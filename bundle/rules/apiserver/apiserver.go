@@ -1,4 +1,4 @@
-// Package apiserver checks objects as the API server does when they are created: with the code of the API server itself.
+// Package apiserver checks objects as the API server does when they are created, with the API server's own code.
 package apiserver
 
 import (
@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Fault is why the API server refuses an object, or what it warns of.
+// Fault is a reason why the API server refuses an object, or a warning of it.
 type Fault struct {
-	// Path leads to the field, by keys (string) and indices (int). A field that is missing has the path that it would have.
+	// Path leads to the field, by keys (string) and indices (int). A missing field has the path that it should have.
 	Path    []any
 	Message string
-	// Warning says that the API server accepts the object all the same.
+	// Warning says that the API server nevertheless accepts the object.
 	Warning bool
 }
 
@@ -25,12 +25,12 @@ func (f Fault) Below(path ...any) Fault {
 	return f
 }
 
-// longest is the number of characters of a message from which it is cut: values may be whole objects.
+// longest is the maximum length of a message, in characters: values may be whole objects.
 const longest = 400
 
 var wrongType = regexp.MustCompile(`in body must be of type (\w+): "(\w+)"$`)
 
-// faultOf returns the fault that the API server reports of a field.
+// faultOf converts an error of the API server about a field.
 func faultOf(err *field.Error) Fault {
 	message := err.Error()
 	if types := wrongType.FindStringSubmatch(message); types != nil {
@@ -50,7 +50,7 @@ func named(kind string) string {
 	return "a " + kind
 }
 
-// inQuotes says how to make a string of what YAML reads as something else.
+// inQuotes advises to quote a value that YAML does not read as a string.
 func inQuotes(wanted string) string {
 	if wanted == "string" {
 		return ": put the value in quotes"

@@ -40,7 +40,7 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// scheme has the built-in kinds that OLM installs, and those that it makes of a ClusterServiceVersion.
+// scheme has the built-in kinds that OLM installs or makes from a ClusterServiceVersion.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -66,7 +66,7 @@ func New(kind schema.GroupVersionKind) runtime.Object {
 	return object
 }
 
-// Unknown returns a warning for each field of an object in JSON that its type does not have, and that the API server drops.
+// Unknown returns a warning for each unknown field of an object in JSON, which the API server drops.
 func Unknown(content []byte, kind schema.GroupVersionKind) (faults []Fault) {
 	strict, err := json.UnmarshalStrict(content, New(kind))
 	if err != nil {
@@ -84,7 +84,7 @@ func Unknown(content []byte, kind schema.GroupVersionKind) (faults []Fault) {
 
 // Validate checks an object of a built-in kind in its versioned form, with the defaults of the API server. It changes the object.
 func Validate(object runtime.Object) (faults []Fault) {
-	capabilities.Setup(true, 0) // pods may be privileged, as with OpenShift's API server and kubeadm's
+	capabilities.Setup(true, 0) // privileged pods are allowed, as by OpenShift and kubeadm
 	if meta, is := object.(metav1.Object); is {
 		meta.SetNamespace("default") // OLM chooses one
 		if clusterScoped(object) {
@@ -108,7 +108,8 @@ func Validate(object runtime.Object) (faults []Fault) {
 	return faults
 }
 
-// hoisted are what the API server's internal form of a definition has once if all versions have the same, and where people write it.
+// hoisted maps fields that the API server's internal form of a definition has once if all versions agree to the fields that people
+// write.
 var hoisted = map[string]string{"spec.validation": "spec.versions[0].schema", "spec.subresources": "spec.versions[0].subresources",
 	"spec.additionalPrinterColumns": "spec.versions[0].additionalPrinterColumns"}
 
@@ -124,7 +125,7 @@ func clusterScoped(object runtime.Object) bool {
 	return false
 }
 
-// errorsOf returns why the API server refuses an object. A kind that OLM does not install has none.
+// errorsOf returns the API server's errors for an object. It returns none for kinds that OLM does not install.
 func errorsOf(internal runtime.Object) field.ErrorList {
 	switch o := internal.(type) {
 	case *apps.Deployment:

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// customResource is the schema that the API server checks objects of one kind by.
+// customResource is the schema by which the API server checks objects of one kind.
 type customResource struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
@@ -62,17 +62,16 @@ func resourceOf(definition *apiextensionsv1.CustomResourceDefinition, version st
 	return c, nil
 }
 
-// ClusterServiceVersion checks a ClusterServiceVersion. Fields that its schema does not have, which the API server drops, are
-// warnings.
+// ClusterServiceVersion checks a ClusterServiceVersion. Unknown fields, which the API server drops, are warnings.
 func ClusterServiceVersion(object map[string]any) []Fault { return csvResource().check(object) }
 
-// Metadata checks what all objects have in common.
+// Metadata checks the metadata of any object.
 func Metadata(object map[string]any) []Fault {
 	faults, _ := metadata(object)
 	return faults
 }
 
-// metadata also returns the fields of metadata that the API server drops.
+// metadata also returns unknown fields of metadata, which the API server drops.
 func metadata(object map[string]any) (faults []Fault, unknown []string) {
 	meta, found, _, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{})
 	var malformed *field.Error
@@ -95,7 +94,7 @@ func metadata(object map[string]any) (faults []Fault, unknown []string) {
 	return faults, unknown
 }
 
-// notText returns the labels and annotations of an object that are no strings.
+// notText returns faults for labels and annotations of an object that are not strings.
 func notText(object map[string]any) (faults []Fault) {
 	metadata, _ := object["metadata"].(map[string]any)
 	for _, part := range []string{"annotations", "labels"} {

@@ -1,5 +1,5 @@
-// Package constraint checks what a bundle requires of others: whether OLM's resolver understands it. Catalogs, dependencies.yaml,
-// properties.yaml and annotations say the same things, so all are checked here.
+// Package constraint checks whether OLM's resolver understands the dependencies of a bundle. Catalogs, dependencies.yaml,
+// properties.yaml and annotations declare the same kinds of dependencies, so all are checked here.
 package constraint
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 )
 
-// Check returns what OLM's resolver would not understand of a property of a bundle. Properties of other types have no fault, and
-// neither have values that cannot be decoded.
+// Check returns an error if OLM's resolver does not understand a dependency. It returns nil for properties of other types and
+// for values that cannot be decoded.
 func Check(p property.Property) error {
 	switch p.Type {
 	case property.TypePackageRequired:

@@ -39,7 +39,7 @@ const MaxFaults = 50
 // Document is one document of a file, which may hold many.
 type Document struct {
 	Span
-	// Source is the document as it is in the file, YAML or JSON.
+	// Source is the text of the document in the file, YAML or JSON.
 	Source []byte
 	// Content is the document as JSON. It is Source itself if that is JSON.
 	Content []byte
@@ -52,10 +52,10 @@ type Span struct {
 	Line int
 	// Indent is the number of bytes before it on that line.
 	Indent int
-	// Offset and Length are those of its source in the file, in bytes.
+	// Offset and Length are the place of its source in the file, in bytes.
 	Offset int64
 	Length int
-	// JSON says that it is part of a stream of JSON objects, and not YAML.
+	// JSON says that it is part of a stream of JSON objects, not YAML.
 	JSON bool
 }
 
@@ -93,7 +93,7 @@ func (d Document) DecodePart(path []any, part []byte, into any) error {
 // jsonTypes names the types that encoding/json reports.
 var jsonTypes = map[string]string{"array": "an array", "object": "an object", "string": "a string", "number": "a number", "bool": "a boolean"}
 
-// wanted names the JSON type that a Go type is decoded from.
+// wanted names the JSON type that decodes into a Go type.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

@@ -43,7 +43,7 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-// TestLoad reads documents again by their spans, and fails when something else stands there.
+// TestLoad: documents are read again by their spans, and a changed one is an error.
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for name, data := range map[string]string{"yaml": "a: 1\n---\nb: 2\n", "json": "{\"a\":1}\n{\"b\":2}\n"} {
@@ -75,7 +75,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestDecodeStrictly: everything that is wrong with a document, where it is, and what could be read of it.
+// TestDecodeStrictly: all faults of a document, their positions, and the fields that could be decoded.
 func TestDecodeStrictly(t *testing.T) {
 	type item struct {
 		Name  string    `json:"name"`

@@ -8,13 +8,13 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Replaced returns the edit that gives the scalar at a path of keys (string) and indices (int) another text. Its quotes stay, and so does
-// all else of the file. There is none if the scalar is not there, or is written over several lines.
+// Replaced returns the edit that replaces the text of the scalar at a path of keys (string) and indices (int), and keeps its quotes.
+// It returns nil if the scalar does not exist or spans several lines.
 func (d Document) Replaced(path []any, text string) []findings.Edit {
 	return d.edited(path, func(node *boundedyaml.Node) string { return text })
 }
 
-// Quoted returns the edit that makes a text of the scalar at a path, just as it is written.
+// Quoted returns the edit that puts quotes around the scalar at a path.
 func (d Document) Quoted(path []any) []findings.Edit {
 	return d.edited(path, func(node *boundedyaml.Node) string { return node.Value })
 }
@@ -33,7 +33,7 @@ func (d Document) edited(path []any, text func(*boundedyaml.Node) string) []find
 	return d.edit(node, text(node))
 }
 
-// edit returns the edit that gives a scalar another text. JSON has only one kind of quotes.
+// edit returns the edit that replaces the text of a scalar. JSON has only one kind of quotes.
 func (d Document) edit(node *boundedyaml.Node, text string) []findings.Edit {
 	offset, old, ok := boundedyaml.Written(d.Source, node)
 	if !ok {
@@ -41,7 +41,7 @@ func (d Document) edit(node *boundedyaml.Node, text string) []findings.Edit {
 	}
 	like := old
 	if d.JSON || !strings.HasPrefix(old, "'") && node.ShortTag() != "!!str" {
-		like = `"` // so that it is a text
+		like = `"` // makes it a string
 	}
 	if edited := boundedyaml.Scalar(text, like); edited != old {
 		return []findings.Edit{{Offset: d.Offset + int64(offset), Old: old, New: edited}}
@@ -49,7 +49,7 @@ func (d Document) edit(node *boundedyaml.Node, text string) []findings.Edit {
 	return nil
 }
 
-// Added returns the edit that adds a field with a text to the object at a path. There is none if the object is not there, or has no
+// Added returns the edit that adds a string field to the object at a path. It returns nil if the object does not exist, or has no
 // field on a line of its own.
 func (d Document) Added(path []any, key, text string) []findings.Edit {
 	root, err := boundedyaml.Parse(d.Source)

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// TestEdits: a scalar gets another text and keeps its quotes; all else of the file stays. What cannot be told apart stays, too.
+// TestEdits: a scalar gets another text and keeps its quotes; the rest of the file stays. Ambiguous scalars stay, too.
 func TestEdits(t *testing.T) {
 	replaced := func(path ...any) func(Document) []findings.Edit {
 		return func(d Document) []findings.Edit { return d.Replaced(path, "new") }

@@ -19,15 +19,15 @@ type Files []File
 
 // File is one file of a catalog folder.
 type File struct {
-	// Path begins with the path of the folder as the caller named it.
+	// Path begins with the folder as the caller named it.
 	Path string
 	// Size and Modified usually change when the content does.
 	Size     int64
 	Modified int64 // in nanoseconds since 1970
 }
 
-// List returns the files at any depth below dir that belong to the catalog, in order. A catalog may also be a single file. It follows symbolic links within
-// dir, because a mounted ConfigMap has some.
+// List returns the files at any depth below dir that belong to the catalog, in order. A catalog may also be a single file. It
+// follows symbolic links within dir, because mounted ConfigMaps use them.
 func List(dir string) (Files, error) {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// locator finds the places of values in one document. What it has read of the document it keeps, so that the time for all faults
-// of a document grows with their number and its length, and not with the product.
+// locator finds the places of values in one document. It remembers what it has read, so that the time for all faults of a
+// document grows with the sum of their number and its length, not the product.
 type locator struct {
 	Document
 	root   *boundedyaml.Node      // of YAML, nil if it cannot be parsed
@@ -24,7 +24,7 @@ type locator struct {
 	lastLine, lastOffset, lastColumn int // of the last place
 }
 
-// jsonContainer is an object or an array: where its values are, and where the keys of an object are.
+// jsonContainer holds the offsets of the values of an object or an array, and of the keys of an object.
 type jsonContainer struct {
 	keys   map[string]jsonField
 	values []int
@@ -120,7 +120,7 @@ func (l *locator) skipSpace(at int) int {
 	return len(l.Source) - len(bytes.TrimLeft(l.Source[at:], " \t\r\n,:"))
 }
 
-// container reads where the values of an object or array at an offset are. It reads each once.
+// container returns the object or array at an offset. It reads each once.
 func (l *locator) container(at int) *jsonContainer {
 	if c := l.known[at]; c != nil {
 		return c
@@ -164,7 +164,7 @@ type skipped struct{}
 
 func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
-// last is the locator of the document in which a fault was last: faults of a document come one after the other.
+// last keeps the locator of the last faulty document: faults of one document come one after the other.
 var last struct {
 	sync.Mutex
 	*locator

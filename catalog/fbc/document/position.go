@@ -22,8 +22,7 @@ func (d Document) place(offset int) (line, column int) {
 	return d.Line + line - 1, column
 }
 
-// jsonFault returns the fault of malformed JSON and its offset. It returns false if the only fault is that the JSON has
-// no end.
+// jsonFault returns the fault of malformed JSON and its offset. It returns false if the JSON is only incomplete.
 func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) {
 	err := json.NewDecoder(bytes.NewReader(d.Source)).Decode(&json.RawMessage{})
 	var syntax *json.SyntaxError
@@ -54,7 +53,7 @@ func (d Document) yamlFault(err error) *findings.Finding {
 }
 
 // Position returns the line and column of the value at a path of keys (string) and indices (int), or of the last value on
-// the path that exists. The position of a value that has a key is that of the key.
+// the path that exists. The position of a value with a key is the position of the key.
 func (d Document) Position(path []any) (line, column int) { return d.Positions()(path) }
 
 // Positions returns a function that is like Position, and parses the document only once.
@@ -82,7 +81,7 @@ func (d Document) Positions() func(path []any) (line, column int) {
 	}
 }
 
-// inFile converts a line and column in the source, as a YAML decoder reports them, to those in the file.
+// inFile converts a line and column in the source, as a YAML decoder reports them, to a line and column in the file.
 func (d Document) inFile(line, column int) (inFile, inLine int) {
 	return d.place(boundedyaml.Offset(d.Source, line, column))
 }
@@ -142,7 +141,7 @@ func child(node *boundedyaml.Node, step any) (value, place *boundedyaml.Node) {
 // encoding/json reports offsets just after a wrong value, or just inside a wrong object or array.
 func pathAt(document []byte, offset int64) []any {
 	decoder := json.NewDecoder(bytes.NewReader(document))
-	var path []any // of the next value; nil is for a key that was not read yet
+	var path []any // of the next value; nil for a key that was not read yet
 	for {
 		token, err := decoder.Token()
 		if err != nil {

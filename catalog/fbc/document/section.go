@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Documents decodes a section into documents, and into findings about what cannot be decoded. The documents refer to the
-// section's text and to the memory of the buffer, which may be nil: YAML is converted to JSON there.
+// Documents decodes a section into documents and findings about faults. The documents refer to the section's text and,
+// for JSON converted from YAML, to the memory of the buffer, which may be nil.
 func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 	d := Document{Span: s.Span, Source: s.Source}
 	if s.JSON {
@@ -41,8 +41,8 @@ func Parse(path string, data []byte) ([]Document, []*findings.Finding) {
 	return c.documents, c.faults
 }
 
-// salvage reports the fault of a JSON section, and decodes what look like further documents after it: with a quote or a
-// bracket missing, the splitter could not separate them.
+// salvage reports the fault of a JSON section, and decodes text after it that looks like further documents: with a
+// quote or a bracket missing, the splitter could not separate them.
 func (s Section) salvage() ([]Document, []*findings.Finding) {
 	fault, offset, _ := Document{Span: s.Span, Source: s.Source}.jsonFault()
 	faults := []*findings.Finding{fault}
@@ -58,7 +58,7 @@ func (s Section) salvage() ([]Document, []*findings.Finding) {
 	return c.documents, c.faults
 }
 
-// collector collects what a splitter yields.
+// collector collects the sections and faults of a splitter.
 type collector struct {
 	documents []Document
 	faults    []*findings.Finding

@@ -166,8 +166,8 @@ func isEscaped(text []byte, i int) bool {
 	return (i-len(bytes.TrimRight(text[:i], `\`)))%2 == 1
 }
 
-// skipBroken reports the fault of the JSON that comes next, and consumes it up to what looks like the next object. It
-// returns false if there is none.
+// skipBroken reports the fault of the JSON that comes next, and consumes it up to the probable beginning of the next
+// object. It returns false if there is no next object.
 func (s *splitter) skipBroken() bool {
 	for s.more() { // up to the greatest length of a document
 	}
@@ -189,7 +189,7 @@ func (s *splitter) skipBroken() bool {
 }
 
 // nextObject returns the offset of the first line, at an offset or after it but not at the beginning of the text, that
-// begins with a brace as a document does. It is negative if there is none.
+// begins with a brace as a document does. It returns a negative number without one.
 func nextObject(text []byte, offset int) int {
 	offset = max(0, offset-1)
 	found := bytes.Index(text[offset:], []byte("\n{"))
@@ -199,7 +199,7 @@ func nextObject(text []byte, offset int) int {
 	return offset + found + 1
 }
 
-// longestFlow is the greatest length in bytes of a YAML document that begins like JSON but is not.
+// longestFlow is the maximum length in bytes of a YAML document that begins like JSON.
 const longestFlow = 1 << 20
 
 // nextIsYAML reports whether the text up to the next separator is a YAML document.
@@ -260,7 +260,7 @@ func (s *splitter) yaml() {
 	}
 }
 
-// withoutSeparator drops the separator that a document begins with, unless the document is nothing else.
+// withoutSeparator drops the separator at the beginning of a document, unless nothing follows it.
 func (s Section) withoutSeparator() Section {
 	first, rest, _ := bytes.Cut(s.Source, newline)
 	if leadingSeparator.Match(first) && len(rest) > 0 {

@@ -126,7 +126,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// endless is a file of a number of bytes: the rest, and then fillers.
+// endless is a file of so many bytes: the rest, then fillers.
 type endless struct {
 	rest, filler string
 	left         int

@@ -29,7 +29,7 @@ type parts struct {
 	sorted bool
 }
 
-// part is the position of a document in the store, and the offset in its file, by which it is found.
+// part is the position of a document in the store, and the key to find it: its offset in the catalog's file.
 type part struct {
 	from, offset int64
 	length       int
@@ -49,8 +49,8 @@ func (p *parts) find(from int64) (part, bool) {
 	return p.all[after-1], true
 }
 
-// NewStore returns an empty store, with its file in the first of some folders where it can be created. Without any, that is the folder of
-// temporary files.
+// NewStore returns an empty store with its file in the first of the folders that it can write to, or in the folder for temporary
+// files if none is given.
 func NewStore(folders ...string) (*Store, error) {
 	file, err := createIn(folders)
 	if err != nil {
@@ -64,7 +64,7 @@ func NewStore(folders ...string) (*Store, error) {
 	return s, nil
 }
 
-// empty begins a block. That of the one before is used again, unless a large document has made it larger.
+// empty begins a block. It reuses the memory of the last block, unless a large document has made that larger.
 func (s *Store) empty() {
 	const usual = blockSize + blockSize/8
 	if s.block = s.block[:0]; cap(s.block) != usual {
@@ -86,7 +86,7 @@ func createIn(folders []string) (file *os.File, err error) {
 	return nil, err
 }
 
-// Keep stores content for the document at a span. It takes the place of what was stored for that span.
+// Keep stores content for the document at a span, and replaces earlier content for that span.
 func (s *Store) Keep(span Span, content []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,5 +149,5 @@ func (s *Store) Size() int64 {
 	return s.written + int64(len(s.block))
 }
 
-// Close deletes what is stored.
+// Close deletes the store.
 func (s *Store) Close() error { return s.file.Close() }

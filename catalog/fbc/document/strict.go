@@ -11,9 +11,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// DecodeStrictly is like Decode, for documents that people write. It reports every fault of the document's fields,
-// including fields that the value does not have and fields given twice. It returns true if everything but unknown fields
-// was decoded.
+// DecodeStrictly is like Decode, for documents that people write. It reports every fault of the document's fields, including fields
+// that the value does not have and fields given twice. It returns true if all known fields were decoded.
 func (d Document) DecodeStrictly(into any) (decoded bool, found []*findings.Finding) {
 	return d.decodeStrictly(into, strict{document: d, known: true})
 }
@@ -46,7 +45,7 @@ func (d Document) decodeStrictly(into any, s strict) (decoded bool, found []*fin
 type strict struct {
 	document Document
 	found    []*findings.Finding
-	// known says that every field that the type has is of the right type.
+	// known says that every known field has the right type.
 	known bool
 	// lenient says that the case of keys and fields without a value do not matter.
 	lenient bool

@@ -20,7 +20,7 @@ type window struct {
 	start  int
 	offset int64 // of buffer[start] in the file
 	line   int   // of buffer[start], counted from 1
-	err    error // that reading ended with
+	err    error // the error that ended reading
 
 	lineBegin int64 // offset of that line in the file
 }
@@ -30,7 +30,7 @@ func newWindow(file io.Reader, buffer []byte) *window {
 	return &window{file: file, chunk: usualChunk, line: 1, buffer: buffer[:0]}
 }
 
-// text is what was read but not consumed.
+// text returns the bytes that were read but not consumed.
 func (w *window) text() []byte { return w.buffer[w.start:] }
 
 // more reads on. It returns false at the end of the file, and if the text is longer than a document may be.

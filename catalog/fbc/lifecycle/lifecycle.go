@@ -17,7 +17,7 @@ import (
 // Schema is the schema of the documents.
 const Schema = "io.openshift.operators.lifecycles.v1alpha1"
 
-// Lifecycle is the lifecycle of a package. The names of its fields are those of Schema.
+// Lifecycle is the lifecycle of a package, with the field names of Schema.
 type Lifecycle struct {
 	Schema   string    `json:"schema"`
 	Package  string    `json:"package"`
@@ -26,15 +26,15 @@ type Lifecycle struct {
 
 // Version is the lifecycle of a minor version of the package.
 type Version struct {
-	// Name is MAJOR.MINOR. It stands for all versions that begin so.
+	// Name is MAJOR.MINOR. It stands for all versions that begin with it.
 	Name string `json:"name"`
-	// Phases are in order, each from the day after the one before ends.
+	// Phases are in order. Each begins on the day after the previous one ends.
 	Phases []Phase `json:"phases"`
-	// Platforms are those that the version runs on, if that is known.
+	// Platforms are the platforms that the version runs on, if they are known.
 	Platforms []Platform `json:"platformCompatibility,omitempty"`
 }
 
-// Phase is a time of support.
+// Phase is a phase of support.
 type Phase struct {
 	Name string `json:"name"`
 	// Start and End are its first and its last day.
@@ -42,7 +42,7 @@ type Phase struct {
 	End   Date `json:"endDate"`
 }
 
-// Platform is a platform and those of its versions that a version of the package runs on.
+// Platform is a platform and the versions of it that a version of the package runs on.
 type Platform struct {
 	Name     string   `json:"name"`
 	Versions []string `json:"versions"` // MAJOR.MINOR
@@ -89,7 +89,7 @@ func Number(name string) *semver.Version {
 	return &v
 }
 
-// Find returns the lifecycle of a version of the package, or nil if it is not known. The lifecycle may be nil.
+// Find returns the lifecycle of a version of the package, or nil if it is not known. l may be nil.
 func (l *Lifecycle) Find(version *semver.Version) *Version {
 	if l == nil || version == nil {
 		return nil
@@ -123,20 +123,20 @@ const (
 	Between State = "between"
 )
 
-// Support is how a version is supported on a day.
+// Support says how a version is supported on a day.
 type Support struct {
-	// Version is that of the lifecycle: MAJOR.MINOR.
+	// Version is the minor version in the lifecycle: MAJOR.MINOR.
 	Version string `json:"version"`
 	State   State  `json:"state"`
 	// Phase is the phase of the day, if there is one, and Until is its last day.
 	Phase string `json:"phase,omitempty"`
 	Until Date   `json:"until,omitempty"`
-	// Begins is the first day of all phases, and Ends is the last one.
+	// Begins is the first day of the first phase, and Ends the last day of the last one.
 	Begins Date `json:"begins"`
 	Ends   Date `json:"ends"`
 }
 
-// At returns how a version is supported on a day, or nil if that is not known: it may be nil, or have no phase with dates.
+// At returns how a version is supported on a day, or nil if that is not known: v may be nil, or have no phase with dates.
 func (v *Version) At(day Date) *Support {
 	if v == nil {
 		return nil

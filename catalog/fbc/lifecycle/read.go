@@ -24,8 +24,7 @@ var (
 // Rules are all rules of this package.
 var Rules = []findings.Rule{fields, phases, versions}
 
-// Read decodes a document of Schema strictly. The findings say what is wrong with it. It returns nil if not even its known fields can
-// be decoded.
+// Read decodes a document of Schema strictly, and returns its faults. It returns no lifecycle if a known field cannot be decoded.
 func Read(d document.Document) (*Lifecycle, []*findings.Finding) {
 	l := &Lifecycle{}
 	decoded, found := d.DecodeStrictly(l)

@@ -180,7 +180,7 @@ func hasUnusualEscape(text []byte) bool {
 	}
 }
 
-// AppendString appends a string as encoding/json writes it, with HTML as it is.
+// AppendString appends a string like encoding/json, without escaping HTML.
 func AppendString(buffer []byte, value string) []byte {
 	if raw := []byte(value); special(raw, 0) == len(raw) && isPlain(raw) {
 		return append(append(append(buffer, '"'), value...), '"')

@@ -126,7 +126,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// Text that encoding/json accepts is refused if it would have to be decoded.
+// Text that encoding/json accepts is refused if reading it would require decoding.
 func TestRefuses(t *testing.T) {
 	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for _, text := range []string{
@@ -230,7 +230,7 @@ type (
 
 func (*selfDecoding) UnmarshalJSON([]byte) error { return nil }
 
-// TestAppend compares with what encoding/json writes for the same value.
+// TestAppend compares the output with encoding/json's for the same value.
 func TestAppend(t *testing.T) {
 	for _, tc := range []string{
 		`{}`, `[]`, `{"a":{},"b":[]}`, `{"b":1,"a":[true,false,null]}`, ` { "b" : { "d":1, "c":2 } , "a" : "x" } `,
@@ -292,7 +292,7 @@ func canonical(t *testing.T, text string, style rawjson.Style) string {
 	return strings.TrimSuffix(written.String(), "\n")
 }
 
-// FuzzAppend compares with what encoding/json writes for the same value.
+// FuzzAppend compares the output with encoding/json's for the same value.
 func FuzzAppend(f *testing.F) {
 	for _, tc := range texts {
 		f.Add([]byte(tc.text))
@@ -311,7 +311,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// FuzzFits compares what is accepted with encoding/json.
+// FuzzFits: Fits accepts only values that encoding/json accepts.
 func FuzzFits(f *testing.F) {
 	for _, tc := range texts {
 		f.Add([]byte(tc.text))

@@ -1,5 +1,5 @@
-// Package rawjson reads JSON in place, without copying or decoding it. It is for large documents of which little is
-// needed. It refuses whatever it is not sure of, and callers then use encoding/json.
+// Package rawjson reads JSON in place, without copying or decoding it. It is for reading a few fields of large documents.
+// It refuses every form that it does not know, and callers then use encoding/json.
 package rawjson
 
 import (
@@ -37,7 +37,7 @@ func (s *Scanner) End() bool {
 	return !s.failed && s.pos == len(s.data)
 }
 
-// Fail makes the Scanner fail, because its caller refuses what was read.
+// Fail makes the Scanner fail, because its caller refuses a value.
 func (s *Scanner) Fail() { s.failed = true }
 
 // space skips white space and returns the byte after it, or 0 at the end of the text.
@@ -247,7 +247,6 @@ func (s *Scanner) peek() byte {
 	return 0
 }
 
-// digits reads one or more digits.
 func (s *Scanner) digits() {
 	begin := s.pos
 	for c := s.peek(); '0' <= c && c <= '9'; c = s.peek() {

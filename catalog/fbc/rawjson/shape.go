@@ -97,8 +97,8 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 	return shape
 }
 
-// Fits reports whether data is one value that encoding/json would decode into the shape's type. It may return false for
-// some that it would.
+// Fits reports whether data is one value that encoding/json would decode into the shape's type. It may return false for a
+// few of these.
 func Fits(data []byte, shape *Shape) bool {
 	s := Scan(data)
 	s.Fits(shape)

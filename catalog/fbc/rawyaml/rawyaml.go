@@ -11,7 +11,7 @@
 // strings, booleans, null or short decimal integers. A document that it refuses is left to the library, and so is every
 // malformed one.
 //
-// FuzzAppendJSON checks that the library reads whatever this package accepts, and reads the same.
+// FuzzAppendJSON checks that the library also reads every document that this package accepts, with the same result.
 package rawyaml
 
 import (
@@ -72,7 +72,7 @@ func (r *reader) nextLine() int {
 	return -1
 }
 
-// line returns what comes before the end of the line.
+// line returns the text before the end of the line.
 func line(text []byte) []byte {
 	if end := bytes.IndexByte(text, '\n'); end >= 0 {
 		return text[:end]
@@ -80,7 +80,7 @@ func line(text []byte) []byte {
 	return text
 }
 
-// rest returns what is left of the line.
+// rest returns the rest of the line.
 func (r *reader) rest() []byte { return line(r.source[r.pos:]) }
 
 // peek returns the character at an offset from the position, or a line end after the end.
@@ -187,7 +187,7 @@ func (r *reader) below(column int) {
 	r.node(column)
 }
 
-// keyLength returns the length of the key at the position, or 0 if there is none. A colon must follow it.
+// keyLength returns the length of the key at the position, which a colon must follow, or 0 without a key.
 func (r *reader) keyLength() int {
 	text := r.rest()
 	if len(text) == 0 {

@@ -42,7 +42,7 @@ func FuzzAppendJSON(f *testing.F) {
 	})
 }
 
-// compare compares JSON with what the library reads in YAML.
+// compare compares JSON with the value that the library reads from YAML.
 func compare(t *testing.T, source string, got []byte) {
 	t.Helper()
 	want, err := yaml.YAMLToJSON([]byte(source))

@@ -111,7 +111,7 @@ func (r *reader) breaks() (count int) {
 	return count
 }
 
-// fold writes what a number of line ends within a scalar means.
+// fold writes the space or the line ends that a number of line ends within a scalar stands for.
 func (r *reader) fold(breaks int) {
 	if breaks == 1 {
 		r.out = append(r.out, ' ')
@@ -170,7 +170,7 @@ func (r *reader) quotedBreak(parent int) {
 	r.fold(breaks)
 }
 
-// unescaped are the usual escapes in double quotes, and what they are in JSON.
+// unescaped maps the usual escapes in double quotes to JSON.
 var unescaped = map[byte]string{'n': `\n`, 't': `\t`, 'r': `\r`, '"': `\"`, '\\': `\\`, '/': `/`, ' ': ` `}
 
 // unescape reads an escape within double quotes.

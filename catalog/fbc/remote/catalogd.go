@@ -23,9 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Download writes the documents of a catalog that catalogd serves for OLM v1, as JSON. base is status.urls.base of the ClusterCatalog.
-// It dials catalogd's Service or, if that is unreachable from here, forwards a port to a pod of it, through the API server. The
-// certificate has to be of one of these authorities, in PEM; none means the one that OpenShift gives each namespace.
+// Download writes the documents of a catalog that catalogd serves for OLM v1, as JSON. base is status.urls.base of the
+// ClusterCatalog. It dials catalogd's Service or, if that is unreachable from here, forwards a port to a pod of it, through the API
+// server. One of these authorities, in PEM, must have signed the certificate; the default is the authority that OpenShift puts into
+// each namespace.
 func Download(ctx context.Context, config *rest.Config, base string, authorities []byte, to io.Writer) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not read within %s", timeout))
 	defer cancel()
@@ -61,14 +62,14 @@ func Download(ctx context.Context, config *rest.Config, base string, authorities
 	return get(ctx, at.JoinPath("api/v1/all"), address, pool, to)
 }
 
-// serviceOf returns the Service that a host name such as catalogd-service.olmv1-system.svc is of.
+// serviceOf returns the Service of a host name such as catalogd-service.olmv1-system.svc.
 func serviceOf(host string) (service, namespace string) {
 	service, rest, _ := strings.Cut(host, ".")
 	namespace, _, _ = strings.Cut(rest, ".")
 	return service, namespace
 }
 
-// The ConfigMap in which OpenShift gives each namespace the authority of the certificates of its Services.
+// The ConfigMap in each namespace with the authority that signs OpenShift's serving certificates.
 const (
 	authorityName = "openshift-service-ca.crt"
 	authorityKey  = "service-ca.crt"
@@ -132,7 +133,8 @@ func targetPort(service *corev1.Service, pod *corev1.Pod, port string) int32 {
 	return 0
 }
 
-// get writes what an HTTPS server answers, up to maxSize bytes. It is dialled at an address, and its certificate is for the host of the URL.
+// get writes the answer of an HTTPS server, up to maxSize bytes. It dials address, and expects a certificate for the host of the
+// URL.
 func get(ctx context.Context, from *url.URL, address string, pool *x509.CertPool, to io.Writer) (err error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	transport := &http.Transport{

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/lab/authority"
 )
 
-// TestDownload: a catalog of catalogd is read only from a server with a certificate of the authority.
+// TestDownload: catalogs are read only from a server whose certificate the authority has signed.
 func TestDownload(t *testing.T) {
 	handler := http.NewServeMux()
 	handler.HandleFunc("/catalogs/shore/api/v1/all", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"schema":"olm.package"}`)) })
@@ -57,7 +57,7 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestTargetPort: the port of a pod behind that of a Service.
+// TestTargetPort: the port of a pod behind the port of a Service.
 func TestTargetPort(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 8443}}}}}}
 	for name, test := range map[string]struct {

@@ -74,7 +74,7 @@ func reachable(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// newConnection connects without encryption, as OLM does: it does not support any.
+// newConnection connects without encryption: OLM supports none here.
 func newConnection(address, via string, stop func()) (*connection, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

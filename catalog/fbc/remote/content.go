@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// parallel is how many requests a server gets at the same time.
+// parallel is the number of concurrent requests to a server.
 const parallel = 8
 
 // fetch fetches the bundles and packages of a catalog, as OLM does. It fails if they have more bytes than limit.
@@ -71,7 +71,7 @@ func list(ctx context.Context, registry api.RegistryClient, room *budget) (all [
 	return all, nil
 }
 
-// complete fetches what the list leaves out of the bundles of some packages.
+// complete fetches the parts of bundles that the list leaves out, for some packages.
 func complete(ctx context.Context, registry api.RegistryClient, bundles []*api.Bundle, packages []string, room *budget) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -174,7 +174,8 @@ func newBundle(b *api.Bundle) (*declcfg.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The server repeats what a bundle requires as dependencies, which the conversion adds to the sorted properties.
+	// The server also lists the required packages and APIs as dependencies, which the conversion adds to the sorted
+	// properties.
 	m.Properties = slices.CompactFunc(m.Properties, func(a, b property.Property) bool {
 		return a.Type == b.Type && string(a.Value) == string(b.Value)
 	})

@@ -17,8 +17,7 @@ import (
 // timeout is how long reading a catalog may take. OLM itself gives up after that long.
 const timeout = time.Minute
 
-// maxSize is how many bytes a catalog may have, because it is kept in memory. The largest public catalogs have a third of
-// that.
+// maxSize bounds the bytes of a catalog, because it is kept in memory. The largest public catalogs take a third of it.
 const maxSize = 256 << 20
 
 // Read reads the catalog that a CatalogSource serves. The list of bundles has no ClusterServiceVersions for bundles that
@@ -26,7 +25,7 @@ const maxSize = 256 << 20
 // CatalogSource. If that is unreachable from here, as a Service is from outside the cluster, it forwards a port to the pod
 // that serves the catalog, through the API server.
 //
-// Its errors name the CatalogSource, what was tried, and what to do.
+// Its errors name the CatalogSource, the attempts and the remedy.
 func Read(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource, detailed ...string) (_ *fbc.Catalog, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not read within %s", timeout))
 	defer cancel()
@@ -54,7 +53,7 @@ func about(source *v1alpha1.CatalogSource, err error) error {
 	return fmt.Errorf("reading the catalog of CatalogSource %s/%s: %w", source.Namespace, source.Name, err)
 }
 
-// parse makes a catalog of what a server has said.
+// parse makes a catalog from the documents of a server.
 func parse(served *declcfg.DeclarativeConfig) (*fbc.Catalog, error) {
 	c, faults, err := fbc.Parse("the catalog", served)
 	if err != nil {

@@ -119,7 +119,7 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// TestUndetailed: packages that are not detailed have no content of bundles that OLM unpacks from images.
+// TestUndetailed: without a request for details, bundles that OLM unpacks from images have no content.
 func TestUndetailed(t *testing.T) {
 	read, err := Read(t.Context(), &rest.Config{}, sourceAt(serving.Start(t, shore(t))))
 	if err != nil {
@@ -137,7 +137,7 @@ func TestUndetailed(t *testing.T) {
 	}
 }
 
-// TestUnreachable: the error names the CatalogSource, and what was tried.
+// TestUnreachable: the error names the CatalogSource and the attempts.
 func TestUnreachable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -226,14 +226,14 @@ func stream(t *testing.T, dir string) string {
 	return documents.String()
 }
 
-// bundleSummary is what the test compares of a bundle.
+// bundleSummary holds the fields of a bundle that the test compares.
 type bundleSummary struct {
 	Image, Version string
 	Properties     []string
 	Details        fbc.Details
 }
 
-// packageSummary is what the test compares of a package.
+// packageSummary holds the fields of a package that the test compares.
 type packageSummary struct {
 	Default      string
 	Channels     map[string][]declcfg.ChannelEntry
@@ -255,7 +255,7 @@ func summary(t *testing.T, c *fbc.Catalog, packages ...string) map[string]packag
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A server adds these to what a description has.
+			// A server adds these to a description.
 			details.CSV.Spec.Version.Version.Major, details.CSV.Spec.InstallStrategy.StrategyName = 0, ""
 			said := bundleSummary{Image: b.Image, Version: b.Number().String(), Details: *details}
 			for _, p := range b.Properties {

@@ -12,8 +12,8 @@ type Listed struct {
 func (e *Listed) Error() string { return e.Head + "\n" + e.Faults.Error() }
 func (e *Listed) Unwrap() error { return e.Faults }
 
-// Lines returns the lines of an error. There are several only where errors are joined, or listed below another
-// one: the end of a line in a message is part of that.
+// Lines returns the lines of an error. There are several only if errors are joined, or listed below another
+// one: a line break in a message does not count.
 func Lines(err error) []string {
 	text := err.Error()
 	switch e := err.(type) {

@@ -1,4 +1,4 @@
-// Package logging says how programs write what libraries and they themselves log.
+// Package logging configures the logs of programs and their libraries.
 package logging
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// To has klog write to w, a line for each message: what a message quotes from requests and objects of others neither
-// ends the line nor reaches a terminal as more than text.
+// To makes klog write to w, one line for each message: untrusted text in a message cannot end the line, and reaches
+// a terminal only as text.
 func To(w io.Writer) {
 	flags := flag.NewFlagSet("", flag.PanicOnError)
 	klog.InitFlags(flags)

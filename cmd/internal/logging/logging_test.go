@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/logging"
 )
 
-// TestMessageIsALine logs what somebody else has written, in each of the ways of klog.
+// TestMessageIsALine logs untrusted text with each function of klog.
 func TestMessageIsALine(t *testing.T) {
 	const hostile = "/x\nI0101 00:00:00.000000       1 lock.go:1] forged \x1b[2K\u202e"
 	var log bytes.Buffer

@@ -1,4 +1,4 @@
-// Package memory has programs stay within the memory of their containers.
+// Package memory keeps programs within the memory of their containers.
 package memory
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Tune configures the garbage collector to run when garbage is a percentage of what is used, and more often close to a limit in bytes,
-// of which a tenth is left for memory outside of the heap. 0 means no limit. GOMEMLIMIT takes precedence.
+// Tune configures the garbage collector to run when garbage is a percentage of live memory, and more often close to a limit in
+// bytes, of which a tenth is left for memory outside of the heap. 0 means no limit. GOMEMLIMIT takes precedence.
 func Tune(percent int, limit int64) {
 	debug.SetGCPercent(percent)
 	if limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
@@ -27,7 +27,7 @@ const (
 	firstLimitFile = "/sys/fs/cgroup/memory%s/memory.limit_in_bytes"
 )
 
-// noLimit is at least what the first version of control groups says where there is no limit, in bytes.
+// noLimit is a size in bytes from which a limit of cgroup v1 means no limit.
 const noLimit = 1 << 60
 
 // OfContainer returns the limit on the memory of the container, in bytes, or 0 if it has none.
@@ -39,7 +39,8 @@ func OfContainer() int64 {
 	return limitIn(filesOf(string(groups)))
 }
 
-// filesOf returns the files that may have the limit, by what /proc/self/cgroup says: the hierarchy, its controllers and the group.
+// filesOf returns the files that may contain the limit, from the content of /proc/self/cgroup: the hierarchy, its controllers and
+// the group.
 func filesOf(groups string) (files []string) {
 	for line := range strings.Lines(groups) {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -66,8 +67,8 @@ func limitIn(files []string) int64 {
 	return 0
 }
 
-// Settle is for a server that has started: from then on, garbage is a percentage of what is used, and memory that the start took is given
-// back to the operating system.
+// Settle is for a server that has started: it sets the garbage collector's percentage, and returns the memory of the start to the
+// operating system.
 func Settle(percent int) {
 	debug.SetGCPercent(percent)
 	debug.FreeOSMemory()

@@ -7,14 +7,14 @@ import (
 
 	"github.com/h2non/filetype"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	_ "github.com/operator-framework/operator-registry/alpha/model" // has filetype know SVG
+	_ "github.com/operator-framework/operator-registry/alpha/model" // registers SVG with filetype
 	"github.com/spf13/cobra"
 )
 
 // writers write documents, by their format.
 var writers = map[string]func(declcfg.DeclarativeConfig, io.Writer) error{"json": declcfg.WriteJSON, "yaml": declcfg.WriteYAML}
 
-// maxRead is how large a description or an icon may be, in bytes.
+// maxRead is the maximum size of a description or an icon, in bytes.
 const maxRead = 16 << 20
 
 func newInitCommand() *cobra.Command {
@@ -63,7 +63,7 @@ func readAll(path string) ([]byte, error) {
 	return text, err
 }
 
-// readIcon reads an icon. Its media type is that of its content.
+// readIcon reads an icon. It detects the media type by the content.
 func readIcon(path string) (*declcfg.Icon, error) {
 	data, err := readAll(path)
 	if err != nil {

@@ -75,7 +75,8 @@ func writeTable(cmd *cobra.Command, table [][]string) error {
 	return aligned.Flush()
 }
 
-// withCatalog calls do with the catalog that a reference names, which must be one that can be served.
+// withCatalog calls do with the catalog that a reference names. It fails if the catalog cannot be
+// served.
 func withCatalog(cmd *cobra.Command, ref string, do func(*fbc.Catalog) error) (err error) {
 	opened, err := source.Open(cmd.Context(), ref)
 	if err != nil {
@@ -151,7 +152,8 @@ func newRenderGraphCommand() *cobra.Command {
 	return cmd
 }
 
-// addGraphs adds the documents that a drawing is made of. opm does not check whether they fit together.
+// addGraphs adds the documents that a drawing needs. Like opm, it does not check whether they fit
+// together.
 func addGraphs(cmd *cobra.Command, ref string, to *declcfg.DeclarativeConfig) (err error) {
 	opened, err := source.Open(cmd.Context(), ref)
 	if err != nil {
@@ -185,7 +187,8 @@ func addGraphs(cmd *cobra.Command, ref string, to *declcfg.DeclarativeConfig) (e
 	return opened.Named(errors.Join(faulty...))
 }
 
-// drawn returns what a drawing needs of a bundle: it has no payload, which opm's library would decode.
+// drawn returns the parts of a bundle that a drawing needs, without payload, which opm's library would
+// decode.
 func drawn(b declcfg.Bundle) declcfg.Bundle {
 	b.Properties = slices.DeleteFunc(slices.Clone(b.Properties), func(p property.Property) bool { return fbc.IsPayload(p.Type) })
 	return b

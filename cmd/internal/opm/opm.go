@@ -1,5 +1,5 @@
-// Package opm answers where Makefiles, Dockerfiles, pipelines and OLM itself call opm by name: it has opm's commands and flags, and
-// leaves the work to the packages of the toolchain. Outputs and exit codes are those of opm 1.73.
+// Package opm replaces opm in Makefiles, Dockerfiles, pipelines and OLM itself: it has the commands, flags, outputs and exit codes
+// of opm 1.73, and leaves the work to the packages of the toolchain.
 package opm
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// Name is what the program is called as.
+// Name is the name by which the program is called.
 const Name = "opm"
 
-// Version is the version of opm whose commands, flags and outputs these are.
+// Version is the version of opm that this package imitates.
 const Version = "v1.73.0"
 
-// failed is opm's exit code for whatever goes wrong.
+// failed is opm's exit code for all failures.
 const failed = 1
 
 // New returns opm's root command.
@@ -85,13 +85,13 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	return failed
 }
 
-// errReported ends a command that has already said what is wrong.
+// errReported ends a command that has already printed its error.
 var errReported = errors.New("reported")
 
 // usageError is a fault of the command line.
 type usageError struct{ error }
 
-// reachRegistries has images pulled as the flags say.
+// reachRegistries applies the flags about registries to pulls.
 func reachRegistries(cmd *cobra.Command, _ []string) error {
 	var set []string
 	for _, name := range []string{"skip-tls", "skip-tls-verify", "use-http"} {
@@ -125,21 +125,21 @@ func addOutputFlag(cmd *cobra.Command, into *string, value string, formats ...st
 	}
 }
 
-// replacement is a command of opm that makes or reads SQLite catalogs, or that another one took the place of.
+// replacement is a command of opm for SQLite catalogs, or one that another command has replaced.
 type replacement struct {
 	path []string
-	// by says what to use, in a sentence.
+	// by names the replacement, in a sentence.
 	by string
 }
 
-// replaced are the commands that only say what to use now.
+// replaced are the commands that only name their replacement.
 var replaced = []replacement{
 	{[]string{"index"}, "it is for SQLite catalogs, which OLM no longer supports: make a file-based catalog with `opm render BUNDLE...` or `berth catalog build`, and its image with `opm generate dockerfile` or `berth catalog image`"},
 	{[]string{"registry"}, "it is for SQLite catalogs, which OLM no longer supports: make a file-based catalog with `opm render BUNDLE...` or `berth catalog build`, and serve it with `opm serve DIR`"},
 	{[]string{"alpha", "bundle"}, "use `berth bundle image` to build the image of a bundle, `berth bundle validate` to check one, and `berth bundle bump` to make the next version"},
 }
 
-// command returns the command. It takes any arguments and flags: whatever is asked for, the answer is the same.
+// command returns the command. It accepts any arguments and flags, because its answer is always the same.
 func (r replacement) command() *cobra.Command {
 	return &cobra.Command{
 		Use:                r.path[len(r.path)-1],
@@ -152,5 +152,5 @@ func (r replacement) command() *cobra.Command {
 	}
 }
 
-// warn prints warnings, which stop nothing.
+// warn prints a warning.
 func warn(cmd *cobra.Command, text string) { cmd.PrintErrf("warning: %s\n", escape.Line(text)) }

@@ -76,7 +76,7 @@ entries:
 - name: moon.v1.0.0
 `
 
-// calls are command lines of Makefiles and pipelines, and what else opm takes. REGISTRY is one with the images of bundles and a catalog.
+// calls are command lines of Makefiles and pipelines, and others that opm accepts. REGISTRY has the images of bundles and a catalog.
 var calls = []struct {
 	args  string
 	stdin string
@@ -184,7 +184,7 @@ var calls = []struct {
 	{args: "--unknown"},
 }
 
-// TestLikeOPM compares each call with the real opm: what it prints and writes, and its exit code.
+// TestLikeOPM compares each call with the real opm: its output, files and exit code.
 func TestLikeOPM(t *testing.T) {
 	dir, address := t.TempDir(), registry.Start(t, nil)
 	writeFolder(t, dir, address)
@@ -200,7 +200,7 @@ func TestLikeOPM(t *testing.T) {
 	}
 }
 
-// TestDockerfile: what a container engine is told is what opm tells it, but for the image that is the base, and for comments.
+// TestDockerfile: the instructions in Dockerfiles equal opm's, except for the base image.
 func TestDockerfile(t *testing.T) {
 	dir := t.TempDir()
 	catalogs.Write(t, filepath.Join(dir, "catalog", "tide.yaml"), tide)
@@ -232,7 +232,7 @@ func instructions(dockerfile string) (lines []string) {
 	return lines
 }
 
-// runAgain runs ours where files are, and returns the exit code.
+// runAgain runs our opm in a folder with files, and returns the exit code.
 func runAgain(t *testing.T, files map[string]string, args []string) int {
 	t.Helper()
 	dir := t.TempDir()
@@ -242,7 +242,7 @@ func runAgain(t *testing.T, files map[string]string, args []string) int {
 	return run(t, dir, "", args, inProcess).exit
 }
 
-// TestReplaced: commands for SQLite catalogs, with whatever arguments, say in a line what replaces them.
+// TestReplaced: commands for SQLite catalogs name their replacement in one line, for any arguments.
 func TestReplaced(t *testing.T) {
 	for args, want := range map[string]string{
 		"index add --container-tool docker --mode semver --tag catalog:v1 --bundles a,b": "berth catalog build",
@@ -276,13 +276,13 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// outcome is what a call did.
+// outcome is the result of a call.
 type outcome struct {
 	exit   int
 	stdout string
-	// said tells whether it said what is wrong. It does so in words of its own.
+	// said says that it printed an error, in its own words.
 	said bool
-	// files are the files that are there afterwards, with their contents.
+	// files are the files that exist afterwards, with their contents.
 	files map[string]string
 }
 

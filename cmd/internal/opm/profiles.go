@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// profilesAddress is where opm serves profiles, which it does unless it is told not to.
+// profilesAddress is the address at which opm serves profiles by default.
 const profilesAddress = "localhost:6060"
 
-// profiles serves profiles of this program, for whoever asks for that.
+// profiles serves profiles of this program on request.
 type profiles struct {
 	address string
 	capture bool
@@ -25,7 +25,7 @@ type profiles struct {
 	ready atomic.Bool
 }
 
-// begin starts serving profiles, if that is wanted. The function that it returns ends it.
+// begin starts serving profiles, if requested. It returns a function that stops it.
 func (p *profiles) begin(ctx context.Context) (stop func(), err error) {
 	if p.capture && p.address == "" {
 		p.address = profilesAddress

@@ -15,10 +15,10 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// allMigrations is the level of all migrations that there are.
+// allMigrations is the level that includes all migrations.
 const allMigrations = "all"
 
-// formatOf returns the format that a level of migration has. Without a level, bundles carry their objects.
+// formatOf returns the format of a migrate level. Without a level, bundles carry their objects.
 func formatOf(level string) (render.Format, error) {
 	formats := []string{allMigrations}
 	for _, f := range render.BundleFormats {
@@ -111,7 +111,7 @@ func newMigrateCommand() *cobra.Command {
 	return cmd
 }
 
-// mustBeCatalog fails if a reference is that of a bundle.
+// mustBeCatalog fails if a reference is a bundle's.
 func mustBeCatalog(cmd *cobra.Command, ref string) (err error) {
 	opened, err := source.Open(cmd.Context(), ref)
 	if err != nil {

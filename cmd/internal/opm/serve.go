@@ -16,14 +16,14 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/memory"
 )
 
-// The garbage collector's target percentages, while a catalog is read and then. A server of catalogs is idle most of the time, in a
-// container with little memory.
+// The garbage collector's target percentages, while a catalog is read and afterwards. A server of catalogs is idle most of the time,
+// in a container with little memory.
 const (
 	gcPercentToStart = 100
 	gcPercent        = 40
 )
 
-// besides is what a container's memory holds besides what Go allocates, in bytes: data of the program, and what the kernel keeps for it.
+// besides is the memory of a container outside of Go's allocations, in bytes: the program's data and the kernel's.
 const besides = 9 << 20
 
 // serve holds the flags of opm serve.
@@ -100,7 +100,7 @@ func (s *serve) run(cmd *cobra.Command, dir string) error {
 	})
 }
 
-// folders are those where a container may write something: OLM's has no other than the one of the cache if it extracts content.
+// folders are the folders that a container may write to: if OLM extracts content, its container can only write to the cache.
 func (s *serve) folders(dir string) []string {
 	all := []string{os.TempDir()}
 	if s.cacheDir != "" {
@@ -109,10 +109,10 @@ func (s *serve) folders(dir string) []string {
 	return append(all, filepath.Dir(filepath.Clean(dir)))
 }
 
-// makeCache makes the cache that other opm programs need, by their library.
+// makeCache makes the cache that other opm programs need, with opm's library.
 func (s *serve) makeCache(ctx context.Context, dir string) (err error) {
 	if s.cacheDir == "" {
-		return nil // opm makes one, and removes it
+		return nil // opm makes a cache, and removes it
 	}
 	store, err := cache.New(s.cacheDir)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *serve) makeCache(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// leave writes the reason of a failure where Kubernetes reads it, in a container.
+// leave writes the reason for a failure to the termination message of the container.
 func (s *serve) leave(cmd *cobra.Command, reason error) {
 	file, err := os.OpenFile(s.terminationLog, os.O_WRONLY, 0)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs/clients"
 )
 
-// TestServe: opm serve answers, and is healthy, where it may write nothing and the folder of its cache belongs to somebody else, also after
-// it was killed. It leaves nothing.
+// TestServe: opm serve answers and is healthy even if it cannot write and the folder of its cache belongs to somebody else, and also
+// after it was killed. It leaves no files.
 func TestServe(t *testing.T) {
 	built, err := tools.Programs(t.Context(), "./cmd/opm")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// restrict has a folder be one in which the program may only read, and returns how to run it.
+// restrict makes a folder read-only for the program, and returns the attributes to run it with.
 func restrict(t *testing.T, root string) *syscall.SysProcAttr {
 	t.Helper()
 	if err := os.Chmod(filepath.Join(root, "cache"), 0o700); err != nil {
@@ -86,7 +86,7 @@ func restrict(t *testing.T, root string) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
 
-// TestCacheOnly: the cache that is made while an image is built is one that the real opm serves from.
+// TestCacheOnly: the real opm serves from the cache that is made while an image is built.
 func TestCacheOnly(t *testing.T) {
 	dir, real := t.TempDir(), catalogs.OPM(t)
 	catalogs.Write(t, filepath.Join(dir, "catalog", "tide.yaml"), tide)

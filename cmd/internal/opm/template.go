@@ -20,7 +20,7 @@ import (
 // schemas are the schemas of templates, by the names of their types.
 var schemas = map[string]string{"basic": "olm.template.basic", "semver": "olm.semver", "substitutes": "olm.template.substitutes"}
 
-// mermaid is the format of a drawing, besides those of documents.
+// mermaid is the format of a drawing, in addition to the formats of documents.
 const mermaid = "mermaid"
 
 func newRenderTemplateCommand() *cobra.Command {
@@ -57,7 +57,7 @@ All faults are reported at once, with their lines. A template whose catalog cann
 	return cmd
 }
 
-// renderTemplate builds the catalog of a template, and prints it. Bundles that were pulled are kept in the user's cache.
+// renderTemplate builds the catalog of a template, and prints it. Pulled bundles are kept in the user's cache.
 func renderTemplate(cmd *cobra.Command, file, output string, options build.Options) (err error) {
 	if dir, err := cache.Dir(); err == nil { // without such a folder, bundles are pulled each time
 		kept := cache.New(dir, cache.Limit)
@@ -90,7 +90,7 @@ func renderTemplate(cmd *cobra.Command, file, output string, options build.Optio
 	return nil
 }
 
-// draw draws the upgrade graphs of catalogs as opm's library does.
+// draw draws the upgrade graphs of catalogs with opm's library.
 func draw(cmd *cobra.Command, catalogs []*build.Catalog) error {
 	var all declcfg.DeclarativeConfig
 	for _, c := range catalogs {

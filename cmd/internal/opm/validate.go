@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// verdict is what opm validate prints with --output.
+// verdict is the output of opm validate with --output.
 type verdict struct {
 	Passed bool           `json:"passed"`
 	Error  *verdictReason `json:"error,omitempty"`

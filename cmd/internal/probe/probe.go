@@ -1,4 +1,4 @@
-// Package probe asks a server for its health, where grpc_health_probe is called by name: OLM's pods do so for the probes of kubelet.
+// Package probe asks a server for its health, as a replacement for grpc_health_probe, which OLM's pods call for kubelet's probes.
 package probe
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// Name is what the program is called as.
+// Name is the name by which the program is called.
 const Name = "grpc_health_probe"
 
 // Exit codes of grpc_health_probe.
@@ -35,7 +35,7 @@ const (
 	unhealthy
 )
 
-// refused are flags of grpc_health_probe about connections that no server of Berth has.
+// refused are flags of grpc_health_probe for kinds of connections that Berth's servers do not have.
 var refused = []string{"tls", "tls-no-verify", "tls-ca-cert", "tls-client-cert", "tls-client-key", "tls-server-name", "alts", "spiffe", "gzip"}
 
 // probe holds the flags.
@@ -46,7 +46,7 @@ type probe struct {
 	verbose, printVersion   bool
 }
 
-// Run asks once, and returns the exit code. It says what it found on stderr.
+// Run asks once, and returns the exit code. It reports the result on stderr.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	say := func(format string, args ...any) { fmt.Fprintln(stderr, escape.Line(fmt.Sprintf(format, args...))) }
 	p := probe{headers: headers{metadata.MD{}}}

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/lab/registry"
 )
 
-// servers start servers, by what they do with a probe.
+// servers start servers, by their reaction to a probe.
 var servers = map[string]func(t *testing.T) (address string){
 	"healthy":   func(t *testing.T) string { return serve(t, healthWith(healthpb.HealthCheckResponse_SERVING)) },
 	"unhealthy": func(t *testing.T) string { return serve(t, healthWith(healthpb.HealthCheckResponse_NOT_SERVING)) },
@@ -56,7 +56,7 @@ func (slow) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthp
 	return nil, ctx.Err()
 }
 
-// withHeader is healthy for who sends the header key with the value open.
+// withHeader is healthy for clients that send the header key with the value open.
 type withHeader struct {
 	healthpb.UnimplementedHealthServer
 }
@@ -136,7 +136,7 @@ func TestLikeGRPCHealthProbe(t *testing.T) {
 	}
 }
 
-// TestRefusedFlags: what no server of Berth needs is refused with a sentence.
+// TestRefusedFlags: flags that no server of Berth needs are refused with a sentence.
 func TestRefusedFlags(t *testing.T) {
 	for _, flag := range []string{"-tls", "-alts", "-spiffe", "-gzip", "-tls-ca-cert=ca.pem"} {
 		var stderr bytes.Buffer

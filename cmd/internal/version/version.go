@@ -14,7 +14,7 @@ import (
 // Schema is the schema of Info as JSON.
 const Schema = "berth.version.v1"
 
-// Info says which build a command is.
+// Info identifies the build of a command.
 type Info struct {
 	Schema string `json:"schema"`
 	// Version is the version of Berth, such as "v1.0.0", or "(devel)" if the build does not know it.
@@ -25,7 +25,7 @@ type Info struct {
 	Platform string `json:"platform"`
 }
 
-// Get returns what this build is.
+// Get returns the version of this build.
 func Get() Info {
 	return Info{Schema: Schema, Version: stamp.Version(), Go: runtime.Version(), Platform: stamp.Platform()}
 }

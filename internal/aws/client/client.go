@@ -1,4 +1,5 @@
-// Package client calls AWS as administrators and installers do: with the credentials that the SDK finds, and patiently.
+// Package client calls AWS like administrators and installers: with the credentials that the SDK finds, and with many
+// retries.
 package client
 
 import (
@@ -21,9 +22,9 @@ import (
 )
 
 const (
-	// attempts is how often a request is made, if AWS throttles it, is unavailable or does not answer.
+	// attempts is the maximum number of attempts, if AWS throttles a request, is unavailable or does not answer.
 	attempts = 10
-	// interval is how long to wait before looking again at what AWS is still doing.
+	// interval is the time between polls of an operation that AWS has not finished.
 	interval = 5 * time.Second
 )
 
@@ -31,12 +32,12 @@ const (
 type Clients struct {
 	EFS *efs.Client
 	EC2 EC2
-	// Interval is how long to wait before looking again at what AWS is still doing.
+	// Interval is the time between polls of an operation that AWS has not finished.
 	Interval time.Duration
 }
 
-// New returns clients with the credentials that the SDK finds, for a region. If that is empty, it is the SDK's. Requests
-// that AWS throttles are made again, ever more slowly. The SDK logs nothing: its warnings are about what it tried on the way.
+// New returns clients with the credentials that the SDK finds, for a region; "" means the SDK's default. Throttled requests
+// are retried with backoff. The SDK's log is off: it only warns about its attempts.
 func New(ctx context.Context, region string) (*Clients, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}), config.WithRetryer(func() aws.Retryer {
 		return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
@@ -47,7 +48,7 @@ func New(ctx context.Context, region string) (*Clients, error) {
 		return nil, fmt.Errorf("reading the configuration of AWS: %w", err)
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil && strings.Contains(err.Error(), "no EC2 IMDS role found") {
-		// The SDK's error lists what it tried last, and not what is missing.
+		// The SDK's error describes its last attempt, not the missing credentials.
 		return nil, &noCredentials{err}
 	}
 	if cfg.Region == "" {
@@ -56,7 +57,7 @@ func New(ctx context.Context, region string) (*Clients, error) {
 	return &Clients{EFS: efs.NewFromConfig(cfg), EC2: NewEC2(ec2.NewFromConfig(cfg)), Interval: interval}, nil
 }
 
-// noCredentials says what to do about an error of the SDK that lists what it tried.
+// noCredentials adds advice to an error of the SDK about its attempts to find credentials.
 type noCredentials struct{ tried error }
 
 func (e *noCredentials) Error() string {

@@ -6,8 +6,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// EC2 are the operations of EC2 that Berth calls. They are functions, because the linker keeps every method of a type that is in an
-// interface, if a program looks up methods by name, as those with templates do: of the SDK's client, that is some 700 operations.
+// EC2 holds the operations of EC2 that Berth calls, as functions. In programs that look up methods by name, as templates do, the
+// linker keeps every method of a type in an interface: of the SDK's client, these are some 700 operations.
 type EC2 struct {
 	AuthorizeSecurityGroupIngress operation[ec2.AuthorizeSecurityGroupIngressInput, ec2.AuthorizeSecurityGroupIngressOutput]
 	CreateSecurityGroup           operation[ec2.CreateSecurityGroupInput, ec2.CreateSecurityGroupOutput]
@@ -37,22 +37,22 @@ func NewEC2(c *ec2.Client) EC2 {
 	}
 }
 
-// SecurityGroups returns the pages of an answer.
+// SecurityGroups returns a paginator over security groups.
 func (c EC2) SecurityGroups(in *ec2.DescribeSecurityGroupsInput) *ec2.DescribeSecurityGroupsPaginator {
 	return ec2.NewDescribeSecurityGroupsPaginator(groups(c.DescribeSecurityGroups), in)
 }
 
-// Snapshots returns the pages of an answer.
+// Snapshots returns a paginator over snapshots.
 func (c EC2) Snapshots(in *ec2.DescribeSnapshotsInput) *ec2.DescribeSnapshotsPaginator {
 	return ec2.NewDescribeSnapshotsPaginator(snapshots(c.DescribeSnapshots), in)
 }
 
-// Volumes returns the pages of an answer.
+// Volumes returns a paginator over volumes.
 func (c EC2) Volumes(in *ec2.DescribeVolumesInput) *ec2.DescribeVolumesPaginator {
 	return ec2.NewDescribeVolumesPaginator(volumes(c.DescribeVolumes), in)
 }
 
-// What the SDK's paginators call.
+// The functions as the interfaces that the SDK's paginators need.
 type (
 	groups    operation[ec2.DescribeSecurityGroupsInput, ec2.DescribeSecurityGroupsOutput]
 	snapshots operation[ec2.DescribeSnapshotsInput, ec2.DescribeSnapshotsOutput]

@@ -1,7 +1,8 @@
-// Package ownership says by tags which resources of AWS belong to a cluster.
+// Package ownership tells by tags which AWS resources belong to a cluster.
 //
-// The installer of OpenShift, the drivers and Berth tag what they create for a cluster with kubernetes.io/cluster/ID, where ID
-// is status.infrastructureName of the Infrastructure object: "owned" if it goes with the cluster, "shared" if it does not.
+// The installer of OpenShift, the drivers and Berth tag the resources that they create for a cluster with
+// kubernetes.io/cluster/ID, where ID is status.infrastructureName of the Infrastructure object: "owned" if the resource is
+// deleted with the cluster, "shared" if it is not.
 package ownership
 
 import (
@@ -22,10 +23,10 @@ type Cluster string
 // Key returns the key of the tag.
 func (c Cluster) Key() string { return prefix + string(c) }
 
-// Tag returns the tag of what goes with the cluster.
+// Tag returns the tag of resources that are deleted with the cluster.
 func (c Cluster) Tag() (key, value string) { return c.Key(), owned }
 
-// Check returns an error unless the ID can be one. An empty ID, or one with a wildcard, would select resources of others.
+// Check returns an error if the ID is not valid. An empty ID, or one with a wildcard, would select resources of others.
 func (c Cluster) Check() error {
 	valid := c != "" && len(c) <= 100 && !strings.ContainsFunc(string(c), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.'
@@ -36,15 +37,15 @@ func (c Cluster) Check() error {
 	return nil
 }
 
-// Claim is what the tags of a resource say.
+// Claim says whether a resource belongs to the cluster, by its tags.
 type Claim struct {
-	// Mine is whether they name the cluster.
+	// Mine says that the tags name the cluster.
 	Mine bool
-	// Kept is why the resource is not deleted with the cluster, although they name it. It is empty otherwise.
+	// Kept says why the resource is nevertheless not deleted with the cluster. It is empty otherwise.
 	Kept string
 }
 
-// Of returns what tags say about a resource.
+// Of returns the claim of the cluster to a resource with these tags.
 func (c Cluster) Of(tags map[string]string) Claim {
 	value, mine := tags[c.Key()]
 	if !mine {

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// TestRequestFor reads a cluster, of which some nodes are not machines of AWS. An administrator does there what docs/aws.md says.
+// TestRequestFor reads a cluster with some nodes outside AWS, by the steps in docs/aws.md.
 func TestRequestFor(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -14,8 +14,8 @@ import (
 // provisioner is the EFS driver.
 const provisioner = "efs.csi.aws.com"
 
-// SharedVolumes returns a SharedVolume for each access point of the report, as YAML. They have no namespace, as whoever applies
-// them knows it. Each is named after its path.
+// SharedVolumes returns a SharedVolume for each access point of the report, as YAML. They have no namespace, which the user chooses
+// when applying them. Each is named after its path.
 func (r Report) SharedVolumes() ([]byte, error) {
 	fileSystem, err := r.fileSystem()
 	if err != nil {
@@ -46,7 +46,7 @@ func (r Report) SharedVolumes() ([]byte, error) {
 	return bytes.Join(documents, []byte("---\n")), nil
 }
 
-// StorageClass returns a StorageClass that makes an access point for each claim, as YAML. Its name is that of the file system, with
+// StorageClass returns a StorageClass that makes an access point for each claim, as YAML. Its name is the file system's name with
 // "-dynamic" appended.
 func (r Report) StorageClass(fileSystemName string) ([]byte, error) {
 	fileSystem, err := r.fileSystem()
@@ -72,10 +72,10 @@ func (r Report) fileSystem() (string, error) {
 	return "", errors.New("there is no file system yet")
 }
 
-// notInNames matches what names of objects cannot have.
+// notInNames matches characters that are not allowed in names of objects.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// maxName leaves room for a claim's prefix and for what distinguishes objects.
+// maxName leaves room for a claim's prefix and a suffix that distinguishes objects.
 const maxName = 50
 
 // objectName turns a path or a name into a name of an object.

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/internal/aws/removal"
 )
 
-// TestManifests: paths are chosen for people, and names of objects are not as free.
+// TestManifests: paths become valid names of objects.
 func TestManifests(t *testing.T) {
 	report := Report{Resources: []Resource{
 		{Kind: removal.FileSystem, ID: "fs-0123456789abcdef0", About: "mine-efs"},

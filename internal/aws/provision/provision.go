@@ -1,8 +1,7 @@
 // Package provision creates an EFS file system for a cluster: encrypted, with a mount target in each zone that has nodes, a
 // security group that admits the nodes, and access points. All have the cluster's tag, so that package removal deletes them.
 //
-// Each resource has a name or a token that is computed from the cluster's ID, so that Create can be interrupted and called again,
-// and creates nothing twice.
+// The name or token of each resource is computed from the cluster's ID, so that Create is idempotent and can be interrupted.
 package provision
 
 import (
@@ -37,7 +36,7 @@ var Permissions = []string{
 	"elasticfilesystem:CreateFileSystem", "elasticfilesystem:CreateMountTarget", "elasticfilesystem:CreateAccessPoint", "elasticfilesystem:TagResource",
 }
 
-// Request is what to create.
+// Request says what to create.
 type Request struct {
 	Cluster ownership.Cluster
 	// Name distinguishes the file systems of a cluster.
@@ -59,33 +58,33 @@ type AccessPoint struct {
 	Permissions string
 }
 
-// Resource is what was created or found.
+// Resource is a resource that was created or found.
 type Resource struct {
 	Kind removal.Kind `json:"kind"`
-	// ID is empty for what would be created.
+	// ID is empty if a dry run would create the resource.
 	ID string `json:"id,omitempty"`
 	// About is a zone, a path or a name.
 	About string `json:"about,omitempty"`
-	// Found is whether it was there before.
+	// Found says that it already existed.
 	Found bool `json:"found"`
 }
 
 // Schema is the schema of Report as JSON.
 const Schema = "berth.aws-create.v1"
 
-// Report is what was created, as JSON.
+// Report lists the created resources, as JSON.
 type Report struct {
 	Schema string `json:"schema"`
 	// Cluster is the infrastructure ID.
 	Cluster string `json:"cluster"`
 	// Region is the region of AWS.
 	Region string `json:"region"`
-	// DryRun is whether nothing was created.
+	// DryRun says that nothing was created.
 	DryRun    bool       `json:"dryRun"`
 	Resources []Resource `json:"resources"`
 }
 
-// creator creates what a request asks for.
+// creator creates the resources of a request.
 type creator struct {
 	*client.Clients
 	Request
@@ -93,8 +92,8 @@ type creator struct {
 	report func(Resource)
 }
 
-// Create creates what does not exist yet, and waits until all of it is available. It calls report for each resource. In a dry run
-// it only reads.
+// Create creates the missing resources, and waits until all are available. It calls report for each resource. In a dry run it only
+// reads.
 func Create(ctx context.Context, clients *client.Clients, request Request, dryRun bool, report func(Resource)) error {
 	if err := request.Cluster.Check(); err != nil {
 		return err
@@ -118,16 +117,16 @@ func Create(ctx context.Context, clients *client.Clients, request Request, dryRu
 	return c.accessPoints(ctx, fileSystem)
 }
 
-// network is where the nodes are.
+// network describes the nodes' network.
 type network struct {
 	vpc string
-	// subnets are one for each zone.
+	// subnets has one subnet for each zone.
 	subnets map[string]string
 	// groups are the security groups of the nodes.
 	groups []string
 }
 
-// nodes reads where the nodes are.
+// nodes reads the nodes' network.
 func (c creator) nodes(ctx context.Context) (network, error) {
 	if len(c.Instances) == 0 {
 		return network{}, errors.New("the cluster has no nodes with an instance of EC2 in spec.providerID, so it is not known where mount targets are needed")
@@ -176,7 +175,7 @@ func (c creator) tags(more map[string]string) map[string]string {
 	return tags
 }
 
-// mustBeOurs returns an error unless tags say that a resource with a name or token of ours is the cluster's.
+// mustBeOurs returns an error unless the tags of a resource with our name or token show that it is the cluster's.
 func (c creator) mustBeOurs(what string, tags map[string]string) error {
 	if claim := c.Cluster.Of(tags); !claim.Mine || claim.Kept != "" {
 		key, value := c.Cluster.Tag()
@@ -185,7 +184,7 @@ func (c creator) mustBeOurs(what string, tags map[string]string) error {
 	return nil
 }
 
-// securityGroup returns a security group that admits the nodes. Its ID is empty in a dry run, if there is none.
+// securityGroup returns a security group that admits the nodes. The ID is empty if a dry run would create it.
 func (c creator) securityGroup(ctx context.Context, nodes network) (string, error) {
 	group, err := c.findGroup(ctx, nodes.vpc)
 	if err != nil {
@@ -238,8 +237,8 @@ func (c creator) findGroup(ctx context.Context, vpc string) (*ec2types.SecurityG
 	return &group, c.mustBeOurs("security group "+aws.ToString(group.GroupId), client.EC2Tags(group.Tags))
 }
 
-// mustAdmitOnly returns an error if a security group admits anything but members of groups to the port of NFS: somebody else in the
-// account may have made it.
+// mustAdmitOnly returns an error if a security group admits anything but members of groups to the NFS port: somebody else in the
+// account may have created it.
 func (c creator) mustAdmitOnly(group *ec2types.SecurityGroup, members []string) error {
 	var differences []string
 	if _, marked := client.EC2Tags(group.Tags)[removal.GroupTag]; !marked {
@@ -269,7 +268,7 @@ func (c creator) mustAdmitOnly(group *ec2types.SecurityGroup, members []string) 
 	return c.mustBeAsAsked("security group "+aws.ToString(group.GroupId), "that only the nodes are admitted, at port 2049 of protocol tcp", differences)
 }
 
-// mustBeAsAsked returns an error that names how what was found differs from what was asked for, if it does.
+// mustBeAsAsked returns an error that lists the differences between the existing and the requested resource, if any.
 func (c creator) mustBeAsAsked(what, want string, differences []string) error {
 	if len(differences) == 0 {
 		return nil
@@ -278,7 +277,7 @@ func (c creator) mustBeAsAsked(what, want string, differences []string) error {
 		what, strings.Join(differences, "; "), want)
 }
 
-// admit lets the members of security groups connect to the port of NFS.
+// admit lets the members of security groups connect to the NFS port.
 func (c creator) admit(ctx context.Context, group *ec2types.SecurityGroup, members []string) error {
 	var missing []ec2types.IpPermission
 	for _, member := range members {
@@ -301,7 +300,7 @@ func (c creator) admit(ctx context.Context, group *ec2types.SecurityGroup, membe
 	return nil
 }
 
-// fileSystem returns the file system. Its ID is empty in a dry run, if there is none.
+// fileSystem returns the file system. The ID is empty if a dry run would create it.
 func (c creator) fileSystem(ctx context.Context) (string, error) {
 	token := shortened("berth-" + c.name())
 	found, err := c.findFileSystem(ctx, token)
@@ -379,7 +378,7 @@ func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nod
 			continue
 		}
 		_, err := c.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: aws.String(nodes.subnets[zone]), SecurityGroups: []string{group}})
-		if err != nil && client.CodeOf(err) != "MountTargetConflict" { // which the next look shows
+		if err != nil && client.CodeOf(err) != "MountTargetConflict" { // the next poll shows it
 			return fmt.Errorf("creating a mount target in zone %s, subnet %s: %w", zone, nodes.subnets[zone], err)
 		}
 	}
@@ -434,7 +433,7 @@ func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone string) 
 	return id, err
 }
 
-// accessPoints creates the access points. EFS takes a token for each, with which it creates one only.
+// accessPoints creates the access points. EFS creates only one for each token.
 func (c creator) accessPoints(ctx context.Context, fileSystem string) error {
 	for _, point := range c.AccessPoints {
 		id, found, err := c.accessPoint(ctx, fileSystem, point)
@@ -485,8 +484,8 @@ func (c creator) accessPoint(ctx context.Context, fileSystem string, point Acces
 	return aws.ToString(found.AccessPointId), existed, nil
 }
 
-// findAccessPoint returns the cluster's access point that is as it was asked for, or nil. It returns an error if there are only others
-// with its path: they would give applications another user.
+// findAccessPoint returns the cluster's access point that matches the request, or nil. It returns an error if access points with
+// that path differ otherwise: they would give applications another user.
 func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (*efstypes.AccessPointDescription, error) {
 	var refused error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
@@ -508,7 +507,7 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 	return nil, refused
 }
 
-// differences says how an access point differs from the one that was asked for.
+// differences lists the differences between an access point and the requested one.
 func (want AccessPoint) differences(found efstypes.AccessPointDescription) (all []string) {
 	switch user := found.PosixUser; {
 	case user == nil:

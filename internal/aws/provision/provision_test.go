@@ -50,7 +50,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// create creates what the request asks for, and returns what was reported: kind, whether it was there, and what it is about.
+// create creates the resources of the request, and returns the reports: kind, whether it existed, and its subject.
 func (p *place) create(ctx context.Context, dryRun bool) (reported []string, err error) {
 	err = Create(ctx, p.admin.Clients, p.request, dryRun, func(r Resource) {
 		reported = append(reported, fmt.Sprintf("%s %s, found: %v, ID: %v", r.Kind, r.About, r.Found, r.ID != ""))
@@ -58,7 +58,7 @@ func (p *place) create(ctx context.Context, dryRun bool) (reported []string, err
 	return reported, err
 }
 
-// checkOnce fails the test unless there is one of all.
+// checkOnce fails the test unless each resource exists once.
 func (p *place) checkOnce() {
 	p.t.Helper()
 	systems, points := p.EFS.FileSystems(), p.EFS.AccessPoints()
@@ -104,7 +104,7 @@ func (p *place) checkGone() {
 	}
 }
 
-// TestCreate creates all, finds it the next time, and removal finds it, too.
+// TestCreate creates all resources and finds them the next time, and removal also finds them.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -176,7 +176,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRefused: what is in the way is named, and nothing is created on top of it.
+// TestRefused: a conflicting resource is named, and nothing is created on top of it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -206,7 +206,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestSquatted: somebody else in the account has made what the names of a cluster lead to, with its tag.
+// TestSquatted: somebody else in the account has created resources with the cluster's names and tag.
 func TestSquatted(t *testing.T) {
 	t.Parallel()
 	mine := map[string]string{"kubernetes.io/cluster/mine-x7k2p": "owned"}

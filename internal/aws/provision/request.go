@@ -18,11 +18,11 @@ import (
 // instance is the provider ID of a node on AWS, such as "aws:///us-east-1a/i-0123456789abcdef0".
 var instance = regexp.MustCompile(`^aws:///[^/]*/(i-[0-9a-f]+)$`)
 
-// maxNodes is how many nodes are read. They are only needed to find the subnets.
+// maxNodes is the maximum number of nodes to read. They are only needed to find the subnets.
 const maxNodes = 5000
 
-// RequestFor returns a request for a cluster, without a name and access points, and the cluster's region. Infrastructure and nodes
-// can be written by administrators only.
+// RequestFor returns a request for a cluster, without a name and access points, and the cluster's region. Only administrators can
+// write the Infrastructure and Nodes.
 func RequestFor(ctx context.Context, c client.Reader) (request Request, region string, err error) {
 	infrastructure := &configv1.Infrastructure{}
 	if err := c.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {

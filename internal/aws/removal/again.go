@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/internal/aws/client"
 )
 
-// lookAgain returns an error unless a resource of an inventory may still be deleted. Minutes pass while mount targets go, and others
-// in the account may have changed tags or created access points meanwhile. It returns AWS's error if the resource is gone.
+// lookAgain returns an error unless a resource of an inventory may still be deleted: deleting mount targets takes minutes, in which
+// others in the account may change tags or create access points. It returns AWS's error if the resource is gone.
 func (c finder) lookAgain(ctx context.Context, inventory *Inventory, r Resource) error {
 	switch r.Kind {
 	case AccessPoint:
@@ -52,7 +52,7 @@ func (c finder) lookAgain(ctx context.Context, inventory *Inventory, r Resource)
 	return fmt.Errorf("%s is of an unknown kind", r)
 }
 
-// marks are the tags without which Find does not list a resource of a kind, whatever cluster it is of.
+// marks are the tags that Find requires of a kind of resources besides the cluster's tag.
 var marks = map[Kind]string{Volume: volumeTag, Snapshot: snapshotTag, SecurityGroup: GroupTag}
 
 func (i *Inventory) stillMine(r Resource, tags map[string]string) error {

@@ -12,10 +12,10 @@ import (
 	"github.com/berth-csi/berth/internal/aws/client"
 )
 
-// Delete deletes the resources that an inventory lists to delete, and waits until they are gone. If one cannot be deleted, it
-// deletes the others as far as possible, and returns an error. It calls gone, unless that is nil, for each that is gone. Until
-// ctx ends, it waits for what still uses a resource. Right before each deletion, it looks again: it deletes nothing that is not the
-// cluster's any more, and no file system with an access point that the inventory does not have.
+// Delete deletes the resources in inventory.Delete, and waits until they are gone. If one cannot be deleted, it deletes the others
+// as far as possible, and returns an error. It calls gone, unless that is nil, for each deleted resource. If a resource is still in
+// use, it waits until ctx ends. It checks each resource again right before the deletion: it keeps resources that no longer belong
+// to the cluster, and file systems with an access point that is not in the inventory.
 func Delete(ctx context.Context, c *client.Clients, inventory *Inventory, gone func(Resource)) error {
 	var failed []error
 	for _, kind := range kinds {
@@ -41,14 +41,14 @@ func Delete(ctx context.Context, c *client.Clients, inventory *Inventory, gone f
 	return errors.Join(failed...)
 }
 
-// action is how a kind of resources is deleted and seen.
+// action deletes and reads a kind of resources.
 type action struct {
 	delete func(context.Context, *client.Clients, string) error
 	// read returns an error with the code notFound when the resource is gone.
 	read func(context.Context, *client.Clients, string) error
 	// notFound are the codes of the errors for a resource that does not exist.
 	notFound []string
-	// inUse are those for one that something else still uses, which ends by itself.
+	// inUse are the codes of errors for a resource that is still in use, but will be released without further action.
 	inUse []string
 }
 
@@ -124,7 +124,7 @@ var actions = map[Kind]action{
 	},
 }
 
-// request asks AWS to delete a resource of an inventory. What is gone already is fine.
+// request asks AWS to delete a resource of an inventory. It succeeds if the resource is already gone.
 func request(ctx context.Context, c *client.Clients, inventory *Inventory, r Resource) error {
 	do := actions[r.Kind]
 	return c.Poll(ctx, func(ctx context.Context) (bool, error) {

@@ -1,6 +1,6 @@
-// Package removal deletes what a cluster's storage has left in AWS: access points, mount targets, file systems, volumes,
-// snapshots and security groups that have the cluster's tag. It never deletes what does not have it, or what also has the tag of
-// another cluster.
+// Package removal deletes the AWS resources of a cluster's storage: access points, mount targets, file systems, volumes,
+// snapshots and security groups with the cluster's tag. It never deletes a resource without that tag, or with the tag of another
+// cluster.
 //
 // An installer calls it before it deletes the VPC, which cannot be deleted while mount targets have network interfaces in it:
 //
@@ -8,5 +8,5 @@
 //	inventory, err := removal.Find(ctx, clients, "prod-x7k2p")
 //	err = removal.Delete(ctx, clients, inventory, nil)
 //
-// All of it can be interrupted and called again. Delete deletes what Find has found, and nothing else.
+// Both can be interrupted and called again. Delete deletes only resources that Find has found.
 package removal

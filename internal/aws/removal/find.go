@@ -16,15 +16,15 @@ import (
 	"github.com/berth-csi/berth/internal/aws/ownership"
 )
 
-// Tags with which the EBS driver marks what it creates. The root disks of a cluster's machines have the cluster's tag, too, but
-// not these. See https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/tagging.md.
+// Tags of volumes and snapshots that the EBS driver creates. The root disks of a cluster's machines have the cluster's tag, but not
+// these. See https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/tagging.md.
 const (
 	volumeTag   = "CSIVolumeName"
 	snapshotTag = "CSIVolumeSnapshotName"
 )
 
-// GroupTag is the tag of the security groups that Berth creates. Those of a cluster's machines have the cluster's tag, too, but
-// not this one.
+// GroupTag is the tag of the security groups that Berth creates. The security groups of a cluster's machines have the cluster's tag,
+// but not this one.
 const GroupTag = "berth-csi.io/mount-targets"
 
 // pageSize is how many volumes, snapshots and security groups a request lists.
@@ -36,13 +36,13 @@ var Permissions = append([]string{
 	"elasticfilesystem:DeleteAccessPoint", "elasticfilesystem:DeleteMountTarget", "elasticfilesystem:DeleteFileSystem",
 }, PermissionsToFind...)
 
-// PermissionsToFind are those that Find needs.
+// PermissionsToFind are the permissions that Find needs.
 var PermissionsToFind = []string{
 	"ec2:DescribeVolumes", "ec2:DescribeSnapshots", "ec2:DescribeSecurityGroups",
 	"elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeAccessPoints",
 }
 
-// Find reads what the cluster's tags mark.
+// Find lists the resources with the cluster's tags.
 func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluster) (*Inventory, error) {
 	if err := cluster.Check(); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func sorted(all []Resource) *Inventory {
 	return inventory
 }
 
-// fileSystems returns file systems with what is in them.
+// fileSystems returns file systems with their access points and mount targets.
 func (c finder) fileSystems(ctx context.Context, cluster ownership.Cluster) ([]Resource, error) {
 	points, err := c.accessPoints(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (c finder) accessPoints(ctx context.Context) (map[string][]efstypes.AccessP
 	return found, nil
 }
 
-// fileSystem returns a file system, its access points and its mount targets, as far as the cluster's tags concern them. A file
-// system with an access point that is kept is kept, because its deletion would delete that, too.
+// fileSystem returns a file system, its access points and its mount targets, if the cluster's tags concern them. A file system with
+// a kept access point is kept, because its deletion would also delete the access point.
 func (c finder) fileSystem(ctx context.Context, cluster ownership.Cluster, fs efstypes.FileSystemDescription, points []efstypes.AccessPointDescription) ([]Resource, error) {
 	id := aws.ToString(fs.FileSystemId)
 	claim := cluster.Of(client.EFSTags(fs.Tags))
@@ -154,7 +154,7 @@ func (c finder) fileSystem(ctx context.Context, cluster ownership.Cluster, fs ef
 		itself.Bytes = fs.SizeInBytes.Value
 	}
 	targets, err := c.mountTargets(ctx, id)
-	if client.CodeOf(err) == "FileSystemNotFound" { // it has gone since it was listed, and all that was in it
+	if client.CodeOf(err) == "FileSystemNotFound" { // it was deleted after it was listed, with everything in it
 		return nil, nil
 	}
 	if err != nil {
@@ -185,7 +185,7 @@ func (c finder) mountTargets(ctx context.Context, fileSystem string) ([]string, 
 	return found, nil
 }
 
-// marked returns a filter for what has the cluster's tag.
+// marked returns a filter for resources with the cluster's tag.
 func marked(cluster ownership.Cluster) []ec2types.Filter {
 	return []ec2types.Filter{{Name: aws.String("tag-key"), Values: []string{cluster.Key()}}}
 }

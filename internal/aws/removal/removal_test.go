@@ -27,7 +27,7 @@ const (
 	others = "others-b4q9z"
 )
 
-// account is an account of a fake AWS with what two clusters have left.
+// account is an account of a fake AWS with the remains of two clusters.
 type account struct {
 	*cloud.Cloud
 	t     *testing.T
@@ -41,7 +41,7 @@ func newAccount(t *testing.T) *account {
 	return a
 }
 
-// owned returns the tags of what is a cluster's.
+// owned returns the tags of a resource of clusters.
 func owned(clusters ...string) map[string]string {
 	tags := map[string]string{}
 	for _, c := range clusters {
@@ -142,7 +142,7 @@ func (a *account) eventually(what string, check func() error) {
 	}
 }
 
-// fill has two clusters leave much behind. It returns what is to be deleted for the first, and the rest.
+// fill creates the remains of two clusters. It returns the resources to delete for the first, and the rest.
 func (a *account) fill() (doomed, kept []string) {
 	a.t.Helper()
 	group := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "efs", Tags: with(owned(mine), GroupTag, "")}).ID
@@ -231,7 +231,7 @@ func ids(all []Resource) (found []string) {
 
 func sortedIDs(ids []string) []string { return slices.Sorted(slices.Values(ids)) }
 
-// TestDelete deletes what is the cluster's, and nothing else.
+// TestDelete deletes the cluster's resources, and nothing else.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
@@ -287,7 +287,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestGoneWhileListed: a file system that is deleted while its mount targets are asked for is not listed, as what an earlier run deleted.
+// TestGoneWhileListed: a file system that an earlier run deletes during the listing of its mount targets is not listed.
 func TestGoneWhileListed(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
@@ -315,7 +315,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestRefused: what may not be deleted is reported, and holds up nothing that does not need it gone.
+// TestRefused: a resource that may not be deleted is reported, and delays only resources that depend on it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
@@ -335,7 +335,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestMeanwhile: what others change after the list was shown is not deleted with it.
+// TestMeanwhile: resources that others change after the listing are not deleted.
 func TestMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {

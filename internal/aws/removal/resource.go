@@ -9,8 +9,7 @@ import (
 // Kind is a kind of resources.
 type Kind string
 
-// The kinds, in the order in which AWS lets them be deleted: a file system with mount targets cannot be, nor a security group
-// that a mount target uses.
+// The kinds, in the order in which AWS allows their deletion: mount targets come before their file system and security group.
 const (
 	AccessPoint   Kind = "access point"   // of EFS
 	MountTarget   Kind = "mount target"   // of EFS
@@ -25,42 +24,42 @@ var kinds = []Kind{AccessPoint, MountTarget, FileSystem, Volume, Snapshot, Secur
 // Resource is a resource of AWS.
 type Resource struct {
 	Kind Kind `json:"kind"`
-	// ID is that of AWS.
+	// ID is AWS's ID.
 	ID string `json:"id"`
 	// Name is its tag Name, which anybody with permission to tag it chooses.
 	Name string `json:"name,omitempty"`
 	// FileSystem is the file system of an access point or a mount target.
 	FileSystem string `json:"fileSystem,omitempty"`
-	// Bytes is how much is stored in it. For volumes and snapshots, it is the size of the volume.
+	// Bytes is the amount of stored data. For volumes and snapshots, it is the size of the volume.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Kept is why it is not deleted. It is empty if it is.
+	// Kept says why it is not deleted. It is empty if it is deleted.
 	Kept string `json:"kept,omitempty"`
 }
 
 func (r Resource) String() string { return fmt.Sprintf("%s %s", r.Kind, r.ID) }
 
-// Inventory is what the tags of a cluster mark.
+// Inventory lists the resources with a cluster's tag.
 type Inventory struct {
 	// Cluster is the cluster.
 	Cluster ownership.Cluster `json:"-"`
 	// Delete are the resources to delete, in order.
 	Delete []Resource `json:"delete"`
-	// Keep are those that are not deleted, although the cluster's tag is on them or on what contains them.
+	// Keep are the resources that are not deleted, although they or their file system have the cluster's tag.
 	Keep []Resource `json:"keep"`
 }
 
 // Schema is the schema of Report as JSON.
 const Schema = "berth.aws-destroy.v1"
 
-// Report is what is to be deleted, as JSON.
+// Report lists the resources to delete, as JSON.
 type Report struct {
 	Schema string `json:"schema"`
 	// Cluster is the infrastructure ID.
 	Cluster string `json:"cluster"`
-	// DryRun is whether nothing was deleted.
+	// DryRun says that nothing was deleted.
 	DryRun bool `json:"dryRun"`
 	Inventory
-	// USDPerMonth is about what it costs to keep what is to be deleted, in US dollars a month.
+	// USDPerMonth is the approximate cost of keeping the resources in Delete, in US dollars a month.
 	USDPerMonth float64 `json:"usdPerMonth"`
 }
 
@@ -68,8 +67,8 @@ type Report struct {
 // Standard, EBS gp3, and standard snapshots. See https://aws.amazon.com/efs/pricing and https://aws.amazon.com/ebs/pricing.
 var prices = map[Kind]float64{FileSystem: 0.30, Volume: 0.08, Snapshot: 0.05}
 
-// Cost returns about how much it costs to keep resources, in US dollars a month. Snapshots cost at most that: AWS stores only
-// the blocks that differ.
+// Cost returns the approximate cost of keeping resources, in US dollars a month. Snapshots may cost less: AWS stores only the
+// blocks that differ.
 func Cost(all []Resource) float64 {
 	sum := 0.0
 	for _, r := range all {

@@ -1,5 +1,5 @@
-// Package escape keeps untrusted text, such as names and messages in files and clusters, from being anything but text
-// in a report: it cannot add lines, colours, links or elements.
+// Package escape ensures that untrusted text, such as names and messages in files and clusters, is only text in a
+// report: it cannot add lines, colours, links or elements.
 //
 // There is a function for each medium. All of them replace invisible characters by readable escapes, such as
 // , \x1b and \u202e, so that nothing is lost and nothing hides. A backslash is doubled where it could be mistaken for
@@ -19,7 +19,7 @@ const lineLimit = 16 << 10
 // Line returns text for a line on a terminal or in a log. A CI system that reads the log finds no command in it.
 func Line(text string) string { return begin(Visible(Short(text, lineLimit))) }
 
-// Short returns the first characters of a text, and the number of those that it leaves out.
+// Short returns the first characters of a text, and the number of omitted ones.
 func Short(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -106,7 +106,7 @@ func hidden(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, isHidden)
 }
 
-// begin breaks what GitHub takes for a command at the beginning of a line, such as ::error::.
+// begin breaks GitHub's commands at the beginning of a line, such as ::error::.
 func begin(line string) string {
 	words := strings.TrimLeft(line, " \t")
 	if !strings.HasPrefix(words, "::") {
@@ -115,8 +115,7 @@ func begin(line string) string {
 	return line[:len(line)-len(words)] + `\x3a` + words[1:]
 }
 
-// withoutCommands breaks what CI systems take for commands anywhere in a line: ##[NAME], ##vso[NAME] and
-// ##teamcity[NAME].
+// withoutCommands breaks commands of CI systems anywhere in a line: ##[NAME], ##vso[NAME] and ##teamcity[NAME].
 func withoutCommands(line string) string {
 	if !strings.Contains(line, "##") {
 		return line

@@ -68,7 +68,8 @@ func (s *screen) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// visible is like Visible, but keeps what may pass, and backslashes: text that is already escaped stays as it is.
+// visible is like Visible, but keeps the passed sequences, and backslashes: text that is already escaped stays
+// unchanged.
 func (s *screen) visible(line string) string {
 	if !hidden(line) {
 		return line

@@ -10,7 +10,7 @@ import (
 // valueLimit is the maximum number of characters of a value that is shown next to others.
 const valueLimit = 1000
 
-// Cell returns text for a cell of a table. Other cells become as wide as it is.
+// Cell returns text for a cell of a table, shortened because it widens the other cells of its column.
 func Cell(text string) string { return Line(Short(text, valueLimit)) }
 
 // Markdown returns text as a Markdown code span, but not for tables. A code span has no elements, links, images,

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// plain are the words that a shell, and whoever reads a command, takes for themselves. An option is not among them.
+// plain matches words without special meaning for a shell or a reader. Options do not match.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_/][A-Za-z0-9_@%+=:,./-]*$`)
 
 // wordLimit is the maximum number of characters of a word in a command. Names and UIDs are shorter.
 const wordLimit = 512
 
-// Command returns a command for a POSIX shell, that a message has its readers run. Each %s in it stands for one word that
-// was read from somewhere, in order. Such a word can neither end the command nor begin another one, and it is never an option:
-// what looks like one becomes a placeholder, with which the command fails.
+// Command returns a command for a POSIX shell, for readers of a message to run. Each %s in it stands for one untrusted word,
+// in order. Such a word can neither end the command nor begin another one, and it is never an option: a placeholder, with
+// which the command fails, replaces words that look like one.
 func Command(command string, words ...string) string {
 	parts := strings.Split(command, "%s")
 	if len(parts) != len(words)+1 {

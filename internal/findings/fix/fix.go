@@ -1,4 +1,4 @@
-// Package fix corrects in files what findings can be corrected of mechanically, and shows it as a diff. All else of a file stays as it is.
+// Package fix applies the mechanical corrections of findings to files, or shows them as a diff. The rest of a file stays unchanged.
 package fix
 
 import (
@@ -17,17 +17,17 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// File is a file that is corrected.
+// File is a corrected file.
 type File struct {
-	// Name is that of findings.
+	// Name is the file's name in findings.
 	Name          string
 	Before, After []byte
-	// Fixed are the findings that the corrections are of.
+	// Fixed are the corrected findings.
 	Fixed []*findings.Finding
 }
 
-// Of returns the files that findings can be corrected in, by name. Of edits that overlap, those of the first finding count. It fails if a
-// file cannot be read, or is not as it was when it was checked.
+// Of returns the corrected files, by name. If edits overlap, the first finding's count. It fails if a file cannot be read, or has
+// changed since its check.
 func Of(found []*findings.Finding, read func(name string) ([]byte, error)) (files []File, err error) {
 	byFile := map[string][]*findings.Finding{}
 	for _, f := range found {
@@ -54,7 +54,7 @@ func Of(found []*findings.Finding, read func(name string) ([]byte, error)) (file
 	return files, nil
 }
 
-// together returns edits with others, in their order, or false if some overlap. The same edit counts once.
+// together merges two lists of edits in order, or returns false if some overlap. The same edit counts once.
 func together(edits, more []findings.Edit) ([]findings.Edit, bool) {
 	all := slices.Concat(edits, more)
 	slices.SortStableFunc(all, func(a, b findings.Edit) int { return cmp.Compare(a.Offset, b.Offset) })
@@ -67,7 +67,7 @@ func together(edits, more []findings.Edit) ([]findings.Edit, bool) {
 	return all, true
 }
 
-// edited returns a text after edits, which are in order.
+// edited applies edits, which are in order, to a text.
 func edited(text []byte, edits []findings.Edit) ([]byte, error) {
 	var after bytes.Buffer
 	at := int64(0)
@@ -83,8 +83,8 @@ func edited(text []byte, edits []findings.Edit) ([]byte, error) {
 	return after.Bytes(), nil
 }
 
-// Write writes the file in a folder that its name begins with. It fails if the name leads out of the folder, or if the file is not a
-// regular one.
+// Write writes the file below dir, which its name begins with. It fails if the name leads out of the folder, or if the file is not
+// regular.
 func (f File) Write(dir string) error {
 	name, err := filepath.Rel(dir, f.Name)
 	if err != nil {
@@ -102,7 +102,7 @@ func (f File) Write(dir string) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file (%s), so it is not written", f.Name, info.Mode())
 	}
-	// A file is there as a whole, before and after.
+	// The file is replaced atomically.
 	beside := name + ".berth-fix"
 	if err := create(root, beside, f.After, info.Mode().Perm()); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (f File) Write(dir string) error {
 	return nil
 }
 
-// create creates a file with a text. It fails if anything has its name, such as a link that a pull request brings.
+// create creates a file with a text. It fails if the name exists, for example as a link from a pull request.
 func create(root *os.Root, name string, text []byte, mode os.FileMode) error {
 	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
@@ -133,7 +133,7 @@ func create(root *os.Root, name string, text []byte, mode os.FileMode) error {
 // context is the number of lines around a change in a diff.
 const context = 3
 
-// Diff returns the change as a unified diff, which git apply and patch -p1 take.
+// Diff returns the change as a unified diff for git apply and patch -p1.
 func (f File) Diff() string {
 	before, after := lines(f.Before), lines(f.After)
 	name := escape.Line(strings.TrimPrefix(filepath.ToSlash(f.Name), "/"))
@@ -148,14 +148,14 @@ func (f File) Diff() string {
 // lines splits a text into its lines, with their ends.
 func lines(text []byte) []string { return slices.Collect(strings.Lines(string(text))) }
 
-// span is lines that differ: those from begin to end before, and after.
+// span is a range of differing lines: from begin to end in the old text, and in the new one.
 type span struct{ begin, end, newBegin, newEnd int }
 
-// hunk is spans that share context.
+// hunk holds spans that share context.
 type hunk []span
 
-// differing returns where two texts differ. Edits change single lines or add some, so the next line that is the same in both, and followed
-// by the same one, ends a difference.
+// differing returns the differences between two texts. Edits change or add single lines, so a difference ends at the next two equal
+// lines.
 func differing(before, after []string) (all []span) {
 	i, j := 0, 0
 	for i < len(before) || j < len(after) {
@@ -171,7 +171,7 @@ func differing(before, after []string) (all []span) {
 	return all
 }
 
-// resume returns where two texts are the same again, the nearest place first.
+// resume returns the nearest positions at which two texts are equal again.
 func resume(before, after []string, i, j int) (int, int) {
 	for distance := 1; i+distance <= len(before) || j+distance <= len(after); distance++ {
 		for skipped := 0; skipped <= distance; skipped++ {
@@ -185,7 +185,7 @@ func resume(before, after []string, i, j int) (int, int) {
 	return len(before), len(after)
 }
 
-// hunks returns the spans of two texts, those together whose context touches.
+// hunks groups the spans of two texts whose context touches.
 func hunks(before, after []string) (all []hunk) {
 	for _, s := range differing(before, after) {
 		if last := len(all) - 1; last >= 0 && s.begin-all[last][len(all[last])-1].end <= 2*context {

@@ -17,7 +17,7 @@ func finding(file string, edits ...findings.Edit) *findings.Finding {
 	return (&findings.Finding{File: file, Rule: "rule", Message: "message"}).Fixed(edits)
 }
 
-// one returns the only file that findings about a text are corrected in.
+// one returns the only corrected file for findings about a text.
 func one(t *testing.T, text string, found ...*findings.Finding) File {
 	t.Helper()
 	files, err := Of(found, func(string) ([]byte, error) { return []byte(text), nil })
@@ -27,7 +27,7 @@ func one(t *testing.T, text string, found ...*findings.Finding) File {
 	return files[0]
 }
 
-// TestOf: edits are made together; one that two findings ask for is made once, and of those that overlap, the first.
+// TestOf: all edits are applied together, an edit of two findings once, and only the first of overlapping ones.
 func TestOf(t *testing.T) {
 	const text = "a: 1\nb: 2\n"
 	for name, tc := range map[string]struct {
@@ -58,7 +58,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestDiff: git applies the diff, and gets the file that is written.
+// TestDiff: git applies the diff, and the result is the file that Write writes.
 func TestDiff(t *testing.T) {
 	numbered := func(n int) string {
 		var text strings.Builder

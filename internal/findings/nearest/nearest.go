@@ -1,4 +1,4 @@
-// Package nearest finds the names that a user may have meant who mistyped one.
+// Package nearest finds the names that a user may have meant by a mistyped one.
 package nearest
 
 import (
@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// lengthLimit is the number of characters from which names are not compared. That bounds the work for names that
-	// others have chosen.
+	// lengthLimit is the number of characters from which names are not compared. It bounds the cost for names that others have
+	// chosen.
 	lengthLimit = 64
 	// nameLimit is the number of names in a hint.
 	nameLimit = 3
 )
 
 // Hint returns "; did you mean NAME?" for names that differ from the given one in a few characters or begin with it. It returns
-// nothing if there are none.
+// "" if there are none.
 func Hint(given string, names []string) string {
 	near := Of(given, names)
 	if len(near) == 0 {
@@ -63,8 +63,8 @@ func Of(given string, names []string) []string {
 	return found
 }
 
-// distance returns how many characters have to be added, removed, replaced or exchanged with the next one to make one text of
-// the other.
+// distance returns the number of characters to add, remove, replace or exchange with the next one to turn one text into the
+// other.
 func distance(a, b []rune) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	for j := range rows[0] {

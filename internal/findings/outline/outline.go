@@ -1,4 +1,4 @@
-// Package outline writes reports whose lines have others below that explain them, as text and as Markdown.
+// Package outline writes reports of nested lines, as text and as Markdown.
 package outline
 
 import (
@@ -9,13 +9,13 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// Line is a line of a report, and the lines below that explain it.
+// Line is a line of a report with the lines below it, which explain it.
 type Line struct {
 	Text  Text
 	Below []Line
 }
 
-// Text is a text with values from files. Each medium escapes those in its own way.
+// Text is a text with values from files. Each medium escapes the values in its own way.
 type Text struct {
 	Format string // with a %s for each value
 	Values []string
@@ -43,7 +43,7 @@ func (t *Text) Add(value string) {
 	t.Values = append(slices.Clone(t.Values), value)
 }
 
-// Medium is what a report is written for.
+// Medium is the format of a report.
 type Medium struct {
 	mark  string // before each line
 	value func(string) string

@@ -1,5 +1,5 @@
-// Package store keeps contents in files of a folder, by name. Each has a checksum, is written as a whole or not at all, and those that
-// were not used for the longest time are deleted when the folder is too large. Losing any of it costs only time.
+// Package store keeps contents in files of a folder, by name. Each has a checksum and is written atomically. The least recently used
+// ones are deleted when the folder is too large. Losing any of them costs only time.
 package store
 
 import (
@@ -17,26 +17,26 @@ import (
 	"time"
 )
 
-// unfinished begins the names of files that are being written.
+// unfinished is the prefix of files that are being written.
 const unfinished = ".unfinished-"
 
-// abandoned is how old an unfinished file is that nobody writes any more. Writing one takes no minute.
+// abandoned is the age after which nobody writes an unfinished file any more. Writing one takes less than a minute.
 const abandoned = time.Hour
 
-// Store is a folder of files. It is safe for concurrent use, by several processes, too.
+// Store is a folder of files. It is safe for concurrent use, also by several processes.
 type Store struct {
-	// What names in errors what is kept.
+	// What describes the contents in errors.
 	What string
-	// Dir is the folder. It is created when there is something to keep.
+	// Dir is the folder. The first Keep creates it.
 	Dir string
-	// Ended is the end of the names of all files. It says the format, so that other versions of it may be beside each other.
+	// Ended is the suffix of all files. It names the version of the format, so that several versions can share a folder.
 	Ended string
-	// Limit is the size in bytes that the folder shrinks to when the store is closed, and Longest that of a content.
+	// Limit is the size in bytes to which Close shrinks the folder, and Longest the maximum size of a content.
 	Limit, Longest int64
 
 	mu    sync.Mutex
-	root  *os.Root // nil until something is looked for or kept
-	fault error    // the first one, other than that a file is missing
+	root  *os.Root // nil until the first Load or Keep
+	fault error    // the first error, except for missing files
 }
 
 // open opens the folder once.
@@ -49,8 +49,7 @@ func (s *Store) open() (_ *os.Root, err error) {
 	return s.root, err
 }
 
-// Load returns the content that is kept by a name, which must be one of a file. A file that is not as it was written counts as absent, and
-// is deleted.
+// Load returns the content with a name, which must be valid for a file. A damaged file counts as absent, and is deleted.
 func (s *Store) Load(name string) (content []byte, kept bool) {
 	root, err := s.open()
 	if err != nil {
@@ -65,18 +64,18 @@ func (s *Store) Load(name string) (content []byte, kept bool) {
 		return nil, false
 	}
 	now := time.Now()
-	_ = root.Chtimes(name+s.Ended, now, now) // a file that seems to be unused is only deleted earlier
+	_ = root.Chtimes(name+s.Ended, now, now) // without it, the file is only deleted earlier
 	return content, true
 }
 
-// Drop deletes what is kept by a name.
+// Drop deletes the content with a name.
 func (s *Store) Drop(name string) {
 	if root, err := s.open(); err == nil {
 		s.note(root.Remove(name + s.Ended))
 	}
 }
 
-// read reads a file that is not longer than those that Keep writes.
+// read reads a file. It fails for one that is longer than Keep writes.
 func (s *Store) read(root *os.Root, name string) (content []byte, err error) {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *Store) read(root *os.Root, name string) (content []byte, err error) {
 	return content[sumLength:], nil
 }
 
-// Keep keeps a content by a name, which must be one of a file. What keeps it from doing so is the error of Close.
+// Keep keeps a content under a name, which must be valid for a file. Close returns its error.
 func (s *Store) Keep(name string, content []byte) {
 	err := os.MkdirAll(s.Dir, 0o700)
 	if err != nil {
@@ -132,7 +131,7 @@ func write(root *os.Root, name string, content []byte) (err error) {
 	return root.Rename(staged, name)
 }
 
-// note notes a fault of the store, which keeps nobody from using it.
+// note records an error of the store for Close.
 func (s *Store) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +140,7 @@ func (s *Store) note(err error) {
 	}
 }
 
-// Close deletes what was not used for the longest time until the folder is below its limit. Its error is about the store alone.
+// Close deletes the least recently used files until the folder is below its limit. Its error is about the store alone.
 func (s *Store) Close() error {
 	if s.root != nil {
 		s.note(s.shrink())
@@ -185,7 +184,7 @@ func (s *Store) shrink() error {
 	return nil
 }
 
-// sumLength is the length of the checksum, in hexadecimal digits, with which a file begins.
+// sumLength is the length of the checksum at the beginning of a file, in hexadecimal digits.
 const sumLength = 2 * sha256.Size
 
 func sumOf(content []byte) string {

@@ -1,4 +1,4 @@
-// Package stamp has the version with which a program was built. It imports next to nothing, so that it can be asked before anything else.
+// Package stamp has the version with which a program was built. It imports next to nothing, so that it is initialized early.
 package stamp
 
 import (
@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// version is stamped by the linker; a build without the stamp tells what Go knows of it.
+// version is set by the linker; without it, Version uses Go's build information.
 var version string
 
 // Version returns the version of Berth, such as "v1.0.0", or "(devel)" if the build does not know it.
@@ -23,7 +23,7 @@ func Version() string {
 // Platform returns the operating system and the architecture, such as "linux/amd64".
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// Line is what a command prints as its version, with the end of the line.
+// Line returns the version line of a command, with a line end.
 func Line(command string) string {
 	return command + " " + Version() + " (" + runtime.Version() + ", " + Platform() + ")\n"
 }

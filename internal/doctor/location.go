@@ -24,9 +24,11 @@ import (
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
-// found is where a driver and its operator are. What could not be read has an error, which the sections that need it report.
-type found struct {
-	// subscriptions are those to the driver's package, in any namespace, the proven ones first. Anybody may have created one.
+// location holds the places of a driver and its operator. Each object that could not be read has an error, which the sections that need
+// it report.
+type location struct {
+	// subscriptions are the Subscriptions to the driver's package in any namespace, the proven ones first. Anybody may have created
+	// one.
 	subscriptions []v1alpha1.Subscription
 	// forAll are the namespaces with an OperatorGroup for all namespaces. OLM installs the operators of drivers only there, and no
 	// tenant can create such a group.
@@ -39,16 +41,16 @@ type found struct {
 	// custom and csiDriver are nil if they do not exist.
 	custom    *operatorv1.ClusterCSIDriver
 	csiDriver *storagev1.CSIDriver
-	// placed says where the driver is.
-	placed placement.Decision
-	// proven are namespaces that cluster-scoped objects show to be an operator's.
+	// decision is the decision about the driver's namespace.
+	decision placement.Decision
+	// proven are namespaces of operators according to cluster-scoped objects.
 	proven    []string
 	driverErr error
 }
 
 // find finds a driver. It fails if the API server does not answer.
-func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
-	f := &found{}
+func find(ctx context.Context, c Cluster, d drivers.Driver) (*location, error) {
+	f := &location{}
 	if f.subscriptionsErr = f.findSubscriptions(ctx, c, d); f.subscriptionsErr == nil && d.HasPackage() {
 		f.extensions, f.subscriptionsErr = clusterextension.OfPackage(ctx, c.Client, d.Package.Name)
 	}
@@ -65,12 +67,12 @@ func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
 	return f, nil
 }
 
-// any reports whether there is anything of the driver that only administrators or their operators create, as far as it could be read.
-func (f *found) any() bool {
+// any reports whether an object of the driver was read that only administrators or their operators create.
+func (f *location) any() bool {
 	return f.isSubscribed() || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil
 }
 
-func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
+func (f *location) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
 	if !d.HasPackage() {
 		return nil
 	}
@@ -102,11 +104,11 @@ func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driv
 	}))
 }
 
-func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) error {
+func (f *location) findDriver(ctx context.Context, c Cluster, d drivers.Driver) error {
 	custom, csiDriver := &operatorv1.ClusterCSIDriver{}, &storagev1.CSIDriver{}
 	var metadata *metav1.ObjectMeta
 	hasCustom, err := c.read(ctx, custom, "", d.CSIName)
-	hasDriver, readErr := c.read(ctx, csiDriver, "", d.CSIName) // who may read only one of both learns something from that
+	hasDriver, readErr := c.read(ctx, csiDriver, "", d.CSIName) // a user may be allowed to read only one of the two
 	if hasCustom {
 		f.custom, metadata = custom, &custom.ObjectMeta
 	}
@@ -120,8 +122,8 @@ func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) err
 	if err != nil {
 		return fmt.Errorf("locating driver %s: %w", d.CSIName, err)
 	}
-	f.placed = placement.Decide(d, observed)
-	f.proven = f.placed.Believed
+	f.decision = placement.Decide(d, observed)
+	f.proven = f.decision.Believed
 	if len(d.Predecessors()) == 0 {
 		return nil
 	}
@@ -140,7 +142,7 @@ func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) err
 	return err
 }
 
-// trimmed returns what is read of a Subscription. Anybody may have made it as large as the API server accepts.
+// trimmed returns the fields of a Subscription that are read. Anybody may have made it as large as the API server accepts.
 func trimmed(s v1alpha1.Subscription) v1alpha1.Subscription {
 	short := func(text string) string { return escape.Short(text, 1000) }
 	kept := v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Spec: &v1alpha1.SubscriptionSpec{
@@ -157,21 +159,21 @@ func trimmed(s v1alpha1.Subscription) v1alpha1.Subscription {
 	return kept
 }
 
-// isDoubtful reports whether a Subscription may be a stranger's: it is not where an operator is proven to be, and either
-// there is such a place, or OLM would install nothing from it.
-func (f *found) isDoubtful(s v1alpha1.Subscription) bool {
+// mayBeForeign reports whether a Subscription may be a stranger's: it is not in a proven namespace, and either there is one, or OLM
+// would install nothing from it.
+func (f *location) mayBeForeign(s v1alpha1.Subscription) bool {
 	return !slices.Contains(f.proven, s.Namespace) && (len(f.proven) > 0 || !f.forAll[s.Namespace])
 }
 
 // isSubscribed reports whether an administrator has asked OLM for the driver's operator.
-func (f *found) isSubscribed() bool {
-	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return !f.isDoubtful(s) })
+func (f *location) isSubscribed() bool {
+	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return !f.mayBeForeign(s) })
 }
 
-// rank orders Subscriptions: those that count come first.
-func (f *found) rank(s v1alpha1.Subscription) int {
+// rank orders Subscriptions: the ones that count come first.
+func (f *location) rank(s v1alpha1.Subscription) int {
 	switch {
-	case f.isDoubtful(s):
+	case f.mayBeForeign(s):
 		return 2
 	case s.Status.InstalledCSV == "":
 		return 1
@@ -180,7 +182,7 @@ func (f *found) rank(s v1alpha1.Subscription) int {
 }
 
 // ofExtensions are the namespaces in which OLM v1 runs the driver's operator.
-func (f *found) ofExtensions() (namespaces []string) {
+func (f *location) ofExtensions() (namespaces []string) {
 	for _, e := range f.extensions {
 		if namespace, _, _ := unstructured.NestedString(e.Object, "spec", "namespace"); namespace != "" {
 			namespaces = append(namespaces, namespace)
@@ -189,8 +191,9 @@ func (f *found) ofExtensions() (namespaces []string) {
 	return namespaces
 }
 
-// operatorNamespace returns where OLM runs the driver's operator, "" if it runs none, or if it is not certain where.
-func (f *found) operatorNamespace() string {
+// operatorNamespace returns the namespace in which OLM runs the driver's operator, or "" if it runs none or the namespace is
+// uncertain.
+func (f *location) operatorNamespace() string {
 	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {
 		if s.Status.InstalledCSV != "" && f.forAll[s.Namespace] {
@@ -204,15 +207,15 @@ func (f *found) operatorNamespace() string {
 }
 
 // operators returns the namespaces in which an operator of the driver runs.
-func (f *found) operators() []string {
+func (f *location) operators() []string {
 	namespaces := f.ofExtensions()
 	for _, s := range f.subscriptions {
-		if s.Status.InstalledCSV != "" && !f.isDoubtful(s) {
+		if s.Status.InstalledCSV != "" && !f.mayBeForeign(s) {
 			namespaces = append(namespaces, s.Namespace)
 		}
 	}
-	if f.placed.Owner != nil {
-		namespaces = append(namespaces, f.placed.Owner.Namespace)
+	if f.decision.Owner != nil {
+		namespaces = append(namespaces, f.decision.Owner.Namespace)
 	}
 	slices.Sort(namespaces)
 	return slices.Compact(namespaces)

@@ -24,51 +24,51 @@ import (
 // pulls is the number of bundles that are read concurrently. Registries take most of the time.
 const pulls = 8
 
-// reference says where a bundle comes from, and what is needed of it.
+// reference says where a bundle comes from and which parts are needed.
 type reference struct {
 	folder, image string // exactly one is set
-	// asWritten says that a catalog has the image as it is written here, like opm, and not by digest.
+	// asWritten keeps the image in the catalog as it is written here, like opm, instead of a digest.
 	asWritten bool
 	// lean says that the payload is not kept in memory.
 	lean bool
 }
 
-// shelf has the bundles that templates name.
-type shelf struct {
+// bundleSet holds the bundles that templates name.
+type bundleSet struct {
 	source   oci.Source
 	keeper   oci.Keeper
 	formats  []render.Format
 	progress func(read, all int)
 	store    *document.Store // of payload
 	form     form
-	bundles  map[reference]*shelved
-	// render limits how many bundles are rendered at once: that takes memory, and no more processors than there are.
+	bundles  map[reference]*bundleResult
+	// render limits the number of bundles that are rendered at once, to save memory.
 	render chan struct{}
 }
 
-// shelved is a bundle, or why there is none.
-type shelved struct {
+// bundleResult is a bundle, or the error of reading it.
+type bundleResult struct {
 	*render.Bundle // nil if the reference is lean
-	held           *held
+	held           *storedBundle
 	err            error
 }
 
-// held is a bundle without its payload, which is in the store.
-type held struct {
-	// document is the bundle's document. Its properties have no payload, and CsvJSON has only what opm's library reads.
+// storedBundle is a bundle without its payload, which is in the store.
+type storedBundle struct {
+	// document is the bundle's document without payload. CsvJSON has only the fields that opm's library reads.
 	document declcfg.Bundle
-	found    []*findings.Finding // what is wrong with it all the same
-	versions string              // what openshift.VersionsAnnotation says
+	found    []*findings.Finding // faults that do not prevent its use
+	versions string              // the value of openshift.VersionsAnnotation
 	texts    map[render.Format]document.Span
 }
 
-func newShelf(ctx context.Context, o Options) (*shelf, error) {
+func newBundleSet(ctx context.Context, o Options) (*bundleSet, error) {
 	store, err := document.NewStore()
 	if err != nil {
 		return nil, err
 	}
-	s := &shelf{source: oci.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store, form: formOf(o.JSON),
-		bundles: map[reference]*shelved{}, render: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s := &bundleSet{source: oci.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store, form: formOf(o.JSON),
+		bundles: map[reference]*bundleResult{}, render: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	if s.progress == nil {
 		s.progress = func(int, int) {}
 	}
@@ -76,9 +76,9 @@ func newShelf(ctx context.Context, o Options) (*shelf, error) {
 }
 
 // fill reads the bundles of all references, each once. It fails only if the context ends.
-func (s *shelf) fill(ctx context.Context, all []reference) error {
+func (s *bundleSet) fill(ctx context.Context, all []reference) error {
 	for _, r := range all {
-		s.bundles[r] = &shelved{}
+		s.bundles[r] = &bundleResult{}
 	}
 	var read atomic.Int64
 	var group errgroup.Group
@@ -96,7 +96,7 @@ func (s *shelf) fill(ctx context.Context, all []reference) error {
 	return ctx.Err()
 }
 
-func (s *shelf) read(ctx context.Context, r reference, into *shelved) (err error) {
+func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (err error) {
 	var pulled oci.Pulled
 	if r.folder == "" {
 		if pulled, err = s.pull(ctx, r); err != nil {
@@ -119,7 +119,7 @@ func (s *shelf) read(ctx context.Context, r reference, into *shelved) (err error
 	return err
 }
 
-func (s *shelf) pull(ctx context.Context, r reference) (oci.Pulled, error) {
+func (s *bundleSet) pull(ctx context.Context, r reference) (oci.Pulled, error) {
 	pulled, err := s.pullFiles(ctx, r.image)
 	if err == nil && r.asWritten {
 		pulled.Reference = r.image
@@ -127,7 +127,7 @@ func (s *shelf) pull(ctx context.Context, r reference) (oci.Pulled, error) {
 	return pulled, err
 }
 
-func (s *shelf) pullFiles(ctx context.Context, reference string) (oci.Pulled, error) {
+func (s *bundleSet) pullFiles(ctx context.Context, reference string) (oci.Pulled, error) {
 	if s.keeper == nil {
 		return oci.PullFrom(ctx, s.source, reference, registryv1.ImageLimits, registryv1.Folders...)
 	}
@@ -135,8 +135,8 @@ func (s *shelf) pullFiles(ctx context.Context, reference string) (oci.Pulled, er
 }
 
 // hold puts the payload of a bundle into the store, in all formats.
-func (s *shelf) hold(b *render.Bundle) (*held, error) {
-	h := &held{found: b.Found, versions: b.Metadata.Annotations[openshift.VersionsAnnotation], texts: map[render.Format]document.Span{}}
+func (s *bundleSet) hold(b *render.Bundle) (*storedBundle, error) {
+	h := &storedBundle{found: b.Found, versions: b.Metadata.Annotations[openshift.VersionsAnnotation], texts: map[render.Format]document.Span{}}
 	for i, format := range s.formats {
 		whole, err := b.In(format)
 		if err != nil {
@@ -157,7 +157,7 @@ func (s *shelf) hold(b *render.Bundle) (*held, error) {
 	return h, err
 }
 
-// withoutPayload returns a bundle as fbc reads one: without the values of properties that are payload, of which it needs one at most.
+// withoutPayload returns a bundle without the values of payload properties, like fbc.Read, and with at most one such property.
 func withoutPayload(b declcfg.Bundle) (declcfg.Bundle, error) {
 	var properties []property.Property
 	needed := b.Image == ""
@@ -175,8 +175,8 @@ func withoutPayload(b declcfg.Bundle) (declcfg.Bundle, error) {
 	return b, err
 }
 
-// introduction returns what opm's library reads of a ClusterServiceVersion: the package's description and icon, and whether the
-// bundle substitutes another one.
+// introduction returns the fields of a ClusterServiceVersion that opm's library reads: the package's description and icon, and
+// the bundle that this one substitutes.
 func introduction(csv string) (string, error) {
 	if csv == "" {
 		return "", nil
