@@ -43,7 +43,7 @@ Berth's templates, the updates are not written: they are made of the versions.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&request.Channels, "channel", nil, "`NAME` of a channel that gets an entry, or of a list (repeatable; default the only one)")
-	flags.StringVar(&request.Replaces, "replaces", "", "`NAME` of what the entry replaces (default the head of each channel)")
+	flags.StringArrayVar(&request.Channels, "channel", nil, "`name` of a channel that gets an entry, or of a list (repeatable; default the only one)")
+	flags.StringVar(&request.Replaces, "replaces", "", "`name` of what the entry replaces (default the head of each channel)")
 	return cmd
 }

@@ -70,7 +70,7 @@ svg and html draw it, with a line on the day. html is one page that loads nothin
 			})
 		},
 	}
-	cmd.Flags().StringVar(&day, "day", "", "`DATE` to show support for, as YYYY-MM-DD (default today)")
+	cmd.Flags().StringVar(&day, "day", "", "`date` to show support for, as YYYY-MM-DD (default today)")
 	completeFlag(cmd, "day", nothing)
 	addOutputFlag(cmd, &output, "text", support.Formats)
 	return cmd

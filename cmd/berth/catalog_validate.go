@@ -111,11 +111,11 @@ Files of an image are named by their paths in it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.against, "against", "", "`CATALOG` that this one replaces")
+	flags.StringVar(&o.against, "against", "", "`catalog` that this one replaces")
 	addProfileFlag(cmd, &o.profiles)
-	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
-	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
-	flags.StringVar(&o.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
+	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` how bad it is to break a rule: error, warning or off (repeatable)")
+	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` rule to leave out, for one package or for all (repeatable)")
+	flags.StringVar(&o.baseline, "baseline", "", "`file` with known findings, which -o json has written; they are left out")
 	o.fix.add(cmd)
 	completeFlag(cmd, "against", folders)
 	completeFlag(cmd, "severity", severitiesOf(catalogRules()))

@@ -20,8 +20,8 @@ type where struct {
 }
 
 func (w *where) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` to write the image to, in the OCI layout")
-	cmd.Flags().StringVar(&w.push, "push", "", "`REFERENCE` to push the image to, such as quay.io/example/image:v1.0.0")
+	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` folder to write the image to, in the OCI layout")
+	cmd.Flags().StringVar(&w.push, "push", "", "`reference` to push the image to, such as quay.io/example/image:v1.0.0")
 	completeFlag(cmd, "layout", folders)
 	completeFlag(cmd, "push", nothing)
 	check := cmd.Args

@@ -63,6 +63,7 @@ func columnsOf(w io.Writer) int {
 
 // printError says what went wrong, in a line for each fault, and with --verbose what is behind it.
 func printError(cmd *cobra.Command, fault error) {
+	unhush(cmd.Root())
 	lines := faults.Lines(fault)
 	lines[0] = cmd.Root().Name() + ": " + lines[0]
 	for _, line := range lines {
