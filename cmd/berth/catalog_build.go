@@ -96,7 +96,8 @@ it in operator repositories, each version replaces the one before it.`,
   berth catalog build tide.yaml moon.yaml --output-dir catalog
 
   # From the templates of an operator repository, the catalogs for two versions of OpenShift
-  berth catalog build operators/tide/catalog-templates/semver.yaml --openshift 4.16,4.18 --output-dir catalogs
+  berth catalog build operators/tide/catalog-templates/semver.yaml \
+    --openshift 4.16,4.18 --output-dir catalogs
 
   # Without a template: list every version that the catalog offers
   berth catalog build bundles/1.0.0 bundles/1.0.1 --output-dir catalog`,

@@ -24,7 +24,7 @@ func newCatalogConvertCommand() *cobra.Command {
 		Long: `Print the template of a catalog, or of some of its packages, of which "berth catalog build" builds the
 catalog again. KIND is
 
-  basic        olm.template.basic of opm: the documents of the catalog, but of bundles only their images
+  basic        olm.template.basic of opm: the catalog's documents, but only the images of bundles
   substitutes  olm.template.substitutes of opm: all documents, to which substitutions can be added
   berth        the template of Berth, for one package
 

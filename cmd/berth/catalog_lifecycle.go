@@ -26,7 +26,8 @@ catalogs have. OLM ignores them. OpenShift's console shows them for what is inst
 svg and html draw it, with a line on the day. html is one page that loads nothing else.
 
 ` + aboutSources,
-		Example: `  berth catalog lifecycle registry.redhat.io/redhat/redhat-operator-index:v4.20 aws-efs-csi-driver-operator
+		Example: `  berth catalog lifecycle registry.redhat.io/redhat/redhat-operator-index:v4.20 \
+    aws-efs-csi-driver-operator
 
   # What is still supported when the cluster is updated
   berth catalog lifecycle catalog --day 2027-01-31

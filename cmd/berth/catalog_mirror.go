@@ -72,10 +72,12 @@ a ClusterCatalog, the smaller catalog, and mirror.json, the same document as -o 
 Credentials for registries come from ~/.docker/config.json or Podman's auth.json. Registries on loopback are
 accessed without encryption. The environment variable SSL_CERT_FILE names further CA certificates.`,
 		Example: `  # What would be copied, and how large is it?
-  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror --package aws-efs-operator --dry-run
+  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror \
+    --package aws-efs-operator --dry-run
 
   # From registry to registry
-  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror --package 'aws-efs-operator/stable@>=1.0.0'
+  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror \
+    --package 'aws-efs-operator/stable@>=1.0.0'
   oc apply -f mirror/imagedigestmirrorset.yaml -f mirror/catalogsource.yaml
 
   # By a folder, which is carried

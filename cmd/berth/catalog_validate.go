@@ -82,7 +82,8 @@ Files of an image are named by their paths in it.`,
   berth catalog validate catalog --baseline known.json
 
   # What Konflux will say of a catalog for OpenShift 4.20 that replaces the released one
-  berth catalog validate catalog --profile konflux --profile openshift-4.20 --against quay.io/example/catalog:v4.20
+  berth catalog validate catalog --profile konflux --profile openshift-4.20 \
+    --against quay.io/example/catalog:v4.20
 
   # Accept downgrades, and what one package does with its channels
   berth catalog validate catalog --severity replaces-downgrade=off --ignore channel-path:tide`,

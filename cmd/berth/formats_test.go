@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/test/schemas"
 )
 
 // A fixture is a folder that somebody may take for a bundle or a catalog.
@@ -119,7 +120,7 @@ func TestEveryFormat(t *testing.T) {
 	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
 	os.Stdout = os.Stderr // libraries print to it
 	fixtures := everyFixture(t)
-	ran := 0
+	ran, checked := 0, 0
 	for _, command := range withFormats(t, newCommand()) {
 		path := command.CommandPath()
 		for _, format := range formatsOf(command) {
@@ -138,6 +139,11 @@ func TestEveryFormat(t *testing.T) {
 						ran++
 						if err := read(out); err != nil {
 							t.Errorf("berth %s: %v in\n%.2000s", strings.Join(words, " "), err, out)
+						} else if format == "json" && bytes.HasPrefix(out, []byte("{\n  \"schema\": \"berth.")) {
+							if err := schemas.Check(out); err != nil {
+								t.Errorf("berth %s: %v in\n%.2000s", strings.Join(words, " "), err, out)
+							}
+							checked++
 						}
 					}
 				}
@@ -146,6 +152,9 @@ func TestEveryFormat(t *testing.T) {
 	}
 	if ran < 1000 {
 		t.Errorf("found output of %d runs, want at least 1000, or this shows little", ran)
+	}
+	if checked < 100 {
+		t.Errorf("found %d documents with a schema, want at least 100, or this shows little", checked)
 	}
 }
 

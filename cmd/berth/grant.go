@@ -130,7 +130,6 @@ SharedVolumeGrant of that name.`,
 		},
 	}
 	f.addNamespace(cmd, "`namespace` whose grant is listed (default all)")
-	completeFlag(cmd, "namespace", f.completeNamespace)
 	return cmd
 }
 

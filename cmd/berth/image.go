@@ -74,7 +74,7 @@ func newBundleImageCommand() *cobra.Command {
 catalog may refer to such an image instead of carrying the bundle's objects.
 ` + aboutImages,
 		Example: `  # To a registry
-  berth bundle image bundle/aws-efs-operator/1.0.0 --push quay.io/example/aws-efs-operator-bundle:v1.0.0
+  berth bundle image bundle/aws-efs-operator/1.0.0 --push quay.io/example/efs-bundle:v1.0.0
 
   # To a folder
   berth bundle image bundle/aws-efs-operator/1.0.0 --layout image`,
@@ -114,7 +114,8 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
   berth catalog image catalog/certified --layout image
 
   # With a container engine
-  berth catalog image catalog --dockerfile && podman build -f catalog.Dockerfile -t quay.io/example/catalog:v1`,
+  berth catalog image catalog --dockerfile
+  podman build -f catalog.Dockerfile -t quay.io/example/catalog:v1`,
 		Args:              takes("DIR"),
 		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {

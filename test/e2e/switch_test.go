@@ -274,7 +274,7 @@ func renumbered(t *testing.T, folder string, words map[string]string) string {
 func (w *environment) buildCatalog(bundle string) string {
 	w.t.Helper()
 	folder := filepath.Join(w.t.TempDir(), "catalog")
-	run(w.t, w.berth, "catalog", "build", bundle, "--output", folder)
+	run(w.t, w.berth, "catalog", "build", bundle, "--output-dir", folder)
 	return folder
 }
 
