@@ -193,7 +193,9 @@ To delete, it needs these:` + listed(removal.Permissions),
 			}
 			ctx, cancel := run.limit(cmd.Context())
 			defer cancel()
+			stop := startProgress(cmd.ErrOrStderr(), "asking AWS for what is left")
 			inventory, err := removal.Find(ctx, clients, ownership.Cluster(cluster))
+			stop()
 			if err != nil {
 				return stopped(ctx, err)
 			}

@@ -45,12 +45,15 @@ standard error.
 		}),
 		ValidArgsFunction: completing(oneOf(kindsOfTemplates...), folders, packagesOf(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[1])
+			defer stop()
 			opened, err := source.Open(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, opened.Close()) }()
 			text, lost, err := conversion.Template(cmd.Context(), opened.Dir, conversion.Kind(args[0]), output, args[2:]...)
+			stop()
 			if err != nil {
 				return opened.Named(err)
 			}

@@ -41,10 +41,13 @@ gRPC health checks. With --metrics-address, it also serves /metrics and /healthz
 }
 
 func (o *catalogServe) run(cmd *cobra.Command, dir string) error {
+	stop := startProgress(cmd.ErrOrStderr(), "reading "+dir)
+	defer stop()
 	return server.Serve(cmd.Context(), dir, server.Options{
 		Address:        o.address,
 		MetricsAddress: o.metrics,
 		Report: func(e server.Event) {
+			stop()
 			switch {
 			case e.Listening:
 				cmd.PrintErrf("serving %s on %s\n", dir, e.Address)

@@ -51,6 +51,8 @@ var arguments = map[string]func(fixture) [][]string{
 	"berth catalog convert-template": func(f fixture) [][]string {
 		return [][]string{{"basic", f.dir}, {"substitutes", f.dir}, {"berth", f.dir}}
 	},
+	// It reads nothing.
+	"berth catalog rules":  func(fixture) [][]string { return [][]string{nil} },
 	"berth catalog render": func(f fixture) [][]string { return [][]string{{f.dir}} },
 	// It copies from the registries that fixtures name, and these do not exist.
 	"berth catalog mirror": func(fixture) [][]string { return nil },
@@ -153,7 +155,7 @@ func TestEveryFormat(t *testing.T) {
 	if ran < 1000 {
 		t.Errorf("found output of %d runs, want at least 1000, or this shows little", ran)
 	}
-	if checked < 100 {
+	if checked < 200 {
 		t.Errorf("found %d documents with a schema, want at least 100, or this shows little", checked)
 	}
 }

@@ -119,7 +119,9 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
 		Args:              takes("DIR"),
 		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
 			content, err := build.Image(cmd.Context(), args[0])
+			stop()
 			if err != nil {
 				return err
 			}

@@ -299,7 +299,9 @@ func showReport(cmd *cobra.Command, watch *watchFlag, output string, read func(c
 func rollBack[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], run runFlags, done func(P) string) error {
 	ctx, cancel := run.limit(cmd.Context())
 	defer cancel()
+	stop := startProgress(cmd.ErrOrStderr(), "reading the cluster")
 	s, err := e.Status(ctx, cluster, r)
+	stop()
 	if err != nil {
 		return finish(ctx, cmd, err, "", "")
 	}

@@ -249,7 +249,9 @@ func (o *moveApply) checkAll(cmd *cobra.Command, pkgs []string) error {
 		if err != nil {
 			return err
 		}
+		stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs for "+pkg)
 		p, _, err := move.Move.Ensure(ctx, cluster, r)
+		stop()
 		done()
 		if err != nil {
 			return finish(ctx, cmd, err, "", "")

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-csi/berth/internal/doctor"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/schemas"
 )
 
 // working is what "berth doctor" says of a driver that works.
@@ -197,6 +198,9 @@ func (w *environment) mustDiagnose(what string, code int, want map[doctor.Code]d
 				got = exit.ExitCode()
 			} else if err != nil {
 				return err
+			}
+			if err := schemas.Check(out); err != nil {
+				return fmt.Errorf("the report does not comply with its schema: %w", err)
 			}
 			report := &doctor.Report{}
 			if err := json.Unmarshal(out, report); err != nil {

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/page"
+	"github.com/berth-csi/berth/test/schemas"
 )
 
 const (
@@ -75,6 +76,9 @@ func TestSwitchWithTool(t *testing.T) {
 	testSwitch(t, way{
 		update: func(w *environment) {
 			planned := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--output", "json")
+			if err := schemas.Check([]byte(planned)); err != nil {
+				w.t.Errorf("the plan does not comply with its schema: %v", err)
+			}
 			w.kubectlBerth(planned, "switch", "apply", "--filename", "-")
 			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
 			w.checkSettled(func() { w.kubectlBerth(planned, "switch", "apply", "--filename", "-") })
