@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -93,6 +94,9 @@ func (f *clusterFlags) given() bool {
 // config returns the configuration of a client. It may send as many requests as kubectl, fifty a second after the first three
 // hundred: a client's default, five, is for controllers, and would let an administrator wait.
 func (f *clusterFlags) config() (*rest.Config, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides).ClientConfig()
@@ -105,6 +109,17 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	config.QPS, config.Burst = 50, 300
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &connection{next} })
 	return config, nil
+}
+
+// check fails for what client-go would not explain by the names of flags.
+func (f *clusterFlags) check() error {
+	if _, err := clientcmd.ParseTimeout(cmp.Or(f.overrides.Timeout, "0")); err != nil {
+		return fmt.Errorf("--request-timeout is %q, want a duration such as 10s, or 0 for no limit", f.overrides.Timeout)
+	}
+	if user := f.overrides.AuthInfo; user.Impersonate == "" && (user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0) {
+		return errors.New("--as-group and --as-uid are for --as, which is missing: want the user to act as")
+	}
+	return nil
 }
 
 // limited is like config, for a client whose requests are all short.
