@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -30,29 +31,45 @@ func Check(document []byte) error {
 	if filepath.Base(named.Schema) != named.Schema {
 		return fmt.Errorf("schema is %q, want the name of one in docs/schemas", named.Schema)
 	}
-	text, err := os.ReadFile(filepath.Join(Dir(), named.Schema+".json"))
+	schema, err := compile(named.Schema)
 	if err != nil {
 		return err
-	}
-	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return fmt.Errorf("schema %s: %w", named.Schema, err)
-	}
-	forbidOthers(schema)
-	delete(schema.(map[string]any), "$id")
-	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("schema.json", schema); err != nil {
-		return fmt.Errorf("schema %s: %w", named.Schema, err)
-	}
-	compiled, err := compiler.Compile("schema.json")
-	if err != nil {
-		return fmt.Errorf("schema %s: %w", named.Schema, err)
 	}
 	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
 	if err != nil {
 		return err
 	}
-	return compiled.Validate(instance)
+	return schema.Validate(instance)
+}
+
+// compiled are the schemas that were used, by their names. Tests check thousands of documents.
+var compiled sync.Map
+
+// compile returns the schema of a name.
+func compile(name string) (*jsonschema.Schema, error) {
+	if found, ok := compiled.Load(name); ok {
+		return found.(*jsonschema.Schema), nil
+	}
+	text, err := os.ReadFile(filepath.Join(Dir(), name+".json"))
+	if err != nil {
+		return nil, err
+	}
+	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("schema %s: %w", name, err)
+	}
+	forbidOthers(schema)
+	delete(schema.(map[string]any), "$id")
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("schema.json", schema); err != nil {
+		return nil, fmt.Errorf("schema %s: %w", name, err)
+	}
+	result, err := compiler.Compile("schema.json")
+	if err != nil {
+		return nil, fmt.Errorf("schema %s: %w", name, err)
+	}
+	compiled.Store(name, result)
+	return result, nil
 }
 
 // forbidOthers has objects with properties admit no others.
