@@ -24,9 +24,9 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-//go:generate go run ../cmd/berth bundle generate ebs --version 5.0.0 --output aws-ebs-csi-driver-operator/5.0.0
-//go:generate go run ../cmd/berth bundle generate efs --version 1.0.0 --output aws-efs-operator/1.0.0
-//go:generate go run ../cmd/berth bundle generate manila --version 5.0.0 --output manila-csi-driver-operator/5.0.0
+//go:generate go run ../cmd/berth bundle generate ebs --version 5.0.0 --output-dir aws-ebs-csi-driver-operator/5.0.0
+//go:generate go run ../cmd/berth bundle generate efs --version 1.0.0 --output-dir aws-efs-operator/1.0.0
+//go:generate go run ../cmd/berth bundle generate manila --version 5.0.0 --output-dir manila-csi-driver-operator/5.0.0
 
 // Options are the inputs of a bundle besides the driver's definition.
 type Options struct {

@@ -10,8 +10,8 @@
 // the folder templates.
 package build
 
-//go:generate go run ../../cmd/berth catalog build ../templates/certified/aws-ebs-csi-driver-operator.yaml ../templates/certified/aws-efs-operator.yaml ../templates/certified/manila-csi-driver-operator.yaml --output ../certified
-//go:generate go run ../../cmd/berth catalog build ../templates/community/aws-ebs-csi-driver-operator.yaml ../templates/community/aws-efs-operator.yaml ../templates/community/manila-csi-driver-operator.yaml --output ../community
+//go:generate go run ../../cmd/berth catalog build ../templates/certified/aws-ebs-csi-driver-operator.yaml ../templates/certified/aws-efs-operator.yaml ../templates/certified/manila-csi-driver-operator.yaml --output-dir ../certified
+//go:generate go run ../../cmd/berth catalog build ../templates/community/aws-ebs-csi-driver-operator.yaml ../templates/community/aws-efs-operator.yaml ../templates/community/manila-csi-driver-operator.yaml --output-dir ../community
 
 import (
 	"context"

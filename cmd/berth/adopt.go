@@ -122,7 +122,7 @@ func (f *journalFlags) planAdoption(cmd *cobra.Command, args []string) (*adoptio
 }
 
 func newAdoptStatusCommand() *cobra.Command {
-	f := &journalFlags{}
+	f, watch := &journalFlags{}, &watchFlag{}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status DRIVER",
@@ -139,10 +139,11 @@ The command fails if no hand-over of the driver has been started.`,
 			if err != nil {
 				return err
 			}
-			return showStatus(cmd, adoption.Adopt, cluster, r, output)
+			return showStatus(cmd, adoption.Adopt, cluster, r, watch, output)
 		},
 	}
 	addAdoptFlags(cmd, f)
+	watch.add(cmd, untilDone)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	return cmd
 }

@@ -31,6 +31,8 @@ func newAWSCommand() *cobra.Command {
 		Long: `Create an EFS file system for a cluster, and delete what a cluster has left in AWS.
 
 The credentials are those that the AWS CLI finds, too: environment variables, ~/.aws, or the instance's role.`,
+		Args: takesCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newAWSCreateCommand(), newAWSDestroyCommand())
 	return cmd
@@ -104,8 +106,8 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 		},
 	}
 	f.addConnection(cmd)
-	cmd.Flags().StringVar(&name, "name", "efs", "`NAME` that distinguishes the file systems of a cluster")
-	cmd.Flags().StringArrayVar(&points, "access-point", nil, "`PATH[:UID:GID[:PERMISSIONS]]` of an access point; may be given several times")
+	cmd.Flags().StringVar(&name, "name", "efs", "`name` that distinguishes the file systems of a cluster")
+	cmd.Flags().StringArrayVar(&points, "access-point", nil, "`PATH[:UID:GID[:PERMISSIONS]]` access point to create (repeatable)")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be created, and create nothing")
 	run.addTimeout(cmd, 15*time.Minute)
 	addOutputFlag(cmd, &output, "text", append(slices.Clone(migrate.Formats), formatSharedVolume, formatStorageClass))
@@ -150,11 +152,10 @@ func verbOf(r provision.Resource, dryRun bool) string {
 
 // storageClient returns a client for what describes a cluster.
 func (f *clusterFlags) storageClient() (client.Client, error) {
-	config, err := f.config()
+	config, err := f.limited()
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -192,7 +193,9 @@ To delete, it needs these:` + listed(removal.Permissions),
 			}
 			ctx, cancel := run.limit(cmd.Context())
 			defer cancel()
+			stop := startProgress(cmd.ErrOrStderr(), "asking AWS for what is left")
 			inventory, err := removal.Find(ctx, clients, ownership.Cluster(cluster))
+			stop()
 			if err != nil {
 				return stopped(ctx, err)
 			}
@@ -217,8 +220,8 @@ To delete, it needs these:` + listed(removal.Permissions),
 			}))
 		},
 	}
-	cmd.Flags().StringVar(&cluster, "infra-id", "", "`ID` of the cluster: status.infrastructureName of Infrastructure cluster")
-	cmd.Flags().StringVar(&region, "region", "", "`REGION` of AWS (default AWS_REGION or the profile's)")
+	cmd.Flags().StringVar(&cluster, "infra-id", "", "`ID` status.infrastructureName of the cluster's Infrastructure object")
+	cmd.Flags().StringVar(&region, "region", "", "`region` of AWS (default AWS_REGION or the profile's)")
 	cmd.Flags().BoolVar(&confirm, "confirm", false, "delete what is listed")
 	run.addTimeout(cmd, 30*time.Minute)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)

@@ -48,11 +48,11 @@ type bundleContent struct {
 
 func (c *bundleContent) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&c.images, "image", nil, "image to use, as `NAME=PULLSPEC`; NAME is the image's environment variable, or\n"+
+	flags.StringArrayVar(&c.images, "image", nil, "`NAME=PULLSPEC` image to use; its name is that of its environment variable, or "+
 		bundle.OperatorImage+" for the operator's own (repeatable)")
-	flags.StringVar(&c.file, "images", "", "YAML `FILE` with lines NAME: PULLSPEC; --image takes precedence")
+	flags.StringVar(&c.file, "images", "", "YAML `file` with lines NAME: PULLSPEC; --image takes precedence")
 	flags.BoolVar(&c.pinned, "pinned", false, "fail unless every image is given by digest, as releases require")
-	flags.StringVar(&c.released, "released", "", "`DATE` of the release to show in a console, as YYYY-MM-DD (default none)")
+	flags.StringVar(&c.released, "released", "", "`date` of the release to show in a console, as YYYY-MM-DD (default none)")
 }
 
 // options converts the flags to the options of package bundle.
@@ -101,7 +101,7 @@ of the same package is rejected and left unchanged.`,
 
   # The next version, with another image of the driver, in a folder of choice
   berth bundle generate efs --version 1.0.1 --replaces aws-efs-operator.v1.0.0 \
-    --image DRIVER_IMAGE=quay.io/example/aws-efs-csi-driver@sha256:… --output bundles/1.0.1
+    --image DRIVER_IMAGE=quay.io/example/aws-efs-csi-driver@sha256:… --output-dir bundles/1.0.1
 
   # Then check it
   berth bundle validate bundles/1.0.1`,
@@ -110,10 +110,10 @@ of the same package is rejected and left unchanged.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.version, "version", "", "`VERSION` of the package, such as 1.0.0 (required)")
-	flags.StringVar(&o.output, "output", "", "`DIR` to write (default bundle/PACKAGE/VERSION)")
-	flags.StringVar(&o.replaces, "replaces", "", "`NAME` of the ClusterServiceVersion that this one updates (default chosen by the package)")
-	flags.StringVar(&o.skipRange, "skip-range", "", "`VERSIONS` that this one updates at once, such as \">=1.0.0 <1.0.3\" (default none)")
+	flags.StringVar(&o.version, "version", "", "`version` of the package, such as 1.0.0 (required)")
+	addOutputDir(cmd, &o.output, "`DIR` folder to write (default bundle/PACKAGE/VERSION)")
+	flags.StringVar(&o.replaces, "replaces", "", "`name` of the ClusterServiceVersion that this one updates (default chosen by the package)")
+	flags.StringVar(&o.skipRange, "skip-range", "", "`versions` that this one updates at once, such as \">=1.0.0 <1.0.3\" (default none)")
 	o.content.addFlags(cmd)
 	if err := cmd.MarkFlagRequired("version"); err != nil {
 		panic(err) // no such flag

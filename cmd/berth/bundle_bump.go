@@ -63,7 +63,7 @@ asked for one of them, nothing is written.`,
 			return bumpBundle(cmd, args[0], output, digests, opts)
 		},
 	}
-	cmd.Flags().StringVar(&output, "output", "", "`DIR` to write (default a folder named after the version, next to the earlier one)")
+	addOutputDir(cmd, &output, "`DIR` folder to write (default one named after the version, next to the earlier one)")
 	cmd.Flags().BoolVar(&digests, "digests", false, "take the digests of all images from their registries")
 	content.addFlags(cmd)
 	return cmd

@@ -31,7 +31,7 @@ func TestBumpTakesDigests(t *testing.T) {
 	}
 	folder := t.TempDir()
 	first, second := filepath.Join(folder, "1.0.0"), filepath.Join(folder, "1.0.1")
-	output(t, exec.Command("berth", "bundle", "generate", "efs", "--version", "1.0.0", "--output", first))
+	output(t, exec.Command("berth", "bundle", "generate", "efs", "--version", "1.0.0", "--output-dir", first))
 	output(t, exec.Command("berth", append([]string{"bundle", "bump", first, "--digests", "--pinned"}, images...)...))
 	if text := output(t, exec.Command("berth", append([]string{"bundle", "bump", second, "--digests", "--pinned"}, images...)...)); text != "" {
 		t.Errorf("although nothing was rebuilt:\n%s", text)

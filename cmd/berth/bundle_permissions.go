@@ -72,7 +72,7 @@ in JSON.`,
 			return writePermissions(cmd.OutOrStdout(), output, permissionsDocument{permissionsSchema, args[0], against, content})
 		},
 	}
-	cmd.Flags().StringVar(&against, "against", "", "`BUNDLE` to compare with, such as the version before")
+	cmd.Flags().StringVar(&against, "against", "", "`bundle` to compare with, such as the version before")
 	completeFlag(cmd, "against", folders)
 	addOutputFlag(cmd, &output, "text", []string{"text", "json", "markdown"})
 	return cmd

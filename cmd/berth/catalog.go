@@ -22,7 +22,7 @@ catalog. These commands make such folders, check them, and answer OLM from them.
 		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCatalogBuildCommand(), newCatalogAddCommand(), newCatalogConvertCommand(), newCatalogValidateCommand(), newCatalogRenderCommand(), newCatalogListCommand(),
+	cmd.AddCommand(newCatalogBuildCommand(), newCatalogAddCommand(), newCatalogConvertCommand(), newCatalogValidateCommand(), newCatalogRulesCommand(), newCatalogRenderCommand(), newCatalogListCommand(),
 		newCatalogLifecycleCommand(), newCatalogDiffCommand(), newCatalogPlanCommand(), newCatalogGraphCommand(), newCatalogServeCommand(), newCatalogImageCommand(), newCatalogMirrorCommand())
 	return cmd
 }

@@ -16,10 +16,11 @@ func newCatalogAddCommand() *cobra.Command {
 the image of a bundle. FILE is
 
   a template of Berth, which gets the bundle and, in channels that list their entries, an entry
-  olm.template.basic of opm, which gets the image, and in each channel an entry that replaces the head
+  olm.template.basic of opm, which gets the image and, in each channel, an entry that replaces the
+    head
   olm.semver of opm, whose lists candidate, fast and stable get the image; --channel names them
-  olm.template.substitutes of opm, in which a later release of a bundle takes its place; another version gets
-    its document, and such entries
+  olm.template.substitutes of opm, in which a later release of a bundle takes its place; another
+    version gets its document, and such entries
   a file of a catalog, which gets the bundle's document and such entries
 
 An image is written as it is named here into templates, and by digest into catalogs. Of olm.semver and of
@@ -27,7 +28,8 @@ Berth's templates, the updates are not written: they are made of the versions.`,
 		Example: `  # The next version, in the only channel
   berth catalog add catalog/tide/catalog.yaml quay.io/example/tide-bundle:v0.3.0
 
-  berth catalog add operators/tide/catalog-templates/semver.yaml quay.io/example/tide-bundle:v0.3.0 --channel candidate --channel fast`,
+  berth catalog add operators/tide/catalog-templates/semver.yaml \
+    quay.io/example/tide-bundle:v0.3.0 --channel candidate --channel fast`,
 		Args:              takes("FILE", "BUNDLE"),
 		ValidArgsFunction: completing(files, folders),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +45,7 @@ Berth's templates, the updates are not written: they are made of the versions.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&request.Channels, "channel", nil, "`NAME` of a channel that gets an entry, or of a list (repeatable; default the only one)")
-	flags.StringVar(&request.Replaces, "replaces", "", "`NAME` of what the entry replaces (default the head of each channel)")
+	flags.StringArrayVar(&request.Channels, "channel", nil, "`name` of a channel that gets an entry, or of a list (repeatable; default the only one)")
+	flags.StringVar(&request.Replaces, "replaces", "", "`name` of what the entry replaces (default the head of each channel)")
 	return cmd
 }

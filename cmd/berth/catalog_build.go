@@ -35,7 +35,7 @@ type catalogBuild struct {
 func newCatalogBuildCommand() *cobra.Command {
 	o := &catalogBuild{}
 	cmd := &cobra.Command{
-		Use:   "build (TEMPLATE... | BUNDLE_DIR...) --output DIR",
+		Use:   "build (TEMPLATE... | BUNDLE_DIR...) --output-dir DIR",
 		Short: "Build a catalog from templates, or from the bundle folders of one package",
 		Long: `Write DIR/PACKAGE/catalog.yaml for each package, from its template or from its bundles alone. Other
 packages in DIR are left unchanged. The same input always gives the same bytes. A catalog.yaml that this
@@ -93,31 +93,36 @@ their channels and the default channel, and their ClusterServiceVersions define 
 spec.replaces, spec.skips and the annotation olm.skipRange. With --update-graph=semver-mode, as ci.yaml has
 it in operator repositories, each version replaces the one before it.`,
 		Example: `  # Write catalog/tide/catalog.yaml and catalog/moon/catalog.yaml
-  berth catalog build tide.yaml moon.yaml --output catalog
+  berth catalog build tide.yaml moon.yaml --output-dir catalog
 
   # From the templates of an operator repository, the catalogs for two versions of OpenShift
-  berth catalog build operators/tide/catalog-templates/semver.yaml --openshift 4.16,4.18 --output catalogs
+  berth catalog build operators/tide/catalog-templates/semver.yaml \
+    --openshift 4.16,4.18 --output-dir catalogs
 
   # Without a template: list every version that the catalog offers
-  berth catalog build bundles/1.0.0 bundles/1.0.1 --output catalog`,
-		Args:              cobra.MatchAll(takes("(TEMPLATE... | BUNDLE_DIR...)"), requiredFlags),
+  berth catalog build bundles/1.0.0 bundles/1.0.1 --output-dir catalog`,
+		Args:              cobra.MatchAll(takes("(TEMPLATE... | BUNDLE_DIR...)"), o.checkOutput),
 		ValidArgsFunction: files,
 		RunE:              o.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.output, "output", "", "`DIR` of the catalog; created if it does not exist (required)")
-	flags.StringVar(&o.migrateLevel, "migrate-level", "", "`LEVEL` of bundles from images: "+strings.Join(migrateLevels, ", ")+" (default none for templates of opm, as there, and the other for those of Berth)")
-	flags.StringSliceVar(&o.openshift, "openshift", nil, "`VERSIONS` of OpenShift that get a catalog each, such as 4.16,4.18")
+	addOutputDir(cmd, &o.output, "`DIR` folder of the catalog; created if it does not exist (required)")
+	flags.StringVar(&o.migrateLevel, "migrate-level", "", "`level` of bundles from images: "+strings.Join(migrateLevels, ", ")+" (default none for templates of opm, as there, and the other for those of Berth)")
+	flags.StringSliceVar(&o.openshift, "openshift", nil, "`versions` of OpenShift that get a catalog each, such as 4.16,4.18")
 	flags.BoolVar(&o.strandNobody, "strand-nobody", false, "have heads skip the entries from which templates of opm make no update")
-	flags.StringVar(&o.updateGraph, "update-graph", string(build.ByReplaces), "`MODE` of bundle folders: "+strings.Join(graphModes, " or "))
-	flags.StringVar(&o.against, "against", "", "`CATALOG` that the new one replaces: nobody who installed from it may be stranded")
+	flags.StringVar(&o.updateGraph, "update-graph", string(build.ByReplaces), "`mode` of bundle folders: "+strings.Join(graphModes, " or "))
+	flags.StringVar(&o.against, "against", "", "`catalog` that the new one replaces: nobody who installed from it may be stranded")
 	completeFlag(cmd, "against", folders)
 	completeFlag(cmd, "migrate-level", oneOf(migrateLevels...))
 	completeFlag(cmd, "update-graph", oneOf(graphModes...))
-	if err := cmd.MarkFlagRequired("output"); err != nil {
-		panic(err) // no such flag
-	}
 	return cmd
+}
+
+func (o *catalogBuild) checkOutput(*cobra.Command, []string) error {
+	if o.output == "" {
+		return errors.New("--output-dir is missing: want the folder of the catalog")
+	}
+	return nil
 }
 
 // migrateLevels are the values of --migrate-level.

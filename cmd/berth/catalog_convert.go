@@ -24,7 +24,7 @@ func newCatalogConvertCommand() *cobra.Command {
 		Long: `Print the template of a catalog, or of some of its packages, of which "berth catalog build" builds the
 catalog again. KIND is
 
-  basic        olm.template.basic of opm: the documents of the catalog, but of bundles only their images
+  basic        olm.template.basic of opm: the catalog's documents, but only the images of bundles
   substitutes  olm.template.substitutes of opm: all documents, to which substitutions can be added
   berth        the template of Berth, for one package
 
@@ -45,12 +45,15 @@ standard error.
 		}),
 		ValidArgsFunction: completing(oneOf(kindsOfTemplates...), folders, packagesOf(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[1])
+			defer stop()
 			opened, err := source.Open(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, opened.Close()) }()
 			text, lost, err := conversion.Template(cmd.Context(), opened.Dir, conversion.Kind(args[0]), output, args[2:]...)
+			stop()
 			if err != nil {
 				return opened.Named(err)
 			}

@@ -72,7 +72,7 @@ refuses the update that it chooses, or finds none.
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&failOn, "fail-on", "any", "`CHANGES` to exit with 1 for: "+strings.Join(failOnValues, ", "))
+	cmd.Flags().StringVar(&failOn, "fail-on", "any", "`changes` to exit with 1 for: "+strings.Join(failOnValues, ", "))
 	completeFlag(cmd, "fail-on", oneOf(failOnValues...))
 	v1.add(cmd)
 	addOutputFlag(cmd, &output, "text", diff.Formats)

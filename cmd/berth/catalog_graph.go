@@ -24,8 +24,9 @@ func newCatalogGraphCommand() *cobra.Command {
 	var output string
 	v1 := &v1Check{}
 	cmd := &cobra.Command{
-		Use:   "graph CATALOG [PACKAGE]",
-		Short: "Draw the upgrade graph of a package",
+		Use:     "graph CATALOG [PACKAGE]",
+		Aliases: []string{"render-graph"}, // in opm
+		Short:   "Draw the upgrade graph of a package",
 		Long: `Draw the upgrade graph of a package in a catalog: its channels side by side, each with its head at the top.
 The default channel comes first, then the others from newest to oldest. The drawing shows what each
 version replaces, skips or has in its skipRange, deprecated versions, versions from which no update

@@ -27,7 +27,8 @@ catalogs have. OLM ignores them. OpenShift's console shows them for what is inst
 svg and html draw it, with a line on the day. html is one page that loads nothing else.
 
 ` + aboutSources,
-		Example: `  berth catalog lifecycle registry.redhat.io/redhat/redhat-operator-index:v4.20 aws-efs-csi-driver-operator
+		Example: `  berth catalog lifecycle registry.redhat.io/redhat/redhat-operator-index:v4.20 \
+    aws-efs-csi-driver-operator
 
   # What is still supported when the cluster is updated
   berth catalog lifecycle catalog --day 2027-01-31
@@ -71,7 +72,7 @@ svg and html draw it, with a line on the day. html is one page that loads nothin
 			})
 		},
 	}
-	cmd.Flags().StringVar(&day, "day", "", "`DATE` to show support for, as YYYY-MM-DD (default today)")
+	cmd.Flags().StringVar(&day, "day", "", "`date` to show support for, as YYYY-MM-DD (default today)")
 	completeFlag(cmd, "day", nothing)
 	addOutputFlag(cmd, &output, "text", support.Formats)
 	return cmd

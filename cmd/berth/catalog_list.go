@@ -20,8 +20,9 @@ func newCatalogListCommand() *cobra.Command {
 	var o list.Options
 	kinds := strings.Join(list.Kinds(), "|")
 	cmd := &cobra.Command{
-		Use:   "list " + kinds + " CATALOG [PACKAGE...]",
-		Short: "List the packages, channels or bundles of a catalog",
+		Aliases: []string{"ls"},
+		Use:     "list " + kinds + " CATALOG [PACKAGE...]",
+		Short:   "List the packages, channels or bundles of a catalog",
 		Long: `List the packages, channels or bundles of a catalog, for all packages or for the named ones. PACKAGE
 and --channel may be patterns, such as 'aws-*'. Bundles are listed once for each of their channels, the latest
 first.
@@ -60,8 +61,8 @@ columns are left out. If the catalog has lifecycles, SUPPORT says how a version 
 			})
 		},
 	}
-	cmd.Flags().StringVar(&o.Channel, "channel", "", "`CHANNEL` to list, or a pattern of several")
-	cmd.Flags().StringVar(&o.Sort, "sort", "", "`ORDER` of the list: "+strings.Join(list.Orders(), ", ")+" (the latest first)")
+	cmd.Flags().StringVar(&o.Channel, "channel", "", "`channel` to list, or a pattern of several")
+	cmd.Flags().StringVar(&o.Sort, "sort", "", "`order` of the list: "+strings.Join(list.Orders(), ", ")+" (the latest first)")
 	completeFlag(cmd, "channel", nothing)
 	completeFlag(cmd, "sort", oneOf(list.Orders()...))
 	addOutputFlag(cmd, &o.Format, "text", list.Formats)

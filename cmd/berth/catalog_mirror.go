@@ -72,10 +72,12 @@ a ClusterCatalog, the smaller catalog, and mirror.json, the same document as -o 
 Credentials for registries come from ~/.docker/config.json or Podman's auth.json. Registries on loopback are
 accessed without encryption. The environment variable SSL_CERT_FILE names further CA certificates.`,
 		Example: `  # What would be copied, and how large is it?
-  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror --package aws-efs-operator --dry-run
+  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror \
+    --package aws-efs-operator --dry-run
 
   # From registry to registry
-  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror --package 'aws-efs-operator/stable@>=1.0.0'
+  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror \
+    --package 'aws-efs-operator/stable@>=1.0.0'
   oc apply -f mirror/imagedigestmirrorset.yaml -f mirror/catalogsource.yaml
 
   # By a folder, which is carried
@@ -94,16 +96,16 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 		RunE:              func(cmd *cobra.Command, args []string) error { return m.run(cmd, args[0], args[1]) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&m.packages, "package", nil, "`PACKAGE[/CHANNEL][@RANGE]` to mirror, such as tide, tide/stable or 'tide@>=1.2.0 <2.0.0'; may be repeated")
-	flags.StringToStringVar(&m.defaults, "default-channel", nil, "`PACKAGE=CHANNEL`: the default channel of a package whose own is not mirrored")
-	flags.StringVar(&m.name, "name", "", "`NAME` of the mirrored catalog, for its image and the objects; that of the source if not given")
-	flags.StringVar(&m.tag, "tag", "latest", "`TAG` of the catalog's image, under which clusters look for a new one")
-	flags.StringVar(&m.namespace, "namespace", "openshift-marketplace", "`NAMESPACE` of the CatalogSource")
-	flags.StringVar(&m.resources, "resources", "mirror", "`DIR` for the objects and the smaller catalog; replaced")
-	flags.IntVar(&m.jobs, "jobs", 4, "`NUMBER` of images that are copied at a time")
-	flags.DurationVar(&m.time, "image-timeout", 2*time.Hour, "longest `TIME` for each image")
-	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`HOST` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network; may be repeated")
-	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`REFERENCE` of a tag in DESTINATION to set although it names something that is not this catalog's; may be repeated")
+	flags.StringArrayVar(&m.packages, "package", nil, "`PACKAGE[/CHANNEL][@RANGE]` what to mirror, such as tide, tide/stable or 'tide@>=1.2.0 <2.0.0' (repeatable)")
+	flags.StringToStringVar(&m.defaults, "default-channel", nil, "`PACKAGE=CHANNEL` default channel of a package whose own is not mirrored")
+	flags.StringVar(&m.name, "name", "", "`name` of the mirrored catalog, for its image and the objects (default that of the source)")
+	flags.StringVar(&m.tag, "tag", "latest", "`tag` of the catalog's image, under which clusters look for a new one")
+	flags.StringVar(&m.namespace, "namespace", "openshift-marketplace", "`namespace` of the CatalogSource")
+	flags.StringVar(&m.resources, "resources", "mirror", "`DIR` folder for the objects and the smaller catalog; replaced")
+	flags.IntVar(&m.jobs, "jobs", 4, "`number` of images that are copied at a time")
+	flags.DurationVar(&m.time, "image-timeout", 2*time.Hour, "longest `time` for each image")
+	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`host` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network (repeatable)")
+	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`reference` of a tag in DESTINATION to set although it names something that is not this catalog's (repeatable)")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and what the destination lacks, and copy nothing")
 	for flag, by := range map[string]cobra.CompletionFunc{"package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
 		"image-timeout": nothing, "allow-host": nothing, "overwrite": nothing} {

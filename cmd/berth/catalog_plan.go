@@ -82,10 +82,10 @@ read from catalogd, with their priorities.
 			})
 		},
 	}
-	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel, and all channels for OLM v1)")
-	cmd.Flags().StringVar(&o.olm, "olm", "v0", "`VERSION` of OLM that PACKAGE is for: v0, or v1 with ClusterExtensions")
-	cmd.Flags().StringVar(&o.extension, "extension", "", "`FILE` with the ClusterExtension that OLM v1 gets")
-	cmd.Flags().StringVar(&o.authority, "catalogd-ca", "", "`FILE` with the certificate authority of catalogd (default OpenShift's for Services)")
+	cmd.Flags().StringVar(&o.channel, "channel", "", "`channel` that PACKAGE is subscribed to (default the package's default channel, and all channels for OLM v1)")
+	cmd.Flags().StringVar(&o.olm, "olm", "v0", "`version` of OLM that PACKAGE is for: v0, or v1 with ClusterExtensions")
+	cmd.Flags().StringVar(&o.extension, "extension", "", "`file` with the ClusterExtension that OLM v1 gets")
+	cmd.Flags().StringVar(&o.authority, "catalogd-ca", "", "`file` with the certificate authority of catalogd (default OpenShift's for Services)")
 	o.v1Flags.add(cmd)
 	completeFlag(cmd, "olm", oneOf("v0", prediction.V1))
 	completeFlag(cmd, "channel", channelsOf)
@@ -112,7 +112,7 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	hypothetical := len(args) == 2 || o.extension != ""
 	switch {
 	case hypothetical && o.clusterFlags.given():
-		return errors.New("--kubeconfig, --context and --namespace say where to read the installed versions; omit them, or PACKAGE and --extension")
+		return errors.New("the flags of the connection and --namespace say where to read the installed versions; omit them, or PACKAGE and --extension")
 	case o.extension != "" && (o.channel != "" || cmd.Flags().Changed("olm") && o.olm != prediction.V1):
 		return errors.New("--extension is for OLM v1, and names the channels itself; omit --channel and --olm")
 	case len(args) == 0 && o.extension != "":

@@ -43,21 +43,23 @@ This command does not check whether documents fit together; "berth catalog valid
   berth catalog render catalog > catalog.json
 
   # Add a bundle to a catalog that is published
-  berth catalog render quay.io/example/catalog:v1 quay.io/example/aws-efs-operator-bundle:v1.0.1 -o yaml > new/catalog.yaml
+  berth catalog render quay.io/example/catalog:v1 \
+    quay.io/example/aws-efs-operator-bundle:v1.0.1 -o yaml > new/catalog.yaml
 
   # Add a bundle to a catalog
   berth catalog render catalog bundle/aws-efs-operator/1.0.0 -o yaml > new/catalog.yaml
 
-  # A published catalog as a folder for each package, with the descriptions that OpenShift 4.17 and later want
-  berth catalog render quay.io/example/catalog:v1 --migrate-level bundle-object-to-csv-metadata -o yaml --split catalog`,
+  # A published catalog as a folder for each package, for OpenShift 4.17 and later
+  berth catalog render quay.io/example/catalog:v1 \
+    --migrate-level bundle-object-to-csv-metadata -o yaml --split catalog`,
 		Args:              takes("SOURCE..."),
 		ValidArgsFunction: folders,
 		RunE:              o.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.migrateLevel, "migrate-level", "", "`LEVEL` of all bundles with an image: "+strings.Join(migrateLevels, ", "))
-	flags.StringVar(&o.imageRef, "image-ref-template", "", "`TEMPLATE` of the images of bundles in folders, such as quay.io/example/{{.Package}}-bundle:v{{.Version}}")
-	flags.StringVar(&o.split, "split", "", "empty `DIR` for a file for each package, instead of standard output")
+	flags.StringVar(&o.migrateLevel, "migrate-level", "", "`level` of all bundles with an image: "+strings.Join(migrateLevels, ", "))
+	flags.StringVar(&o.imageRef, "image-ref-template", "", "`template` of the images of bundles in folders, such as quay.io/example/{{.Package}}-bundle:v{{.Version}}")
+	flags.StringVar(&o.split, "split", "", "`DIR` empty folder for a file for each package, instead of standard output")
 	completeFlag(cmd, "migrate-level", oneOf(migrateLevels...))
 	addOutputFlag(cmd, &o.output, "json", render.Formats)
 	return cmd

@@ -35,16 +35,19 @@ gRPC health checks. With --metrics-address, it also serves /metrics and /healthz
 		ValidArgsFunction: completing(folders, nothing),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	cmd.Flags().StringVar(&o.address, "address", server.DefaultAddress, "`HOST:PORT` to listen on")
-	cmd.Flags().StringVar(&o.metrics, "metrics-address", "", "`HOST:PORT` to serve /metrics and /healthz on (default none)")
+	cmd.Flags().StringVar(&o.address, "address", server.DefaultAddress, "`HOST:PORT` address to listen on")
+	cmd.Flags().StringVar(&o.metrics, "metrics-address", "", "`HOST:PORT` address to serve /metrics and /healthz on (default none)")
 	return cmd
 }
 
 func (o *catalogServe) run(cmd *cobra.Command, dir string) error {
+	stop := startProgress(cmd.ErrOrStderr(), "reading "+dir)
+	defer stop()
 	return server.Serve(cmd.Context(), dir, server.Options{
 		Address:        o.address,
 		MetricsAddress: o.metrics,
 		Report: func(e server.Event) {
+			stop()
 			switch {
 			case e.Listening:
 				cmd.PrintErrf("serving %s on %s\n", dir, e.Address)

@@ -82,7 +82,8 @@ Files of an image are named by their paths in it.`,
   berth catalog validate catalog --baseline known.json
 
   # What Konflux will say of a catalog for OpenShift 4.20 that replaces the released one
-  berth catalog validate catalog --profile konflux --profile openshift-4.20 --against quay.io/example/catalog:v4.20
+  berth catalog validate catalog --profile konflux --profile openshift-4.20 \
+    --against quay.io/example/catalog:v4.20
 
   # Accept downgrades, and what one package does with its channels
   berth catalog validate catalog --severity replaces-downgrade=off --ignore channel-path:tide`,
@@ -111,11 +112,11 @@ Files of an image are named by their paths in it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.against, "against", "", "`CATALOG` that this one replaces")
+	flags.StringVar(&o.against, "against", "", "`catalog` that this one replaces")
 	addProfileFlag(cmd, &o.profiles)
-	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
-	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
-	flags.StringVar(&o.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
+	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` how bad it is to break a rule: error, warning or off (repeatable)")
+	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` rule to leave out, for one package or for all (repeatable)")
+	flags.StringVar(&o.baseline, "baseline", "", "`file` with known findings, which -o json has written; they are left out")
 	o.fix.add(cmd)
 	completeFlag(cmd, "against", folders)
 	completeFlag(cmd, "severity", severitiesOf(catalogRules()))

@@ -87,7 +87,7 @@ checked again.`,
 			return o.run(cmd, append(args, ".")[0])
 		},
 	}
-	cmd.Flags().StringVar(&o.since, "since", "", "check what has changed since the branch left `REF`, a branch or a commit")
+	cmd.Flags().StringVar(&o.since, "since", "", "`REF` check what has changed since the branch left this branch or commit")
 	addProfileFlag(cmd, &o.profiles)
 	o.choice.addFlags(cmd, repository.Rules())
 	o.fix.add(cmd)
@@ -104,7 +104,7 @@ another version of OpenShift that has to install the bundles.`
 
 // addProfileFlag gives a command that checks bundles or catalogs the flag --profile.
 func addProfileFlag(cmd *cobra.Command, profiles *[]string) {
-	cmd.Flags().StringArrayVar(profiles, "profile", nil, "`NAME` of a gate whose rules count, too: community, certified, konflux,\noperatorhub or openshift-4.20 with any version (repeatable)")
+	cmd.Flags().StringArrayVar(profiles, "profile", nil, "`name` of a gate whose rules count, too: community, certified, konflux, operatorhub or openshift-4.20 with any version (repeatable)")
 	completeFlag(cmd, "profile", oneOf(gates.Names()...))
 }
 

@@ -17,9 +17,9 @@ type choiceFlags struct {
 
 func (c *choiceFlags) addFlags(cmd *cobra.Command, rules []findings.Rule) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&c.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
-	flags.StringArrayVar(&c.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
-	flags.StringVar(&c.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
+	flags.StringArrayVar(&c.severities, "severity", nil, "`RULE=SEVERITY` how bad it is to break a rule: error, warning or off (repeatable)")
+	flags.StringArrayVar(&c.ignored, "ignore", nil, "`RULE[:PACKAGE]` rule to leave out, for one package or for all (repeatable)")
+	flags.StringVar(&c.baseline, "baseline", "", "`file` with known findings, which -o json has written; they are left out")
 	completeFlag(cmd, "severity", severitiesOf(rules))
 	completeFlag(cmd, "ignore", scopesOf(rules))
 }

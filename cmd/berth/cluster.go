@@ -1,44 +1,105 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+// requestTimeout limits a single request to the API server, unless --request-timeout does.
+const requestTimeout = 30 * time.Second
+
 // clusterFlags select the cluster, like those of kubectl.
 type clusterFlags struct {
 	kubeconfig string
-	context    string
+	overrides  clientcmd.ConfigOverrides
 	namespace  string
+	all        []*pflag.Flag
 }
 
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	f.addConnection(cmd)
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the Subscriptions (default all)")
-	completeFlag(cmd, "namespace", f.completeNamespace)
+	f.addNamespace(cmd, "`namespace` of the Subscriptions (default all)")
 }
+
+// addNamespace adds the flag for a namespace, which each command means in its own way. None goes by the one in a kubeconfig file.
+func (f *clusterFlags) addNamespace(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", usage)
+	completeFlag(cmd, "namespace", f.completeNamespace)
+	f.all = append(f.all, cmd.Flags().Lookup("namespace"))
+}
+
+// connectionFlags are the flags of a connection, with the words of this program. Those of client-go that are not here are not
+// taken: no API server knows passwords any more.
+var connectionFlags = []struct{ name, usage string }{
+	{"kubeconfig", "`file` with the connection to the cluster (default as for kubectl)"},
+	{clientcmd.FlagContext, "`NAME` context in the kubeconfig file (default the current one)"},
+	{clientcmd.FlagClusterName, "`NAME` cluster in the kubeconfig file (default that of the context)"},
+	{clientcmd.FlagAuthInfoName, "`NAME` user in the kubeconfig file (default that of the context)"},
+	{clientcmd.FlagAPIServer, "`URL` address of the API server"},
+	{clientcmd.FlagTLSServerName, "`NAME` host that the API server's certificate is for (default that of its address)"},
+	{clientcmd.FlagCAFile, "`file` with the certificate authority of the API server"},
+	{clientcmd.FlagInsecure, "connect even if nobody vouches for the API server's certificate: anyone could be the cluster"},
+	{clientcmd.FlagProxyURL, "`URL` proxy on the way to the API server"},
+	{clientcmd.FlagDisableCompression, "have the API server compress no responses"},
+	{clientcmd.FlagBearerToken, "`TOKEN` bearer token for the API server"},
+	{clientcmd.FlagCertFile, "`file` with your client certificate"},
+	{clientcmd.FlagKeyFile, "`file` with the key of your client certificate"},
+	{clientcmd.FlagImpersonate, "`USER` act as this user or service account"},
+	{clientcmd.FlagImpersonateGroup, "`GROUP` act as a member of this one (repeatable)"},
+	{clientcmd.FlagImpersonateUID, "`UID` act as the user with this one"},
+	{clientcmd.FlagTimeout, "`DURATION` how long to wait for the answer to a request, such as 10s; 0 means no limit (default " + requestTimeout.String() + ")"},
+}
+
+// frequent are the connection flags that the help of each command lists.
+var frequent = []string{"kubeconfig", clientcmd.FlagContext}
 
 // addConnection adds the flags for commands that are about no namespace.
 func (f *clusterFlags) addConnection(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the connection to the cluster (default as for kubectl)")
-	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig file (default the current one)")
-	completeFlag(cmd, "context", f.completeContext)
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	names.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{}
+	names.Timeout.Default = ""
+	clientcmd.BindOverrideFlags(&f.overrides, flags, names)
+	for _, known := range connectionFlags {
+		flag := flags.Lookup(known.name)
+		flag.Usage = known.usage
+		f.all = append(f.all, flag)
+		if slices.Contains(frequent, known.name) {
+			continue
+		}
+		if flag.Annotations == nil {
+			flag.Annotations = map[string][]string{}
+		}
+		flag.Annotations[connectionAnnotation] = []string{"true"}
+	}
+	completeFlag(cmd, clientcmd.FlagContext, f.completeContext)
 }
 
 // given reports whether any of them is set.
-func (f *clusterFlags) given() bool { return *f != clusterFlags{} }
+func (f *clusterFlags) given() bool {
+	return slices.ContainsFunc(f.all, func(flag *pflag.Flag) bool { return flag.Changed })
+}
 
 // config returns the configuration of a client. It may send as many requests as kubectl, fifty a second after the first three
 // hundred: a client's default, five, is for controllers, and would let an administrator wait.
 func (f *clusterFlags) config() (*rest.Config, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New("cannot connect to a cluster: none is configured: set KUBECONFIG or --kubeconfig")
 	}
@@ -48,4 +109,24 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	config.QPS, config.Burst = 50, 300
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &connection{next} })
 	return config, nil
+}
+
+// check fails for what client-go would not explain by the names of flags.
+func (f *clusterFlags) check() error {
+	if _, err := clientcmd.ParseTimeout(cmp.Or(f.overrides.Timeout, "0")); err != nil {
+		return fmt.Errorf("--request-timeout is %q, want a duration such as 10s, or 0 for no limit", f.overrides.Timeout)
+	}
+	if user := f.overrides.AuthInfo; user.Impersonate == "" && (user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0) {
+		return errors.New("--as-group and --as-uid are for --as, which is missing: want the user to act as")
+	}
+	return nil
+}
+
+// limited is like config, for a client whose requests are all short.
+func (f *clusterFlags) limited() (*rest.Config, error) {
+	config, err := f.config()
+	if err == nil && f.overrides.Timeout == "" {
+		config.Timeout = requestTimeout
+	}
+	return config, err
 }

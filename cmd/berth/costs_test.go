@@ -54,8 +54,8 @@ var costs = map[string]struct {
 	"check":                    {"IN --profile community --profile certified", inRepository(bundleInputs)},
 	"bundle permissions":       {"IN", bundleInputs},
 	"bundle image":             {"IN --layout OUT", bundleInputs},
-	"bundle bump":              {"IN --output OUT --version 9.9.9", bundleInputs},
-	"catalog build":            {"IN --output OUT", slices.Concat(bundleInputs, templateInputs)},
+	"bundle bump":              {"IN --output-dir OUT --version 9.9.9", bundleInputs},
+	"catalog build":            {"IN --output-dir OUT", slices.Concat(bundleInputs, templateInputs)},
 	"catalog add":              {"IN none", slices.Concat(catalogInputs, templateInputs)}, // it reads all of the file before the bundle
 	"catalog validate":         {"IN", withImages(catalogInputs)},
 	"catalog render":           {"IN", withImages(catalogInputs)},
@@ -74,6 +74,7 @@ var costs = map[string]struct {
 var without = map[string]string{
 	"bundle generate":        "it reads a definition of this repository",
 	"version":                "it reads nothing",
+	"catalog rules":          "it reads nothing",
 	"opm":                    "it leaves the work to the packages behind catalog render, validate, list, graph, build and serve",
 	"switch plan":            "they read a cluster in pages, and OLM's resolver has its time: olm/prediction",
 	"switch apply":           "as above",
@@ -405,6 +406,9 @@ func peak(pid int) (mebibytes float64) {
 // commandsOf returns the commands that do something, by their names below the program's.
 func commandsOf(cmd *cobra.Command) (all []string) {
 	if !cmd.HasSubCommands() {
+		if !cmd.Runnable() { // it is only help
+			return nil
+		}
 		return []string{strings.TrimPrefix(cmd.CommandPath(), "berth ")}
 	}
 	for _, sub := range cmd.Commands() {

@@ -41,7 +41,7 @@ command of the other one undoes it.`,
 }
 
 func newCSIMigrationStatusCommand() *cobra.Command {
-	f := &journalFlags{}
+	f, watch := &journalFlags{}, &watchFlag{}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -57,17 +57,20 @@ volumes a wrong order has stranded, with the way out; then the migration in prog
 			if err != nil {
 				return err
 			}
-			report, err := csimigration.Observe(cmd.Context(), cluster)
-			if err == nil {
-				err = migrate.Write(cmd.OutOrStdout(), output, report, palette(cmd.OutOrStdout()))
-			}
-			if err == nil && !report.Safe {
-				err = &exitError{code: exitFound}
-			}
-			return err
+			return showReport(cmd, watch, output, func(ctx context.Context) (migrate.Report, bool, error) {
+				report, err := csimigration.Observe(ctx, cluster)
+				switch {
+				case err != nil:
+					return nil, false, err
+				case !report.Safe:
+					err = &exitError{code: exitFound}
+				}
+				return report, report.Migration != nil || report.Waits != "", err
+			})
 		},
 	}
 	addAdoptFlags(cmd, f)
+	watch.add(cmd, untilDone)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	return cmd
 }
@@ -81,11 +84,11 @@ type csiMigrationFlags struct {
 
 func (f *csiMigrationFlags) add(cmd *cobra.Command) {
 	addAdoptFlags(cmd, &f.journalFlags)
-	cmd.Flags().StringVar(&f.way, "way", "", fmt.Sprintf("`WAY` to tell the cluster, one of %q (default the first that the cluster allows)", csimigration.Ways))
+	cmd.Flags().StringVar(&f.way, "way", "", fmt.Sprintf("`way` to tell the cluster, one of %q (default the first that the cluster allows)", csimigration.Ways))
 }
 
 func (f *csiMigrationFlags) addDowngrade(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.downgradeTo, "downgrade-to", "", "`VERSION` of OpenShift that the cluster will be downgraded to: keep its nodes migrated meanwhile")
+	cmd.Flags().StringVar(&f.downgradeTo, "downgrade-to", "", "`version` of OpenShift that the cluster will be downgraded to: keep its nodes migrated meanwhile")
 }
 
 // request returns the request of the command line. The arguments are names of drivers.
@@ -151,6 +154,7 @@ func (f *csiMigrationFlags) plan(cmd *cobra.Command, args []string) (*csimigrati
 	if err != nil {
 		return nil, err
 	}
+	defer startProgress(cmd.ErrOrStderr(), "reading the cluster")()
 	return csimigration.Switch.Plan(cmd.Context(), cluster, r)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ import (
 )
 
 func newDoctorCommand() *cobra.Command {
-	f := &clusterFlags{}
+	f, watch := &clusterFlags{}, &watchFlag{}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor [DRIVER...]",
@@ -36,7 +37,10 @@ not examined.`,
 		Example: `  berth doctor
   berth doctor efs
   berth doctor efs.csi.aws.com -o json
-  berth doctor -n shop`,
+  berth doctor -n shop
+
+  # Until it works
+  berth doctor efs --watch`,
 		Annotations: found("something does not work"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if f.namespace != "" && len(args) > 0 {
@@ -51,25 +55,27 @@ not examined.`,
 			if err != nil {
 				return err
 			}
-			report, err := f.examine(cmd, named)
-			if err != nil {
-				return err
-			}
-			if err := writeReport(cmd, output, report); err != nil {
-				return err
-			}
-			switch {
-			case report.Faults():
-				return &exitError{code: exitFound}
-			case !report.Healthy:
-				return errors.New("not everything could be examined: see above")
-			}
-			return nil
+			return watch.run(cmd, func(w io.Writer) (awaited bool, err error) {
+				report, err := f.examine(cmd, named)
+				if err != nil {
+					return false, err
+				}
+				if err := writeReport(w, output, report, palette(cmd.OutOrStdout())); err != nil {
+					return false, err
+				}
+				switch {
+				case report.Faults():
+					return true, &exitError{code: exitFound}
+				case !report.Healthy:
+					return true, errors.New("not everything could be examined: see above")
+				}
+				return false, nil
+			})
 		},
 	}
 	f.addConnection(cmd)
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of a team, to look at alone")
-	completeFlag(cmd, "namespace", f.completeNamespace)
+	f.addNamespace(cmd, "`namespace` of a team, to look at alone")
+	watch.add(cmd, "everything works")
 	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	return cmd
 }
@@ -91,11 +97,10 @@ func driversNamed(args []string) ([]drivers.Driver, error) {
 // examine examines the cluster that the flags select.
 func (f *clusterFlags) examine(cmd *cobra.Command, named []drivers.Driver) (*doctor.Report, error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading the cluster")()
-	config, err := f.config()
+	config, err := f.limited()
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
 	if err := doctor.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -116,12 +121,11 @@ var verdictsOfDoctor = map[doctor.Verdict]migrate.Verdict{
 	doctor.OK: migrate.OK, doctor.Warning: migrate.Warning, doctor.NotExamined: migrate.Warning, doctor.Fault: migrate.Refused,
 }
 
-// writeReport writes a report to standard output.
-func writeReport(cmd *cobra.Command, output string, report *doctor.Report) error {
+// writeReport writes a report.
+func writeReport(w io.Writer, output string, report *doctor.Report, colours migrate.Palette) error {
 	if output == "json" {
-		return escape.JSON(cmd.OutOrStdout(), report)
+		return escape.JSON(w, report)
 	}
-	colours := palette(cmd.OutOrStdout())
-	_, err := fmt.Fprint(cmd.OutOrStdout(), report.Text(func(v doctor.Verdict, mark string) string { return colours(verdictsOfDoctor[v], mark) }))
+	_, err := fmt.Fprint(w, report.Text(func(v doctor.Verdict, mark string) string { return colours(verdictsOfDoctor[v], mark) }))
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -35,10 +36,15 @@ const foundAnnotation = "berth/found"
 // found returns the annotations of a command that may find something.
 func found(what string) map[string]string { return map[string]string{foundAnnotation: what} }
 
-// exitCodesOf returns the exit codes of a command.
+// moreExitCodes is where the exit codes are that all commands have.
+const moreExitCodes = `"berth help exit-codes" has the others.`
+
+// exitCodesOf returns the exit codes of a command that not all commands have.
 func exitCodesOf(cmd *cobra.Command) (of []exitCode) {
 	for _, c := range exitCodes {
 		switch c.code {
+		case exitFine, exitFailed:
+			continue
 		case exitFound:
 			if c.meaning = cmd.Annotations[foundAnnotation]; c.meaning == "" {
 				continue
@@ -63,16 +69,10 @@ func listExitCodes(codes []exitCode) string {
 	return text.String()
 }
 
-// explainExit adds the exit codes to the help of each command.
+// explainExit adds the exit codes to the help of each command that has some of its own. All are on the help's page exit-codes.
 func explainExit(cmd *cobra.Command) {
-	switch {
-	case !cmd.HasParent():
-		cmd.Long += listExitCodes(exitCodes)
-	case !isGroup(cmd):
-		if cmd.Long == "" {
-			cmd.Long = cmd.Short + "."
-		}
-		cmd.Long += listExitCodes(exitCodesOf(cmd))
+	if codes := exitCodesOf(cmd); cmd.Runnable() && !isGroup(cmd) && len(codes) > 0 {
+		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + listExitCodes(codes) + "\n\n" + moreExitCodes
 	}
 	for _, sub := range cmd.Commands() {
 		explainExit(sub)

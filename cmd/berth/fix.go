@@ -29,7 +29,7 @@ const aboutFix = `With --fix, what can be corrected mechanically is printed as a
 --fix=write writes it, and prints what is left. All else of a file stays as it is, with comments and order.`
 
 func (f *fixFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.mode, "fix", "", "print what can be corrected mechanically as a `diff`, or with --fix=write write it")
+	cmd.Flags().StringVar(&f.mode, "fix", "", "`MODE` print what can be corrected mechanically as a diff, or with --fix=write write it")
 	cmd.Flags().Lookup("fix").NoOptDefVal = fixDiff
 	completeFlag(cmd, "fix", oneOf(fixDiff, fixWrite))
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/test/schemas"
 )
 
 // A fixture is a folder that somebody may take for a bundle or a catalog.
@@ -50,6 +51,8 @@ var arguments = map[string]func(fixture) [][]string{
 	"berth catalog convert-template": func(f fixture) [][]string {
 		return [][]string{{"basic", f.dir}, {"substitutes", f.dir}, {"berth", f.dir}}
 	},
+	// It reads nothing.
+	"berth catalog rules":  func(fixture) [][]string { return [][]string{nil} },
 	"berth catalog render": func(f fixture) [][]string { return [][]string{{f.dir}} },
 	// It copies from the registries that fixtures name, and these do not exist.
 	"berth catalog mirror": func(fixture) [][]string { return nil },
@@ -119,7 +122,7 @@ func TestEveryFormat(t *testing.T) {
 	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)
 	os.Stdout = os.Stderr // libraries print to it
 	fixtures := everyFixture(t)
-	ran := 0
+	ran, checked := 0, 0
 	for _, command := range withFormats(t, newCommand()) {
 		path := command.CommandPath()
 		for _, format := range formatsOf(command) {
@@ -138,6 +141,11 @@ func TestEveryFormat(t *testing.T) {
 						ran++
 						if err := read(out); err != nil {
 							t.Errorf("berth %s: %v in\n%.2000s", strings.Join(words, " "), err, out)
+						} else if format == "json" && bytes.HasPrefix(out, []byte("{\n  \"schema\": \"berth.")) {
+							if err := schemas.Check(out); err != nil {
+								t.Errorf("berth %s: %v in\n%.2000s", strings.Join(words, " "), err, out)
+							}
+							checked++
 						}
 					}
 				}
@@ -146,6 +154,9 @@ func TestEveryFormat(t *testing.T) {
 	}
 	if ran < 1000 {
 		t.Errorf("found output of %d runs, want at least 1000, or this shows little", ran)
+	}
+	if checked < 200 {
+		t.Errorf("found %d documents with a schema, want at least 100, or this shows little", checked)
 	}
 }
 

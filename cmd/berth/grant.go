@@ -74,7 +74,7 @@ Ready by themselves.`,
 	}
 	addGrantFlags := func(cmd *cobra.Command) {
 		f.addConnection(cmd)
-		cmd.Flags().StringVar(&dryRun, "dry-run", dryRunNone, "`none`, or "+dryRunServer+": have the API server check the grant, and write nothing")
+		cmd.Flags().StringVar(&dryRun, "dry-run", dryRunNone, "`MODE` none, or "+dryRunServer+": have the API server check the grant, and write nothing")
 		completeFlag(cmd, "dry-run", oneOf(dryRunNone, dryRunServer))
 		addOutputFlag(cmd, &output, "text", []string{"text", inYAML})
 		check := cmd.Args
@@ -129,8 +129,7 @@ SharedVolumeGrant of that name.`,
 			return listGrants(cmd.OutOrStdout(), grants)
 		},
 	}
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` whose grant is listed (default all)")
-	completeFlag(cmd, "namespace", f.completeNamespace)
+	f.addNamespace(cmd, "`namespace` whose grant is listed (default all)")
 	return cmd
 }
 
@@ -290,11 +289,10 @@ func printGrant(w io.Writer, grant *v1alpha1.SharedVolumeGrant) error {
 
 // grantsClient returns a client for grants.
 func (f *clusterFlags) grantsClient() (client.Client, error) {
-	config, err := f.config()
+	config, err := f.limited()
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {

@@ -76,12 +76,12 @@ func TestHostileYAML(t *testing.T) {
 		"render":                                {"catalog render catalog", "catalog/catalog.yaml:42:3: alias *rum"},
 		"serve":                                 {"catalog serve catalog --address 127.0.0.1:0", "catalog/catalog.yaml:42:3: alias *rum"},
 		"validate a bundle's object":            {"catalog validate object", "object/catalog.yaml:21:3: error: property of type olm.bundle.object: "},
-		"build from a template":                 {"catalog build template.yaml --output out", "template.yaml:23:3: error: alias *rum"},
-		"build from a template of opm":          {"catalog build opm.yaml --output out", "opm.yaml:23:3: error: alias *rum"},
+		"build from a template":                 {"catalog build template.yaml --output-dir out", "template.yaml:23:3: error: alias *rum"},
+		"build from a template of opm":          {"catalog build opm.yaml --output-dir out", "opm.yaml:23:3: error: alias *rum"},
 		"add to a template":                     {"catalog add opm.yaml manifests", "opm.yaml:23:3: alias *rum"},
 		"convert to a template":                 {"catalog convert-template basic catalog", "catalog/catalog.yaml:42:3: alias *rum"},
-		"build from a bundle's manifest":        {"catalog build manifests --output out", "manifests/manifests/thing.yaml:22:3: alias *rum"},
-		"build from a bundle's metadata":        {"catalog build metadata --output out", "metadata/metadata/dependencies.yaml:22:3: alias *rum"},
+		"build from a bundle's manifest":        {"catalog build manifests --output-dir out", "manifests/manifests/thing.yaml:22:3: alias *rum"},
+		"build from a bundle's metadata":        {"catalog build metadata --output-dir out", "metadata/metadata/dependencies.yaml:22:3: alias *rum"},
 		"render a bundle's manifest":            {"catalog render manifests", "manifests/manifests/thing.yaml:22:3: alias *rum"},
 		"validate a bundle's manifest":          {"bundle validate manifests", "manifests/manifests/thing.yaml:22:3: error: alias *rum"},
 		"validate a bundle's metadata":          {"bundle validate metadata", "metadata/metadata/dependencies.yaml:22:3: error: alias *rum"},
@@ -89,7 +89,7 @@ func TestHostileYAML(t *testing.T) {
 		"make an image of a catalog":            {"catalog image catalog --layout image", "catalog/catalog.yaml:42:3: alias *rum"},
 		"make an image of a bundle":             {"bundle image manifests --layout image", "manifests/manifests/thing.yaml:22:3: alias *rum"},
 		"read what a bundle asks for":           {"bundle permissions manifests", "manifests/manifests/thing.yaml:22:3: alias *rum"},
-		"generate with images":                  {"bundle generate efs --version 1.0.0 --output out --images images.yaml", "line 21, column 3: alias *rum"},
+		"generate with images":                  {"bundle generate efs --version 1.0.0 --output-dir out --images images.yaml", "line 21, column 3: alias *rum"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			output, used := fails(t, programs.Path("measure"), strings.Fields(tc.command)...)

@@ -20,8 +20,8 @@ type where struct {
 }
 
 func (w *where) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` to write the image to, in the OCI layout")
-	cmd.Flags().StringVar(&w.push, "push", "", "`REFERENCE` to push the image to, such as quay.io/example/image:v1.0.0")
+	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` folder to write the image to, in the OCI layout")
+	cmd.Flags().StringVar(&w.push, "push", "", "`reference` to push the image to, such as quay.io/example/image:v1.0.0")
 	completeFlag(cmd, "layout", folders)
 	completeFlag(cmd, "push", nothing)
 	check := cmd.Args
@@ -74,7 +74,7 @@ func newBundleImageCommand() *cobra.Command {
 catalog may refer to such an image instead of carrying the bundle's objects.
 ` + aboutImages,
 		Example: `  # To a registry
-  berth bundle image bundle/aws-efs-operator/1.0.0 --push quay.io/example/aws-efs-operator-bundle:v1.0.0
+  berth bundle image bundle/aws-efs-operator/1.0.0 --push quay.io/example/efs-bundle:v1.0.0
 
   # To a folder
   berth bundle image bundle/aws-efs-operator/1.0.0 --layout image`,
@@ -114,11 +114,14 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
   berth catalog image catalog/certified --layout image
 
   # With a container engine
-  berth catalog image catalog --dockerfile && podman build -f catalog.Dockerfile -t quay.io/example/catalog:v1`,
+  berth catalog image catalog --dockerfile
+  podman build -f catalog.Dockerfile -t quay.io/example/catalog:v1`,
 		Args:              takes("DIR"),
 		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
 			content, err := build.Image(cmd.Context(), args[0])
+			stop()
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ func main() {
 }
 
 // readOnly are the commands that write nothing, unless --fix says so, and may end at any time. All others end when what they write is whole.
-var readOnly = []string{"bundle validate", "check", "bundle permissions", "catalog diff", "catalog graph", "catalog lifecycle", "catalog list", "catalog plan", "catalog render", "catalog validate",
+var readOnly = []string{"bundle validate", "check", "bundle permissions", "catalog diff", "catalog graph", "catalog lifecycle", "catalog list", "catalog plan", "catalog render", "catalog rules", "catalog validate",
 	"switch plan", "switch status", "adopt plan", "adopt status", "move plan", "move status", "csi-migration plan", "csi-migration status", "doctor", "grant list"}
 
 // grace is how long a command that only reads may take to end after a signal. What it computes may know of no signal.
@@ -114,8 +114,8 @@ Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Li
 oc_complete-berth, it completes the plugin's arguments in a shell. Linked as opm, it has the commands of opm, and as
 grpc_health_probe it asks a server for its health.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
-  berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
-  berth catalog build bundles/1.0.0 --output catalog
+  berth bundle generate efs --version 1.0.0 --output-dir bundles/1.0.0
+  berth catalog build bundles/1.0.0 --output-dir catalog
   berth catalog serve catalog
 
   # From the community's operator to the certified one
@@ -137,13 +137,19 @@ grpc_health_probe it asks a server for its health.`,
 		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newMoveCommand(), newCSIMigrationCommand(), newCheckCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand(), newOPMCommand())
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { endAfter(cmd) }
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newMoveCommand(), newCSIMigrationCommand(), newCheckCommand(), newDoctorCommand(), newGrantCommand(), newAWSCommand(), newOPMCommand(),
+		newOptionsCommand(), newExitCodesCommand())
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		hush(cmd)
+		endAfter(cmd)
+	}
 	version.AddTo(root)
 	addVerbose(root)
+	addQuiet(root)
 	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)
 	explainExit(root)
+	addHelp(root)
 	return root
 }
 

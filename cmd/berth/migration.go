@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,6 @@ import (
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
-// requestTimeout limits a single request to the API server.
-const requestTimeout = 30 * time.Second
-
 // journalFlags select the cluster, and the namespace of the journals in it.
 type journalFlags struct {
 	clusterFlags
@@ -35,17 +33,16 @@ func (f *journalFlags) add(cmd *cobra.Command) {
 
 func (f *journalFlags) addJournals(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.journals, "journal-namespace", migrate.DefaultJournalNamespace,
-		"`NAMESPACE` of the journals; only cluster administrators may be allowed to write ConfigMaps there")
+		"`namespace` of the journals; only cluster administrators may be allowed to write ConfigMaps there")
 	completeFlag(cmd, "journal-namespace", f.completeNamespace)
 }
 
 // connect returns a client of the cluster. It prints warnings to standard error, each once.
 func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
-	config, err := f.config()
+	config, err := f.limited()
 	if err != nil {
 		return migrate.Cluster{}, err
 	}
-	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{adoption.AddToScheme, configv1.Install} { // some need fewer
 		if err := add(scheme); err != nil {
@@ -84,7 +81,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 
 // addTimeout adds the flag of commands that wait in any case.
 func (f *runFlags) addTimeout(cmd *cobra.Command, timeout time.Duration) {
-	cmd.Flags().DurationVar(&f.timeout, "timeout", timeout, "how long to run; the same command continues later; 0 means no limit")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", timeout, "`DURATION` how long to run; the same command continues later; 0 means no limit")
 }
 
 // limit returns a context with the timeout.
@@ -194,7 +191,7 @@ type applyFlags struct {
 
 func (f *applyFlags) add(cmd *cobra.Command, name string) {
 	f.run.add(cmd)
-	cmd.Flags().StringVarP(&f.file, "filename", "f", "", fmt.Sprintf("`FILE` with a plan that \"berth %s plan -o json\" has written, or - for standard input", name))
+	cmd.Flags().StringVarP(&f.file, "filename", "f", "", fmt.Sprintf("`file` with a plan that \"berth %s plan -o json\" has written, or - for standard input", name))
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan, send the first write to the API server as a dry run, and change nothing")
 }
 
@@ -269,19 +266,42 @@ func printReport(cmd *cobra.Command, r migrate.Report) {
 }
 
 // showStatus writes how far a migration is to standard output.
-func showStatus[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], output string) error {
-	s, err := e.Status(cmd.Context(), cluster, r)
-	if err != nil {
-		return err
-	}
-	return migrate.Write(cmd.OutOrStdout(), output, s, palette(cmd.OutOrStdout()))
+func showStatus[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], watch *watchFlag, output string) error {
+	return showReport(cmd, watch, output, func(ctx context.Context) (migrate.Report, bool, error) {
+		s, err := e.Status(ctx, cluster, r)
+		if err != nil {
+			return nil, false, err
+		}
+		return s, inProgress(s.Phase), nil
+	})
+}
+
+// untilDone is when there is nothing more to wait for in a migration.
+const untilDone = "no migration is in progress"
+
+// inProgress reports whether somebody may wait for the end of a migration.
+func inProgress(p migrate.Phase) bool { return p == migrate.Applying || p == migrate.RollingBack }
+
+// showReport writes a report about a cluster to standard output. read returns it, and whether something is awaited.
+func showReport(cmd *cobra.Command, watch *watchFlag, output string, read func(context.Context) (r migrate.Report, awaited bool, err error)) error {
+	return watch.run(cmd, func(w io.Writer) (bool, error) {
+		stop := startProgress(cmd.ErrOrStderr(), "reading the cluster")
+		r, awaited, err := read(cmd.Context())
+		stop()
+		if r == nil {
+			return false, err
+		}
+		return awaited, cmp.Or(migrate.Write(w, output, r, palette(cmd.OutOrStdout())), err)
+	})
 }
 
 // rollBack undoes a migration. done describes the result.
 func rollBack[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], run runFlags, done func(P) string) error {
 	ctx, cancel := run.limit(cmd.Context())
 	defer cancel()
+	stop := startProgress(cmd.ErrOrStderr(), "reading the cluster")
 	s, err := e.Status(ctx, cluster, r)
+	stop()
 	if err != nil {
 		return finish(ctx, cmd, err, "", "")
 	}

@@ -56,11 +56,11 @@ type moveFlags struct {
 func (f *moveFlags) add(cmd *cobra.Command) {
 	f.journalFlags.add(cmd)
 	f.v1Flags.add(cmd)
-	cmd.Flags().StringVar(&f.to, "to", string(move.ToV1), "`OLM` to move the operator to: "+string(move.ToV1)+", or "+string(move.ToV0)+" for the way back")
-	cmd.Flags().StringVar(&f.request.Catalog, "catalog", "", "`NAME` of the only ClusterCatalog from which OLM v1 may take versions (default any)")
-	cmd.Flags().StringVar(&f.request.ServiceAccount, "service-account", "", "`NAME` of the service account that versions of OLM v1 before operator-controller 1.11 may need, in the operator's namespace")
-	cmd.Flags().StringSliceVar(&f.request.Accepted, "accept", nil, "`CODE` of a check whose refusal is accepted: "+strings.Join(move.Acceptable(), ", "))
-	cmd.Flags().StringVar(&f.authority, "catalogd-ca", "", "`FILE` with the certificate authority of catalogd (default OpenShift's for Services)")
+	cmd.Flags().StringVar(&f.to, "to", string(move.ToV1), "`OLM` where to move the operator: "+string(move.ToV1)+", or "+string(move.ToV0)+" for the way back")
+	cmd.Flags().StringVar(&f.request.Catalog, "catalog", "", "`name` of the only ClusterCatalog from which OLM v1 may take versions (default any)")
+	cmd.Flags().StringVar(&f.request.ServiceAccount, "service-account", "", "`name` of the service account that versions of OLM v1 before operator-controller 1.11 may need, in the operator's namespace")
+	cmd.Flags().StringSliceVar(&f.request.Accepted, "accept", nil, "`code` of a check whose refusal is accepted: "+strings.Join(move.Acceptable(), ", "))
+	cmd.Flags().StringVar(&f.authority, "catalogd-ca", "", "`file` with the certificate authority of catalogd (default OpenShift's for Services)")
 	completeFlag(cmd, "to", oneOf(string(move.ToV1), string(move.ToV0)))
 	completeFlag(cmd, "accept", oneOf(move.Acceptable()...))
 }
@@ -91,11 +91,10 @@ func (f *moveFlags) checkFlags() error {
 
 // complete returns the request with all that a plan needs, and a function that ends its use.
 func (f *moveFlags) complete(cmd *cobra.Command, r move.Request) (move.Request, func(), error) {
-	config, err := f.config()
+	config, err := f.limited()
 	if err != nil {
 		return r, nil, err
 	}
-	config.Timeout = requestTimeout
 	var ofCluster featuregates.Set
 	if f.version == "" {
 		if ofCluster, err = prediction.GatesOf(cmd.Context(), config); err != nil {
@@ -250,7 +249,9 @@ func (o *moveApply) checkAll(cmd *cobra.Command, pkgs []string) error {
 		if err != nil {
 			return err
 		}
+		stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs for "+pkg)
 		p, _, err := move.Move.Ensure(ctx, cluster, r)
+		stop()
 		done()
 		if err != nil {
 			return finish(ctx, cmd, err, "", "")
@@ -329,7 +330,7 @@ has started a move.`,
 }
 
 func newMoveStatusCommand() *cobra.Command {
-	f := &journalFlags{}
+	f, watch := &journalFlags{}, &watchFlag{}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status [PACKAGE]",
@@ -350,16 +351,19 @@ The command fails if no move of the package has been started.`,
 				return err
 			}
 			if len(args) == 1 {
-				return showStatus(cmd, move.Move, cluster, f.existingMove(args[0]), output)
+				return showStatus(cmd, move.Move, cluster, f.existingMove(args[0]), watch, output)
 			}
-			all, err := move.Observe(cmd.Context(), cluster)
-			if err != nil {
-				return err
-			}
-			return migrate.Write(cmd.OutOrStdout(), output, all, palette(cmd.OutOrStdout()))
+			return showReport(cmd, watch, output, func(ctx context.Context) (migrate.Report, bool, error) {
+				all, err := move.Observe(ctx, cluster)
+				if err != nil {
+					return nil, false, err
+				}
+				return all, slices.ContainsFunc(all.Moves, func(s *migrate.Status[*move.Plan]) bool { return inProgress(s.Phase) }), nil
+			})
 		},
 	}
 	f.add(cmd)
+	watch.add(cmd, untilDone)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	return cmd
 }

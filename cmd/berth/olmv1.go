@@ -37,8 +37,8 @@ func (f *v1Flags) add(cmd *cobra.Command) {
 
 // addGates adds the flags for commands that pull no images.
 func (f *v1Flags) addGates(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.version, "olm-version", "", "`VERSION` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates are meant (default "+featuregates.Latest+", or what the cluster runs)")
-	cmd.Flags().StringVar(&f.settings, "feature-gates", "", "`GATES` of OLM v1 that are set differently, as NAME=true,NAME=false")
+	cmd.Flags().StringVar(&f.version, "olm-version", "", "`version` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates are meant (default "+featuregates.Latest+", or what the cluster runs)")
+	cmd.Flags().StringVar(&f.settings, "feature-gates", "", "`gates` of OLM v1 that are set differently, as NAME=true,NAME=false")
 	completeFlag(cmd, "olm-version", oneOf(featuregates.Versions()...))
 }
 
@@ -77,7 +77,7 @@ func (f *v1Check) add(cmd *cobra.Command) {
 
 // addTarget adds the flag --for.
 func (f *v1Check) addTarget(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.target, "for", "", "`TARGET` to check for, too: "+olmV1)
+	cmd.Flags().StringVar(&f.target, "for", "", "`target` to check for, too: "+olmV1)
 	completeFlag(cmd, "for", oneOf(olmV1))
 }
 

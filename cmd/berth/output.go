@@ -19,15 +19,28 @@ func addOutputFlag(cmd *cobra.Command, into *string, value string, formats []str
 		formats = slices.Insert(slices.Clone(formats), i+1, inYAML)
 		cmd.RunE = asYAML(cmd.RunE, into)
 	}
-	cmd.Flags().StringVarP(into, "output", "o", value, "`FORMAT` of what is printed to standard output: "+strings.Join(formats, ", "))
+	cmd.Flags().StringVarP(into, "output", "o", value, "`format` of standard output: "+strings.Join(formats, ", "))
 	completeFlag(cmd, "output", oneOf(formats...))
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if watch := cmd.Flags().Lookup("watch"); *into == inYAML && watch != nil && watch.Changed {
+			return fmt.Errorf("--output is %q, want text or json with --watch", *into)
+		}
 		if !slices.Contains(formats, *into) {
 			return fmt.Errorf("--output is %q, want one of %s", *into, strings.Join(formats, ", "))
 		}
 		return check(cmd, args)
 	}
+}
+
+// addOutputDir adds the flag --output-dir. Its name was --output, which is a format elsewhere, and that goes on to work.
+func addOutputDir(cmd *cobra.Command, into *string, usage string) {
+	for _, name := range []string{"output-dir", "output"} {
+		cmd.Flags().StringVar(into, name, "", usage)
+		completeFlag(cmd, name, folders)
+	}
+	cmd.Flags().Lookup("output").Hidden = true
+	cmd.MarkFlagsMutuallyExclusive("output-dir", "output")
 }
 
 const inYAML = "yaml"

@@ -33,7 +33,7 @@ var mirrored = scene{
 	setup: []string{
 		"for version in 0.1.0 0.2.0 0.3.0; do berth bundle image bundles/$version --push $REGISTRY/example/tide-bundle:v$version || exit 1; done",
 		"sed -i -e s,folder:.bundles/,'image: '$REGISTRY/example/tide-bundle:v, -e 's/  - version: 0.2.0/&\\n  - version: 0.3.0/' tide.yaml",
-		"berth catalog build tide.yaml --output catalog",
+		"berth catalog build tide.yaml --output-dir catalog",
 	},
 	says:   map[string]string{"registry.example.net": "$REGISTRY", "registry.example.com": "$MIRROR"},
 	varies: regexp.MustCompile(`[0-9.]+ [KM]?i?B(/s, [0-9]+m?s left|/s)?`),
@@ -53,7 +53,7 @@ var scenes = map[string]map[string][]scene{
 		"### Images are not trusted": {{files: "pages/mistakes.txtar", says: map[string]string{"127.0.0.1:5000": "$NOBODY"}}},
 		"## Check a catalog":         {{files: "pages/skips.txtar"}, {files: "pages/skips.txtar"}},
 		"## What changes": {
-			{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output after"}},
+			{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output-dir before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output-dir after"}},
 		},
 		"## What is supported when": {{files: "catalog_lifecycle.txtar"}},
 		"## What OLM will do":       {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},

@@ -8,7 +8,7 @@ import (
 )
 
 func newSwitchStatusCommand() *cobra.Command {
-	f := &journalFlags{}
+	f, watch := &journalFlags{}, &watchFlag{}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status PACKAGE",
@@ -25,10 +25,11 @@ The command fails if no switch of the package has been started.`,
 			if err != nil {
 				return err
 			}
-			return showStatus(cmd, subscription.Switch, cluster, f.existing(args[0]), output)
+			return showStatus(cmd, subscription.Switch, cluster, f.existing(args[0]), watch, output)
 		},
 	}
 	f.add(cmd)
+	watch.add(cmd, untilDone)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	return cmd
 }

@@ -63,6 +63,7 @@ func columnsOf(w io.Writer) int {
 
 // printError prints an error, in a line for each fault, and with --verbose the wrapped errors.
 func printError(cmd *cobra.Command, fault error) {
+	unhush(cmd.Root())
 	lines := faults.Lines(fault)
 	lines[0] = cmd.Root().Name() + ": " + lines[0]
 	for _, line := range lines {

@@ -6,7 +6,7 @@ import (
 	"maps"
 
 	configv1 "github.com/openshift/api/config/v1"
-	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	configclient "github.com/openshift/client-go/config/clientset/versioned/typed/config/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -29,7 +29,7 @@ func GatesOf(ctx context.Context, config *rest.Config) (featuregates.Set, error)
 	if err != nil {
 		return nil, err
 	}
-	stated, err := client.ConfigV1().FeatureGates().Get(ctx, "cluster", metav1.GetOptions{})
+	stated, err := client.FeatureGates().Get(ctx, "cluster", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return set, nil
 	}

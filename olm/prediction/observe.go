@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
-	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	configclient "github.com/openshift/client-go/config/clientset/versioned/typed/config/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -158,7 +158,7 @@ func openShiftVersion(ctx context.Context, config *rest.Config) (*semver.Version
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := client.ConfigV1().ClusterVersions().Get(ctx, "version", metav1.GetOptions{})
+	cluster, err := client.ClusterVersions().Get(ctx, "version", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {

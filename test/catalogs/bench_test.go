@@ -123,7 +123,7 @@ func (p programs) compareTemplates(b *testing.B, kind catalogs.TemplateKind, del
 	b.Setenv("HOME", home)
 	ours := func(cache string) usage {
 		b.Setenv("XDG_CACHE_HOME", cache)
-		return p.measure(b, p.berth, "catalog", "build", file, "--output", filepath.Join(b.TempDir(), "catalog"))
+		return p.measure(b, p.berth, "catalog", "build", file, "--output-dir", filepath.Join(b.TempDir(), "catalog"))
 	}
 	for b.Loop() {
 		first, again, theirs := best(), best(), best()

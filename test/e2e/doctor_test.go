@@ -21,6 +21,7 @@ import (
 	"github.com/berth-csi/berth/internal/doctor"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/schemas"
 )
 
 // working are the verdicts of "berth doctor" for a driver that works.
@@ -198,6 +199,9 @@ func (w *environment) mustDiagnose(what string, code int, want map[doctor.Code]d
 				got = exit.ExitCode()
 			} else if err != nil {
 				return err
+			}
+			if err := schemas.Check(out); err != nil {
+				return fmt.Errorf("the report does not comply with its schema: %w", err)
 			}
 			report := &doctor.Report{}
 			if err := json.Unmarshal(out, report); err != nil {

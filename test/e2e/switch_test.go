@@ -32,6 +32,7 @@ import (
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/page"
+	"github.com/berth-csi/berth/test/schemas"
 )
 
 const (
@@ -75,6 +76,9 @@ func TestSwitchWithTool(t *testing.T) {
 	testSwitch(t, way{
 		update: func(w *environment) {
 			planned := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--output", "json")
+			if err := schemas.Check([]byte(planned)); err != nil {
+				w.t.Errorf("the plan does not comply with its schema: %v", err)
+			}
 			w.kubectlBerth(planned, "switch", "apply", "--filename", "-")
 			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
 			w.checkSettled(func() { w.kubectlBerth(planned, "switch", "apply", "--filename", "-") })
@@ -274,7 +278,7 @@ func renumbered(t *testing.T, folder string, words map[string]string) string {
 func (w *environment) buildCatalog(bundle string) string {
 	w.t.Helper()
 	folder := filepath.Join(w.t.TempDir(), "catalog")
-	run(w.t, w.berth, "catalog", "build", bundle, "--output", folder)
+	run(w.t, w.berth, "catalog", "build", bundle, "--output-dir", folder)
 	return folder
 }
 

@@ -48,7 +48,7 @@ func BuildVersion(t testing.TB, driver drivers.Driver, version string) Release {
 	t.Helper()
 	r := Programs(t, driver)
 	bundle := filepath.Join(t.TempDir(), version)
-	r.run(t, "bundle", "generate", driver.Name, "--version", version, "--output", bundle)
+	r.run(t, "bundle", "generate", driver.Name, "--version", version, "--output-dir", bundle)
 	return r.with(t, bundle)
 }
 
@@ -80,7 +80,7 @@ func (r Release) UpdateTo(t testing.TB, repository string) Release {
 	t.Helper()
 	version := fmt.Sprintf("1.0.%d", len(r.Bundles))
 	bundle := filepath.Join(t.TempDir(), version)
-	r.run(t, "bundle", "bump", r.Bundles[len(r.Bundles)-1], "--image", "OPERATOR_IMAGE="+repository+":v"+version, "--output", bundle)
+	r.run(t, "bundle", "bump", r.Bundles[len(r.Bundles)-1], "--image", "OPERATOR_IMAGE="+repository+":v"+version, "--output-dir", bundle)
 	return r.with(t, bundle)
 }
 
@@ -89,7 +89,7 @@ func (r Release) with(t testing.TB, bundle string) Release {
 	t.Helper()
 	r.Bundles = append(slices.Clone(r.Bundles), bundle)
 	r.Catalog = filepath.Join(t.TempDir(), "catalog")
-	r.run(t, append([]string{"catalog", "build", "--output", r.Catalog}, r.Bundles...)...)
+	r.run(t, append([]string{"catalog", "build", "--output-dir", r.Catalog}, r.Bundles...)...)
 	return r
 }
 

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -34,7 +34,7 @@ func Download(ctx context.Context, config *rest.Config, base string, authorities
 	if err != nil || at.Scheme != "https" || at.Host == "" {
 		return fmt.Errorf("status.urls.base is %q, want an https URL", base)
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ const (
 	authorityKey  = "service-ca.crt"
 )
 
-func serviceAuthority(ctx context.Context, client kubernetes.Interface, namespace string) ([]byte, error) {
-	found, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, authorityName, metav1.GetOptions{})
+func serviceAuthority(ctx context.Context, client corev1client.CoreV1Interface, namespace string) ([]byte, error) {
+	found, err := client.ConfigMaps(namespace).Get(ctx, authorityName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("namespace %s has no ConfigMap %s with the authority of catalogd's certificate; name a file with it by --catalogd-ca", namespace, authorityName)
 	}
@@ -87,15 +87,15 @@ func serviceAuthority(ctx context.Context, client kubernetes.Interface, namespac
 }
 
 // forwardToService forwards a port to a pod of a Service.
-func forwardToService(ctx context.Context, config *rest.Config, client kubernetes.Interface, namespace, name, port string) (address string, stop func(), err error) {
-	service, err := client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+func forwardToService(ctx context.Context, config *rest.Config, client corev1client.CoreV1Interface, namespace, name, port string) (address string, stop func(), err error) {
+	service, err := client.Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", nil, fmt.Errorf("reading Service %s/%s: %w", namespace, name, err)
 	}
 	if len(service.Spec.Selector) == 0 {
 		return "", nil, fmt.Errorf("the Service %s/%s selects no pods", namespace, name)
 	}
-	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
+	pods, err := client.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
 	if err != nil {
 		return "", nil, fmt.Errorf("listing the pods of Service %s/%s: %w", namespace, name, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
@@ -28,11 +28,11 @@ const (
 // forward forwards a free loopback port to the pod that serves a CatalogSource, through the API server, until stop is
 // called. It returns the local address and the pod's name.
 func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource) (address, pod string, stop func(), err error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return "", "", nil, err
 	}
-	pods, err := client.CoreV1().Pods(source.Namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel + "=" + source.Name})
+	pods, err := client.Pods(source.Namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel + "=" + source.Name})
 	if err != nil {
 		return "", "", nil, fmt.Errorf("listing its pods: %w", err)
 	}
@@ -51,8 +51,8 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 }
 
 // forwardTo forwards a free loopback port to a port of a pod, until stop is called.
-func forwardTo(ctx context.Context, config *rest.Config, client kubernetes.Interface, namespace, pod string, port int32) (address string, stop func(), err error) {
-	dialer, err := newDialer(config, client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward"))
+func forwardTo(ctx context.Context, config *rest.Config, client corev1client.CoreV1Interface, namespace, pod string, port int32) (address string, stop func(), err error) {
+	dialer, err := newDialer(config, client.RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward"))
 	if err != nil {
 		return "", nil, err
 	}

@@ -65,6 +65,6 @@ func newCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", text, "`FORMAT` of what is printed to standard output: text, json")
+	cmd.Flags().StringVarP(&output, "output", "o", text, "`format` of standard output: text, json")
 	return cmd
 }

@@ -92,13 +92,13 @@ func (s *demo) startCluster(ctx context.Context) (string, error) {
 }
 
 func (s *demo) generateBundle(ctx context.Context) (string, error) {
-	return s.berth(ctx, "bundle", "generate", driverName, "--version", version, "--output", s.path("bundle"))
+	return s.berth(ctx, "bundle", "generate", driverName, "--version", version, "--output-dir", s.path("bundle"))
 }
 
 // buildCatalog builds a catalog from a bundle.
 func (s *demo) buildCatalog(bundle, catalog string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		return s.berth(ctx, "catalog", "build", bundle, "--output", s.path(catalog))
+		return s.berth(ctx, "catalog", "build", bundle, "--output-dir", s.path(catalog))
 	}
 }
 

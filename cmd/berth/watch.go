@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// watchEvery is how long a command with --watch lets a cluster rest before it looks again.
+const watchEvery = 5 * time.Second
+
+// watchFlag is the flag --watch of commands that show what somebody may wait for.
+type watchFlag struct{ on bool }
+
+// add adds the flag. until says when there is nothing more to wait for.
+func (f *watchFlag) add(cmd *cobra.Command, until string) {
+	cmd.Flags().BoolVarP(&f.on, "watch", "w", false, "show it again whenever it has changed, until "+until)
+}
+
+// run shows once what look writes or, with --watch, whenever that has changed, until look says that nothing is awaited. The result is that of
+// the last look. A cluster that cannot be asked while it is watched is asked again: its API servers may be restarting.
+func (f *watchFlag) run(cmd *cobra.Command, look func(io.Writer) (awaited bool, err error)) error {
+	var shown []byte
+	for {
+		var report bytes.Buffer
+		awaited, err := look(&report)
+		switch {
+		case report.Len() == 0 && err != nil && shown == nil:
+			return err
+		case report.Len() == 0 && err != nil:
+			cmd.PrintErrf("warning: %v; looking again\n", explain(err))
+			awaited = true
+		case !bytes.Equal(report.Bytes(), shown):
+			if err := showAgain(cmd.OutOrStdout(), shown, report.Bytes()); err != nil {
+				return err
+			}
+			shown = report.Bytes()
+		}
+		if !f.on || !awaited {
+			return err
+		}
+		select {
+		case <-cmd.Context().Done():
+			return errors.New("interrupted")
+		case <-time.After(watchEvery):
+		}
+	}
+}
+
+// showAgain writes a report, after an empty line if there was one before and it is for people.
+func showAgain(w io.Writer, before, report []byte) error {
+	if before != nil && !bytes.HasPrefix(report, []byte("{")) {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(report)
+	return err
+}
