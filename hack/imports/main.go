@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 		"internal/repository", "lab", "migrate", "olm", "operator", "sharedvolume"},
 }
 
-// refused are packages that shipped programs may not import, with the reason. The rooms in except may. Sizes are those of programs without
+// refused are packages that shipped programs may not import, with the reason. The rooms in except may. Sizes belong to programs without
 // symbols, for linux/amd64.
 var refused = []struct {
 	packages []string
