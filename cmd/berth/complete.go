@@ -168,9 +168,13 @@ func scopesOf(rules []findings.Rule) cobra.CompletionFunc {
 	}
 }
 
+// registerCompletion tells Cobra how a flag is completed. Cobra never forgets a flag, nor the commands around it: a test that makes commands by the
+// thousand replaces it.
+var registerCompletion = (*cobra.Command).RegisterFlagCompletionFunc
+
 // completeFlag has a flag completed, which the command must have.
 func completeFlag(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, by); err != nil {
+	if err := registerCompletion(cmd, flag, by); err != nil {
 		panic(err) // no such flag, or twice
 	}
 }
