@@ -10,8 +10,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/adoption"
-	"github.com/berth-csi/berth/operator/eventfilter"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -21,7 +20,7 @@ const workers = 1
 
 // newLogLevelController returns the controller that sets the operator's own log level.
 func (c *cycle) newLogLevelController() factory.Controller {
-	return loglevel.NewClusterOperatorLoggingController(c.reporter, eventfilter.DropAll(c.recorder))
+	return loglevel.NewClusterOperatorLoggingController(c.reporter, controllers.DropEvents(c.recorder))
 }
 
 // newNamespaceController returns the controller that checks where this driver and others are.
@@ -31,7 +30,7 @@ func (c *cycle) newNamespaceController() factory.Controller {
 
 // newAdoptionController returns the controller of what could not be adopted at first.
 func (c *cycle) newAdoptionController(manifests []drivers.Manifest, left bool) factory.Controller {
-	return adoption.NewController(c.driver.ConditionPrefix+"DriverAdoptionController", c.applier, manifests, left, c.reporter, c.recorder)
+	return controllers.NewAdoption(c.driver.ConditionPrefix+"DriverAdoptionController", c.applier, manifests, left, c.reporter, c.recorder)
 }
 
 // newFinalizerController returns the controller that adds the finalizer again when somebody has removed it.

@@ -14,22 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/backend"
 	"github.com/berth-csi/berth/operator/cloudaccess"
-	"github.com/berth-csi/berth/operator/cloudconfig"
-	"github.com/berth-csi/berth/operator/configobserver"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/configuration"
-	"github.com/berth-csi/berth/operator/credentialsrequest"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/quota"
-	"github.com/berth-csi/berth/operator/retirement"
-	"github.com/berth-csi/berth/operator/snapshotclass"
-	"github.com/berth-csi/berth/operator/staticresource"
-	"github.com/berth-csi/berth/operator/status"
-	"github.com/berth-csi/berth/operator/storageclass"
 	"github.com/berth-csi/berth/operator/tagging"
-	"github.com/berth-csi/berth/operator/upgradeable"
-	"github.com/berth-csi/berth/operator/workload"
 )
 
 // install keeps the driver's objects as its definition says, until ctx ends.
@@ -66,15 +57,15 @@ func (c *cycle) install(ctx context.Context) error {
 		})
 		ready, podInformers, first = append(ready, file.Ready()), append(podInformers, file.Informers()...), append(first, file)
 	}
-	config := configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
+	config := controllers.NewConfigObserver(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
 		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
-	retired := retirement.NewController(retirement.Options{
+	retired := controllers.NewRetirement(controllers.RetirementOptions{
 		Driver: c.driver, Namespace: c.namespace.Name, Own: manifests, Retired: c.operand.retired,
 		Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
 	})
 	ready = append(ready, config.Ready(), retired.Ready())
 	first = append(first, config, retired,
-		workload.NewSettingsController(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
+		controllers.NewSettings(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
 	)
 	first = append(first, c.newCredentialsRequestControllers(components)...)
 	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
@@ -86,7 +77,7 @@ func (c *cycle) install(ctx context.Context) error {
 	first = append(first, static)
 
 	// The controllers of the driver's pods.
-	workloads := workload.Builder{
+	workloads := controllers.Workloads{
 		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: config.Client(),
 		Config: c.informers.config, Named: c.informers.named, Nodes: c.informers.nodes, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
 	}.NewControllers(ctx, components)
@@ -96,9 +87,9 @@ func (c *cycle) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, upgradeable.Adopting) // by an operator that was interrupted
+	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, controllers.Adopting) // by an operator that was interrupted
 	if adopting {
-		c.upgradeable.TrySet(ctx, upgradeable.Adopting)
+		c.upgradeable.TrySet(ctx, controllers.Adopting)
 	}
 	refused, err := c.applier.Adopt(ctx, unadopted)
 	if err != nil {
@@ -114,7 +105,7 @@ func (c *cycle) install(ctx context.Context) error {
 		c.newNamespaceController(),
 		c.newAdoptionController(manifests, refused != nil),
 		c.newFinalizerController(),
-		upgradeable.NewController(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.clock, c.recorder),
+		controllers.NewUpgradeable(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.clock, c.recorder),
 	}
 	if c.driver.Backend != nil {
 		reporting = append(reporting, c.newBackendController(true, classes, c.end))
@@ -146,11 +137,11 @@ func (c *cycle) install(ctx context.Context) error {
 }
 
 // componentsOf returns the components that have controllers of their own.
-func componentsOf(prefix string, manifests []drivers.Manifest) []status.Component {
-	var components []status.Component
+func componentsOf(prefix string, manifests []drivers.Manifest) []clustercsidriver.Component {
+	var components []clustercsidriver.Component
 	add := func(kind string, name func(i int, m drivers.Manifest) string) {
 		for i, m := range drivers.OfKind(manifests, kind) {
-			components = append(components, status.Component{Name: prefix + name(i, m), Manifest: m})
+			components = append(components, clustercsidriver.Component{Name: prefix + name(i, m), Manifest: m})
 		}
 	}
 	// Other components of OpenShift rely on the name of the first of a kind.
@@ -172,19 +163,19 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []status.Componen
 }
 
 func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Controller {
-	options := storageclass.Options{
+	options := controllers.StorageClassOptions{
 		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
 		CustomResource: c.customResource.Resource(), Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
 	}
 	if c.permanent && c.driver.ClusterStorage != nil {
 		options.Default = c.driver.ClusterStorage.DefaultClass
 	}
-	return storageclass.NewController(options)
+	return controllers.NewStorageClass(options)
 }
 
 // newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud.
-func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudconfig.Controller {
-	options := cloudconfig.Options{
+func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *controllers.CloudConfig {
+	options := controllers.CloudConfigOptions{
 		Name: c.driver.ConditionPrefix + "DriverCloudConfigController", Config: c.driver.CloudConfig,
 		Cloud:   c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
 		Target:  c.watch(drivers.Named(manifests, "ConfigMap", c.driver.CloudConfig.ConfigMap))[0],
@@ -194,9 +185,9 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudcon
 		options.Source = c.informers.configMap(drivers.DriverConfigNamespace, source)
 	}
 	if discovery := c.driver.CloudConfig.Discovery; discovery != nil {
-		options.Asked = cloudconfig.Asked{Namespace: c.namespace.Name, Secret: c.informers.secret(discovery.Secret), Cloud: c.observeCloud, Triggers: c.cloudInformers()}
+		options.Asked = controllers.CloudDiscovery{Namespace: c.namespace.Name, Secret: c.informers.secret(discovery.Secret), Cloud: c.observeCloud, Triggers: c.cloudInformers()}
 	}
-	return cloudconfig.NewController(options)
+	return controllers.NewCloudConfig(options)
 }
 
 // snapshotClassesDiffer tells whether the VolumeSnapshotClasses depend on more than their assets.
@@ -213,40 +204,40 @@ func (c *cycle) defaultSnapshotClass() string {
 }
 
 func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory.Controller {
-	return snapshotclass.NewController(snapshotclass.Options{
-		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, snapshotclass.Kind)),
+	return controllers.NewSnapshotClass(controllers.SnapshotClassOptions{
+		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, controllers.SnapshotClassKind)),
 		Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
 		Default: c.defaultSnapshotClass(), CustomResource: c.customResource.Resource(), Reader: c.clients.objects,
 		Applier: c.applier, OperatorClient: c.reporter, Recorder: c.recorder,
 	})
 }
 
-func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
+func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *controllers.StaticResources {
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
-		return !staticresource.Applies(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
+		return !controllers.IsStatic(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
 			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret) ||
-			c.snapshotClassesDiffer() && m.Object.GetKind() == snapshotclass.Kind
+			c.snapshotClassesDiffer() && m.Object.GetKind() == controllers.SnapshotClassKind
 	})
-	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.driver.History, c.reporter, c.recorder)
+	return controllers.NewStaticResources(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.driver.History, c.reporter, c.recorder)
 }
 
-func (c *cycle) newCredentialsRequestControllers(components []status.Component) []factory.Controller {
-	var controllers []factory.Controller
+func (c *cycle) newCredentialsRequestControllers(components []clustercsidriver.Component) []factory.Controller {
+	var requests []factory.Controller
 	for _, component := range components {
 		if component.Manifest.Object.GetKind() != "CredentialsRequest" {
 			continue
 		}
-		controllers = append(controllers, credentialsrequest.NewController(credentialsrequest.Options{
+		requests = append(requests, controllers.NewCredentialsRequest(controllers.CredentialsRequestOptions{
 			Name: component.Name, Request: c.informers.watch(component.Manifest.Object), Applier: c.applier, OperatorClient: c.reporter,
 			CloudCredentials: c.informers.operator.Operator().V1().CloudCredentials(), Secrets: c.informers.secret, Keys: c.driver.CredentialKeys, Recorder: c.recorder,
 			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForTagging(component), Getenv: c.getenv,
 		}))
 	}
-	return controllers
+	return requests
 }
 
 // isForTagging reports whether a component is the CredentialsRequest of the operator's own credentials for tags.
-func (c *cycle) isForTagging(component status.Component) bool {
+func (c *cycle) isForTagging(component clustercsidriver.Component) bool {
 	secret, _, _ := unstructured.NestedString(component.Manifest.Object.Object, "spec", "secretRef", "name")
 	return c.driver.Tagging != nil && secret == c.driver.Tagging.Secret
 }
@@ -289,7 +280,7 @@ func (c *cycle) cloudAccess() cloudaccess.Source {
 // newBackendController returns the controller that asks the backend. It calls onNew when the backend offers more than
 // the known StorageClasses.
 func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, onNew func()) factory.Controller {
-	return backend.NewController(backend.Options{
+	return controllers.NewBackend(controllers.BackendOptions{
 		Driver: c.driver, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
 		Reporter: c.reporter, Recorder: c.recorder, Installed: installed, Known: known,
 		Offers: c.offers, OnNew: onNew,
@@ -301,23 +292,23 @@ func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, o
 // none and the driver is not installed, it waits until the backend offers something, or ctx ends. Meanwhile only those
 // of the driver's objects are in the cluster that are needed to ask the backend.
 func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest) ([]drivers.Manifest, error) {
-	existing, err := backend.ExistingClasses(ctx, c.driver, c.clients.objects)
+	existing, err := controllers.ExistingClasses(ctx, c.driver, c.clients.objects)
 	if err != nil {
 		return nil, err
 	}
-	installed, err := backend.Installed(ctx, c.clients.objects, manifests)
+	installed, err := controllers.Installed(ctx, c.clients.objects, manifests)
 	if err != nil {
 		return nil, err
 	}
 	if !installed && len(c.offers.Classes()) == 0 {
 		err = c.runBackendControllers(ctx, manifests)
 	}
-	return backend.Union(c.offers.Classes(), existing), err
+	return controllers.MergeClasses(c.offers.Classes(), existing), err
 }
 
 // runBackendControllers runs the controllers that are needed to ask the backend, until it offers something or ctx ends.
 func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.Manifest) error {
-	if err := backend.ReportAsking(ctx, c.driver, c.reporter); err != nil {
+	if err := controllers.ReportAskingBackend(ctx, c.driver, c.reporter); err != nil {
 		return err
 	}
 	waiting, stop := context.WithCancel(ctx)

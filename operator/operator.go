@@ -14,14 +14,12 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/bundled"
-	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/transport"
-	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
 // Process is what the operator needs from the program that it runs in.
@@ -67,7 +65,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	cfg := transport.WithDeadline(process.KubeConfig)
 
 	// An operator that waits for the lock can be removed, too.
-	unowned, err := bundled.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(upgradeable.OperatorConditionEnv))
+	unowned, err := controllers.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(controllers.OperatorConditionEnv))
 	if err != nil {
 		return err
 	}
@@ -85,7 +83,7 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", process.OperatorNamespace, "version", version)
 	process.Metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
 
-	upgradeableCondition, err := upgradeable.New(cfg, func(isUpgradeable bool) {
+	upgradeableCondition, err := controllers.NewUpgradeableCondition(cfg, func(isUpgradeable bool) {
 		value := 0.0
 		if isUpgradeable {
 			value = 1
@@ -95,7 +93,7 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 	if err != nil {
 		return err
 	}
-	degraded, err := upgradeable.NewDegraded(cfg)
+	degraded, err := controllers.NewOperatorDegraded(cfg)
 	if err != nil {
 		return err
 	}
@@ -109,7 +107,7 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 			return err
 		}
 	}
-	customResource, err := customresource.Start(ctx, cfg, driver.CSIName, process.Clock)
+	customResource, err := clustercsidriver.Start(ctx, cfg, driver.CSIName, process.Clock)
 	if err != nil {
 		return err
 	}
@@ -118,7 +116,7 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
 		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv, permanent: process.Permanent,
 		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
-		offers: &backend.Offers{},
+		offers: &controllers.Offers{},
 	}
 	for _, api := range apis {
 		if api.Volumes != nil {

@@ -14,13 +14,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/presence"
-	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
 // A reconciler runs one cycle after the other. It has what outlives a cycle.
@@ -35,12 +34,12 @@ type reconciler struct {
 	metrics           *metrics.Metrics
 	getenv            func(name string) string
 
-	customResource *customresource.Watch
+	customResource *clustercsidriver.Watch
 	lock           *leader.Lock
 	apiWait        *leader.APIWait
-	upgradeable    *upgradeable.Condition
-	degraded       *upgradeable.Degraded
-	offers         *backend.Offers
+	upgradeable    *controllers.UpgradeableCondition
+	degraded       *controllers.OperatorDegraded
+	offers         *controllers.Offers
 	volumes        *presence.Registry
 }
 
@@ -68,17 +67,17 @@ func (r *reconciler) run(ctx context.Context) error {
 }
 
 // reconcile runs cycles for a mode until ctx ends. It retries a cycle that fails, with backoff.
-func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
+func (r *reconciler) reconcile(ctx context.Context, mode clustercsidriver.Mode) {
 	missing := 0.0
-	if mode == customresource.Absent {
+	if mode == clustercsidriver.Absent {
 		missing = 1
 	}
 	r.metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
-	if mode == customresource.Absent {
+	if mode == clustercsidriver.Absent {
 		r.metrics.SetConditions(r.driver.CSIName, nil)
 		r.metrics.SetQuota(r.driver.CSIName, "", 0, nil)
 		r.metrics.SetClassRisks(r.driver.CSIName, nil)
-		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, upgradeable.Settled); return nil })
+		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, controllers.Settled); return nil })
 		return
 	}
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
@@ -100,7 +99,7 @@ func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
 
 // runCycle runs the controllers for a mode until ctx ends, or until the cycle has to start again because something has
 // changed that its clients depend on.
-func (r *reconciler) runCycle(ctx context.Context, mode customresource.Mode) error {
+func (r *reconciler) runCycle(ctx context.Context, mode clustercsidriver.Mode) error {
 	ctx, cancel := context.WithCancel(ctx) // also ends the informers
 	defer cancel()
 	c, err := r.newCycle(mode, cancel)

@@ -67,7 +67,7 @@ var refused = []struct {
 		"github.com/goccy/go-yaml", "k8s.io/apimachinery/pkg/util/yaml"},
 		"that expands aliases in YAML without limits; use package internal/boundedyaml", "internal/boundedyaml"},
 	{[]string{"k8s.io/client-go/util/retry"},
-		"that returns nil if a write does not succeed before its deadline; use package operator/conflict", ""},
+		"that returns nil if a write does not succeed before its deadline; use package operator/objects", ""},
 }
 
 // unshipped are the rooms that are in no shipped program.

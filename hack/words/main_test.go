@@ -60,7 +60,7 @@ func TestEveryRuleFindsItsPhrase(t *testing.T) {
 func TestReplacedWords(t *testing.T) {
 	for folder, words := range map[string]string{
 		"operator":                "wish wishOf grant turns pace companion followed relics namesakes deeds acts words gate remake world situation look",
-		"operator/customresource": "claim letGo",
+		"operator/clustercsidriver": "claim letGo",
 		"sharedvolume":            "memory doubt recall gate renew turns",
 		"olm/prediction":          "foretell foretold",
 		"migrate":                 "hold turn release renew look world switchover",

@@ -14,8 +14,8 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/operator/status"
 )
 
 // A Controller makes the configuration. It is ready once that is complete and the cache shows it, or has failed several times:
@@ -37,7 +37,7 @@ type Options struct {
 	Cloud    func() (drivers.Cloud, error)
 	Triggers []factory.Informer
 	Applier  *objects.Applier
-	Reporter *status.Reporter
+	Reporter *clustercsidriver.Reporter
 	Recorder events.Recorder
 }
 

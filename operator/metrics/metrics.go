@@ -1,4 +1,5 @@
-// Package metrics defines the operator's own metrics, beside those of its libraries. Package serving serves them.
+// Package metrics defines the operator's own metrics, beside those of its libraries, and serves them to the cluster's
+// monitoring, and the operator's health to the kubelet.
 //
 // Each series has the label "driver": the name of the driver's CSIDriver object, such as "efs.csi.aws.com".
 package metrics

@@ -31,7 +31,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/operator/cloudaccess"
-	"github.com/berth-csi/berth/operator/status"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
 )
 
 const (
@@ -57,7 +57,7 @@ type Options struct {
 	Access    cloudaccess.Source
 	// Core reads from the API server's core group.
 	Core     rest.Interface
-	Reporter *status.Reporter
+	Reporter *clustercsidriver.Reporter
 	Recorder events.Recorder
 	Clock    clock.Clock
 }
