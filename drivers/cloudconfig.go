@@ -51,7 +51,7 @@ type Discovery struct {
 
 // AsksCloud reports whether the driver's operator itself calls the cloud.
 func (d Driver) AsksCloud() bool {
-	return d.Backend != nil || d.Tagging != nil || d.CloudConfig != nil && d.CloudConfig.Discovery != nil
+	return d.Backend != nil || d.CloudAccess != nil || d.CloudConfig != nil && d.CloudConfig.Discovery != nil
 }
 
 // CloudCABundle is the CloudConfig of a driver that needs only the CA bundle of the cloud, which a cloud may have.

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"maps"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/loglevel"
@@ -119,6 +120,25 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 		return drivers.Cloud{}, err
 	}
 	cloud.Config, cloud.CABundle = config.Data[drivers.CloudConfigKey], config.Data[drivers.CABundleKey]
+	return cloud, nil
+}
+
+// observeCloudWith is observeCloud with the content of a Secret in the driver's namespace as the credentials; they are nil while there is
+// no such Secret.
+func (c *cycle) observeCloudWith(secret string) (drivers.Cloud, error) {
+	cloud, err := c.observeCloud()
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	credentials, err := c.informers.secret(secret).Lister().Secrets(c.namespace.Name).Get(secret)
+	if apierrors.IsNotFound(err) {
+		return cloud, nil
+	}
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	cloud.Credentials = map[string][]byte{}
+	maps.Copy(cloud.Credentials, credentials.Data)
 	return cloud, nil
 }
 

@@ -16,15 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/operator/cloudaccess"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/operator/presence"
 )
 
 // A cycle runs the controllers for one desired state. It has the clients and informers that they share, and passes each
@@ -41,9 +40,9 @@ type cycle struct {
 	upgradeable       *controllers.UpgradeableCondition
 	degraded          *controllers.OperatorDegraded
 	offers            *controllers.Offers
-	volumes           *presence.Registry // nil if the driver's API has none
-	end               func()             // ends the cycle; the reconciler then starts a new one
-	standsBack        *atomic.Bool       // for another operator's driver, whose conditions then stay
+	own               controller.Own // what the driver brings besides its definition
+	end               func()         // ends the cycle; the reconciler then starts a new one
+	standsBack        *atomic.Bool   // for another operator's driver, whose conditions then stay
 
 	customResource *clustercsidriver.Client
 	reporter       *clustercsidriver.Reporter
@@ -57,7 +56,6 @@ type cycle struct {
 	namespace drivernamespace.Namespace
 	informers *informerSet
 	operand   *operand
-	limiter   *cloudaccess.RateLimiter // of the operator's own calls to the cloud; nil if it makes none
 	cloud     *controllers.CloudConfig // nil if the driver needs nothing of the cloud's configuration
 }
 
@@ -89,7 +87,7 @@ func (r *reconciler) newCycle(mode clustercsidriver.Mode, end func()) (*cycle, e
 	})
 	return &cycle{
 		driver: r.driver, operatorNamespace: r.operatorNamespace, permanent: r.permanent, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
-		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, volumes: r.volumes, end: end, standsBack: standsBack,
+		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, own: r.own, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
 			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Removing: mode == clustercsidriver.Removed, Client: unguarded,

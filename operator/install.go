@@ -14,13 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/cloudaccess"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/controllers"
-	"github.com/berth-csi/berth/operator/presence"
-	"github.com/berth-csi/berth/operator/quota"
-	"github.com/berth-csi/berth/operator/tagging"
 )
 
 // install keeps the driver's objects as its definition says, until ctx ends.
@@ -96,9 +93,6 @@ func (c *cycle) install(ctx context.Context) error {
 		return err
 	}
 
-	if c.driver.Tagging != nil {
-		c.limiter = cloudaccess.NewRateLimiter(c.driver.Tagging.Pause, c.clock)
-	}
 	// The controllers that nothing in the cluster waits for.
 	reporting := []factory.Controller{
 		c.newLogLevelController(),
@@ -110,14 +104,8 @@ func (c *cycle) install(ctx context.Context) error {
 	if c.driver.Backend != nil {
 		reporting = append(reporting, c.newBackendController(true, classes, c.end))
 	}
-	if c.driver.Tagging != nil {
-		reporting = append(reporting, c.newTaggingController())
-	}
-	if c.driver.Quota != nil {
-		reporting = append(reporting, c.newQuotaController())
-	}
-	if c.driver.Presence != nil && c.volumes != nil {
-		reporting = append(reporting, c.newPresenceController())
+	if c.own.New != nil {
+		reporting = append(reporting, c.own.New(c.ownDependencies())...)
 	}
 	return runAll(ctx,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
@@ -230,50 +218,27 @@ func (c *cycle) newCredentialsRequestControllers(components []clustercsidriver.C
 		requests = append(requests, controllers.NewCredentialsRequest(controllers.CredentialsRequestOptions{
 			Name: component.Name, Request: c.informers.watch(component.Manifest.Object), Applier: c.applier, OperatorClient: c.reporter,
 			CloudCredentials: c.informers.operator.Operator().V1().CloudCredentials(), Secrets: c.informers.secret, Keys: c.driver.CredentialKeys, Recorder: c.recorder,
-			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForTagging(component), Getenv: c.getenv,
+			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForOperator(component), Getenv: c.getenv,
 		}))
 	}
 	return requests
 }
 
-// isForTagging reports whether a component is the CredentialsRequest of the operator's own credentials for tags.
-func (c *cycle) isForTagging(component clustercsidriver.Component) bool {
+// isForOperator reports whether a component is the CredentialsRequest of the operator's own credentials.
+func (c *cycle) isForOperator(component clustercsidriver.Component) bool {
 	secret, _, _ := unstructured.NestedString(component.Manifest.Object.Object, "spec", "secretRef", "name")
-	return c.driver.Tagging != nil && secret == c.driver.Tagging.Secret
+	return c.driver.CloudAccess != nil && secret == c.driver.CloudAccess.Secret
 }
 
-// newTaggingController returns the controller of the tags of what the driver has created.
-func (c *cycle) newTaggingController() factory.Controller {
-	return tagging.NewController(tagging.Options{
-		Driver: c.driver, Namespace: c.namespace.Name, Access: c.cloudAccess(),
-		Core: c.clients.kube.CoreV1().RESTClient(), Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
-	})
-}
-
-// newQuotaController returns the controller that measures what is used of something that the cloud limits.
-func (c *cycle) newQuotaController() factory.Controller {
-	return quota.NewController(quota.Options{
-		Driver: c.driver, Access: c.cloudAccess(), Storage: c.clients.kube.StorageV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
-		ShowRisks: func(classes []string) { c.metrics.SetClassRisks(c.driver.CSIName, classes) },
-		Show: func(used map[string]drivers.Usage) {
-			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit(c.environment()), used)
+// ownDependencies are what the driver's own controllers get.
+func (c *cycle) ownDependencies() controller.Dependencies {
+	return controller.Dependencies{
+		Driver: c.driver, Namespace: c.namespace.Name, Cloud: c.observeCloudWith,
+		Triggers: func(secret string) []factory.Informer {
+			return append(c.cloudInformers(), c.informers.secret(secret).Informer())
 		},
-	})
-}
-
-// newPresenceController returns the controller that looks in the cloud for what objects of the driver's API refer to.
-func (c *cycle) newPresenceController() factory.Controller {
-	return presence.NewController(presence.Options{
-		Driver: c.driver, Registry: c.volumes, Access: c.cloudAccess(), Core: c.clients.kube.CoreV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
-	})
-}
-
-// cloudAccess is with what the operator itself calls the cloud.
-func (c *cycle) cloudAccess() cloudaccess.Source {
-	return cloudaccess.Source{
-		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
-		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
-		TrustedCA: c.trustedCA(), Limiter: c.limiter,
+		Environment: c.environment, Core: c.clients.kube.CoreV1().RESTClient(), Storage: c.clients.kube.StorageV1().RESTClient(),
+		Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
 	}
 }
 

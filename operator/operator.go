@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
-	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/transport"
 )
 
@@ -35,6 +35,8 @@ type Process struct {
 	// Permanent says that the driver is a part of the platform, as the cluster storage operator runs it: it cannot be
 	// removed.
 	Permanent bool
+	// Own is what the driver brings besides its definition.
+	Own controller.Own
 	// Metrics are served by the program.
 	Metrics *metrics.Metrics
 	// Getenv returns the value of an environment variable, "" if it is not set; usually os.Getenv. The variables are the
@@ -50,8 +52,6 @@ type APIController struct {
 	Prepare func(ctx context.Context, cfg *rest.Config) error
 	// Run runs the controller until ctx ends.
 	Run func(ctx context.Context, cfg *rest.Config) error
-	// Volumes has what the API's objects refer to in the cloud. The operator looks for that; nil if it need not.
-	Volumes *presence.Registry
 }
 
 // notRemovable has library-go remove nothing: package uninstall removes the driver, in an order that library-go does not have. It is called
@@ -116,12 +116,7 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
 		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv, permanent: process.Permanent,
 		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
-		offers: &controllers.Offers{},
-	}
-	for _, api := range apis {
-		if api.Volumes != nil {
-			reconciler.volumes = api.Volumes
-		}
+		offers: &controllers.Offers{}, own: process.Own,
 	}
 	tasks := []func(context.Context) error{reconciler.run}
 	for _, api := range apis {

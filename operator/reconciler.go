@@ -14,12 +14,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
-	"github.com/berth-csi/berth/operator/presence"
 )
 
 // A reconciler runs one cycle after the other. It has what outlives a cycle.
@@ -40,7 +40,7 @@ type reconciler struct {
 	upgradeable    *controllers.UpgradeableCondition
 	degraded       *controllers.OperatorDegraded
 	offers         *controllers.Offers
-	volumes        *presence.Registry
+	own            controller.Own
 }
 
 // run reconciles the desired state of the ClusterCSIDriver until ctx ends. When it changes, all controllers for the old
@@ -75,8 +75,9 @@ func (r *reconciler) reconcile(ctx context.Context, mode clustercsidriver.Mode) 
 	r.metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
 	if mode == clustercsidriver.Absent {
 		r.metrics.SetConditions(r.driver.CSIName, nil)
-		r.metrics.SetQuota(r.driver.CSIName, "", 0, nil)
-		r.metrics.SetClassRisks(r.driver.CSIName, nil)
+		if r.own.Withdraw != nil {
+			r.own.Withdraw()
+		}
 		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, controllers.Settled); return nil })
 		return
 	}

@@ -1,4 +1,4 @@
-package efs
+package controller
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
+	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -34,19 +35,41 @@ const (
 	sessionName = "aws-efs-operator-tags"
 )
 
+// An access is with what EFS is called.
+type access struct {
+	// Infrastructure says where AWS is.
+	Infrastructure *configv1.Infrastructure
+	// Credentials is the content of the Secret with the operator's own credentials, nil while there is none, and TokenFile is where
+	// the token is with which it assumes a role.
+	Credentials map[string][]byte
+	TokenFile   string
+	// CABundle has the certificate authorities to trust besides those of the system, in PEM: AWS's own in private regions, and those
+	// of a proxy.
+	CABundle string
+	// Wait returns when the next call may be made, and has to be called before each call. throttled says that the last call was
+	// refused because there are too many. After an error, no further call may be made, and that error is returned.
+	Wait func(ctx context.Context, throttled bool) error
+}
+
 // A caller calls EFS.
 type caller struct {
-	drivers.CloudAccess
+	access
 	efs         *efs.Client
 	credentials *aws.CredentialsCache
 	current     aws.Credentials // those of the next call
 	close       func()
 }
 
+// tagsSecret and tagsRequest are the Secret with the operator's own credentials and the CredentialsRequest for it.
+const (
+	tagsSecret  = "tags-aws-efs-cloud-credentials"
+	tagsRequest = "openshift-aws-efs-csi-driver-tags"
+)
+
 // connect makes the client of EFS, as the Infrastructure says where AWS is. Nothing is read from the environment but the
 // proxy, and no metadata service is asked.
-func connect(access drivers.CloudAccess) (*caller, error) {
-	c := &caller{CloudAccess: access}
+func connect(access access) (*caller, error) {
+	c := &caller{access: access}
 	platform := c.Infrastructure.Status.PlatformStatus
 	if platform == nil || platform.AWS == nil || platform.AWS.Region == "" {
 		return nil, errors.New("the Infrastructure cluster has no region in status.platformStatus.aws")

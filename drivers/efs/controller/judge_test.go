@@ -1,4 +1,4 @@
-package efs
+package controller
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func TestJudgeAccessPoint(t *testing.T) {
 		{types.LifeCycleStateAvailable, nil, "Found"},
 	} {
 		got := judge(tc.state, tc.unreached)
-		if got.Reason != tc.want || got.Present != (tc.want == "Found") || got.Message == "" {
+		if got.reason != tc.want || got.present != (tc.want == "Found") || got.message == "" {
 			t.Errorf("in state %q, without a mount target in %q: %+v, want %s", tc.state, tc.unreached, got, tc.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package cloudaccess
+package controller
 
 import (
 	"context"

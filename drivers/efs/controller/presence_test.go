@@ -1,4 +1,4 @@
-package efs_test
+package controller
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/lab/aws"
 	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
 	"github.com/berth-csi/berth/lab/aws/gateway"
@@ -58,13 +56,13 @@ func TestFindAccessPoints(t *testing.T) {
 		"a mount target where the nodes are":  {oneZone, halfReached, zones[:1], "Found", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
-			found, err := efs.Driver.Presence.Find(t.Context(), access, tc.fileSystem, []string{tc.accessPoint}, tc.zones)
+			with := access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
+			found, err := find(t.Context(), with, tc.fileSystem, []string{tc.accessPoint}, tc.zones)
 			if err != nil || len(found) != 1 {
 				t.Fatalf("got %v, error %v; want one finding", found, err)
 			}
 			got := found[tc.accessPoint]
-			if got.Reason != tc.want || got.Present != (tc.want == "Found") || !strings.Contains(got.Message, tc.says) {
+			if got.reason != tc.want || got.present != (tc.want == "Found") || !strings.Contains(got.message, tc.says) {
 				t.Errorf("got %+v, want %s with %q", got, tc.want, tc.says)
 			}
 		})
@@ -79,8 +77,8 @@ func TestFindAccessPointsRefused(t *testing.T) {
 	handle := c.accessPoint(fileSystem)
 	for _, action := range []string{"DescribeMountTargets", "DescribeAccessPoints"} {
 		withdraw := c.Inject(gateway.Fault{Service: "elasticfilesystem", Action: action, Kind: gateway.Denied})
-		access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
-		found, err := efs.Driver.Presence.Find(t.Context(), access, fileSystem, []string{handle[strings.LastIndex(handle, ":")+1:]}, nil)
+		with := access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
+		found, err := find(t.Context(), with, fileSystem, []string{handle[strings.LastIndex(handle, ":")+1:]}, nil)
 		if err == nil || !strings.Contains(err.Error(), "CredentialsRequest openshift-aws-efs-csi-driver-tags lists") || found != nil {
 			t.Errorf("without %s: found %v, error %v", action, found, err)
 		}
@@ -89,4 +87,15 @@ func TestFindAccessPointsRefused(t *testing.T) {
 	if diff := cmp.Diff([]string{"elasticfilesystem:DescribeAccessPoints", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:TagResource"}, requestedActions(t)); diff != "" {
 		t.Errorf("actions of the CredentialsRequest (-want +got):\n%s", diff)
 	}
+}
+
+// find looks for access points of a file system.
+func find(ctx context.Context, with access, fileSystem string, ids, zones []string) (map[string]finding, error) {
+	c, err := connect(with)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	s, _ := c.do(ctx, fileSystem, &job{sought: ids, zones: zones}, nil)
+	return s.findings, s.err
 }

@@ -1,4 +1,4 @@
-package efs_test
+package controller
 
 import (
 	"context"
@@ -21,8 +21,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/lab/aws"
 	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
@@ -56,8 +58,8 @@ func newTagsCloud(t *testing.T, options aws.Options) *tagsCloud {
 // requestedActions are the actions of the operator's CredentialsRequest.
 func requestedActions(t *testing.T) (actions []string) {
 	t.Helper()
-	for _, m := range drivers.OfKind(manifests(t, efs.Driver, "ns"), "CredentialsRequest") {
-		if secret, _, _ := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "name"); secret != efs.Driver.Tagging.Secret {
+	for _, m := range drivers.OfKind(manifests(t), "CredentialsRequest") {
+		if secret, _, _ := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "name"); secret != efs.Driver.CloudAccess.Secret {
 			continue
 		}
 		statements, _, _ := unstructured.NestedSlice(m.Object.Object, "spec", "providerSpec", "statementEntries")
@@ -108,21 +110,53 @@ func (c *tagsCloud) infrastructure() *configv1.Infrastructure {
 
 // A passed is a pass that was made.
 type passed struct {
-	drivers.TaggingResult
+	tagged
 	err       error
 	waits     int
 	throttled int // of these
 	calls     map[string]int
 }
 
+// passOptions are what a pass depends on.
+type passOptions struct {
+	wish
+	refused map[string]string
+}
+
+// newTestLoop returns a loop for which nothing is due, apart from tags.
+func newTestLoop() *loop {
+	far := time.Now().Add(24 * time.Hour)
+	return &loop{
+		Dependencies: controller.Dependencies{Driver: efs.Driver, Clock: clock.RealClock{}, Environment: func() map[string]string { return nil }},
+		intervals:    usual, accessPoints: newAccessPoints(), shown: newGauges(), looked: map[string]time.Time{}, count: far, look: far,
+	}
+}
+
+// setTags makes a pass over the access points of volumes.
+func setTags(ctx context.Context, wanted wish, volumes []string, refused map[string]string) (tagged, error) {
+	aws, err := connect(wanted.access)
+	if err != nil {
+		return tagged{}, err
+	}
+	defer aws.close()
+	return newTestLoop().setTags(ctx, &tagger{caller: aws, tags: wanted.tags, refused: refused}, accessPointsOf(volumes))
+}
+
+// manifests are the driver's objects.
+func manifests(t *testing.T) []drivers.Manifest {
+	t.Helper()
+	found, err := efs.Driver.Manifests(drivers.Values{Namespace: "ns", Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // pass makes a pass with the operator's key pair, unless change changes that.
-func (c *tagsCloud) pass(tags map[string]string, volumes []string, change ...func(*drivers.TaggingPass)) passed {
+func (c *tagsCloud) pass(tags map[string]string, volumes []string, change ...func(*passOptions)) passed {
 	c.t.Helper()
 	made := passed{calls: map[string]int{}}
-	pass := drivers.TaggingPass{
-		CloudAccess: drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), CABundle: string(c.CA())},
-		Tags:        tags, Volumes: volumes, Refused: map[string]string{},
-	}
+	pass := passOptions{wish: wish{access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), CABundle: string(c.CA())}, tags}, refused: map[string]string{}}
 	pass.Wait = func(ctx context.Context, throttled bool) error {
 		made.waits++
 		if throttled {
@@ -134,7 +168,7 @@ func (c *tagsCloud) pass(tags map[string]string, volumes []string, change ...fun
 		f(&pass)
 	}
 	before := len(c.Calls())
-	made.TaggingResult, made.err = efs.Driver.Tagging.SetTags(c.t.Context(), pass)
+	made.tagged, made.err = setTags(c.t.Context(), pass.wish, volumes, pass.refused)
 	for _, call := range c.Calls()[before:] {
 		made.calls[call.Action]++
 	}
@@ -151,8 +185,8 @@ func (p passed) complete(t *testing.T, changed int, calls map[string]int) {
 	if p.err != nil {
 		t.Fatal(p.err)
 	}
-	if p.Changed != changed {
-		t.Errorf("%d access points were changed, want %d", p.Changed, changed)
+	if p.changed != changed {
+		t.Errorf("%d access points were changed, want %d", p.changed, changed)
 	}
 	if diff := cmp.Diff(calls, p.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -168,15 +202,15 @@ func (p passed) complete(t *testing.T, changed int, calls map[string]int) {
 	}
 }
 
-// leftOut fails the test unless the sentences about what was left out have the parts, one each.
-func (p passed) leftOut(t *testing.T, parts ...string) {
+// wantLeftOut fails the test unless the sentences about what was left out have the parts, one each.
+func (p passed) wantLeftOut(t *testing.T, parts ...string) {
 	t.Helper()
-	if len(p.LeftOut) != len(parts) {
-		t.Fatalf("left out %q, want %d sentences", p.LeftOut, len(parts))
+	if len(p.leftOut) != len(parts) {
+		t.Fatalf("left out %q, want %d sentences", p.leftOut, len(parts))
 	}
 	for i, part := range parts {
-		if !strings.Contains(p.LeftOut[i], part) {
-			t.Errorf("left out %q, want %q in it", p.LeftOut[i], part)
+		if !strings.Contains(p.leftOut[i], part) {
+			t.Errorf("left out %q, want %q in it", p.leftOut[i], part)
 		}
 	}
 }
@@ -199,7 +233,7 @@ func TestExistingAccessPointsGetTags(t *testing.T) {
 
 	first := c.pass(wanted, volumes)
 	first.complete(t, 2, map[string]int{"DescribeAccessPoints": 2, "TagResource": 2})
-	first.leftOut(t)
+	first.wantLeftOut(t)
 	for handle, want := range map[string]map[string]string{
 		lacking: both, done: both,
 		another:  {"team": "storage", "cost centre": "a: b", "Name": "website", "removed": "from the cluster"},
@@ -250,7 +284,7 @@ func TestThrottledPass(t *testing.T) {
 
 	c.Inject(gateway.Fault{Kind: gateway.Throttled})
 	enough := errors.New("enough")
-	made = c.pass(map[string]string{"team": "other"}, append(volumes, c.fileSystem()+"::fsap-0123456789abcdef0"), func(p *drivers.TaggingPass) {
+	made = c.pass(map[string]string{"team": "other"}, append(volumes, c.fileSystem()+"::fsap-0123456789abcdef0"), func(p *passOptions) {
 		wait, calls := p.Wait, 0
 		p.Wait = func(ctx context.Context, throttled bool) error {
 			if calls++; calls == 5 {
@@ -271,10 +305,10 @@ func TestRefusedTags(t *testing.T) {
 	volumes := []string{c.accessPoint(fs, ours), c.accessPoint(fs, ours)}
 	wanted := map[string]string{"a": "1", "b<": "2", "c": "3"}
 	refused := map[string]string{}
-	remember := func(p *drivers.TaggingPass) { p.Refused = refused }
+	remember := func(p *passOptions) { p.refused = refused }
 	made := c.pass(wanted, volumes, remember)
 	made.complete(t, 2, map[string]int{"DescribeAccessPoints": 1, "TagResource": 1 + 3 + 1})
-	made.leftOut(t, `the tag "b<" with the value "2": EFS refuses it (ValidationException: `)
+	made.wantLeftOut(t, `the tag "b<" with the value "2": EFS refuses it (ValidationException: `)
 	for _, handle := range volumes {
 		if diff := cmp.Diff(map[string]string{"a": "1", "c": "3"}, c.tags(handle)); diff != "" {
 			t.Errorf("the tags of %s (-want +got):\n%s", handle, diff)
@@ -282,7 +316,7 @@ func TestRefusedTags(t *testing.T) {
 	}
 	made = c.pass(wanted, volumes, remember)
 	made.complete(t, 0, map[string]int{"DescribeAccessPoints": 1})
-	made.leftOut(t, `"b<"`)
+	made.wantLeftOut(t, `"b<"`)
 }
 
 func TestAccessPointsWithTooManyTags(t *testing.T) {
@@ -300,7 +334,7 @@ func TestAccessPointsWithTooManyTags(t *testing.T) {
 	made.complete(t, 1, map[string]int{"DescribeAccessPoints": 1, "TagResource": 1})
 	made = c.pass(map[string]string{"a": "1", "b": "2"}, volumes)
 	made.complete(t, 0, map[string]int{"DescribeAccessPoints": 1})
-	made.leftOut(t, "5 access points such as fsap-")
+	made.wantLeftOut(t, "5 access points such as fsap-")
 	c.pass(map[string]string{"a": "2"}, volumes[:1]).complete(t, 1, map[string]int{"DescribeAccessPoints": 1, "TagResource": 1})
 }
 
@@ -314,14 +348,14 @@ func TestVolumesOfOtherAccounts(t *testing.T) {
 	}
 	made := c.pass(map[string]string{"a": "1"}, volumes)
 	made.complete(t, 1, map[string]int{"DescribeAccessPoints": 4, "TagResource": 1})
-	made.leftOut(t, "file systems fs-00000000000000000, fs-00000000000000001, fs-00000000000000002 do not get tags")
+	made.wantLeftOut(t, "file systems fs-00000000000000000, fs-00000000000000001, fs-00000000000000002 do not get tags")
 
 	for i := range 1100 {
 		volumes = append(volumes, fmt.Sprintf("fs-%017x::fsap-%017x", i, i))
 	}
 	made = c.pass(map[string]string{"a": "1"}, volumes[1:])
 	made.complete(t, 0, map[string]int{"DescribeAccessPoints": 1000})
-	made.leftOut(t, "PersistentVolumes name 1100 file systems", "1000 file systems such as fs-0")
+	made.wantLeftOut(t, "PersistentVolumes name 1100 file systems", "1000 file systems such as fs-0")
 }
 
 // TestPassThatFails: a fault of one access point is not one of the others, and one of all ends the pass soon. Messages say
@@ -336,13 +370,13 @@ func TestPassThatFails(t *testing.T) {
 	wanted := map[string]string{"a": "1"}
 	c.Inject(gateway.Fault{Action: "TagResource", Times: 2, Kind: gateway.Unavailable})
 	made := c.pass(wanted, volumes)
-	if made.err == nil || made.Changed != 18 || !strings.Contains(made.err.Error(), "2 calls to EFS failed, the first one: setting tags of access point fsap-") {
-		t.Errorf("%d were changed, error %v; want 18, and that 2 calls failed", made.Changed, made.err)
+	if made.err == nil || made.changed != 18 || !strings.Contains(made.err.Error(), "2 calls to EFS failed, the first one: setting tags of access point fsap-") {
+		t.Errorf("%d were changed, error %v; want 18, and that 2 calls failed", made.changed, made.err)
 	}
 	c.pass(wanted, volumes).complete(t, 2, map[string]int{"DescribeAccessPoints": 1, "TagResource": 2})
 
 	// Every other call fails, and all access points are tried.
-	made = c.pass(map[string]string{"b": "1"}, volumes, func(p *drivers.TaggingPass) {
+	made = c.pass(map[string]string{"b": "1"}, volumes, func(p *passOptions) {
 		wait, calls := p.Wait, 0
 		p.Wait = func(ctx context.Context, throttled bool) error {
 			if calls++; calls%2 == 0 {
@@ -351,8 +385,8 @@ func TestPassThatFails(t *testing.T) {
 			return wait(ctx, throttled)
 		}
 	})
-	if made.err == nil || made.Changed != 10 || !strings.Contains(made.err.Error(), "10 calls to EFS failed") {
-		t.Errorf("%d were changed, error %v; want 10, and that 10 calls failed", made.Changed, made.err)
+	if made.err == nil || made.changed != 10 || !strings.Contains(made.err.Error(), "10 calls to EFS failed") {
+		t.Errorf("%d were changed, error %v; want 10, and that 10 calls failed", made.changed, made.err)
 	}
 
 	wanted["a"] = "2"
@@ -392,7 +426,7 @@ func TestEndlessPages(t *testing.T) {
 		fmt.Fprint(w, `{"AccessPoints": [], "NextToken": "more"}`)
 	}))
 	defer server.Close()
-	made := c.pass(map[string]string{"a": "1"}, []string{"fs-01234567::fsap-01234567"}, func(p *drivers.TaggingPass) {
+	made := c.pass(map[string]string{"a": "1"}, []string{"fs-01234567::fsap-01234567"}, func(p *passOptions) {
 		p.Infrastructure.Status.PlatformStatus.AWS.ServiceEndpoints[0].URL = server.URL
 	})
 	if made.err == nil || !strings.Contains(made.err.Error(), "more than 1000 pages") || calls != 1000 {
@@ -454,7 +488,7 @@ func TestCredentialsForTags(t *testing.T) {
 			}
 			value++
 			c.t = t
-			made := c.pass(map[string]string{"value": fmt.Sprint(value)}, volumes, func(p *drivers.TaggingPass) { p.Credentials, p.TokenFile = tc.credentials, token })
+			made := c.pass(map[string]string{"value": fmt.Sprint(value)}, volumes, func(p *passOptions) { p.Credentials, p.TokenFile = tc.credentials, token })
 			if tc.message == nil {
 				want := map[string]int{"DescribeAccessPoints": 1, "TagResource": 3}
 				if tc.assumed > 0 {
@@ -463,8 +497,8 @@ func TestCredentialsForTags(t *testing.T) {
 				made.complete(t, 3, want)
 				return
 			}
-			if made.err == nil || made.Changed > 0 {
-				t.Fatalf("%d were changed, error %v; want an error", made.Changed, made.err)
+			if made.err == nil || made.changed > 0 {
+				t.Fatalf("%d were changed, error %v; want an error", made.changed, made.err)
 			}
 			for _, part := range tc.message {
 				if !strings.Contains(made.err.Error(), part) {
@@ -474,7 +508,7 @@ func TestCredentialsForTags(t *testing.T) {
 		})
 	}
 	c.t = t
-	made := c.pass(map[string]string{"value": "x"}, volumes, func(p *drivers.TaggingPass) { p.CABundle = "" })
+	made := c.pass(map[string]string{"value": "x"}, volumes, func(p *passOptions) { p.CABundle = "" })
 	if made.err == nil || !strings.Contains(made.err.Error(), "certificate") {
 		t.Errorf("without the CA of the cloud, the error is %v", made.err)
 	}
@@ -497,11 +531,11 @@ func TestWantedTags(t *testing.T) {
 	infrastructure := &configv1.Infrastructure{Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x1", PlatformStatus: &configv1.PlatformStatus{
 		AWS: &configv1.AWSPlatformStatus{ResourceTags: []configv1.AWSResourceTag{{Key: "a: b", Value: "Zoë"}, {Key: "aws:x", Value: "1"}, {Key: mark, Value: "false"}, {Key: owner, Value: "shared"},
 			{Key: "c", Value: "<"}, {Key: "d", Value: ""}, {Key: "d", Value: "2"}}}}}}
-	if diff := cmp.Diff(map[string]string{"a: b": "Zoë", "d": ""}, efs.Driver.Tagging.Wanted(infrastructure)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"a: b": "Zoë", "d": ""}, wantedTags(infrastructure)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	infrastructure.Status.PlatformStatus = nil
-	if got := efs.Driver.Tagging.Wanted(infrastructure); len(got) > 0 {
+	if got := wantedTags(infrastructure); len(got) > 0 {
 		t.Errorf("without a platform, the tags are %v", got)
 	}
 }
@@ -509,14 +543,14 @@ func TestWantedTags(t *testing.T) {
 // TestPolicyForTags: AWS lets the operator change tags only on what the driver has created.
 func TestPolicyForTags(t *testing.T) {
 	var found []string
-	for _, m := range drivers.OfKind(manifests(t, efs.Driver, "ns"), "CredentialsRequest") {
-		if secret, _, _ := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "name"); secret != efs.Driver.Tagging.Secret {
+	for _, m := range drivers.OfKind(manifests(t), "CredentialsRequest") {
+		if secret, _, _ := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "name"); secret != efs.Driver.CloudAccess.Secret {
 			continue
 		}
 		found = append(found, m.Object.GetName())
 		path, _, _ := unstructured.NestedString(m.Object.Object, "spec", "cloudTokenPath")
 		accounts, _, _ := unstructured.NestedStringSlice(m.Object.Object, "spec", "serviceAccountNames")
-		if path != efs.Driver.Tagging.TokenFile || !slices.Equal(accounts, []string{efs.Driver.Operator.Name}) {
+		if path != efs.Driver.CloudAccess.TokenFile || !slices.Equal(accounts, []string{efs.Driver.Operator.Name}) {
 			t.Errorf("the token is at %s, of %q; want it where the operator's pod has its own", path, accounts)
 		}
 		statements, _, _ := unstructured.NestedSlice(m.Object.Object, "spec", "providerSpec", "statementEntries")

@@ -1,4 +1,4 @@
-package efs_test
+package controller
 
 import (
 	"context"
@@ -10,11 +10,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/lab/aws"
 )
 
@@ -28,17 +25,17 @@ func TestCountAccessPoints(t *testing.T) {
 	}
 	c.accessPoint(other)
 	waits := 0
-	access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key),
+	with := access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key),
 		Wait: func(context.Context, bool) error { waits++; return nil }}
-	if got, err := efs.Driver.Quota.Measure(t.Context(), access, full, nil); err != nil || got.Resources != 230 || waits != 3 {
-		t.Errorf("counted %d, %v, with %d calls; want 230 with 3", got.Resources, err, waits)
+	if got, err := measure(t.Context(), with, full, nil); err != nil || got.accessPoints != 230 || waits != 3 {
+		t.Errorf("counted %d, %v, with %d calls; want 230 with 3", got.accessPoints, err, waits)
 	}
-	_, err := efs.Driver.Quota.Measure(t.Context(), access, "fs-0fedcba9876543210", nil)
+	_, err := measure(t.Context(), with, "fs-0fedcba9876543210", nil)
 	if want := "file system fs-0fedcba9876543210 does not exist in the account"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("of an unknown file system: %v, want %q", err, want)
 	}
-	access.Credentials["aws_secret_access_key"] = []byte("wrong")
-	if _, err := efs.Driver.Quota.Measure(t.Context(), access, full, nil); err == nil || !strings.Contains(err.Error(), "Renew the credentials in Secret tags-aws-efs-cloud-credentials") {
+	with.Credentials["aws_secret_access_key"] = []byte("wrong")
+	if _, err := measure(t.Context(), with, full, nil); err == nil || !strings.Contains(err.Error(), "Renew the credentials in Secret tags-aws-efs-cloud-credentials") {
 		t.Errorf("with a wrong key: %v", err)
 	}
 }
@@ -65,10 +62,10 @@ func TestSharedGroupIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
+	with := access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
 	classes := []storagev1.StorageClass{{}, {Parameters: map[string]string{"gid": "60000"}}, {Parameters: map[string]string{"gidRangeStart": "30000", "gidRangeEnd": "30010"}}}
-	got, err := efs.Driver.Quota.Measure(t.Context(), access, fileSystem, classes)
-	if want := (drivers.Usage{Resources: 12, Shared: []string{"30000", "50000"}}); err != nil || !reflect.DeepEqual(got, want) {
+	got, err := measure(t.Context(), with, fileSystem, classes)
+	if want := (usage{accessPoints: 12, shared: []string{"30000", "50000"}}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("measured %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -76,35 +73,8 @@ func TestSharedGroupIDs(t *testing.T) {
 // TestAccessPointLimit: the limit is that of the driver's version, the default one's if nobody has said another.
 func TestAccessPointLimit(t *testing.T) {
 	for version, want := range map[string]int{"": 1000, "2.1.11": 1000, "v2.3.0": 1000, "2.3.1": 10000, "3.4.1": 10000, "new": 1000} {
-		if got := efs.Driver.Quota.Limit(map[string]string{"DRIVER_VERSION": version}); got != want {
+		if got := accessPointLimit(map[string]string{"DRIVER_VERSION": version}); got != want {
 			t.Errorf("version %q: %d, want %d", version, got, want)
-		}
-	}
-}
-
-// TestSharedDirectory: a class is a risk if the deletion of one claim deletes the files of others.
-func TestSharedDirectory(t *testing.T) {
-	retain := corev1.PersistentVolumeReclaimRetain
-	for name, tc := range map[string]struct {
-		pattern, unique string
-		policy          *corev1.PersistentVolumeReclaimPolicy
-		want            bool
-	}{
-		"the whole file system":  {"/", "false", nil, true},
-		"one directory":          {"/shared", "false", nil, true},
-		"one for each namespace": {"/${.PVC.namespace}", "false", nil, true},
-		"one for each claim":     {"/${.PVC.namespace}/${.PVC.name}", "false", nil, false},
-		"one for each volume":    {"${.PV.name}", "false", nil, false},
-		"made unique":            {"/", "", nil, false},
-		"nothing is deleted":     {"/", "false", &retain, false},
-		"no pattern":             {"", "false", nil, false},
-	} {
-		class := &storagev1.StorageClass{Parameters: map[string]string{"provisioningMode": "efs-ap", "ensureUniqueDirectory": tc.unique}, ReclaimPolicy: tc.policy}
-		if tc.pattern != "" {
-			class.Parameters["subPathPattern"] = tc.pattern
-		}
-		if got := efs.Driver.ClassRisk(class); (got != "") != tc.want {
-			t.Errorf("%s: %q, want a risk: %t", name, got, tc.want)
 		}
 	}
 }
@@ -122,8 +92,21 @@ func TestFileSystemsOfClasses(t *testing.T) {
 			"csi.storage.k8s.io/provisioner-secret-name": "finance"}, ""},
 		"no ID": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "../fs-0123456789abcdef0"}, ""},
 	} {
-		if got := efs.Driver.Quota.Parent(&storagev1.StorageClass{Parameters: tc.parameters}); got != tc.want {
+		if got := fileSystemOf(&storagev1.StorageClass{Parameters: tc.parameters}); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
+}
+
+// measure counts the access points of a file system.
+func measure(ctx context.Context, with access, fileSystem string, classes []storagev1.StorageClass) (usage, error) {
+	c, err := connect(with)
+	if err != nil {
+		return usage{}, err
+	}
+	defer c.close()
+	counting, counted := &counter{classes: classes, groups: map[int64]int{}}, map[string]usage{}
+	_, err = c.do(ctx, fileSystem, &job{counter: counting}, nil)
+	err = newTestLoop().noteCount(fileSystem, counting, err, counted)
+	return counted[fileSystem], err
 }

@@ -1,4 +1,4 @@
-package efs_test
+package controller
 
 import (
 	"crypto/ecdsa"

@@ -1,35 +1,20 @@
-package efs
+package controller
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/blang/semver/v4"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/efs"
 )
-
-// accessPointQuota is the quota of the access points of a file system, those of other clusters and those that people have created among
-// them. See https://docs.aws.amazon.com/efs/latest/ug/limits.html.
-var accessPointQuota = drivers.Quota{
-	Resources: "access points",
-	Limit:     accessPointLimit,
-	Interval:  time.Hour,
-	Parent:    fileSystemOf,
-	Measure:   measureAccessPoints,
-}
 
 const (
 	// awsLimit is how many access points AWS allows for a file system.
@@ -44,23 +29,11 @@ var manyFrom = semver.MustParse("2.3.1")
 
 // accessPointLimit returns how many access points a file system may have before claims fail, by the version of the driver.
 func accessPointLimit(environment map[string]string) int {
-	version, err := semver.ParseTolerant(cmp.Or(environment[versionEnv], defaultVersion))
+	version, err := semver.ParseTolerant(cmp.Or(environment[efs.VersionEnv], efs.DefaultVersion))
 	if err != nil || version.LT(manyFrom) {
 		return earlyLimit
 	}
 	return awsLimit
-}
-
-// sharedDirectory says what it endangers if the access points of a StorageClass share a directory. The driver deletes the directory of an
-// access point with it, and all that is in it.
-func sharedDirectory(class *storagev1.StorageClass) string {
-	pattern, has := class.Parameters["subPathPattern"]
-	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
-	names := strings.Contains(pattern, "${.PV.name}") || strings.Contains(pattern, "${.PVC.name}") && strings.Contains(pattern, "${.PVC.namespace}")
-	if class.Parameters["provisioningMode"] != "efs-ap" || !has || class.Parameters["ensureUniqueDirectory"] != "false" || !deletes || names {
-		return ""
-	}
-	return "its volumes can share a directory, and the deletion of the first claim deletes the files of all"
 }
 
 // fileSystemID matches IDs of file systems.
@@ -113,38 +86,49 @@ func isChosen(group int64, classes []storagev1.StorageClass) bool {
 // isFromDriver reports whether an access point with these tags was created by the driver, in this or another cluster.
 func isFromDriver(tags []types.Tag) bool {
 	return slices.ContainsFunc(tags, func(tag types.Tag) bool {
-		return aws.ToString(tag.Key) == markKey && aws.ToString(tag.Value) == markValue
+		return aws.ToString(tag.Key) == efs.MarkKey && aws.ToString(tag.Value) == efs.MarkValue
 	})
 }
 
-// measureAccessPoints counts the access points of a file system, and finds the group IDs that the driver has given to several: the user
-// of each may read and write the files of the others, wherever a directory can be reached through both. If the file system is not in
-// the cluster's account, that is an error.
-func measureAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string, classes []storagev1.StorageClass) (drivers.Usage, error) {
-	c, err := connect(access)
-	if err != nil {
-		return drivers.Usage{}, err
+// usage is how full a file system is.
+type usage struct {
+	accessPoints int
+	// shared are the group IDs that the driver has given to several access points: the user of each may read and write the files of
+	// the others, wherever a directory can be reached through both.
+	shared []string
+}
+
+// A counter counts the access points of a file system that StorageClasses name, those of other clusters and those that people have
+// created among them. See https://docs.aws.amazon.com/efs/latest/ug/limits.html.
+type counter struct {
+	classes      []storagev1.StorageClass
+	accessPoints int
+	groups       map[int64]int
+}
+
+func (c *counter) add(ap types.AccessPointDescription) {
+	c.accessPoints++
+	if ap.PosixUser != nil && ap.PosixUser.Gid != nil && isFromDriver(ap.Tags) {
+		c.groups[*ap.PosixUser.Gid]++
 	}
-	defer c.close()
-	count, groups := 0, map[int64]int{}
-	err = c.eachAccessPoint(ctx, fileSystem, func(ap types.AccessPointDescription) (more bool) {
-		count++
-		if ap.PosixUser != nil && ap.PosixUser.Gid != nil && isFromDriver(ap.Tags) {
-			groups[*ap.PosixUser.Gid]++
+}
+
+func (c *counter) usage() usage {
+	counted := usage{accessPoints: c.accessPoints}
+	for _, group := range slices.Sorted(maps.Keys(c.groups)) {
+		if c.groups[group] > 1 && isChosen(group, c.classes) {
+			counted.shared = append(counted.shared, strconv.FormatInt(group, 10))
 		}
-		return true
-	})
-	usage := drivers.Usage{Resources: count}
-	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		if groups[group] > 1 && isChosen(group, classes) {
-			usage.Shared = append(usage.Shared, strconv.FormatInt(group, 10))
+	}
+	return counted
+}
+
+// risks returns the names of the classes that endanger files.
+func risks(driver drivers.Driver, classes []storagev1.StorageClass) (names []string) {
+	for i := range classes {
+		if driver.ClassRisk(&classes[i]) != "" {
+			names = append(names, classes[i].Name)
 		}
 	}
-	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
-		return drivers.Usage{}, fmt.Errorf("file system %s does not exist in the account and region of the cluster: change fileSystemId in the StorageClass, or, if it is of another account, look there", fileSystem)
-	}
-	if err != nil {
-		return drivers.Usage{}, fmt.Errorf("counting the access points of file system %s: %w", fileSystem, err)
-	}
-	return usage, nil
+	return names
 }

@@ -1,4 +1,4 @@
-package efs
+package controller
 
 import (
 	"cmp"
@@ -9,39 +9,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/efs"
+	awsefs "github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/efs"
 )
-
-// tagging tags existing access points. Tags that a version of the driver cannot be given get to access points this way,
-// too.
-var tagging = drivers.Tagging{
-	Resources: "access points",
-	Secret:    tagsSecret,
-	TokenFile: "/var/run/secrets/openshift/serviceaccount/token",
-	Interval:  6 * time.Hour,
-	// AWS does not publish how many calls EFS allows. It was seen to refuse some when clients made a few tens a second;
-	// all clients of the account share the limit, the driver among them.
-	Pause:   time.Second,
-	Wanted:  wantedTags,
-	SetTags: setTags,
-}
-
-// tagsSecret and tagsRequest are the Secret with the operator's own credentials and the CredentialsRequest for it.
-const (
-	tagsSecret  = "tags-aws-efs-cloud-credentials"
-	tagsRequest = "openshift-aws-efs-csi-driver-tags"
-)
-
-// The tag that the driver gives to all access points that it creates. The policy in the CredentialsRequest allows no change
-// of tags on others.
-const markKey, markValue = "efs.csi.aws.com/cluster", "true"
 
 const (
 	// maxTags is how many tags an access point can have.
@@ -57,9 +32,11 @@ const (
 	maxNames = 3
 )
 
+// wantedTags are the tags that the cluster wants on access points, as far as AWS allows them. Tags that a version of the driver
+// cannot be given get to access points this way, too.
 func wantedTags(infrastructure *configv1.Infrastructure) map[string]string {
 	wanted := map[string]string{}
-	tags, _ := clusterTags(infrastructure, func(configv1.AWSResourceTag) string { return "" })
+	tags, _ := efs.ClusterTags(infrastructure, func(configv1.AWSResourceTag) string { return "" })
 	for _, tag := range tags {
 		wanted[tag.Key] = tag.Value
 	}
@@ -86,13 +63,15 @@ func accessPointsOf(handles []string) map[string]map[string]bool {
 	return found
 }
 
-// A tagger makes one pass.
+// A tagger makes one pass: it sets what is missing on those access points that the driver has created for this cluster and that
+// volumes name. AWS says which ones the driver has created, in their tags: a PersistentVolume could name those of others.
 type tagger struct {
 	*caller
 	tags    map[string]string // that the cluster wants
-	refused map[string]string // why EFS refuses some, by key
+	refused map[string]string // why EFS refuses some, by key. A pass adds to it and does not try them again
 
-	result   drivers.TaggingResult
+	lacking  []accessPoint // those that lack tags
+	result   tagged
 	failures int   // in a row
 	failed   int   // calls in all
 	first    error // of these
@@ -100,26 +79,17 @@ type tagger struct {
 	full     []string
 }
 
-// setTags makes a pass over the access points of volumes: it reads the tags of all access points of each file system, and
-// sets what is missing on those that the driver has created for this cluster and that volumes name. AWS says which ones the
-// driver has created, in their tags: a PersistentVolume could name those of others.
-func setTags(ctx context.Context, pass drivers.TaggingPass) (drivers.TaggingResult, error) {
-	c, err := connect(pass.CloudAccess)
+// tagged is the result of a pass.
+type tagged struct {
+	changed int // access points that got tags
+	// leftOut has a sentence about each thing that keeps access points from getting a tag, and that another pass would not change.
+	leftOut []string
+}
+
+// end ends a pass. err is what kept it from looking at everything.
+func (t *tagger) end(err error) (tagged, error) {
 	if err != nil {
-		return drivers.TaggingResult{}, err
-	}
-	defer c.close()
-	t := &tagger{caller: c, tags: pass.Tags, refused: pass.Refused}
-	volumes := accessPointsOf(pass.Volumes)
-	for i, id := range slices.Sorted(maps.Keys(volumes)) {
-		if i == maxFileSystems {
-			t.leaveOut("PersistentVolumes name %d file systems, and only %d can exist in a region: access points of the others do not get tags. "+
-				"Delete PersistentVolumes of file systems that do not exist", len(volumes), maxFileSystems)
-			break
-		}
-		if err := t.tagFileSystem(ctx, id, volumes[id]); err != nil {
-			return t.result, err
-		}
+		return t.result, err
 	}
 	t.summarize()
 	if t.failed > 0 {
@@ -129,7 +99,7 @@ func setTags(ctx context.Context, pass drivers.TaggingPass) (drivers.TaggingResu
 }
 
 func (t *tagger) leaveOut(format string, values ...any) {
-	t.result.LeftOut = append(t.result.LeftOut, fmt.Sprintf(format, values...)+".")
+	t.result.leftOut = append(t.result.leftOut, fmt.Sprintf(format, values...)+".")
 }
 
 // summarize writes the sentences about what is left out.
@@ -157,18 +127,26 @@ func some(what string, names []string) string {
 	return what + " " + strings.Join(names, ", ")
 }
 
-// tagFileSystem sets the tags of a file system's access points. All of them are read first: with the pauses between calls, a
-// page might not be there any more after that.
-func (t *tagger) tagFileSystem(ctx context.Context, id string, named map[string]bool) error {
-	found, err := t.accessPoints(ctx, id, named)
+// take notes what was seen of a file system. It returns an error if the pass has to end.
+func (t *tagger) take(ctx context.Context, id string, lacking []accessPoint, err error) error {
 	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
 		t.unknown = append(t.unknown, id)
 		return nil
 	}
 	if err != nil {
-		return t.fail(ctx, fmt.Errorf("reading the access points of file system %s: %w", id, err))
+		return t.fail(ctx, err)
 	}
-	for _, ap := range found {
+	t.failures = 0
+	t.lacking = append(t.lacking, lacking...)
+	return nil
+}
+
+// tagAll sets the tags of all access points that lack some. between is called before each of them.
+func (t *tagger) tagAll(ctx context.Context, between func(context.Context) error) error {
+	for _, ap := range t.lacking {
+		if err := between(ctx); err != nil {
+			return err
+		}
 		err := t.tag(ctx, ap)
 		if none := (*types.AccessPointNotFound)(nil); errors.As(err, &none) {
 			continue // deleted meanwhile
@@ -204,37 +182,15 @@ type accessPoint struct {
 	count   int      // of tags that it would have
 }
 
-// accessPoints returns those named access points of a file system that lack tags, and that the driver has created for this
-// cluster.
-func (t *tagger) accessPoints(ctx context.Context, fileSystem string, named map[string]bool) ([]accessPoint, error) {
-	var found []accessPoint
-	err := t.eachAccessPoint(ctx, fileSystem, func(ap types.AccessPointDescription) (more bool) {
-		id := aws.ToString(ap.AccessPointId)
-		if !named[id] || ap.LifeCycleState == types.LifeCycleStateDeleting || ap.LifeCycleState == types.LifeCycleStateDeleted {
-			return true
-		}
-		if lacking := t.compare(ap.Tags); len(lacking.missing) > 0 {
-			lacking.id = id
-			found = append(found, lacking)
-		}
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	t.failures = 0
-	return found, nil
-}
-
 // compare returns what an access point lacks, nothing if it is not one of this cluster's driver.
 func (t *tagger) compare(tags []types.Tag) accessPoint {
 	has := map[string]string{}
 	for _, tag := range tags {
 		has[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
 	}
-	owner := ownerTag(t.Infrastructure)
+	owner := efs.OwnerTag(t.Infrastructure)
 	lacking := accessPoint{count: len(has)}
-	if has[markKey] != markValue || has[owner.Key] != owner.Value {
+	if has[efs.MarkKey] != efs.MarkValue || has[owner.Key] != owner.Value {
 		return lacking
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.tags)) {
@@ -263,7 +219,7 @@ func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
 	err := t.setTags(ctx, ap.id, keys...)
 	switch {
 	case err == nil:
-		t.result.Changed++
+		t.result.changed++
 		return nil
 	case !isRefused(err):
 		return err
@@ -281,12 +237,12 @@ func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
 			changed = 1
 		}
 	}
-	t.result.Changed += changed
+	t.result.changed += changed
 	return nil
 }
 
 func (t *tagger) setTags(ctx context.Context, id string, keys ...string) error {
-	input := &efs.TagResourceInput{ResourceId: &id}
+	input := &awsefs.TagResourceInput{ResourceId: &id}
 	for _, key := range keys {
 		input.Tags = append(input.Tags, types.Tag{Key: aws.String(key), Value: aws.String(t.tags[key])})
 	}
