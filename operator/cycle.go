@@ -57,6 +57,7 @@ type cycle struct {
 	informers *informerSet
 	operand   *operand
 	cloud     *controllers.CloudConfig // nil if the driver needs nothing of the cloud's configuration
+	filled    []*filledSecret          // by the driver\'s own controllers
 }
 
 func (r *reconciler) newCycle(mode clustercsidriver.Mode, end func()) (*cycle, error) {

@@ -16,7 +16,6 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
-	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/controllers"
 )
 
@@ -46,13 +45,11 @@ func (c *cycle) install(ctx context.Context) error {
 		c.cloud = c.newCloudConfigController(manifests)
 		ready, podInformers, first = append(ready, c.cloud.Ready()), c.cloud.Informers(), append(first, c.cloud)
 	}
-	if c.driver.Configuration != nil {
-		file := configuration.NewController(configuration.Options{
-			Driver: c.driver, Secret: c.watch(drivers.Named(manifests, "Secret", c.driver.Configuration.Secret))[0],
-			Credentials: c.informers.secret(c.driver.Configuration.Credentials), Cloud: c.observeCloud, Triggers: c.cloudInformers(),
-			Namespace: c.namespace.Name, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
-		})
-		ready, podInformers, first = append(ready, file.Ready()), append(podInformers, file.Informers()...), append(first, file)
+	if c.own.New != nil {
+		first = append(first, c.own.New(c.ownDependencies(manifests))...)
+		for _, secret := range c.filled {
+			ready, podInformers = append(ready, secret.ready.Done()), append(podInformers, secret.Informers()...)
+		}
 	}
 	config := controllers.NewConfigObserver(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
 		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
@@ -103,9 +100,6 @@ func (c *cycle) install(ctx context.Context) error {
 	}
 	if c.driver.Backend != nil {
 		reporting = append(reporting, c.newBackendController(true, classes, c.end))
-	}
-	if c.own.New != nil {
-		reporting = append(reporting, c.own.New(c.ownDependencies())...)
 	}
 	return runAll(ctx,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
@@ -173,7 +167,7 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *controll
 		options.Source = c.informers.configMap(drivers.DriverConfigNamespace, source)
 	}
 	if discovery := c.driver.CloudConfig.Discovery; discovery != nil {
-		options.Asked = controllers.CloudDiscovery{Namespace: c.namespace.Name, Secret: c.informers.secret(discovery.Secret), Cloud: c.observeCloud, Triggers: c.cloudInformers()}
+		options.Asked = controllers.CloudDiscovery{Find: c.own.Find, Namespace: c.namespace.Name, Secret: c.informers.secret(discovery.Secret), Cloud: c.observeCloud, Triggers: c.cloudInformers()}
 	}
 	return controllers.NewCloudConfig(options)
 }
@@ -231,13 +225,13 @@ func (c *cycle) isForOperator(component clustercsidriver.Component) bool {
 }
 
 // ownDependencies are what the driver's own controllers get.
-func (c *cycle) ownDependencies() controller.Dependencies {
+func (c *cycle) ownDependencies(manifests []drivers.Manifest) controller.Dependencies {
 	return controller.Dependencies{
 		Driver: c.driver, Namespace: c.namespace.Name, Cloud: c.observeCloudWith,
 		Triggers: func(secret string) []factory.Informer {
 			return append(c.cloudInformers(), c.informers.secret(secret).Informer())
 		},
-		Environment: c.environment, Core: c.clients.kube.CoreV1().RESTClient(), Storage: c.clients.kube.StorageV1().RESTClient(),
+		Fill: c.fill(manifests), Environment: c.environment, Core: c.clients.kube.CoreV1().RESTClient(), Storage: c.clients.kube.StorageV1().RESTClient(),
 		Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
 	}
 }
@@ -246,7 +240,7 @@ func (c *cycle) ownDependencies() controller.Dependencies {
 // the known StorageClasses.
 func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, onNew func()) factory.Controller {
 	return controllers.NewBackend(controllers.BackendOptions{
-		Driver: c.driver, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
+		Driver: c.driver, Classes: c.own.Classes, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
 		Reporter: c.reporter, Recorder: c.recorder, Installed: installed, Known: known,
 		Offers: c.offers, OnNew: onNew,
 		Cloud: c.observeCloud, Triggers: c.cloudInformers(),

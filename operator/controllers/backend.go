@@ -12,6 +12,7 @@ import (
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/events"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/klog/v2"
@@ -42,6 +43,8 @@ type backend struct {
 type BackendOptions struct {
 	Driver    drivers.Driver
 	Namespace string // the driver's
+	// Classes asks the backend; see package drivers/controller.
+	Classes func(ctx context.Context, cloud drivers.Cloud) (classes []storagev1.StorageClass, leftOut []string, err error)
 	// Secret is the informer of the Secret with the backend's credentials.
 	Secret coreinformers.SecretInformer
 	// Cloud returns what the cluster knows of the cloud, without credentials, and Triggers are informers of that.
@@ -121,7 +124,7 @@ func (c *backend) ask(ctx context.Context) (classes []drivers.Manifest, leftOut 
 	cloud.Credentials = secret.Data
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	offered, leftOut, err := backend.Classes(ctx, cloud)
+	offered, leftOut, err := c.Classes(ctx, cloud)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,8 @@ import (
 // CloudDiscovery is what a cloud is asked with.
 type CloudDiscovery struct {
 	Namespace string // the driver's
+	// Find asks the cloud; see package drivers/controller.
+	Find func(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (found map[string]string, err error)
 	// Secret is the informer of the Secret with the credentials for the cloud.
 	Secret coreinformers.SecretInformer
 	// Cloud returns what the cluster knows of the cloud, without credentials, and Triggers are informers of that.
@@ -39,5 +41,5 @@ func (a CloudDiscovery) find(ctx context.Context, d *drivers.Discovery, config, 
 	cloud.Credentials = secret.Data
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return d.Find(ctx, cloud, config, source)
+	return a.Find(ctx, cloud, config, source)
 }

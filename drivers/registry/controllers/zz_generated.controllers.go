@@ -3,11 +3,17 @@
 package controllers
 
 import (
+	cinder "github.com/berth-csi/berth/drivers/cinder/controller"
 	"github.com/berth-csi/berth/drivers/controller"
 	efs "github.com/berth-csi/berth/drivers/efs/controller"
+	manila "github.com/berth-csi/berth/drivers/manila/controller"
+	vsphere "github.com/berth-csi/berth/drivers/vsphere/controller"
 )
 
 // all is by the names of drivers.
 var all = map[string]func() controller.Own{
-	"efs": efs.New,
+	"cinder":  cinder.New,
+	"efs":     efs.New,
+	"manila":  manila.New,
+	"vsphere": vsphere.New,
 }

@@ -1,4 +1,4 @@
-package cinder
+package controller
 
 import (
 	"net/http"
@@ -93,21 +93,5 @@ func TestZonesThatAreNotKnown(t *testing.T) {
 				t.Errorf("found %v, error %v, want one with %q", got, err, test.want)
 			}
 		})
-	}
-}
-
-func TestZonesUnsaid(t *testing.T) {
-	for name, test := range map[string]struct {
-		cloud, source map[string]string
-		want          bool
-	}{
-		"nobody":                             {nil, nil, true},
-		"others things":                      {map[string]string{"cloud.conf": ""}, map[string]string{"config": ""}, true},
-		"in the configuration of the cloud":  {map[string]string{"enable_topology": "false"}, nil, false},
-		"in the configuration of the driver": {nil, map[string]string{"enable_topology": "true"}, false},
-	} {
-		if got := zonesUnsaid(test.cloud, test.source); got != test.want {
-			t.Errorf("%s: %t, want %t", name, got, test.want)
-		}
 	}
 }

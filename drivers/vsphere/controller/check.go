@@ -1,4 +1,4 @@
-package vsphere
+package controller
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/vsphere"
 )
 
 // oldest is the oldest version of vCenter and ESXi that the driver works with: 7.0 Update 2.
@@ -20,7 +21,7 @@ var oldest = version.MustParseGeneric("7.0.2")
 // classes returns the driver's StorageClass if all of the cluster's vCenters meet what the driver needs, and otherwise a
 // sentence about each thing that does not.
 func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.StorageClass, leftOut []string, err error) {
-	if _, err := driverConfig(cloud); err != nil {
+	if _, err := Content(cloud); err != nil {
 		return nil, nil, err
 	}
 	all, err := vCenters(cloud)
@@ -57,7 +58,7 @@ func (v vCenter) check(ctx context.Context, roots *x509.CertPool) (problems []st
 		return []string{problem}, err // nothing else of it is asked
 	}
 	if err := s.login(ctx, v.user, v.password); err != nil {
-		return nil, fmt.Errorf("logging in as %s, of Secret %s: %w", v.user, cloudSecret, err)
+		return nil, fmt.Errorf("logging in as %s, of Secret %s: %w", v.user, vsphere.Driver.Configuration.Credentials, err)
 	}
 	for _, datacenter := range v.datacenters {
 		object, err := s.find(ctx, datacenter)
@@ -109,8 +110,8 @@ func tooOld(what, apiVersion string) (problem string, err error) {
 // storageClass is the driver's StorageClass. It names no storage policy: vCenter chooses a datastore that all nodes reach.
 func storageClass() storagev1.StorageClass {
 	return storagev1.StorageClass{
-		ObjectMeta:           metav1.ObjectMeta{Name: className},
-		Provisioner:          csiName,
+		ObjectMeta:           metav1.ObjectMeta{Name: vsphere.Driver.Certification.Class},
+		Provisioner:          vsphere.Driver.CSIName,
 		ReclaimPolicy:        ptr.To(corev1.PersistentVolumeReclaimDelete),
 		VolumeBindingMode:    ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 		AllowVolumeExpansion: ptr.To(true),

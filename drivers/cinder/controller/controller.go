@@ -1,4 +1,5 @@
-package cinder
+// Package controller finds out for a new cluster whether volumes belong to availability zones.
+package controller
 
 import (
 	"cmp"
@@ -17,37 +18,34 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/cinder"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/drivers/openstack"
 )
 
-// zonesUnsaid reports whether no administrator has said if volumes belong to zones.
-func zonesUnsaid(cloud, source map[string]string) bool {
-	value, _ := take(cloud, source, topologyKey, topologyKey)
-	return value == ""
-}
+// New returns what Cinder brings.
+func New() controller.Own { return controller.Own{Find: findZones} }
 
 // findZones says that volumes belong to zones if Cinder has a zone for each zone of Nova, as OpenShift's operator finds out, too.
 func findZones(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (map[string]string, error) {
 	computes, volumes, err := zonesOf(ctx, cloud, config, source)
 	if err != nil {
 		return nil, fmt.Errorf("whether volumes belong to availability zones is not known: %w. It is found out once, before the driver is installed. "+
-			`If the cloud cannot be asked, say it with the key %s, "true" or "false", of ConfigMap %s/%s`, err, topologyKey, drivers.DriverConfigNamespace, configName)
+			`If the cloud cannot be asked, say it with the key %s, "true" or "false", of ConfigMap %s/%s`, err, cinder.TopologyKey, drivers.DriverConfigNamespace, cinder.Driver.CloudConfig.Source)
 	}
 	same := !slices.ContainsFunc(computes, func(zone string) bool { return !slices.Contains(volumes, zone) })
-	klog.InfoS("Volumes belong to availability zones if Cinder has each zone of Nova", "nova", computes, "cinder", volumes, topologyKey, same)
-	return map[string]string{topologyKey: strconv.FormatBool(same)}, nil
+	klog.InfoS("Volumes belong to availability zones if Cinder has each zone of Nova", "nova", computes, "cinder", volumes, cinder.TopologyKey, same)
+	return map[string]string{cinder.TopologyKey: strconv.FormatBool(same)}, nil
 }
 
 // zonesOf returns the available zones of Nova and of Cinder, which are at least one each.
 func zonesOf(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (computes, volumes []string, err error) {
-	text, from := take(config, source, drivers.CloudConfigKey, configKey)
-	o, err := parse(text)
+	login, authorities, err := cinder.Login(config, source) // that of the driver's pods
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", from, err)
+		return nil, nil, err
 	}
-	cloud.CABundle, _ = take(config, source, drivers.CABundleKey, drivers.CABundleKey)
-	login := o.login() // that of the driver's pods
-	provider, endpoint, err := openstack.Login(ctx, cloud, cloudSecret, slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(login["tls-insecure"])))
+	cloud.CABundle = authorities
+	provider, endpoint, err := openstack.Login(ctx, cloud, cinder.Driver.CloudConfig.Discovery.Secret, slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(login["tls-insecure"])))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,11 +69,11 @@ func zonesOf(ctx context.Context, cloud drivers.Cloud, config, source map[string
 	}); err != nil {
 		return nil, nil, err
 	}
-	cinder, err := gopher.NewBlockStorageV3(provider, endpoint)
+	storage, err := gopher.NewBlockStorageV3(provider, endpoint)
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking for Cinder in Keystone's catalog: %w", err)
 	}
-	volumes, err = available(ctx, "Cinder", cinder, volumezones.List, func(page pagination.Page) (names []string, err error) {
+	volumes, err = available(ctx, "Cinder", storage, volumezones.List, func(page pagination.Page) (names []string, err error) {
 		zones, err := volumezones.ExtractAvailabilityZones(page)
 		for _, z := range zones {
 			if z.ZoneState.Available {

@@ -1,4 +1,5 @@
-package manila
+// Package controller asks Manila for its share types. The operator makes a StorageClass for each.
+package controller
 
 import (
 	"context"
@@ -13,10 +14,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
+	"github.com/berth-csi/berth/drivers/manila"
 )
 
-// driverSecret is the Secret with the driver's credentials for the cloud. Volumes refer to it.
-const driverSecret = "csi-manila-secrets"
+// New returns what Manila brings.
+func New() controller.Own { return controller.Own{Classes: classes} }
 
 // classes returns a StorageClass for each share type of Manila, and a sentence about each type that gets none. If
 // several types need the same class name, the first one gets it.
@@ -50,20 +53,15 @@ func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.Storag
 func storageClass(shareType, namespace string) storagev1.StorageClass {
 	parameters := map[string]string{"type": shareType}
 	for _, step := range []string{"provisioner", "controller-expand", "node-stage", "node-publish"} {
-		parameters["csi.storage.k8s.io/"+step+"-secret-name"] = driverSecret
+		parameters["csi.storage.k8s.io/"+step+"-secret-name"] = manila.DriverSecret
 		parameters["csi.storage.k8s.io/"+step+"-secret-namespace"] = namespace
 	}
 	return storagev1.StorageClass{
-		ObjectMeta:           metav1.ObjectMeta{Name: className(shareType)},
-		Provisioner:          csiName,
+		ObjectMeta:           metav1.ObjectMeta{Name: manila.ClassName(shareType)},
+		Provisioner:          manila.Driver.CSIName,
 		Parameters:           parameters,
 		ReclaimPolicy:        ptr.To(corev1.PersistentVolumeReclaimDelete),
 		VolumeBindingMode:    ptr.To(storagev1.VolumeBindingImmediate),
 		AllowVolumeExpansion: ptr.To(true),
 	}
-}
-
-// className returns the name of a share type's StorageClass.
-func className(shareType string) string {
-	return "csi-manila-" + strings.ReplaceAll(strings.ToLower(shareType), "_", "-")
 }

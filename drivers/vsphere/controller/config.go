@@ -1,4 +1,4 @@
-package vsphere
+package controller
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/vsphere"
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
@@ -94,11 +95,11 @@ func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 		v.port = cmp.Or(v.port, 443)
 		v.user, v.password = string(cloud.Credentials[server+".username"]), string(cloud.Credentials[server+".password"])
 		if v.user == "" || v.password == "" {
-			return nil, fmt.Errorf("the Secret %s/%s needs the keys %s.username and %[3]s.password, to log in to that vCenter", cloud.Namespace, cloudSecret, server)
+			return nil, fmt.Errorf("the Secret %s/%s needs the keys %s.username and %[3]s.password, to log in to that vCenter", cloud.Namespace, vsphere.Driver.Configuration.Credentials, server)
 		}
 		if !hasDomain.MatchString(v.user) {
 			return nil, fmt.Errorf("the Secret %s/%s, key %s.username: found %q, want a user with a domain, such as user@vsphere.local or DOMAIN\\user: "+
-				"vCenter may know the user without one, but the driver does not start", cloud.Namespace, cloudSecret, server, v.user)
+				"vCenter may know the user without one, but the driver does not start", cloud.Namespace, vsphere.Driver.Configuration.Credentials, server, v.user)
 		}
 		all = append(all, *v)
 	}
@@ -193,8 +194,11 @@ func list(text string) []string {
 	return items
 }
 
-// driverConfig returns the content of the Secret with the driver's configuration.
-func driverConfig(cloud drivers.Cloud) (map[string][]byte, error) {
+// configKey is the key of the driver's configuration in its Secret.
+const configKey = "cloud.conf"
+
+// Content returns the content of the Secret with the driver's configuration.
+func Content(cloud drivers.Cloud) (map[string][]byte, error) {
 	all, err := vCenters(cloud)
 	if err != nil {
 		return nil, err
@@ -206,7 +210,7 @@ func driverConfig(cloud drivers.Cloud) (map[string][]byte, error) {
 	var text strings.Builder
 	// With this ID, vCenter knows which cluster a volume is of, and the installer finds the cluster's volumes.
 	fmt.Fprintf(&text, "[Global]\ncluster-id = %s\ncluster-distribution = \"OpenShift\"\n", quote(id))
-	if categories := topologyCategories(cloud.Infrastructure, cloud.DriverConfig); len(categories) > 0 {
+	if categories := vsphere.TopologyCategories(cloud.Infrastructure, cloud.DriverConfig); len(categories) > 0 {
 		fmt.Fprintf(&text, "\n[Labels]\ntopology-categories = %s\n", quote(strings.Join(categories, ", ")))
 	}
 	text.WriteString(snapshotLimits(cloud.DriverConfig.VSphere))
