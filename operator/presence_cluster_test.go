@@ -14,7 +14,6 @@ import (
 	"github.com/berth-csi/berth/lab/aws"
 	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
 	"github.com/berth-csi/berth/lab/cluster"
-	"github.com/berth-csi/berth/sharedvolume"
 )
 
 // TestPresence: once the operator has credentials, it knows of the access points that objects refer to, looks again later, and forgets
@@ -22,7 +21,7 @@ import (
 func TestPresence(t *testing.T) {
 	t.Parallel()
 	intervals := usualIntervals
-	intervals.Look = 100 * time.Millisecond
+	intervals.Find = 100 * time.Millisecond
 	env := newTaggingEnv(t, aws.Options{}, intervals)
 	own := efscontroller.NewAt(intervals)
 	env.own = func() controller.Own { return own }
@@ -31,7 +30,9 @@ func TestPresence(t *testing.T) {
 	env.create(node)
 	t.Cleanup(func() { env.Client().Delete(context.Background(), node) })
 	id := env.accessPoint(nil)
-	registry := own.API.(sharedvolume.AccessPoints)
+	registry := own.API.(interface {
+		Find(user, fileSystem, accessPoint string) (present bool, reason, message string, known bool)
+	})
 	find := func(parent, id, want string) {
 		t.Helper()
 		cluster.Eventually(t, limit, fmt.Sprintf("%s/%s to be known as %q", parent, id, want), func(context.Context) error {

@@ -50,7 +50,7 @@ type taggingEnv struct {
 }
 
 // usualIntervals are so long that nothing is due a second time.
-var usualIntervals = efscontroller.Intervals{Tags: 6 * time.Hour, Count: time.Hour, Look: 10 * time.Minute}
+var usualIntervals = efscontroller.Intervals{Tags: 6 * time.Hour, Count: time.Hour, Find: 10 * time.Minute}
 
 // newTaggingEnv returns an environment whose operator calls the cloud in quick succession.
 func newTaggingEnv(t *testing.T, options aws.Options, intervals efscontroller.Intervals, change ...func(*drivers.Driver)) *taggingEnv {

@@ -42,11 +42,11 @@ import (
 
 // Intervals are the times between two passes over all tags, two counts, and two looks at the access points of
 // SharedVolumes, if nothing changes, and the shortest time between two calls to AWS.
-type Intervals struct{ Tags, Count, Look, Call time.Duration }
+type Intervals struct{ Tags, Count, Find, Call time.Duration }
 
 // usual are the intervals. AWS does not publish how many calls EFS allows. It was seen to refuse some when clients made a few
 // tens a second; all clients of the account share the limit, the driver among them.
-var usual = Intervals{Tags: 6 * time.Hour, Count: time.Hour, Look: 10 * time.Minute, Call: time.Second}
+var usual = Intervals{Tags: 6 * time.Hour, Count: time.Hour, Find: 10 * time.Minute, Call: time.Second}
 
 const (
 	// firstRetry and lastRetry are the times from a pass that failed to the next: the first time, and after many.
@@ -138,24 +138,24 @@ func (c *loop) enqueueMissing(ctx context.Context, syncContext factory.SyncConte
 	}
 }
 
-// A wish is what a pass over the tags depends on, apart from the volumes.
-type wish struct {
+// desired is what a pass over the tags depends on, apart from the volumes.
+type desired struct {
 	access
 	tags map[string]string
 }
 
 // observe returns what a pass depends on. There are no credentials while there is no Secret.
-func (c *loop) observe() (wish, error) {
+func (c *loop) observe() (desired, error) {
 	cloud, err := c.Cloud(c.Driver.CloudAccess.Secret)
 	if err != nil {
-		return wish{}, fmt.Errorf("reading what the cluster knows of AWS: %w", err)
+		return desired{}, fmt.Errorf("reading what the cluster knows of AWS: %w", err)
 	}
 	if cloud.CABundle != "" {
 		if err := drivers.CheckCABundle(cloud.CABundle); err != nil {
-			return wish{}, err
+			return desired{}, err
 		}
 	}
-	return wish{access{
+	return desired{access{
 		Infrastructure: cloud.Infrastructure, Credentials: cloud.Credentials, TokenFile: c.Driver.CloudAccess.TokenFile,
 		CABundle: cloud.CABundle + "\n" + cloud.TrustedCABundle, Wait: c.limiter.Wait,
 	}, wantedTags(cloud.Infrastructure)}, nil
@@ -216,7 +216,7 @@ func (c *loop) sync(ctx context.Context, syncContext factory.SyncContext) error 
 }
 
 // syncBlind is sync without credentials. The Secret triggers the next one.
-func (c *loop) syncBlind(ctx context.Context, wanted wish, after func(time.Duration)) error {
+func (c *loop) syncBlind(ctx context.Context, wanted desired, after func(time.Duration)) error {
 	c.accessPoints.setBlind(true)
 	c.look, c.count = time.Time{}, time.Time{}
 	classes, err := c.classes(ctx)
@@ -236,7 +236,7 @@ func (c *loop) syncBlind(ctx context.Context, wanted wish, after func(time.Durat
 }
 
 // expect makes the next pass begin at once if it depends on something else than the last one.
-func (c *loop) expect(wanted wish) {
+func (c *loop) expect(wanted desired) {
 	if tags := hash(wanted.tags); c.refused == nil || tags != c.tags {
 		c.tags, c.refused = tags, map[string]string{}
 	}
@@ -245,7 +245,7 @@ func (c *loop) expect(wanted wish) {
 	}
 }
 
-func hashOf(wanted wish) [sha256.Size]byte {
+func hashOf(wanted desired) [sha256.Size]byte {
 	depends := []any{wanted.Infrastructure.Status.InfrastructureName, wanted.tags, wanted.Credentials, wanted.CABundle}
 	if platform := wanted.Infrastructure.Status.PlatformStatus; platform != nil && platform.AWS != nil {
 		depends = append(depends, platform.AWS.Region, platform.AWS.ServiceEndpoints)
@@ -264,7 +264,7 @@ func hash(value any) [sha256.Size]byte {
 
 // pass makes a pass over the tags of all access points of volumes. With the calls that list them, and between those that set tags,
 // it does what else is due.
-func (c *loop) pass(ctx context.Context, wanted wish) (tagged, error) {
+func (c *loop) pass(ctx context.Context, wanted desired) (tagged, error) {
 	volumes, err := c.volumes(ctx)
 	if err != nil {
 		return tagged{}, err
@@ -323,7 +323,7 @@ func (c *loop) giveUp() {
 		c.accessPoints.giveUp(fileSystem, ids)
 	}
 	now := c.Clock.Now()
-	c.count, c.look = now.Add(min(countRetry, c.intervals.Count)), now.Add(c.intervals.Look)
+	c.count, c.look = now.Add(min(countRetry, c.intervals.Count)), now.Add(c.intervals.Find)
 }
 
 // isDue reports whether there is something to do apart from tags.
@@ -384,9 +384,9 @@ func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[s
 		c.count = c.Clock.Now().Add(wait)
 	}
 	if everything {
-		c.look = now.Add(c.intervals.Look)
+		c.look = now.Add(c.intervals.Find)
 	}
-	maps.DeleteFunc(c.looked, func(_ string, at time.Time) bool { return c.Clock.Since(at) > 2*c.intervals.Look })
+	maps.DeleteFunc(c.looked, func(_ string, at time.Time) bool { return c.Clock.Since(at) > 2*c.intervals.Find })
 	return min(next, c.untilDue()), err
 }
 
@@ -447,7 +447,7 @@ func (c *loop) noteCount(id string, counter *counter, failure error, counted map
 func (c *loop) noteFindings(id string, sought []string, s seen) {
 	c.looked[id] = c.Clock.Now()
 	if s.err != nil {
-		klog.InfoS("Cannot look for access points of SharedVolumes", "fileSystem", id, "reason", s.err, "retry", c.intervals.Look)
+		klog.InfoS("Cannot look for access points of SharedVolumes", "fileSystem", id, "reason", s.err, "retry", c.intervals.Find)
 		c.accessPoints.giveUp(id, sought)
 		return
 	}
@@ -477,7 +477,7 @@ func (c *loop) addClasses(ctx context.Context, of func(fileSystem string) *job) 
 // addSought adds access points that SharedVolumes name to the jobs: all, or those of file systems with one of which nothing is known.
 // It returns when to look at those for which it is too soon.
 func (c *loop) addSought(ctx context.Context, everything bool, of func(fileSystem string) *job) (next time.Duration, err error) {
-	next = c.intervals.Look
+	next = c.intervals.Find
 	named := c.accessPoints.named(!everything)
 	for id := range named {
 		if since := c.Clock.Since(c.looked[id]); !everything && since < pause {

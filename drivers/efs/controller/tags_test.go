@@ -119,7 +119,7 @@ type passed struct {
 
 // passOptions are what a pass depends on.
 type passOptions struct {
-	wish
+	desired
 	refused map[string]string
 }
 
@@ -133,7 +133,7 @@ func newTestLoop() *loop {
 }
 
 // setTags makes a pass over the access points of volumes.
-func setTags(ctx context.Context, wanted wish, volumes []string, refused map[string]string) (tagged, error) {
+func setTags(ctx context.Context, wanted desired, volumes []string, refused map[string]string) (tagged, error) {
 	aws, err := connect(wanted.access)
 	if err != nil {
 		return tagged{}, err
@@ -156,7 +156,7 @@ func manifests(t *testing.T) []drivers.Manifest {
 func (c *tagsCloud) pass(tags map[string]string, volumes []string, change ...func(*passOptions)) passed {
 	c.t.Helper()
 	made := passed{calls: map[string]int{}}
-	pass := passOptions{wish: wish{access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), CABundle: string(c.CA())}, tags}, refused: map[string]string{}}
+	pass := passOptions{desired: desired{access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), CABundle: string(c.CA())}, tags}, refused: map[string]string{}}
 	pass.Wait = func(ctx context.Context, throttled bool) error {
 		made.waits++
 		if throttled {
@@ -168,7 +168,7 @@ func (c *tagsCloud) pass(tags map[string]string, volumes []string, change ...fun
 		f(&pass)
 	}
 	before := len(c.Calls())
-	made.tagged, made.err = setTags(c.t.Context(), pass.wish, volumes, pass.refused)
+	made.tagged, made.err = setTags(c.t.Context(), pass.desired, volumes, pass.refused)
 	for _, call := range c.Calls()[before:] {
 		made.calls[call.Action]++
 	}
