@@ -39,14 +39,11 @@
 // namespace and its UID. Then it runs controllers until the desired state changes. To install the driver
 // (operator/install.go) it adopts the objects of earlier operators and runs the controllers of operator/controllers:
 //
-//   - adoption: adopts what the API server refused to have adopted at first, and reports what it still
-//     refuses
-//   - staticresources: applies service accounts, RBAC, the CSIDriver, monitoring: everything that depends
-//     only on its asset
-//   - configobserver: observes the cluster's proxy and TLS settings, copies them to the ClusterCSIDriver
-//     (wraps library-go's), and gives them to the workloads' controllers, which do not follow what others write there
-//   - operator/configuration: makes the driver's configuration, if it is a file with both what the cloud's
-//     configuration has and the credentials
+//   - adoption: adopts what the API server refused to have adopted at first, and reports what it still refuses
+//   - staticresources: applies service accounts, RBAC, the CSIDriver, monitoring: everything that depends only on its
+//     asset
+//   - configobserver: observes the cluster's proxy and TLS settings, copies them to the ClusterCSIDriver (wraps
+//     library-go's), and gives them to the workloads' controllers, which do not follow what others write there
 //   - cloudconfig: fills the driver's ConfigMap with what its pods need of the cloud's configuration, such
 //     as its CA bundle
 //   - credentialsrequest: requests cloud credentials from the cloud credential operator
@@ -57,11 +54,6 @@
 //   - workloads: library-go's controllers of the Deployment and the DaemonSet, with hooks for the driver's
 //     settings and for nodes that are NotReady; reports settings that the driver cannot honor, and why the API server
 //     refuses pods
-//   - operator/tagging: keeps the tags of what the driver has created as the cluster wants them, for drivers that set
-//     tags only once
-//   - operator/presence: looks in the cloud for what objects of the driver's API refer to, such as access points, for
-//     their status
-//   - operator/quota: counts what the cloud limits, such as access points of a file system, for an alert
 //   - backend: asks the backend what it offers, for drivers that have one
 //   - retirement: deletes objects that the driver's definition has retired, and names those that other
 //     versions of the operator created
@@ -72,6 +64,8 @@
 //   - clustercsidriver: writes the conditions that all controllers report, folded by subject (subjects.go), and their
 //     summary in Available, Progressing and Degraded, in one request, at most five times a second
 //   - library-go's loglevel: sets the operator's own log level
+//   - the driver's own controllers, in drivers/NAME/controller, such as that of vSphere's configuration and that of EFS's
+//     volumes in AWS
 //
 // A version of a driver may lack objects that an earlier one has. Its definition lists them as Retired, and the operator
 // has exactly the permissions to read and delete these. It deletes them, if an operator of the driver created them:
@@ -82,8 +76,8 @@
 //
 // An earlier operator may have written keys into a Secret that the driver still has. All pods read such a Secret at each
 // call, so they get the same keys, old and new pods alike. The definition names the keys (History.Keys), and its pods
-// understand them. Its controller of static resources leaves the Secret as it is, until that of retired objects finds no pod of the
-// earlier driver any more, and replaces the old keys by the new ones in one write.
+// understand them. The controller of static resources leaves the Secret as it is, until that of retired objects finds no
+// pod of the earlier driver any more, and replaces the old keys by the new ones in one write.
 //
 // A write may be lost: etcd can be restored to any version, also to exactly the one before that write, and then no watch
 // shows another one. So nothing waits for a write of its own without a limit. After five seconds the cache counts as
@@ -104,21 +98,17 @@
 // refused, and sharedvolume.Prepare leaves a refused SharedVolumePolicy to the controller.
 //
 // Pods on nodes that are NotReady can be neither updated nor ended. The operator knows these nodes, from a cache that
-// keeps a few bytes of each node. While pods on other nodes are to be updated, it allows as many more
-// pods to be unavailable. When the status of a DaemonSet shows no more outdated or unavailable pods than nodes are
-// NotReady, it reads the pods, and drivers/rollout decides whether those are the ones. If so, it records that the
+// keeps a few bytes of each node. While pods on other nodes are to be updated, it allows as many more pods to be
+// unavailable. When the status of a DaemonSet shows no more outdated or unavailable pods than nodes are NotReady, it reads the pods, and drivers/rollout decides whether those are the ones. If so, it records that the
 // rollout is complete in library-go's annotation on the DaemonSet, on which the conditions, the end of an adoption and
 // berth switch depend.
 //
 // Some clouds have nothing for a driver to serve, such as Manila. The operator asks the backend what it offers, with the
 // credentials that the driver will have, and installs the driver once there is an offer, with a StorageClass for each.
 // It never withdraws an offer, not even when the backend cannot be asked. drivers.Backend in the definition says which
-// Secret has the credentials, how often to ask, and what.
+// Secret has the credentials, and how often to ask.
 //
-// A driver tags what it creates in the cloud, and does not follow later changes of the cluster's tags. drivers.Tagging
-// in the definition says how the operator does. operator/tagging decides when a pass begins, spaces out its calls, and
-// reports trouble; drivers/efs/tagging.go makes the pass: PersistentVolumes say where to look, and AWS whether an access
-// point may be changed. operator/quota and drivers.Quota count access points in the same way. operator/presence and
-// drivers.Presence look for the access points of SharedVolumes: the API's controller registers those that were granted,
-// and asks what is known. What these need to call the cloud, and the rate that they share, is in operator/cloudaccess.
+// A definition is data, and imports no SDK of a cloud. What asks a cloud is in drivers/NAME/controller, with the controllers
+// that serve one driver alone; drivers/registry/controllers lists these, and only cmd/berth-operator imports it. They get
+// their dependencies from the cycle, as the type in drivers/controller says.
 package operator
