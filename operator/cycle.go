@@ -10,39 +10,22 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
-	"github.com/openshift/library-go/pkg/operator/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
-	"github.com/berth-csi/berth/operator/leader"
-	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
 // A cycle runs the controllers for one desired state. It has the clients and informers that they share, and passes each
 // controller those that it needs.
 type cycle struct {
-	driver            drivers.Driver
-	operatorNamespace string
-	permanent         bool // the driver cannot be removed
-	recorder          events.Recorder
-	clock             clock.Clock
-	metrics           *metrics.Metrics
-	getenv            func(name string) string
-	lock              *leader.Lock
-	upgradeable       *controllers.UpgradeableCondition
-	degraded          *controllers.OperatorDegraded
-	offers            *controllers.Offers
-	own               controller.Own // what the driver brings besides its definition
-	end               func()         // ends the cycle; the reconciler then starts a new one
-	standsBack        *atomic.Bool   // for another operator's driver, whose conditions then stay
+	*process
+	end        func()       // ends the cycle; the reconciler then starts a new one
+	standsBack *atomic.Bool // for another operator's driver, whose conditions then stay
 
 	customResource *clustercsidriver.Client
 	reporter       *clustercsidriver.Reporter
@@ -57,7 +40,6 @@ type cycle struct {
 	informers *informerSet
 	operand   *operand
 	cloud     *controllers.CloudConfig // nil if the driver needs nothing of the cloud's configuration
-	filled    []*filledSecret          // by the driver\'s own controllers
 }
 
 func (r *reconciler) newCycle(mode clustercsidriver.Mode, end func()) (*cycle, error) {
@@ -87,8 +69,7 @@ func (r *reconciler) newCycle(mode clustercsidriver.Mode, end func()) (*cycle, e
 		Show: func(conditions []operatorv1.OperatorCondition) { r.metrics.SetConditions(r.driver.CSIName, conditions) },
 	})
 	return &cycle{
-		driver: r.driver, operatorNamespace: r.operatorNamespace, permanent: r.permanent, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
-		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, own: r.own, end: end, standsBack: standsBack,
+		process: &r.process, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
 			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Removing: mode == clustercsidriver.Removed, Client: unguarded,

@@ -6,8 +6,6 @@ import (
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -17,15 +15,6 @@ type filledSecret struct {
 	secret  *objects.WatchedObject
 	applier *objects.Applier
 	ready   *objects.Readiness
-}
-
-// fill returns how a controller fills a Secret among manifests. The workloads wait for it.
-func (c *cycle) fill(manifests []drivers.Manifest) func(secret string) controller.Secret {
-	return func(secret string) controller.Secret {
-		s := &filledSecret{c.watch(drivers.Named(manifests, "Secret", secret))[0], c.applier, objects.NewReadiness()}
-		c.filled = append(c.filled, s)
-		return s
-	}
 }
 
 // Informers are triggered when the Secret changes.

@@ -17,105 +17,129 @@ import (
 	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/controllers"
+	"github.com/berth-csi/berth/operator/objects"
 )
 
-// install keeps the driver's objects as its definition says, until ctx ends.
+// install keeps the driver's objects as its definition says, until ctx ends. The controllers run side by side, but those of
+// the driver's pods wait for what the pods need.
 func (c *cycle) install(ctx context.Context) error {
 	if err := c.operand.err; err != nil {
 		return runAll(ctx, func(ctx context.Context) error { return c.reportManifests(ctx, err) }, c.idle)
 	}
-	manifests := c.operand.manifests
-	var classes []drivers.Manifest
-	if c.driver.Backend != nil {
-		var err error
-		if classes, err = c.waitForOffers(ctx, manifests); err != nil || ctx.Err() != nil {
-			return err
-		}
-		manifests = append(manifests, classes...)
+	classes, err := c.waitForOffers(ctx, c.operand.manifests)
+	if err != nil || ctx.Err() != nil {
+		return err
 	}
+	manifests := append(c.operand.manifests, classes...)
 	components := componentsOf(c.driver.ConditionPrefix, manifests)
 	c.reporter.Expect(components)
 
-	// The controllers of what the driver's pods need before they start.
-	static := c.newStaticResourceController(manifests)
-	ready := []<-chan struct{}{static.Ready()}
-	var podInformers []factory.Informer
-	var first []factory.Controller
-	if c.driver.CloudConfig != nil {
-		c.cloud = c.newCloudConfigController(manifests)
-		ready, podInformers, first = append(ready, c.cloud.Ready()), c.cloud.Informers(), append(first, c.cloud)
+	needed := c.prerequisites(manifests, components)
+	workloads := c.workloads(ctx, components, needed)
+	c.informers.start(ctx) // the caches sync during the adoption
+	adopted, err := c.adopt(ctx, manifests)
+	if err != nil {
+		return err
 	}
-	if c.own.New != nil {
-		first = append(first, c.own.New(c.ownDependencies(manifests))...)
-		for _, secret := range c.filled {
-			ready, podInformers = append(ready, secret.ready.Done()), append(podInformers, secret.Informers()...)
+	reporting := c.reporting(manifests, classes, adopted)
+	return runAll(ctx,
+		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
+		func(ctx context.Context) error { return c.runControllers(ctx, reporting...) },
+		func(ctx context.Context) error { return c.runControllers(ctx, needed.controllers...) },
+		func(ctx context.Context) error {
+			if !needed.wait(ctx) {
+				return nil
+			}
+			return c.runControllers(ctx, workloads...)
+		},
+	)
+}
+
+// prerequisites are the controllers of what the driver's pods need before they start.
+type prerequisites struct {
+	controllers []factory.Controller
+	ready       []<-chan struct{}  // closed once the pods may start
+	triggers    []factory.Informer // of objects whose changes roll the pods
+	config      *controllers.ConfigObserver
+}
+
+// wait waits until all is ready. It returns false if ctx ends before that.
+func (p *prerequisites) wait(ctx context.Context) bool {
+	for _, ready := range p.ready {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return false
 		}
 	}
+	return true
+}
+
+func (c *cycle) prerequisites(manifests []drivers.Manifest, components []clustercsidriver.Component) *prerequisites {
+	static := c.newStaticResourceController(manifests)
 	config := controllers.NewConfigObserver(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
 		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
 	retired := controllers.NewRetirement(controllers.RetirementOptions{
 		Driver: c.driver, Namespace: c.namespace.Name, Own: manifests, Retired: c.operand.retired,
 		Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
 	})
-	ready = append(ready, config.Ready(), retired.Ready())
-	first = append(first, config, retired,
-		controllers.NewSettings(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
-	)
-	first = append(first, c.newCredentialsRequestControllers(components)...)
-	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
-		first = append(first, c.newStorageClassController(storageClasses))
+	p := &prerequisites{config: config, ready: []<-chan struct{}{static.Ready(), config.Ready(), retired.Ready()}}
+	if c.cloud = c.newCloudConfigController(manifests); c.cloud != nil {
+		p.ready, p.triggers, p.controllers = append(p.ready, c.cloud.Ready()), c.cloud.Informers(), append(p.controllers, c.cloud)
 	}
-	if c.snapshotClassesDiffer() {
-		first = append(first, c.newSnapshotClassController(manifests))
+	own, filled := c.newOwnControllers(manifests)
+	for _, secret := range filled {
+		p.ready, p.triggers = append(p.ready, secret.ready.Done()), append(p.triggers, secret.Informers()...)
 	}
-	first = append(first, static)
+	p.controllers = slices.Concat(p.controllers, own, c.newCredentialsRequestControllers(components), c.newClassControllers(manifests),
+		[]factory.Controller{
+			config, retired, static,
+			controllers.NewSettings(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
+		})
+	return p
+}
 
-	// The controllers of the driver's pods.
-	workloads := controllers.Workloads{
-		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: config.Client(),
-		Config: c.informers.config, Named: c.informers.named, Nodes: c.informers.nodes, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
+// workloads returns the controllers of the driver's pods.
+func (c *cycle) workloads(ctx context.Context, components []clustercsidriver.Component, needed *prerequisites) []factory.Controller {
+	return controllers.Workloads{
+		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: needed.config.Client(),
+		Config: c.informers.config, Named: c.informers.named, Nodes: c.informers.nodes, Observe: c.observeCluster, Triggers: needed.triggers, Recorder: c.recorder,
 	}.NewControllers(ctx, components)
-	c.informers.start(ctx) // the caches sync during the adoption
+}
 
+// adopted is the outcome of an adoption.
+type adopted struct {
+	any  bool // there were objects of an earlier operator
+	left bool // the API server refused some
+}
+
+// adopt adopts the objects of earlier operators.
+func (c *cycle) adopt(ctx context.Context, manifests []drivers.Manifest) (adopted, error) {
 	unadopted, err := c.applier.Unadopted(ctx, manifests)
 	if err != nil {
-		return err
+		return adopted{}, err
 	}
 	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, controllers.Adopting) // by an operator that was interrupted
 	if adopting {
 		c.upgradeable.TrySet(ctx, controllers.Adopting)
 	}
 	refused, err := c.applier.Adopt(ctx, unadopted)
-	if err != nil {
-		return err
-	}
+	return adopted{any: adopting, left: refused != nil}, err
+}
 
-	// The controllers that nothing in the cluster waits for.
+// reporting returns the controllers that nothing in the cluster waits for.
+func (c *cycle) reporting(manifests, classes []drivers.Manifest, adopted adopted) []factory.Controller {
 	reporting := []factory.Controller{
 		c.newLogLevelController(),
 		c.newNamespaceController(),
-		c.newAdoptionController(manifests, refused != nil),
+		c.newAdoptionController(manifests, adopted.left),
 		c.newFinalizerController(),
-		controllers.NewUpgradeable(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.clock, c.recorder),
+		controllers.NewUpgradeable(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopted.any, c.reporter, c.clock, c.recorder),
 	}
 	if c.driver.Backend != nil {
 		reporting = append(reporting, c.newBackendController(true, classes, c.end))
 	}
-	return runAll(ctx,
-		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
-		func(ctx context.Context) error { return c.runControllers(ctx, reporting...) },
-		func(ctx context.Context) error { return c.runControllers(ctx, first...) },
-		func(ctx context.Context) error {
-			for _, r := range ready {
-				select {
-				case <-r:
-				case <-ctx.Done():
-					return nil
-				}
-			}
-			return c.runControllers(ctx, workloads...)
-		},
-	)
+	return reporting
 }
 
 // componentsOf returns the components that have controllers of their own.
@@ -144,6 +168,18 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []clustercsidrive
 	return components
 }
 
+// newClassControllers returns the controllers of the StorageClasses and of those VolumeSnapshotClasses that depend on more than their
+// assets, if there are any.
+func (c *cycle) newClassControllers(manifests []drivers.Manifest) (found []factory.Controller) {
+	if classes := drivers.OfKind(manifests, "StorageClass"); len(classes) > 0 {
+		found = append(found, c.newStorageClassController(classes))
+	}
+	if c.snapshotClassesDiffer() {
+		found = append(found, c.newSnapshotClassController(manifests))
+	}
+	return found
+}
+
 func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Controller {
 	options := controllers.StorageClassOptions{
 		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
@@ -155,8 +191,12 @@ func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Co
 	return controllers.NewStorageClass(options)
 }
 
-// newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud.
+// newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud; nil if the driver
+// needs nothing of that.
 func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *controllers.CloudConfig {
+	if c.driver.CloudConfig == nil {
+		return nil
+	}
 	options := controllers.CloudConfigOptions{
 		Name: c.driver.ConditionPrefix + "DriverCloudConfigController", Config: c.driver.CloudConfig,
 		Cloud:   c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
@@ -224,16 +264,25 @@ func (c *cycle) isForOperator(component clustercsidriver.Component) bool {
 	return c.driver.CloudAccess != nil && secret == c.driver.CloudAccess.Secret
 }
 
-// ownDependencies are what the driver's own controllers get.
-func (c *cycle) ownDependencies(manifests []drivers.Manifest) controller.Dependencies {
-	return controller.Dependencies{
+// newOwnControllers returns the driver's own controllers, and the Secrets that they fill.
+func (c *cycle) newOwnControllers(manifests []drivers.Manifest) (own []factory.Controller, filled []*filledSecret) {
+	if c.own.New == nil {
+		return nil, nil
+	}
+	own = c.own.New(controller.Dependencies{
 		Driver: c.driver, Namespace: c.namespace.Name, Cloud: c.observeCloudWith,
 		Triggers: func(secret string) []factory.Informer {
 			return append(c.cloudInformers(), c.informers.secret(secret).Informer())
 		},
-		Fill: c.fill(manifests), Environment: c.environment, Core: c.clients.kube.CoreV1().RESTClient(), Storage: c.clients.kube.StorageV1().RESTClient(),
+		Fill: func(secret string) controller.Secret {
+			s := &filledSecret{c.watch(drivers.Named(manifests, "Secret", secret))[0], c.applier, objects.NewReadiness()}
+			filled = append(filled, s)
+			return s
+		},
+		Environment: c.environment, Core: c.clients.kube.CoreV1().RESTClient(), Storage: c.clients.kube.StorageV1().RESTClient(),
 		Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
-	}
+	})
+	return own, filled
 }
 
 // newBackendController returns the controller that asks the backend. It calls onNew when the backend offers more than
@@ -247,10 +296,14 @@ func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, o
 	})
 }
 
-// waitForOffers returns the StorageClasses of everything that the driver's backend offers, or has offered. If there is
+// waitForOffers returns the StorageClasses of everything that the driver's backend offers, or has offered; none for a driver
+// without a backend. If there is
 // none and the driver is not installed, it waits until the backend offers something, or ctx ends. Meanwhile only those
 // of the driver's objects are in the cluster that are needed to ask the backend.
 func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest) ([]drivers.Manifest, error) {
+	if c.driver.Backend == nil {
+		return nil, nil
+	}
 	existing, err := controllers.ExistingClasses(ctx, c.driver, c.clients.objects)
 	if err != nil {
 		return nil, err

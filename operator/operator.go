@@ -73,22 +73,22 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 }
 
 // runDriver waits for the lock, and then runs the controllers until ctx ends.
-func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, version string, process *Process, apis []APIController) error {
-	lock := leader.NewLock(driver, process.OperatorNamespace, cfg, process.Metrics)
+func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, version string, started *Process, apis []APIController) error {
+	lock := leader.NewLock(driver, started.OperatorNamespace, cfg, started.Metrics)
 	if err := lock.Acquire(ctx); ctx.Err() != nil {
 		return nil // shut down while waiting
 	} else if err != nil {
-		return fmt.Errorf("waiting for the lock %s/%s: %w", process.OperatorNamespace, driver.Operator.Lock, err)
+		return fmt.Errorf("waiting for the lock %s/%s: %w", started.OperatorNamespace, driver.Operator.Lock, err)
 	}
-	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", process.OperatorNamespace, "version", version)
-	process.Metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
+	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", started.OperatorNamespace, "version", version)
+	started.Metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
 
 	upgradeableCondition, err := controllers.NewUpgradeableCondition(cfg, func(isUpgradeable bool) {
 		value := 0.0
 		if isUpgradeable {
 			value = 1
 		}
-		process.Metrics.Upgradeable.WithLabelValues(driver.CSIName).Set(value)
+		started.Metrics.Upgradeable.WithLabelValues(driver.CSIName).Set(value)
 	})
 	if err != nil {
 		return err
@@ -107,17 +107,20 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 			return err
 		}
 	}
-	customResource, err := clustercsidriver.Start(ctx, cfg, driver.CSIName, process.Clock)
+	customResource, err := clustercsidriver.Start(ctx, cfg, driver.CSIName, started.Clock)
 	if err != nil {
 		return err
 	}
 
 	reconciler := &reconciler{
-		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
-		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv, permanent: process.Permanent,
-		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
-		offers: &controllers.Offers{}, own: process.Own,
+		version: version, cfg: cfg, customResource: customResource, apiWait: leader.NewAPIWait(driver),
+		process: process{
+			driver: driver, own: started.Own, operatorNamespace: started.OperatorNamespace, permanent: started.Permanent,
+			recorder: started.EventRecorder, clock: started.Clock, metrics: started.Metrics, getenv: started.Getenv,
+			lock: lock, upgradeable: upgradeableCondition, degraded: degraded, offers: &controllers.Offers{},
+		},
 	}
+
 	tasks := []func(context.Context) error{reconciler.run}
 	for _, api := range apis {
 		tasks = append(tasks, func(ctx context.Context) error {

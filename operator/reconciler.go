@@ -24,23 +24,27 @@ import (
 
 // A reconciler runs one cycle after the other. It has what outlives a cycle.
 type reconciler struct {
+	process
+	version        string
+	cfg            *rest.Config
+	customResource *clustercsidriver.Watch
+	apiWait        *leader.APIWait
+}
+
+// process is what stays the same from cycle to cycle.
+type process struct {
 	driver            drivers.Driver
-	version           string
-	cfg               *rest.Config
-	operatorNamespace string // the driver may be in another namespace
+	own               controller.Own // what the driver brings besides its definition
+	operatorNamespace string         // the driver may be in another namespace
+	permanent         bool           // the driver cannot be removed
 	recorder          events.Recorder
-	permanent         bool // the driver cannot be removed
 	clock             clock.Clock
 	metrics           *metrics.Metrics
 	getenv            func(name string) string
-
-	customResource *clustercsidriver.Watch
-	lock           *leader.Lock
-	apiWait        *leader.APIWait
-	upgradeable    *controllers.UpgradeableCondition
-	degraded       *controllers.OperatorDegraded
-	offers         *controllers.Offers
-	own            controller.Own
+	lock              *leader.Lock
+	upgradeable       *controllers.UpgradeableCondition
+	degraded          *controllers.OperatorDegraded
+	offers            *controllers.Offers
 }
 
 // run reconciles the desired state of the ClusterCSIDriver until ctx ends. When it changes, all controllers for the old
