@@ -70,6 +70,8 @@ const (
 	// pause is the time from one look at a file system to the next because of an access point of which nothing is known.
 	// Whoever was granted all access points of a file system can have the operator look for any number of them.
 	pause = 15 * time.Second
+	// lead is how much earlier something is done, so that one list serves all that is due at about the same time.
+	lead = time.Minute
 	// gathering is how long SharedVolumes that name something new are gathered: there may be thousands at once.
 	gathering = time.Second
 )
@@ -183,7 +185,7 @@ func (c *loop) sync(ctx context.Context, syncContext factory.SyncContext) error 
 		return nil
 	}
 	c.expect(wanted)
-	if wait := c.next.Sub(c.Clock.Now()); wait > 0 {
+	if wait := c.next.Sub(c.Clock.Now()); wait > 0 && !(c.isDue() && c.failures == 0 && isSoon(wait, c.intervals.Tags)) {
 		after(min(wait, c.lookWithoutTags(ctx, wanted.access)))
 		return nil
 	}
@@ -331,6 +333,9 @@ func (c *loop) isDue() bool {
 	return c.untilDue() <= 0 || len(c.accessPoints.named(true)) > 0
 }
 
+// isSoon reports whether something that happens at an interval is due so soon that it is done with what is due now.
+func isSoon(wait, interval time.Duration) bool { return wait <= min(lead, interval/10) }
+
 func (c *loop) untilDue() time.Duration {
 	now := c.Clock.Now()
 	return min(c.count.Sub(now), c.look.Sub(now))
@@ -358,7 +363,7 @@ func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[s
 		of(id).tagged = volumes[id]
 	}
 	now := c.Clock.Now()
-	counting, everything := !now.Before(c.count), !now.Before(c.look)
+	counting, everything := isSoon(c.count.Sub(now), c.intervals.Count), isSoon(c.look.Sub(now), c.intervals.Find)
 	if counting {
 		if err := c.addClasses(ctx, of); err != nil {
 			klog.InfoS("Cannot count access points", "reason", err, "retry", pause)
@@ -381,7 +386,7 @@ func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[s
 			wait = min(countRetry, wait)
 			klog.InfoS("Cannot count access points", "reason", countErr, "retry", wait)
 		}
-		c.count = c.Clock.Now().Add(wait)
+		c.count = now.Add(wait)
 	}
 	if everything {
 		c.look = now.Add(c.intervals.Find)

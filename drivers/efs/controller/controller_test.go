@@ -83,6 +83,12 @@ func TestListsOnce(t *testing.T) {
 	if diff := cmp.Diff(want, cloud.since(before)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
+	// At the next look, the count is due within a minute, and one list serves both.
+	c.count, c.look = c.Clock.Now().Add(lead), time.Time{}
+	before = len(cloud.Calls())
+	if _, err := c.lookAt(t.Context(), cloud.caller(), nil, nil); err != nil || cloud.since(before)["DescribeAccessPoints"] != 1 || c.count.Sub(c.Clock.Now()) <= lead {
+		t.Errorf("the calls are %v, error %v, and the next count is in %v; want one list, which counts, too", cloud.since(before), err, c.count.Sub(c.Clock.Now()))
+	}
 	before = len(cloud.Calls())
 	if next, err := c.lookAt(t.Context(), cloud.caller(), nil, nil); err != nil || next <= 0 || len(cloud.Calls()) != before {
 		t.Errorf("when nothing is due, the next look is in %v, error %v, after the calls %v", next, err, cloud.since(before))
