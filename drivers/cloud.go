@@ -25,14 +25,12 @@ type Cloud struct {
 }
 
 // Configuration is the configuration of a driver that has what is in the cloud's configuration and the credentials in one
-// file. The operator makes it.
+// file. A controller of the driver's own makes it.
 type Configuration struct {
-	// Secret names the Secret among the assets that the operator fills. Pods that mount it roll when it changes.
+	// Secret names the Secret among the assets that the controller fills. Pods that mount it roll when it changes.
 	Secret string
 	// Credentials names the Secret with the driver's credentials.
 	Credentials string
-	// Content returns the content of Secret. Its errors say what is wrong with the cloud's configuration or credentials.
-	Content func(Cloud) (map[string][]byte, error)
 }
 
 // PodSecrets returns the Secrets whose change must roll the pods that mount them.

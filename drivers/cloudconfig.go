@@ -1,7 +1,6 @@
 package drivers
 
 import (
-	"context"
 	"crypto/x509"
 	"fmt"
 )
@@ -39,19 +38,17 @@ type CloudConfig struct {
 }
 
 // Discovery is what the operator asks a cloud before it fills the driver's ConfigMap for the first time. A cluster that has the ConfigMap,
-// also from another operator, is never changed by the answer.
+// also from another operator, is never changed by the answer. What asks is in drivers/NAME/controller.
 type Discovery struct {
 	// Secret names the Secret, in the driver's namespace, with the credentials for the cloud.
 	Secret string
 	// Needed reports whether the ConfigMap with the configuration of the cloud, and that of Source, leave open what the cloud knows.
 	Needed func(config, source map[string]string) bool
-	// Find asks the cloud, and returns keys that Content gets as those that ConfigMap has. Until it succeeds, the driver is not installed.
-	Find func(ctx context.Context, cloud Cloud, config, source map[string]string) (found map[string]string, err error)
 }
 
 // AsksCloud reports whether the driver's operator itself calls the cloud.
 func (d Driver) AsksCloud() bool {
-	return d.Backend != nil || d.Tagging != nil || d.CloudConfig != nil && d.CloudConfig.Discovery != nil
+	return d.Backend != nil || d.CloudAccess != nil || d.CloudConfig != nil && d.CloudConfig.Discovery != nil
 }
 
 // CloudCABundle is the CloudConfig of a driver that needs only the CA bundle of the cloud, which a cloud may have.

@@ -216,8 +216,8 @@ func TestReferencesExist(t *testing.T) {
 				}
 			}
 		}
-		if d.Tagging != nil {
-			mounted[d.Tagging.Secret] = true // the operator reads it
+		if d.CloudAccess != nil {
+			mounted[d.CloudAccess.Secret] = true // the operator reads it
 		}
 		if d.Configuration != nil {
 			want("driver.go", "Secret "+d.Configuration.Secret)
@@ -273,8 +273,8 @@ func givenSecrets(t *testing.T, manifests []drivers.Manifest) []string {
 func TestCredentialsRollPods(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		declared := slices.Clone(d.Secrets)
-		if d.Tagging != nil {
-			declared = append(declared, d.Tagging.Secret)
+		if d.CloudAccess != nil {
+			declared = append(declared, d.CloudAccess.Secret)
 		}
 		if diff := cmp.Diff(givenSecrets(t, drivers.OfKind(manifests, "CredentialsRequest")), declared); diff != "" {
 			t.Errorf("Driver.Secrets and Tagging.Secret are not those of the CredentialsRequests (-requested +declared):\n%s", diff)

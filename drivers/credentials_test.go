@@ -21,8 +21,8 @@ func TestCredentialKeys(t *testing.T) {
 			name, _, _ := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "name")
 			requested[name] = true
 		}
-		if d.Tagging != nil {
-			delete(requested, d.Tagging.Secret)
+		if d.CloudAccess != nil {
+			delete(requested, d.CloudAccess.Secret)
 		}
 		read := map[string]bool{}
 		for _, w := range workloads(t, manifests) {

@@ -38,21 +38,17 @@ type Driver struct {
 	Backend *Backend
 	// Configuration is the driver's configuration, if it is a file that the operator has to make.
 	Configuration *Configuration
-	// Tagging says how the tags of existing resources follow the cluster; nil if only new ones get tags.
-	Tagging *Tagging
-	// Quota says how the operator measures what is used of something that the cloud limits; nil if it does not. It needs Tagging.
-	Quota *Quota
+	// CloudAccess is with what the driver's own controllers call the cloud; nil if they do not.
+	CloudAccess *CloudAccess
 	// ClassRisk says what a StorageClass of the driver endangers, "" if nothing; nil if no class does.
 	ClassRisk func(*storagev1.StorageClass) string
-	// Presence says how the operator looks for what objects of its API refer to; nil if it does not. It needs Tagging.
-	Presence *Presence
 
 	// InTree is the volume source of Kubernetes' own API whose volumes the driver serves; empty if there is none.
 	InTree InTree
 
 	// Assets holds the objects of the driver, one YAML document per file, at any depth. Code identifies an object by
 	// its kind, never by its file name. A CredentialsRequest is in a folder named after what uses the
-	// credentials: a component of the driver, or "tags" for Tagging. Placeholders in assets are those that Manifests replaces and those of library-go's
+	// credentials: a component of the driver, or "tags" for CloudAccess. Placeholders in assets are those that Manifests replaces and those of library-go's
 	// CSI controllers. Objects are applied in the order of their paths: a role must precede its bindings, or the API
 	// server rejects these.
 	Assets fs.FS

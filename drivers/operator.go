@@ -84,8 +84,8 @@ func (d Driver) operatorTraffic() []string {
 func (d Driver) operatorPod() corev1.PodSpec {
 	pod := OperatorPod(d.Operator.Name, d.Operator.Image, "driver", d.Name)
 	pod.Containers[0].Env = append(pod.Containers[0].Env, d.operatorEnv()...)
-	if d.Tagging != nil {
-		d.Tagging.mountToken(&pod)
+	if d.CloudAccess != nil {
+		d.CloudAccess.mountToken(&pod)
 	}
 	return pod
 }
@@ -150,11 +150,11 @@ func OperatorPod(name, image string, command ...string) corev1.PodSpec {
 const tokenAudience = "openshift"
 
 // mountToken gives the operator's container the token with which it assumes a role. The kubelet renews it.
-func (t *Tagging) mountToken(pod *corev1.PodSpec) {
+func (a *CloudAccess) mountToken(pod *corev1.PodSpec) {
 	const name = "cloud-token"
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, Path: path.Base(t.TokenFile)}}}}}})
-	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Dir(t.TokenFile), ReadOnly: true})
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, Path: path.Base(a.TokenFile)}}}}}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Dir(a.TokenFile), ReadOnly: true})
 }
 
 // commonEnv are the environment variables that every operator reads.

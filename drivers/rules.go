@@ -97,9 +97,6 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		defaultClass         = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics              = "To serve its metrics only to those who may read them"
 		cloudConfig          = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
-		presence             = "To find out whether the nodes can reach what objects refer to in the cloud"
-		quota                = "To warn before the cloud's limit of access points, or the like, is reached"
-		tagging              = "To keep the tags of existing volumes as the cluster wants them"
 		bundled              = "To have objects of its bundle removed with it, which OLM creates without an owner"
 	)
 	traces, err := d.Traces()
@@ -107,8 +104,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		return nil, err
 	}
 	rolloutNodes := permissions.Rule{For: rollouts, Resources: []string{"nodes"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback}
-	if d.Presence != nil {
-		rolloutNodes.Unexercised = nil // it lists them
+	if d.CloudAccess != nil && slices.ContainsFunc(d.CloudAccess.Rules, func(r permissions.Rule) bool { return slices.Contains(r.Resources, "nodes") }) {
+		rolloutNodes.Unexercised = nil // a controller of the driver's lists them
 	}
 	rules := []permissions.Rule{
 		// The leader-for-life lock is a ConfigMap that a pod owns.
@@ -192,19 +189,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		rules = append(rules, permissions.Rule{For: cloudConfig, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
-	if d.Tagging != nil {
-		rules = append(rules,
-			permissions.Rule{For: tagging, Resources: []string{"persistentvolumes"}, Verbs: []string{"list"}},
-			permissions.Rule{For: tagging, Resources: []string{"secrets"}, Names: []string{d.Tagging.Secret},
-				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
-			permissions.Rule{For: tagging, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
-				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
-	}
-	if d.Quota != nil {
-		rules = append(rules, permissions.Rule{For: quota, Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}})
-	}
-	if d.Presence != nil {
-		rules = append(rules, permissions.Rule{For: presence, Resources: []string{"nodes"}, Verbs: []string{"list"}})
+	if d.CloudAccess != nil {
+		rules = append(rules, d.CloudAccess.Rules...)
 	}
 	if len(d.Secrets) > 0 { // those of CredentialsRequests
 		rules = append(rules,

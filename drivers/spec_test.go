@@ -14,6 +14,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	configuration "github.com/berth-csi/berth/drivers/vsphere/controller"
 )
 
 // specFields are all fields of a ClusterCSIDriver's spec, with a spec that has each, and the drivers that honor it; nil for
@@ -182,7 +183,7 @@ func outcome(t *testing.T, d drivers.Driver, manifests []drivers.Manifest, clust
 		}
 	}
 	if d.Configuration != nil {
-		content, err := d.Configuration.Content(drivers.Cloud{
+		content, err := configuration.Content(drivers.Cloud{
 			Infrastructure: cluster.Infrastructure, DriverConfig: cluster.ClusterCSIDriver.Spec.DriverConfig,
 			Config:      "[VirtualCenter \"one.example.com\"]\ndatacenters = North\n",
 			Credentials: map[string][]byte{"one.example.com.username": []byte("pilot@harbour"), "one.example.com.password": []byte("p")},

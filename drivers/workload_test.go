@@ -190,7 +190,7 @@ func TestNetworkPolicies(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		operator := d.OperatorDeployment()
 		want := []string{"api-server", "dns", "operator-metrics-range"}
-		if d.AsksCloud() || d.Quota != nil || d.Presence != nil {
+		if d.AsksCloud() {
 			want = append([]string{"all-egress"}, want...)
 		}
 		if got := allowed(operator.Spec.Template.Labels); !slices.Equal(got, want) {

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,3 +93,14 @@ type Decision struct {
 	// Waits says what the step waits for. It is empty if the step can be executed.
 	Waits string
 }
+
+// Execute is the decision to execute a step.
+func Execute(step StepName) (Decision, error) { return Decision{Step: step}, nil }
+
+// Wait is the decision to wait before a step. The text says what for.
+func Wait(step StepName, format string, args ...any) (Decision, error) {
+	return Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
+}
+
+// NoStep is the decision of a stage that is complete.
+func NoStep() (Decision, error) { return Decision{}, nil }

@@ -63,6 +63,21 @@ type Check struct {
 // Checks are the checks of a plan.
 type Checks []Check
 
+// Pass is a check that finds nothing wrong.
+func Pass(code, what string, args ...any) Checks {
+	return Checks{{Code: code, Verdict: OK, What: fmt.Sprintf(what, args...)}}
+}
+
+// Refuse is a check that refuses the migration. do says what helps.
+func Refuse(code, do, what string, args ...any) Checks {
+	return Checks{{Code: code, Verdict: Refused, What: fmt.Sprintf(what, args...), Do: do}}
+}
+
+// Warn is a check that warns. do says what helps.
+func Warn(code, do, what string, args ...any) Checks {
+	return Checks{{Code: code, Verdict: Warning, What: fmt.Sprintf(what, args...), Do: do}}
+}
+
 // Safe reports whether no check refuses the migration.
 func (c Checks) Safe() bool {
 	return !slices.ContainsFunc(c, func(check Check) bool { return check.Verdict == Refused })

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
@@ -220,17 +221,19 @@ func TestCloudIsAskedOnce(t *testing.T) {
 				Discovery: &drivers.Discovery{
 					Secret: driver.Secrets[0],
 					Needed: func(map[string]string, map[string]string) bool { return true },
-					Find: func(_ context.Context, cloud drivers.Cloud, _, _ map[string]string) (map[string]string, error) {
-						mu.Lock()
-						defer mu.Unlock()
-						if asked++; len(cloud.Credentials) == 0 {
-							return nil, errors.New("there are no credentials")
-						}
-						return map[string]string{key: zones}, failure
-					},
 				},
 			}
 			env := newTestEnvWith(t, driver)
+			env.own = func() controller.Own {
+				return controller.Own{Find: func(_ context.Context, cloud drivers.Cloud, _, _ map[string]string) (map[string]string, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if asked++; len(cloud.Credentials) == 0 {
+						return nil, errors.New("there are no credentials")
+					}
+					return map[string]string{key: zones}, failure
+				}}
+			}
 			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: driver.CloudConfig.ConfigMap}, Data: test.left}
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "aws-ebs-csi-driver-controller"}}
 			if test.left != nil {

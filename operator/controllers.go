@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"maps"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/loglevel"
@@ -10,8 +11,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/adoption"
-	"github.com/berth-csi/berth/operator/eventfilter"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -21,7 +21,7 @@ const workers = 1
 
 // newLogLevelController returns the controller that sets the operator's own log level.
 func (c *cycle) newLogLevelController() factory.Controller {
-	return loglevel.NewClusterOperatorLoggingController(c.reporter, eventfilter.DropAll(c.recorder))
+	return loglevel.NewClusterOperatorLoggingController(c.reporter, controllers.DropEvents(c.recorder))
 }
 
 // newNamespaceController returns the controller that checks where this driver and others are.
@@ -31,7 +31,7 @@ func (c *cycle) newNamespaceController() factory.Controller {
 
 // newAdoptionController returns the controller of what could not be adopted at first.
 func (c *cycle) newAdoptionController(manifests []drivers.Manifest, left bool) factory.Controller {
-	return adoption.NewController(c.driver.ConditionPrefix+"DriverAdoptionController", c.applier, manifests, left, c.reporter, c.recorder)
+	return controllers.NewAdoption(c.driver.ConditionPrefix+"DriverAdoptionController", c.applier, manifests, left, c.reporter, c.recorder)
 }
 
 // newFinalizerController returns the controller that adds the finalizer again when somebody has removed it.
@@ -120,6 +120,25 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 		return drivers.Cloud{}, err
 	}
 	cloud.Config, cloud.CABundle = config.Data[drivers.CloudConfigKey], config.Data[drivers.CABundleKey]
+	return cloud, nil
+}
+
+// observeCloudWith is observeCloud with the content of a Secret in the driver's namespace as the credentials; they are nil while there is
+// no such Secret.
+func (c *cycle) observeCloudWith(secret string) (drivers.Cloud, error) {
+	cloud, err := c.observeCloud()
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	credentials, err := c.informers.secret(secret).Lister().Secrets(c.namespace.Name).Get(secret)
+	if apierrors.IsNotFound(err) {
+		return cloud, nil
+	}
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	cloud.Credentials = map[string][]byte{}
+	maps.Copy(cloud.Credentials, credentials.Data)
 	return cloud, nil
 }
 

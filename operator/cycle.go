@@ -10,61 +10,39 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
-	"github.com/openshift/library-go/pkg/operator/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/cloudaccess"
-	"github.com/berth-csi/berth/operator/cloudconfig"
-	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
-	"github.com/berth-csi/berth/operator/leader"
-	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/operator/presence"
-	"github.com/berth-csi/berth/operator/status"
-	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
 // A cycle runs the controllers for one desired state. It has the clients and informers that they share, and passes each
 // controller those that it needs.
 type cycle struct {
-	driver            drivers.Driver
-	operatorNamespace string
-	permanent         bool // the driver cannot be removed
-	recorder          events.Recorder
-	clock             clock.Clock
-	metrics           *metrics.Metrics
-	getenv            func(name string) string
-	lock              *leader.Lock
-	upgradeable       *upgradeable.Condition
-	degraded          *upgradeable.Degraded
-	offers            *backend.Offers
-	volumes           *presence.Registry // nil if the driver's API has none
-	end               func()             // ends the cycle; the reconciler then starts a new one
-	standsBack        *atomic.Bool       // for another operator's driver, whose conditions then stay
+	*process
+	end        func()       // ends the cycle; the reconciler then starts a new one
+	standsBack *atomic.Bool // for another operator's driver, whose conditions then stay
 
-	customResource *customresource.Client
-	reporter       *status.Reporter
+	customResource *clustercsidriver.Client
+	reporter       *clustercsidriver.Reporter
 	clients        *clients
 	guard          *drivernamespace.Guard
 	finder         *drivernamespace.Finder
 	applier        *objects.Applier
-	finalizer      *customresource.Finalizer
+	finalizer      *clustercsidriver.Finalizer
 
 	// These are known once prepare has returned.
 	namespace drivernamespace.Namespace
 	informers *informerSet
 	operand   *operand
-	limiter   *cloudaccess.RateLimiter // of the operator's own calls to the cloud; nil if it makes none
-	cloud     *cloudconfig.Controller  // nil if the driver needs nothing of the cloud's configuration
+	cloud     *controllers.CloudConfig // nil if the driver needs nothing of the cloud's configuration
 }
 
-func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {
+func (r *reconciler) newCycle(mode clustercsidriver.Mode, end func()) (*cycle, error) {
 	unguarded, err := client.New(r.cfg, client.Options{}) // for the writes before the driver's namespace is known
 	if err != nil {
 		return nil, err
@@ -76,13 +54,13 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 	}
 	customResource := r.customResource.NewClient()
 	standsBack := &atomic.Bool{}
-	subjects := status.NewSubjects(r.driver)
-	reporter := status.NewReporter(customResource, customResource.Resource(), status.Options{
+	subjects := clustercsidriver.NewSubjects(r.driver)
+	reporter := clustercsidriver.NewReporter(customResource, customResource.Resource(), clustercsidriver.ReporterOptions{
 		Name: r.driver.CSIName, FieldManager: r.driver.Operator.Name, Version: r.version,
 		IsCurrent: func(conditionType string) bool {
 			return standsBack.Load() || isWritten(r.driver.ConditionPrefix, conditionType, mode)
 		},
-		Subjects: func() *status.Subjects {
+		Subjects: func() *clustercsidriver.Subjects {
 			if standsBack.Load() {
 				return nil
 			}
@@ -91,20 +69,19 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 		Show: func(conditions []operatorv1.OperatorCondition) { r.metrics.SetConditions(r.driver.CSIName, conditions) },
 	})
 	return &cycle{
-		driver: r.driver, operatorNamespace: r.operatorNamespace, permanent: r.permanent, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
-		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, volumes: r.volumes, end: end, standsBack: standsBack,
+		process: &r.process, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
-			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Removing: mode == customresource.Removed, Client: unguarded,
+			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Removing: mode == clustercsidriver.Removed, Client: unguarded,
 			Applier: objects.NewApplier(r.driver, unguarded, r.recorder, r.clock, r.metrics), Reporter: reporter, Recorder: r.recorder,
 		},
 		applier:   objects.NewApplier(r.driver, clients.objects, r.recorder, r.clock, r.metrics),
-		finalizer: customresource.NewFinalizer(customResource, r.driver, r.operatorNamespace, r.permanent),
+		finalizer: clustercsidriver.NewFinalizer(customResource, r.driver, r.operatorNamespace, r.permanent),
 	}, nil
 }
 
 // run runs the controllers for a mode until ctx ends.
-func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
+func (c *cycle) run(ctx context.Context, mode clustercsidriver.Mode) error {
 	if left, err := c.leaveToOwner(ctx); left || err != nil {
 		return err
 	}
@@ -129,24 +106,24 @@ func (c *cycle) reportRefusal(ctx context.Context, refusal error) {
 	}
 }
 
-func (c *cycle) runMode(ctx context.Context, mode customresource.Mode) error {
+func (c *cycle) runMode(ctx context.Context, mode clustercsidriver.Mode) error {
 	switch mode {
-	case customresource.Managed:
+	case clustercsidriver.Managed:
 		if ready, err := c.prepare(ctx); !ready || err != nil {
 			return err
 		}
 		return c.install(ctx)
-	case customresource.Kept:
+	case clustercsidriver.Kept:
 		if ready, err := c.prepare(ctx); !ready || err != nil {
 			return err
 		}
 		return runAll(ctx, c.refuseRemoval, c.install)
-	case customresource.Removed:
+	case clustercsidriver.Removed:
 		if ready, err := c.prepare(ctx); !ready || err != nil {
 			return err
 		}
 		return c.uninstall(ctx)
-	case customresource.Unmanaged:
+	case clustercsidriver.Unmanaged:
 		return c.leaveUnmanaged(ctx)
 	default: // Orphaned
 		return c.orphan(ctx)
@@ -194,14 +171,14 @@ func (c *cycle) annotations(current map[string]string) map[string]string {
 }
 
 // isWritten reports whether a cycle for a mode writes conditions of a type.
-func isWritten(prefix, conditionType string, mode customresource.Mode) bool {
+func isWritten(prefix, conditionType string, mode clustercsidriver.Mode) bool {
 	switch rest := strings.TrimPrefix(conditionType, prefix); {
 	case strings.HasPrefix(rest, "Uninstall"), strings.HasPrefix(rest, "DriverUninstall"):
-		return mode == customresource.Removed
+		return mode == clustercsidriver.Removed
 	case strings.HasPrefix(rest, "ManagementState"):
-		return mode == customresource.Unmanaged || mode == customresource.Kept
+		return mode == clustercsidriver.Unmanaged || mode == clustercsidriver.Kept
 	case strings.HasPrefix(rest, "DriverNamespace"), strings.HasPrefix(rest, "DriverAdoption"):
-		return mode.Installs() || mode == customresource.Removed
+		return mode.Installs() || mode == clustercsidriver.Removed
 	case strings.HasPrefix(rest, "OperatorLock"), strings.HasPrefix(rest, refused):
 		return false // only while it is reported
 	default:

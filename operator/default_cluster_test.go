@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
-	"github.com/berth-csi/berth/operator/storageclass"
+	"github.com/berth-csi/berth/operator/controllers"
 )
 
 // The annotations with which Kubernetes knows the default class.
@@ -225,7 +225,7 @@ func (c *defaultClasses) awaitRecord(want string) {
 		if err := c.env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
-		if got := custom.Annotations[storageclass.DefaultAnnotation]; got != want {
+		if got := custom.Annotations[controllers.DefaultStorageClassAnnotation]; got != want {
 			return fmt.Errorf("it is %q", got)
 		}
 		return nil

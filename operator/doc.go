@@ -21,11 +21,11 @@
 // another namespace, it also waits until nobody holds the lock there; any tenant can create one, so it counts only where
 // cluster-scoped objects show an operator of the driver. A lock is free once its pod has ended (drivers/lock), which
 // operator-lib would not notice. A wait shows in a metric, in the log and, while no operator is active, in a condition,
-// but not in readiness: rolling updates are not delayed by pods on lost nodes. Meanwhile, operator/bundled gives what
+// but not in readiness: rolling updates are not delayed by pods on lost nodes. Meanwhile, operator/controllers (unowned.go) gives what
 // OLM v0 has created without an owner the ClusterServiceVersion as one, so that it is removed with the operator. Then
 // these run side by side:
 //
-//   - the reconciler (operator/reconciler.go). It watches ClusterCSIDriver/efs.csi.aws.com (operator/customresource)
+//   - the reconciler (operator/reconciler.go). It watches ClusterCSIDriver/efs.csi.aws.com (operator/clustercsidriver)
 //     and runs a cycle for each desired state: Absent, Managed, Unmanaged, Removed or Orphaned. When the desired
 //     state changes, all controllers of the old cycle end before those of the new one start.
 //   - the API controllers, which serve the APIs that come with the driver. For EFS that is sharedvolume, which
@@ -37,41 +37,35 @@
 // A cycle (operator/cycle.go) finds the driver's namespace, renders the driver's objects once, and writes to the
 // ClusterCSIDriver what must be there before any object of the driver: the finalizer, and annotations with the driver's
 // namespace and its UID. Then it runs controllers until the desired state changes. To install the driver
-// (operator/install.go) it adopts the objects of earlier operators and runs:
+// (operator/install.go) it adopts the objects of earlier operators and runs the controllers of operator/controllers:
 //
-//   - operator/adoption: adopts what the API server refused to have adopted at first, and reports what it still
-//     refuses
-//   - operator/staticresource: applies service accounts, RBAC, the CSIDriver, monitoring: everything that depends
-//     only on its asset
-//   - operator/configobserver: observes the cluster's proxy and TLS settings, copies them to the ClusterCSIDriver
-//     (wraps library-go's), and gives them to the workloads' controllers, which do not follow what others write there
-//   - operator/configuration: makes the driver's configuration, if it is a file with both what the cloud's
-//     configuration has and the credentials
-//   - operator/cloudconfig: fills the driver's ConfigMap with what its pods need of the cloud's configuration, such
+//   - adoption: adopts what the API server refused to have adopted at first, and reports what it still refuses
+//   - staticresources: applies service accounts, RBAC, the CSIDriver, monitoring: everything that depends only on its
+//     asset
+//   - configobserver: observes the cluster's proxy and TLS settings, copies them to the ClusterCSIDriver (wraps
+//     library-go's), and gives them to the workloads' controllers, which do not follow what others write there
+//   - cloudconfig: fills the driver's ConfigMap with what its pods need of the cloud's configuration, such
 //     as its CA bundle
-//   - operator/credentialsrequest: requests cloud credentials from the cloud credential operator
-//   - operator/storageclass: manages the StorageClasses, replaces one only if nobody else made what would change, and
+//   - credentialsrequest: requests cloud credentials from the cloud credential operator
+//   - storageclass: manages the StorageClasses, replaces one only if nobody else made what would change, and
 //     makes that of a platform the default of a fresh cluster
-//   - operator/snapshotclass: manages the VolumeSnapshotClasses of drivers whose snapshots depend on the cluster's
+//   - snapshotclass: manages the VolumeSnapshotClasses of drivers whose snapshots depend on the cluster's
 //     configuration, and makes that of a platform the driver's default in a fresh cluster
-//   - operator/workload: library-go's controllers of the Deployment and the DaemonSet, with hooks for the driver's
+//   - workloads: library-go's controllers of the Deployment and the DaemonSet, with hooks for the driver's
 //     settings and for nodes that are NotReady; reports settings that the driver cannot honor, and why the API server
 //     refuses pods
-//   - operator/tagging: keeps the tags of what the driver has created as the cluster wants them, for drivers that set
-//     tags only once
-//   - operator/presence: looks in the cloud for what objects of the driver's API refer to, such as access points, for
-//     their status
-//   - operator/quota: counts what the cloud limits, such as access points of a file system, for an alert
-//   - operator/backend: asks the backend what it offers, for drivers that have one
-//   - operator/retirement: deletes objects that the driver's definition has retired, and names those that other
+//   - backend: asks the backend what it offers, for drivers that have one
+//   - retirement: deletes objects that the driver's definition has retired, and names those that other
 //     versions of the operator created
-//   - operator/customresource: adds the finalizer again when somebody has removed it
+//   - clustercsidriver: adds the finalizer again when somebody has removed it
 //   - operator/drivernamespace: checks that the driver's namespace is the same, and that no other operator has
 //     installed a driver for the same volumes
-//   - operator/upgradeable: reports to OLM whether it may replace the operator
-//   - operator/status: writes the conditions that all controllers report, folded by subject (subjects.go), and their
+//   - upgradeable: reports to OLM whether it may replace the operator
+//   - clustercsidriver: writes the conditions that all controllers report, folded by subject (subjects.go), and their
 //     summary in Available, Progressing and Degraded, in one request, at most five times a second
 //   - library-go's loglevel: sets the operator's own log level
+//   - the driver's own controllers, in drivers/NAME/controller, such as that of vSphere's configuration and that of EFS's
+//     volumes in AWS
 //
 // A version of a driver may lack objects that an earlier one has. Its definition lists them as Retired, and the operator
 // has exactly the permissions to read and delete these. It deletes them, if an operator of the driver created them:
@@ -82,8 +76,8 @@
 //
 // An earlier operator may have written keys into a Secret that the driver still has. All pods read such a Secret at each
 // call, so they get the same keys, old and new pods alike. The definition names the keys (History.Keys), and its pods
-// understand them. operator/staticresource leaves the Secret as it is, until operator/retirement finds no pod of the
-// earlier driver any more, and replaces the old keys by the new ones in one write.
+// understand them. The controller of static resources leaves the Secret as it is, until that of retired objects finds no
+// pod of the earlier driver any more, and replaces the old keys by the new ones in one write.
 //
 // A write may be lost: etcd can be restored to any version, also to exactly the one before that write, and then no watch
 // shows another one. So nothing waits for a write of its own without a limit. After five seconds the cache counts as
@@ -103,22 +97,18 @@
 // refusal (operator/cycle.go). The cluster storage operator updates a driver's operator although one of its objects is
 // refused, and sharedvolume.Prepare leaves a refused SharedVolumePolicy to the controller.
 //
-// Pods on nodes that are NotReady can be neither updated nor ended. operator/nodes knows these nodes, from a cache that
-// keeps a few bytes of each node. While pods on other nodes are to be updated, operator/workload allows as many more
-// pods to be unavailable. When the status of a DaemonSet shows no more outdated or unavailable pods than nodes are
-// NotReady, it reads the pods, and drivers/rollout decides whether those are the ones. If so, it records that the
+// Pods on nodes that are NotReady can be neither updated nor ended. The operator knows these nodes, from a cache that
+// keeps a few bytes of each node. While pods on other nodes are to be updated, it allows as many more pods to be
+// unavailable. When the status of a DaemonSet shows no more outdated or unavailable pods than nodes are NotReady, it reads the pods, and drivers/rollout decides whether those are the ones. If so, it records that the
 // rollout is complete in library-go's annotation on the DaemonSet, on which the conditions, the end of an adoption and
 // berth switch depend.
 //
 // Some clouds have nothing for a driver to serve, such as Manila. The operator asks the backend what it offers, with the
 // credentials that the driver will have, and installs the driver once there is an offer, with a StorageClass for each.
 // It never withdraws an offer, not even when the backend cannot be asked. drivers.Backend in the definition says which
-// Secret has the credentials, how often to ask, and what.
+// Secret has the credentials, and how often to ask.
 //
-// A driver tags what it creates in the cloud, and does not follow later changes of the cluster's tags. drivers.Tagging
-// in the definition says how the operator does. operator/tagging decides when a pass begins, spaces out its calls, and
-// reports trouble; drivers/efs/tagging.go makes the pass: PersistentVolumes say where to look, and AWS whether an access
-// point may be changed. operator/quota and drivers.Quota count access points in the same way. operator/presence and
-// drivers.Presence look for the access points of SharedVolumes: the API's controller registers those that were granted,
-// and asks what is known. What these need to call the cloud, and the rate that they share, is in operator/cloudaccess.
+// A definition is data, and imports no SDK of a cloud. What asks a cloud is in drivers/NAME/controller, with the controllers
+// that serve one driver alone; drivers/registry/controllers lists these, and only cmd/berth-operator imports it. They get
+// their dependencies from the cycle, as the type in drivers/controller says.
 package operator

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/leader"
-	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
 // waitForOther reports that another operator manages the driver, and waits until that operator is gone.
@@ -37,7 +37,7 @@ func (c *cycle) waitForOther(ctx context.Context, namespaces []string, other *le
 func (c *cycle) idle(ctx context.Context) error {
 	return runAll(ctx,
 		func(ctx context.Context) error { return c.runControllers(ctx, c.newLogLevelController()) },
-		func(ctx context.Context) error { c.upgradeable.SetUntilDone(ctx, upgradeable.Settled); return nil },
+		func(ctx context.Context) error { c.upgradeable.SetUntilDone(ctx, controllers.Settled); return nil },
 	)
 }
 

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
-	"github.com/berth-csi/berth/operator/nodes"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/transport"
 )
@@ -138,10 +138,10 @@ func (s *informerSet) secret(name string) coreinformers.SecretInformer {
 }
 
 // nodes returns the nodes of the cluster, with the labels that have some keys.
-func (s *informerSet) nodes(keys []string) *nodes.Nodes {
-	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, 0, informers.WithTransform(nodes.Trim(keys)))
+func (s *informerSet) nodes(keys []string) *controllers.Nodes {
+	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, 0, informers.WithTransform(controllers.TrimNodes(keys)))
 	s.factories = append(s.factories, factory)
-	return nodes.New(factory.Core().V1().Nodes())
+	return controllers.NewNodes(factory.Core().V1().Nodes())
 }
 
 // watch returns a watched object with an informer of its own, if the cluster serves its kind.

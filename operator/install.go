@@ -14,143 +14,140 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/cloudaccess"
-	"github.com/berth-csi/berth/operator/cloudconfig"
-	"github.com/berth-csi/berth/operator/configobserver"
-	"github.com/berth-csi/berth/operator/configuration"
-	"github.com/berth-csi/berth/operator/credentialsrequest"
-	"github.com/berth-csi/berth/operator/presence"
-	"github.com/berth-csi/berth/operator/quota"
-	"github.com/berth-csi/berth/operator/retirement"
-	"github.com/berth-csi/berth/operator/snapshotclass"
-	"github.com/berth-csi/berth/operator/staticresource"
-	"github.com/berth-csi/berth/operator/status"
-	"github.com/berth-csi/berth/operator/storageclass"
-	"github.com/berth-csi/berth/operator/tagging"
-	"github.com/berth-csi/berth/operator/upgradeable"
-	"github.com/berth-csi/berth/operator/workload"
+	"github.com/berth-csi/berth/drivers/controller"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/controllers"
+	"github.com/berth-csi/berth/operator/objects"
 )
 
-// install keeps the driver's objects as its definition says, until ctx ends.
+// install keeps the driver's objects as its definition says, until ctx ends. The controllers run side by side, but those of
+// the driver's pods wait for what the pods need.
 func (c *cycle) install(ctx context.Context) error {
 	if err := c.operand.err; err != nil {
 		return runAll(ctx, func(ctx context.Context) error { return c.reportManifests(ctx, err) }, c.idle)
 	}
-	manifests := c.operand.manifests
-	var classes []drivers.Manifest
-	if c.driver.Backend != nil {
-		var err error
-		if classes, err = c.waitForOffers(ctx, manifests); err != nil || ctx.Err() != nil {
-			return err
-		}
-		manifests = append(manifests, classes...)
+	classes, err := c.waitForOffers(ctx, c.operand.manifests)
+	if err != nil || ctx.Err() != nil {
+		return err
 	}
+	manifests := append(c.operand.manifests, classes...)
 	components := componentsOf(c.driver.ConditionPrefix, manifests)
 	c.reporter.Expect(components)
 
-	// The controllers of what the driver's pods need before they start.
-	static := c.newStaticResourceController(manifests)
-	ready := []<-chan struct{}{static.Ready()}
-	var podInformers []factory.Informer
-	var first []factory.Controller
-	if c.driver.CloudConfig != nil {
-		c.cloud = c.newCloudConfigController(manifests)
-		ready, podInformers, first = append(ready, c.cloud.Ready()), c.cloud.Informers(), append(first, c.cloud)
-	}
-	if c.driver.Configuration != nil {
-		file := configuration.NewController(configuration.Options{
-			Driver: c.driver, Secret: c.watch(drivers.Named(manifests, "Secret", c.driver.Configuration.Secret))[0],
-			Credentials: c.informers.secret(c.driver.Configuration.Credentials), Cloud: c.observeCloud, Triggers: c.cloudInformers(),
-			Namespace: c.namespace.Name, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
-		})
-		ready, podInformers, first = append(ready, file.Ready()), append(podInformers, file.Informers()...), append(first, file)
-	}
-	config := configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
-		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
-	retired := retirement.NewController(retirement.Options{
-		Driver: c.driver, Namespace: c.namespace.Name, Own: manifests, Retired: c.operand.retired,
-		Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
-	})
-	ready = append(ready, config.Ready(), retired.Ready())
-	first = append(first, config, retired,
-		workload.NewSettingsController(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
-	)
-	first = append(first, c.newCredentialsRequestControllers(components)...)
-	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
-		first = append(first, c.newStorageClassController(storageClasses))
-	}
-	if c.snapshotClassesDiffer() {
-		first = append(first, c.newSnapshotClassController(manifests))
-	}
-	first = append(first, static)
-
-	// The controllers of the driver's pods.
-	workloads := workload.Builder{
-		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: config.Client(),
-		Config: c.informers.config, Named: c.informers.named, Nodes: c.informers.nodes, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
-	}.NewControllers(ctx, components)
+	needed := c.prerequisites(manifests, components)
+	workloads := c.workloads(ctx, components, needed)
 	c.informers.start(ctx) // the caches sync during the adoption
-
-	unadopted, err := c.applier.Unadopted(ctx, manifests)
+	adopted, err := c.adopt(ctx, manifests)
 	if err != nil {
 		return err
 	}
-	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, upgradeable.Adopting) // by an operator that was interrupted
-	if adopting {
-		c.upgradeable.TrySet(ctx, upgradeable.Adopting)
-	}
-	refused, err := c.applier.Adopt(ctx, unadopted)
-	if err != nil {
-		return err
-	}
-
-	if c.driver.Tagging != nil {
-		c.limiter = cloudaccess.NewRateLimiter(c.driver.Tagging.Pause, c.clock)
-	}
-	// The controllers that nothing in the cluster waits for.
-	reporting := []factory.Controller{
-		c.newLogLevelController(),
-		c.newNamespaceController(),
-		c.newAdoptionController(manifests, refused != nil),
-		c.newFinalizerController(),
-		upgradeable.NewController(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.clock, c.recorder),
-	}
-	if c.driver.Backend != nil {
-		reporting = append(reporting, c.newBackendController(true, classes, c.end))
-	}
-	if c.driver.Tagging != nil {
-		reporting = append(reporting, c.newTaggingController())
-	}
-	if c.driver.Quota != nil {
-		reporting = append(reporting, c.newQuotaController())
-	}
-	if c.driver.Presence != nil && c.volumes != nil {
-		reporting = append(reporting, c.newPresenceController())
-	}
+	reporting := c.reporting(manifests, classes, adopted)
 	return runAll(ctx,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
 		func(ctx context.Context) error { return c.runControllers(ctx, reporting...) },
-		func(ctx context.Context) error { return c.runControllers(ctx, first...) },
+		func(ctx context.Context) error { return c.runControllers(ctx, needed.controllers...) },
 		func(ctx context.Context) error {
-			for _, r := range ready {
-				select {
-				case <-r:
-				case <-ctx.Done():
-					return nil
-				}
+			if !needed.wait(ctx) {
+				return nil
 			}
 			return c.runControllers(ctx, workloads...)
 		},
 	)
 }
 
+// prerequisites are the controllers of what the driver's pods need before they start.
+type prerequisites struct {
+	controllers []factory.Controller
+	ready       []<-chan struct{}  // closed once the pods may start
+	triggers    []factory.Informer // of objects whose changes roll the pods
+	config      *controllers.ConfigObserver
+}
+
+// wait waits until all is ready. It returns false if ctx ends before that.
+func (p *prerequisites) wait(ctx context.Context) bool {
+	for _, ready := range p.ready {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (c *cycle) prerequisites(manifests []drivers.Manifest, components []clustercsidriver.Component) *prerequisites {
+	static := c.newStaticResourceController(manifests)
+	config := controllers.NewConfigObserver(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
+		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
+	retired := controllers.NewRetirement(controllers.RetirementOptions{
+		Driver: c.driver, Namespace: c.namespace.Name, Own: manifests, Retired: c.operand.retired,
+		Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
+	})
+	p := &prerequisites{config: config, ready: []<-chan struct{}{static.Ready(), config.Ready(), retired.Ready()}}
+	if c.cloud = c.newCloudConfigController(manifests); c.cloud != nil {
+		p.ready, p.triggers, p.controllers = append(p.ready, c.cloud.Ready()), c.cloud.Informers(), append(p.controllers, c.cloud)
+	}
+	own, filled := c.newOwnControllers(manifests)
+	for _, secret := range filled {
+		p.ready, p.triggers = append(p.ready, secret.ready.Done()), append(p.triggers, secret.Informers()...)
+	}
+	p.controllers = slices.Concat(p.controllers, own, c.newCredentialsRequestControllers(components), c.newClassControllers(manifests),
+		[]factory.Controller{
+			config, retired, static,
+			controllers.NewSettings(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
+		})
+	return p
+}
+
+// workloads returns the controllers of the driver's pods.
+func (c *cycle) workloads(ctx context.Context, components []clustercsidriver.Component, needed *prerequisites) []factory.Controller {
+	return controllers.Workloads{
+		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: needed.config.Client(),
+		Config: c.informers.config, Named: c.informers.named, Nodes: c.informers.nodes, Observe: c.observeCluster, Triggers: needed.triggers, Recorder: c.recorder,
+	}.NewControllers(ctx, components)
+}
+
+// adopted is the outcome of an adoption.
+type adopted struct {
+	any  bool // there were objects of an earlier operator
+	left bool // the API server refused some
+}
+
+// adopt adopts the objects of earlier operators.
+func (c *cycle) adopt(ctx context.Context, manifests []drivers.Manifest) (adopted, error) {
+	unadopted, err := c.applier.Unadopted(ctx, manifests)
+	if err != nil {
+		return adopted{}, err
+	}
+	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, controllers.Adopting) // by an operator that was interrupted
+	if adopting {
+		c.upgradeable.TrySet(ctx, controllers.Adopting)
+	}
+	refused, err := c.applier.Adopt(ctx, unadopted)
+	return adopted{any: adopting, left: refused != nil}, err
+}
+
+// reporting returns the controllers that nothing in the cluster waits for.
+func (c *cycle) reporting(manifests, classes []drivers.Manifest, adopted adopted) []factory.Controller {
+	reporting := []factory.Controller{
+		c.newLogLevelController(),
+		c.newNamespaceController(),
+		c.newAdoptionController(manifests, adopted.left),
+		c.newFinalizerController(),
+		controllers.NewUpgradeable(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopted.any, c.reporter, c.clock, c.recorder),
+	}
+	if c.driver.Backend != nil {
+		reporting = append(reporting, c.newBackendController(true, classes, c.end))
+	}
+	return reporting
+}
+
 // componentsOf returns the components that have controllers of their own.
-func componentsOf(prefix string, manifests []drivers.Manifest) []status.Component {
-	var components []status.Component
+func componentsOf(prefix string, manifests []drivers.Manifest) []clustercsidriver.Component {
+	var components []clustercsidriver.Component
 	add := func(kind string, name func(i int, m drivers.Manifest) string) {
 		for i, m := range drivers.OfKind(manifests, kind) {
-			components = append(components, status.Component{Name: prefix + name(i, m), Manifest: m})
+			components = append(components, clustercsidriver.Component{Name: prefix + name(i, m), Manifest: m})
 		}
 	}
 	// Other components of OpenShift rely on the name of the first of a kind.
@@ -171,20 +168,36 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []status.Componen
 	return components
 }
 
+// newClassControllers returns the controllers of the StorageClasses and of those VolumeSnapshotClasses that depend on more than their
+// assets, if there are any.
+func (c *cycle) newClassControllers(manifests []drivers.Manifest) (found []factory.Controller) {
+	if classes := drivers.OfKind(manifests, "StorageClass"); len(classes) > 0 {
+		found = append(found, c.newStorageClassController(classes))
+	}
+	if c.snapshotClassesDiffer() {
+		found = append(found, c.newSnapshotClassController(manifests))
+	}
+	return found
+}
+
 func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Controller {
-	options := storageclass.Options{
+	options := controllers.StorageClassOptions{
 		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
 		CustomResource: c.customResource.Resource(), Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
 	}
 	if c.permanent && c.driver.ClusterStorage != nil {
 		options.Default = c.driver.ClusterStorage.DefaultClass
 	}
-	return storageclass.NewController(options)
+	return controllers.NewStorageClass(options)
 }
 
-// newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud.
-func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudconfig.Controller {
-	options := cloudconfig.Options{
+// newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud; nil if the driver
+// needs nothing of that.
+func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *controllers.CloudConfig {
+	if c.driver.CloudConfig == nil {
+		return nil
+	}
+	options := controllers.CloudConfigOptions{
 		Name: c.driver.ConditionPrefix + "DriverCloudConfigController", Config: c.driver.CloudConfig,
 		Cloud:   c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
 		Target:  c.watch(drivers.Named(manifests, "ConfigMap", c.driver.CloudConfig.ConfigMap))[0],
@@ -194,9 +207,9 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudcon
 		options.Source = c.informers.configMap(drivers.DriverConfigNamespace, source)
 	}
 	if discovery := c.driver.CloudConfig.Discovery; discovery != nil {
-		options.Asked = cloudconfig.Asked{Namespace: c.namespace.Name, Secret: c.informers.secret(discovery.Secret), Cloud: c.observeCloud, Triggers: c.cloudInformers()}
+		options.Asked = controllers.CloudDiscovery{Find: c.own.Find, Namespace: c.namespace.Name, Secret: c.informers.secret(discovery.Secret), Cloud: c.observeCloud, Triggers: c.cloudInformers()}
 	}
-	return cloudconfig.NewController(options)
+	return controllers.NewCloudConfig(options)
 }
 
 // snapshotClassesDiffer tells whether the VolumeSnapshotClasses depend on more than their assets.
@@ -213,111 +226,101 @@ func (c *cycle) defaultSnapshotClass() string {
 }
 
 func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory.Controller {
-	return snapshotclass.NewController(snapshotclass.Options{
-		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, snapshotclass.Kind)),
+	return controllers.NewSnapshotClass(controllers.SnapshotClassOptions{
+		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, controllers.SnapshotClassKind)),
 		Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
 		Default: c.defaultSnapshotClass(), CustomResource: c.customResource.Resource(), Reader: c.clients.objects,
 		Applier: c.applier, OperatorClient: c.reporter, Recorder: c.recorder,
 	})
 }
 
-func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
+func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *controllers.StaticResources {
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
-		return !staticresource.Applies(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
+		return !controllers.IsStatic(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
 			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret) ||
-			c.snapshotClassesDiffer() && m.Object.GetKind() == snapshotclass.Kind
+			c.snapshotClassesDiffer() && m.Object.GetKind() == controllers.SnapshotClassKind
 	})
-	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.driver.History, c.reporter, c.recorder)
+	return controllers.NewStaticResources(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.driver.History, c.reporter, c.recorder)
 }
 
-func (c *cycle) newCredentialsRequestControllers(components []status.Component) []factory.Controller {
-	var controllers []factory.Controller
+func (c *cycle) newCredentialsRequestControllers(components []clustercsidriver.Component) []factory.Controller {
+	var requests []factory.Controller
 	for _, component := range components {
 		if component.Manifest.Object.GetKind() != "CredentialsRequest" {
 			continue
 		}
-		controllers = append(controllers, credentialsrequest.NewController(credentialsrequest.Options{
+		requests = append(requests, controllers.NewCredentialsRequest(controllers.CredentialsRequestOptions{
 			Name: component.Name, Request: c.informers.watch(component.Manifest.Object), Applier: c.applier, OperatorClient: c.reporter,
 			CloudCredentials: c.informers.operator.Operator().V1().CloudCredentials(), Secrets: c.informers.secret, Keys: c.driver.CredentialKeys, Recorder: c.recorder,
-			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForTagging(component), Getenv: c.getenv,
+			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForOperator(component), Getenv: c.getenv,
 		}))
 	}
-	return controllers
+	return requests
 }
 
-// isForTagging reports whether a component is the CredentialsRequest of the operator's own credentials for tags.
-func (c *cycle) isForTagging(component status.Component) bool {
+// isForOperator reports whether a component is the CredentialsRequest of the operator's own credentials.
+func (c *cycle) isForOperator(component clustercsidriver.Component) bool {
 	secret, _, _ := unstructured.NestedString(component.Manifest.Object.Object, "spec", "secretRef", "name")
-	return c.driver.Tagging != nil && secret == c.driver.Tagging.Secret
+	return c.driver.CloudAccess != nil && secret == c.driver.CloudAccess.Secret
 }
 
-// newTaggingController returns the controller of the tags of what the driver has created.
-func (c *cycle) newTaggingController() factory.Controller {
-	return tagging.NewController(tagging.Options{
-		Driver: c.driver, Namespace: c.namespace.Name, Access: c.cloudAccess(),
-		Core: c.clients.kube.CoreV1().RESTClient(), Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
-	})
-}
-
-// newQuotaController returns the controller that measures what is used of something that the cloud limits.
-func (c *cycle) newQuotaController() factory.Controller {
-	return quota.NewController(quota.Options{
-		Driver: c.driver, Access: c.cloudAccess(), Storage: c.clients.kube.StorageV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
-		ShowRisks: func(classes []string) { c.metrics.SetClassRisks(c.driver.CSIName, classes) },
-		Show: func(used map[string]drivers.Usage) {
-			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit(c.environment()), used)
-		},
-	})
-}
-
-// newPresenceController returns the controller that looks in the cloud for what objects of the driver's API refer to.
-func (c *cycle) newPresenceController() factory.Controller {
-	return presence.NewController(presence.Options{
-		Driver: c.driver, Registry: c.volumes, Access: c.cloudAccess(), Core: c.clients.kube.CoreV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
-	})
-}
-
-// cloudAccess is with what the operator itself calls the cloud.
-func (c *cycle) cloudAccess() cloudaccess.Source {
-	return cloudaccess.Source{
-		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
-		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
-		TrustedCA: c.trustedCA(), Limiter: c.limiter,
+// newOwnControllers returns the driver's own controllers, and the Secrets that they fill.
+func (c *cycle) newOwnControllers(manifests []drivers.Manifest) (own []factory.Controller, filled []*filledSecret) {
+	if c.own.New == nil {
+		return nil, nil
 	}
+	own = c.own.New(controller.Dependencies{
+		Driver: c.driver, Namespace: c.namespace.Name, Cloud: c.observeCloudWith,
+		Triggers: func(secret string) []factory.Informer {
+			return append(c.cloudInformers(), c.informers.secret(secret).Informer())
+		},
+		Fill: func(secret string) controller.Secret {
+			s := &filledSecret{c.watch(drivers.Named(manifests, "Secret", secret))[0], c.applier, objects.NewReadiness()}
+			filled = append(filled, s)
+			return s
+		},
+		Environment: c.environment, Core: c.clients.kube.CoreV1().RESTClient(), Storage: c.clients.kube.StorageV1().RESTClient(),
+		Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
+	})
+	return own, filled
 }
 
 // newBackendController returns the controller that asks the backend. It calls onNew when the backend offers more than
 // the known StorageClasses.
 func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, onNew func()) factory.Controller {
-	return backend.NewController(backend.Options{
-		Driver: c.driver, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
+	return controllers.NewBackend(controllers.BackendOptions{
+		Driver: c.driver, Classes: c.own.Classes, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
 		Reporter: c.reporter, Recorder: c.recorder, Installed: installed, Known: known,
 		Offers: c.offers, OnNew: onNew,
 		Cloud: c.observeCloud, Triggers: c.cloudInformers(),
 	})
 }
 
-// waitForOffers returns the StorageClasses of everything that the driver's backend offers, or has offered. If there is
+// waitForOffers returns the StorageClasses of everything that the driver's backend offers, or has offered; none for a driver
+// without a backend. If there is
 // none and the driver is not installed, it waits until the backend offers something, or ctx ends. Meanwhile only those
 // of the driver's objects are in the cluster that are needed to ask the backend.
 func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest) ([]drivers.Manifest, error) {
-	existing, err := backend.ExistingClasses(ctx, c.driver, c.clients.objects)
+	if c.driver.Backend == nil {
+		return nil, nil
+	}
+	existing, err := controllers.ExistingClasses(ctx, c.driver, c.clients.objects)
 	if err != nil {
 		return nil, err
 	}
-	installed, err := backend.Installed(ctx, c.clients.objects, manifests)
+	installed, err := controllers.Installed(ctx, c.clients.objects, manifests)
 	if err != nil {
 		return nil, err
 	}
 	if !installed && len(c.offers.Classes()) == 0 {
 		err = c.runBackendControllers(ctx, manifests)
 	}
-	return backend.Union(c.offers.Classes(), existing), err
+	return controllers.MergeClasses(c.offers.Classes(), existing), err
 }
 
 // runBackendControllers runs the controllers that are needed to ask the backend, until it offers something or ctx ends.
 func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.Manifest) error {
-	if err := backend.ReportAsking(ctx, c.driver, c.reporter); err != nil {
+	if err := controllers.ReportAskingBackend(ctx, c.driver, c.reporter); err != nil {
 		return err
 	}
 	waiting, stop := context.WithCancel(ctx)

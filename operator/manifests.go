@@ -8,9 +8,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/operator/retirement"
 )
 
 // An operand has the driver's objects, rendered once for a cycle.
@@ -84,8 +84,8 @@ func (o *operand) recordNamespace(namespace drivernamespace.Namespace) error {
 
 // record returns the annotation that records the driver's objects on its ClusterCSIDriver.
 func (o *operand) record(current map[string]string) map[string]string {
-	unknown := retirement.Unknown(current[retirement.RecordAnnotation], o.manifests, o.retired)
-	return map[string]string{retirement.RecordAnnotation: retirement.Record(o.manifests, unknown)}
+	unknown := controllers.UnknownObjects(current[controllers.ObjectsRecordAnnotation], o.manifests, o.retired)
+	return map[string]string{controllers.ObjectsRecordAnnotation: controllers.RecordObjects(o.manifests, unknown)}
 }
 
 func addLabel(m *drivers.Manifest, key, value string) (err error) {

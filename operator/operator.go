@@ -13,15 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/bundled"
-	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
-	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/transport"
-	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
 // Process is what the operator needs from the program that it runs in.
@@ -37,6 +35,8 @@ type Process struct {
 	// Permanent says that the driver is a part of the platform, as the cluster storage operator runs it: it cannot be
 	// removed.
 	Permanent bool
+	// Own is what the driver brings besides its definition.
+	Own controller.Own
 	// Metrics are served by the program.
 	Metrics *metrics.Metrics
 	// Getenv returns the value of an environment variable, "" if it is not set; usually os.Getenv. The variables are the
@@ -52,8 +52,6 @@ type APIController struct {
 	Prepare func(ctx context.Context, cfg *rest.Config) error
 	// Run runs the controller until ctx ends.
 	Run func(ctx context.Context, cfg *rest.Config) error
-	// Volumes has what the API's objects refer to in the cloud. The operator looks for that; nil if it need not.
-	Volumes *presence.Registry
 }
 
 // notRemovable has library-go remove nothing: package uninstall removes the driver, in an order that library-go does not have. It is called
@@ -67,7 +65,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	cfg := transport.WithDeadline(process.KubeConfig)
 
 	// An operator that waits for the lock can be removed, too.
-	unowned, err := bundled.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(upgradeable.OperatorConditionEnv))
+	unowned, err := controllers.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(controllers.OperatorConditionEnv))
 	if err != nil {
 		return err
 	}
@@ -75,27 +73,27 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 }
 
 // runDriver waits for the lock, and then runs the controllers until ctx ends.
-func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, version string, process *Process, apis []APIController) error {
-	lock := leader.NewLock(driver, process.OperatorNamespace, cfg, process.Metrics)
+func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, version string, started *Process, apis []APIController) error {
+	lock := leader.NewLock(driver, started.OperatorNamespace, cfg, started.Metrics)
 	if err := lock.Acquire(ctx); ctx.Err() != nil {
 		return nil // shut down while waiting
 	} else if err != nil {
-		return fmt.Errorf("waiting for the lock %s/%s: %w", process.OperatorNamespace, driver.Operator.Lock, err)
+		return fmt.Errorf("waiting for the lock %s/%s: %w", started.OperatorNamespace, driver.Operator.Lock, err)
 	}
-	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", process.OperatorNamespace, "version", version)
-	process.Metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
+	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", started.OperatorNamespace, "version", version)
+	started.Metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
 
-	upgradeableCondition, err := upgradeable.New(cfg, func(isUpgradeable bool) {
+	upgradeableCondition, err := controllers.NewUpgradeableCondition(cfg, func(isUpgradeable bool) {
 		value := 0.0
 		if isUpgradeable {
 			value = 1
 		}
-		process.Metrics.Upgradeable.WithLabelValues(driver.CSIName).Set(value)
+		started.Metrics.Upgradeable.WithLabelValues(driver.CSIName).Set(value)
 	})
 	if err != nil {
 		return err
 	}
-	degraded, err := upgradeable.NewDegraded(cfg)
+	degraded, err := controllers.NewOperatorDegraded(cfg)
 	if err != nil {
 		return err
 	}
@@ -109,22 +107,20 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 			return err
 		}
 	}
-	customResource, err := customresource.Start(ctx, cfg, driver.CSIName, process.Clock)
+	customResource, err := clustercsidriver.Start(ctx, cfg, driver.CSIName, started.Clock)
 	if err != nil {
 		return err
 	}
 
 	reconciler := &reconciler{
-		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
-		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv, permanent: process.Permanent,
-		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
-		offers: &backend.Offers{},
+		version: version, cfg: cfg, customResource: customResource, apiWait: leader.NewAPIWait(driver),
+		process: process{
+			driver: driver, own: started.Own, operatorNamespace: started.OperatorNamespace, permanent: started.Permanent,
+			recorder: started.EventRecorder, clock: started.Clock, metrics: started.Metrics, getenv: started.Getenv,
+			lock: lock, upgradeable: upgradeableCondition, degraded: degraded, offers: &controllers.Offers{},
+		},
 	}
-	for _, api := range apis {
-		if api.Volumes != nil {
-			reconciler.volumes = api.Volumes
-		}
-	}
+
 	tasks := []func(context.Context) error{reconciler.run}
 	for _, api := range apis {
 		tasks = append(tasks, func(ctx context.Context) error {

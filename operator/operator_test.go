@@ -32,8 +32,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
+	ownControllers "github.com/berth-csi/berth/drivers/registry/controllers"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/operator"
@@ -70,6 +72,8 @@ type testEnv struct {
 	// variables are the operator's environment variables, strings by name. At first they are the driver's images, as in
 	// its bundle.
 	variables *sync.Map
+	// own returns what the driver brings besides its definition; nil for what it brings in releases.
+	own func() controller.Own
 	// metrics has the metrics of the operator that started last; nil before any did.
 	metrics *atomic.Pointer[kubemetrics.KubeRegistry]
 }
@@ -225,6 +229,13 @@ func (env *testEnv) operate(ctx context.Context, cfg *rest.Config, apis ...opera
 	registry := kubemetrics.NewKubeRegistry()
 	process := metrics.New(registry.MustRegister)
 	env.metrics.Store(&registry)
+	own := ownControllers.Of(env.driver.Name)
+	if env.own != nil {
+		own = env.own()
+	}
+	if own.Register != nil {
+		own.Register(registry.MustRegister)
+	}
 	return operator.Run(ctx, env.driver, version, &operator.Process{
 		KubeConfig:        cfg,
 		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(env.namespace), "operator", reference, clock.RealClock{}),
@@ -233,6 +244,7 @@ func (env *testEnv) operate(ctx context.Context, cfg *rest.Config, apis ...opera
 		Metrics:           process,
 		Getenv:            env.getenv,
 		Permanent:         env.permanent,
+		Own:               own,
 	}, apis...)
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/operator/upgradeable"
+	"github.com/berth-csi/berth/operator/controllers"
 )
 
 // ownerInterval is how often an operator checks whether the driver still belongs to another one.
@@ -39,7 +39,7 @@ func (c *cycle) leaveToOwner(ctx context.Context) (left bool, err error) {
 	defer cancel()
 	return true, runAll(ctx,
 		func(ctx context.Context) error {
-			c.upgradeable.SetUntilDone(ctx, upgradeable.Settled)
+			c.upgradeable.SetUntilDone(ctx, controllers.Settled)
 			c.degraded.SetUntilDone(ctx, "DriverOfAnotherOperator", message)
 			return nil
 		},

@@ -11,7 +11,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/gateway"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -21,11 +20,9 @@ import (
 // after a failure and later. What it cannot count it does not show.
 func TestQuota(t *testing.T) {
 	t.Parallel()
-	env := newTaggingEnv(t, aws.Options{}, func(d *drivers.Driver) {
-		quota := *d.Quota
-		quota.Interval, quota.Limit = 50*time.Millisecond, func(map[string]string) int { return 5 }
-		d.Quota = &quota
-	})
+	intervals := usualIntervals
+	intervals.Count = 50 * time.Millisecond
+	env := newTaggingEnv(t, aws.Options{}, intervals)
 	env.class("used", env.fileSystem)
 	env.class("unknown", "fs-0fedcba9876543210")
 	env.class("other", "") // it has no file system
@@ -50,8 +47,8 @@ func TestQuota(t *testing.T) {
 	env.cloud.Inject(gateway.Fault{Service: "elasticfilesystem", Action: "DescribeAccessPoints", Kind: gateway.Denied, Times: 2})
 	env.keyPair()
 	env.waitForQuota(2)
-	if limit, _ := env.metric("berth_quota_limit", map[string]string{"of": env.fileSystem}); limit != 5 {
-		t.Errorf("the limit is shown as %g, want 5", limit)
+	if limit, _ := env.metric("berth_quota_limit", map[string]string{"of": env.fileSystem}); limit != 1000 {
+		t.Errorf("the limit is shown as %g, want 1000", limit)
 	}
 	if _, shown := env.metric("berth_quota_used", map[string]string{"of": "fs-0fedcba9876543210"}); shown {
 		t.Error("a file system that does not exist is shown")

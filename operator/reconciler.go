@@ -14,34 +14,37 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/drivers/controller"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
-	"github.com/berth-csi/berth/operator/presence"
-	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
 // A reconciler runs one cycle after the other. It has what outlives a cycle.
 type reconciler struct {
+	process
+	version        string
+	cfg            *rest.Config
+	customResource *clustercsidriver.Watch
+	apiWait        *leader.APIWait
+}
+
+// process is what stays the same from cycle to cycle.
+type process struct {
 	driver            drivers.Driver
-	version           string
-	cfg               *rest.Config
-	operatorNamespace string // the driver may be in another namespace
+	own               controller.Own // what the driver brings besides its definition
+	operatorNamespace string         // the driver may be in another namespace
+	permanent         bool           // the driver cannot be removed
 	recorder          events.Recorder
-	permanent         bool // the driver cannot be removed
 	clock             clock.Clock
 	metrics           *metrics.Metrics
 	getenv            func(name string) string
-
-	customResource *customresource.Watch
-	lock           *leader.Lock
-	apiWait        *leader.APIWait
-	upgradeable    *upgradeable.Condition
-	degraded       *upgradeable.Degraded
-	offers         *backend.Offers
-	volumes        *presence.Registry
+	lock              *leader.Lock
+	upgradeable       *controllers.UpgradeableCondition
+	degraded          *controllers.OperatorDegraded
+	offers            *controllers.Offers
 }
 
 // run reconciles the desired state of the ClusterCSIDriver until ctx ends. When it changes, all controllers for the old
@@ -68,17 +71,18 @@ func (r *reconciler) run(ctx context.Context) error {
 }
 
 // reconcile runs cycles for a mode until ctx ends. It retries a cycle that fails, with backoff.
-func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
+func (r *reconciler) reconcile(ctx context.Context, mode clustercsidriver.Mode) {
 	missing := 0.0
-	if mode == customresource.Absent {
+	if mode == clustercsidriver.Absent {
 		missing = 1
 	}
 	r.metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
-	if mode == customresource.Absent {
+	if mode == clustercsidriver.Absent {
 		r.metrics.SetConditions(r.driver.CSIName, nil)
-		r.metrics.SetQuota(r.driver.CSIName, "", 0, nil)
-		r.metrics.SetClassRisks(r.driver.CSIName, nil)
-		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, upgradeable.Settled); return nil })
+		if r.own.Withdraw != nil {
+			r.own.Withdraw()
+		}
+		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, controllers.Settled); return nil })
 		return
 	}
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
@@ -100,7 +104,7 @@ func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
 
 // runCycle runs the controllers for a mode until ctx ends, or until the cycle has to start again because something has
 // changed that its clients depend on.
-func (r *reconciler) runCycle(ctx context.Context, mode customresource.Mode) error {
+func (r *reconciler) runCycle(ctx context.Context, mode clustercsidriver.Mode) error {
 	ctx, cancel := context.WithCancel(ctx) // also ends the informers
 	defer cancel()
 	c, err := r.newCycle(mode, cancel)

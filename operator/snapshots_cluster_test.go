@@ -18,7 +18,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/cluster"
-	"github.com/berth-csi/berth/operator/snapshotclass"
+	"github.com/berth-csi/berth/operator/controllers"
 )
 
 // TestSnapshotClass: a cluster without the snapshot API gets the driver, and the VolumeSnapshotClass once the API is there.
@@ -141,7 +141,7 @@ func TestDefaultSnapshotClass(t *testing.T) {
 					if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 						return err
 					}
-					if got := custom.Annotations[snapshotclass.DefaultAnnotation]; got != want {
+					if got := custom.Annotations[controllers.DefaultSnapshotClassAnnotation]; got != want {
 						return fmt.Errorf("it is %q", got)
 					}
 					return nil

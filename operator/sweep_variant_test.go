@@ -57,10 +57,10 @@ func newVariant(t *testing.T, original drivers.Driver, number int) *variant {
 		config.ConfigMap = v.toVariant.Replace(config.ConfigMap)
 		v.CloudConfig = &config
 	}
-	if original.Tagging != nil {
-		tagging := *original.Tagging
-		tagging.Secret = v.toVariant.Replace(tagging.Secret)
-		v.Tagging = &tagging
+	if original.CloudAccess != nil {
+		access := *original.CloudAccess
+		access.Secret = v.toVariant.Replace(access.Secret)
+		v.CloudAccess = &access
 	}
 	v.History.Finalizers = v.renameAll(original.History.Finalizers)
 	v.History.Labels = map[string]string{}

@@ -26,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
+	efscontroller "github.com/berth-csi/berth/drivers/efs/controller"
 	"github.com/berth-csi/berth/lab/aws"
 	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
 	"github.com/berth-csi/berth/lab/aws/gateway"
@@ -47,19 +49,23 @@ type taggingEnv struct {
 	infrastructure *configv1.Infrastructure
 }
 
+// usualIntervals are so long that nothing is due a second time.
+var usualIntervals = efscontroller.Intervals{Tags: 6 * time.Hour, Count: time.Hour, Find: 10 * time.Minute}
+
 // newTaggingEnv returns an environment whose operator calls the cloud in quick succession.
-func newTaggingEnv(t *testing.T, options aws.Options, change ...func(*drivers.Driver)) *taggingEnv {
+func newTaggingEnv(t *testing.T, options aws.Options, intervals efscontroller.Intervals, change ...func(*drivers.Driver)) *taggingEnv {
 	t.Helper()
 	options.TLS = true
 	cloud := aws.Start(t, options)
 	driver := efsDriver(t)
-	tagging := *driver.Tagging
-	tagging.Pause = time.Millisecond
-	driver.Tagging = &tagging
+	access := *driver.CloudAccess
+	driver.CloudAccess = &access
 	for _, f := range change {
 		f(&driver)
 	}
+	intervals.Call = time.Millisecond
 	env := &taggingEnv{testEnv: newTestEnvWith(t, driver), cloud: cloud, fileSystem: cloud.EFS.AddFileSystem(fakeefs.FileSystem{}).ID}
+	env.own = func() controller.Own { return efscontroller.NewAt(intervals) }
 	env.efs = efssdk.NewFromConfig(cloud.Config("efs", cloud.AddUser(t, "driver", "elasticfilesystem:*")))
 	manualMode(env.testEnv)
 	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
@@ -180,7 +186,7 @@ func (env *taggingEnv) wantCalls(when string, want map[string]int) {
 // for this cluster, with one call for each that lacks a tag. Nothing is called without a reason.
 func TestTagsReachExistingAccessPoints(t *testing.T) {
 	t.Parallel()
-	env := newTaggingEnv(t, aws.Options{})
+	env := newTaggingEnv(t, aws.Options{}, usualIntervals)
 	secret := env.keyPair()
 	one, other := env.accessPoint(ownTags(cluster.InfrastructureName)), env.accessPoint(ownTags(cluster.InfrastructureName))
 	foreign := env.accessPoint(ownTags("harbour-x1"))
@@ -241,7 +247,7 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 	t.Parallel()
 	const role = "arn:aws:iam::111122223333:role/tags"
 	token := filepath.Join(t.TempDir(), "token")
-	env := newTaggingEnv(t, aws.Options{SessionLifetime: time.Second}, func(d *drivers.Driver) { d.Tagging.TokenFile = token })
+	env := newTaggingEnv(t, aws.Options{SessionLifetime: time.Second}, usualIntervals, func(d *drivers.Driver) { d.CloudAccess.TokenFile = token })
 	env.variables.Store("TAGS_ROLEARN", role)
 	kube := kubernetes.NewForConfigOrDie(env.Config())
 	account := "system:serviceaccount:" + env.namespace + ":operator"
@@ -287,7 +293,7 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 // TestTroubleWithTags: it is reported at once, and makes the driver Degraded only when it lasts.
 func TestTroubleWithTags(t *testing.T) {
 	t.Parallel()
-	env := newTaggingEnv(t, aws.Options{})
+	env := newTaggingEnv(t, aws.Options{}, usualIntervals)
 	clock := clocktesting.NewFakeClock(time.Now())
 	env.clock = clock
 	id := env.accessPoint(ownTags(cluster.InfrastructureName))

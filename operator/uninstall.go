@@ -5,9 +5,8 @@ import (
 	"slices"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/operator/uninstall"
 )
 
@@ -31,7 +30,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	classes, err := backend.ExistingClasses(ctx, c.driver, c.clients.objects)
+	classes, err := controllers.ExistingClasses(ctx, c.driver, c.clients.objects)
 	if err != nil {
 		return err
 	}
@@ -39,7 +38,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unknown := retirement.Unknown(custom.Annotations[retirement.RecordAnnotation], c.operand.manifests, c.operand.retired)
+	unknown := controllers.UnknownObjects(custom.Annotations[controllers.ObjectsRecordAnnotation], c.operand.manifests, c.operand.retired)
 	watched := c.watch(slices.Concat(manifests, classes))
 	for _, m := range retired { // the operator may not watch them, and nobody creates them any more
 		watched = append(watched, objects.NewWatchedObject(m.Object, nil))

@@ -8,21 +8,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/controller"
 	"github.com/berth-csi/berth/operator"
-	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// apiControllers build the controllers of the drivers' APIs and add their flags, by the name of the API's
-// CustomResourceDefinition. Nil means that the controller of another API also serves it.
-var apiControllers = map[string]func(*pflag.FlagSet) operator.APIController{
+// apiControllers build the controllers of the APIs that come with drivers, from what the driver brings, and add their flags, by the name of the API's
+// CustomResourceDefinition. Nil means that the controller of another API serves it, too.
+var apiControllers = map[string]func(controller.Own, *pflag.FlagSet) operator.APIController{
 	"sharedvolumes." + v1alpha1.GroupVersion.Group:        serveSharedVolumes,
 	"sharedvolumegrants." + v1alpha1.GroupVersion.Group:   nil,
 	"sharedvolumepolicies." + v1alpha1.GroupVersion.Group: nil,
 }
 
-func apiControllersOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.APIController, error) {
+func apiControllersOf(d drivers.Driver, own controller.Own, flags *pflag.FlagSet) ([]operator.APIController, error) {
 	apis, err := d.ServedAPIs()
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func apiControllersOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.APICon
 			return nil, fmt.Errorf("driver %s brings the API %s, but this build has no controller for it", d.Name, api)
 		}
 		if newController != nil {
-			found = append(found, newController(flags))
+			found = append(found, newController(own, flags))
 		}
 	}
 	return found, nil
@@ -42,9 +42,9 @@ func apiControllersOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.APICon
 
 // serveSharedVolumes returns the controller of SharedVolumes, of which users may create thousands at once. The number of
 // workers limits how many requests are in flight; the API server decides how fast it answers them.
-func serveSharedVolumes(flags *pflag.FlagSet) operator.APIController {
-	accessPoints := presence.NewRegistry()
-	options := sharedvolume.Options{Workers: sharedvolume.DefaultWorkers, AccessPoints: accessPoints}
+func serveSharedVolumes(own controller.Own, flags *pflag.FlagSet) operator.APIController {
+	options := sharedvolume.Options{Workers: sharedvolume.DefaultWorkers}
+	options.AccessPoints, _ = own.API.(sharedvolume.AccessPoints) // nil if the driver does not know them
 	flags.IntVar(&options.Workers, "shared-volume-workers", options.Workers, "`NUMBER` of SharedVolumes to reconcile concurrently")
 	tune(flags, "shared-volume-workers")
 	allowed := limits{burst: 100}
@@ -53,7 +53,7 @@ func serveSharedVolumes(flags *pflag.FlagSet) operator.APIController {
 		options.InitialAccess, err = sharedvolume.Prepare(ctx, cfg)
 		return err
 	}
-	return operator.APIController{Prepare: prepare, Volumes: accessPoints, Run: func(ctx context.Context, cfg *rest.Config) error {
+	return operator.APIController{Prepare: prepare, Run: func(ctx context.Context, cfg *rest.Config) error {
 		if options.Workers < 1 {
 			return fmt.Errorf("--shared-volume-workers is %d, want 1 or more", options.Workers)
 		}

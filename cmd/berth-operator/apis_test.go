@@ -7,6 +7,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/drivers/controller"
+	"github.com/berth-csi/berth/drivers/registry/controllers"
+	"github.com/berth-csi/berth/sharedvolume"
 )
 
 func TestLimits(t *testing.T) {
@@ -38,11 +42,18 @@ func TestLimits(t *testing.T) {
 
 func TestSharedVolumesNeedWorkers(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	serve := serveSharedVolumes(flags)
+	serve := serveSharedVolumes(controller.Own{}, flags)
 	if err := flags.Parse([]string{"--shared-volume-workers=0"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := serve.Run(context.Background(), &rest.Config{}); err == nil || !strings.Contains(err.Error(), "--shared-volume-workers is 0, want 1 or more") {
 		t.Errorf("without workers, the answer is %v", err)
+	}
+}
+
+// TestSharedVolumesKnowAccessPoints: what EFS brings answers the controller of SharedVolumes.
+func TestSharedVolumesKnowAccessPoints(t *testing.T) {
+	if _, ok := controllers.Of("efs").API.(sharedvolume.AccessPoints); !ok {
+		t.Error("nobody tells the controller of SharedVolumes which access points exist")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry/controllers"
 	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/operator/metrics"
@@ -26,20 +27,25 @@ func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 	cmd.Flags().StringVar(&p.namespace, "namespace", "",
 		"`NAMESPACE` of the operator, and of the driver unless that is in another one already (default: the pod's)")
 	removable := cmd.Flags().Bool("removable", true, "remove the driver when its ClusterCSIDriver is deleted; the cluster storage operator sets false")
-	apis, err := apiControllersOf(d, cmd.Flags())
+	own := controllers.Of(d.Name)
+	apis, err := apiControllersOf(d, own, cmd.Flags())
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if err := errors.Join(err, setFromVariables(cmd.Flags(), os.Getenv)); err != nil {
 			return err
 		}
 		logs.InitLogs()
 		defer logs.FlushLogs()
-		return p.run(ctx, func(ctx context.Context, own process) error {
+		return p.run(ctx, func(ctx context.Context, started process) error {
+			if own.Register != nil {
+				own.Register(legacyregistry.MustRegister)
+			}
 			return operator.Run(ctx, d, cmp.Or(os.Getenv(clusterstorage.VersionVariable), version.Get().Version), &operator.Process{
-				KubeConfig:        own.config,
-				OperatorNamespace: own.namespace,
-				EventRecorder:     own.recorder,
+				KubeConfig:        started.config,
+				OperatorNamespace: started.namespace,
+				EventRecorder:     started.recorder,
 				Clock:             clock.RealClock{},
 				Permanent:         !*removable,
+				Own:               own,
 				Metrics:           metrics.New(legacyregistry.MustRegister),
 				Getenv:            os.Getenv,
 			}, apis...)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/serving"
+	"github.com/berth-csi/berth/operator/metrics"
 )
 
 // namespaceFile contains the namespace of the pod.
@@ -69,7 +69,7 @@ func (p program) run(ctx context.Context, operate func(context.Context, process)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serving.Run(ctx, serving.Options{
+		return metrics.Serve(ctx, metrics.ServeOptions{
 			Address: p.address, CertFolder: drivers.ServingCertFolder, Kube: kube, Config: config,
 			Account:  serviceaccount.MakeUsername(own.namespace, p.name),
 			Audience: p.audience(own.namespace),

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/openstack"
 )
 
 // The ConfigMap with which an administrator configures the driver, and its key for the configuration. What it lacks, the
@@ -22,14 +21,17 @@ const (
 	configKey  = "config"
 )
 
-// topologyKey is the key that says, in either ConfigMap and in the driver's own, whether volumes belong to zones.
-const topologyKey = "enable_topology"
+// TopologyKey is the key that says, in either ConfigMap and in the driver's own, whether volumes belong to zones.
+const TopologyKey = "enable_topology"
 
 // Files in the driver's own ConfigMap. The driver reads optionsFile everywhere, and loginFile in the controller.
 const (
 	optionsFile = "cloud.conf"
 	loginFile   = "login.conf"
 )
+
+// cloudName is the name that the installer gives the cloud in clouds.yaml.
+const cloudName = "openstack"
 
 // Where the controller's asset mounts clouds.yaml and the driver's own ConfigMap.
 const (
@@ -45,19 +47,19 @@ func configFiles(cloud, source, current map[string]string) (map[string]string, e
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
-	zones, from := take(cloud, source, topologyKey, topologyKey)
+	zones, from := take(cloud, source, TopologyKey, TopologyKey)
 	if zones == "" {
 		zones = "false"
-		if current[topologyKey] == "true" {
+		if current[TopologyKey] == "true" {
 			zones = "true"
 		}
 	}
 	if zones != "true" && zones != "false" {
 		return nil, fmt.Errorf(`%s: found %q, want "true" or "false"`, from, zones)
 	}
-	login := map[string]string{"use-clouds": "true", "clouds-file": cloudsFile, "cloud": openstack.CloudName}
+	login := map[string]string{"use-clouds": "true", "clouds-file": cloudsFile, "cloud": cloudName}
 	maps.Copy(login, options.login())
-	content := map[string]string{topologyKey: zones}
+	content := map[string]string{TopologyKey: zones}
 	if bundle, from := take(cloud, source, drivers.CABundleKey, drivers.CABundleKey); bundle != "" {
 		if !drivers.HasCertificate(bundle) {
 			return nil, fmt.Errorf("%s: found no certificate, want the CA bundle of the cloud in PEM format", from)
@@ -76,6 +78,23 @@ func take(cloud, source map[string]string, cloudKey, sourceKey string) (value, f
 	}
 	return cloud[cloudKey], fmt.Sprintf("ConfigMap %s/%s, key %s, which is a copy of the ConfigMap in namespace %s that the Infrastructure cluster names in spec.cloudConfig",
 		drivers.CloudConfigNamespace, drivers.CloudConfigName, cloudKey, drivers.DriverConfigNamespace)
+}
+
+// Login returns how the driver's pods log in, besides their credentials, and the certificate authorities of the cloud.
+func Login(cloud, source map[string]string) (login map[string]string, authorities string, err error) {
+	text, from := take(cloud, source, drivers.CloudConfigKey, configKey)
+	o, err := parse(text)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", from, err)
+	}
+	authorities, _ = take(cloud, source, drivers.CABundleKey, drivers.CABundleKey)
+	return o.login(), authorities, nil
+}
+
+// zonesUnsaid reports whether no administrator has said if volumes belong to zones.
+func zonesUnsaid(cloud, source map[string]string) bool {
+	value, _ := take(cloud, source, TopologyKey, TopologyKey)
+	return value == ""
 }
 
 // options are what the driver reads of a configuration. It has credentials from clouds.yaml alone, and ignores the other
@@ -166,7 +185,7 @@ func format(section string, options map[string]string) string {
 // topology returns a setting that enables zones with an argument if the driver's configuration says so.
 func topology(argument string) func(drivers.Cluster, *corev1.Container) []string {
 	return func(cluster drivers.Cluster, container *corev1.Container) []string {
-		enabled := cluster.CloudConfig[topologyKey] == "true"
+		enabled := cluster.CloudConfig[TopologyKey] == "true"
 		container.Args = append(container.Args, argument+strconv.FormatBool(enabled))
 		return nil
 	}

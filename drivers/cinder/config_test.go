@@ -139,7 +139,7 @@ func TestWrongConfigs(t *testing.T) {
 func TestTopology(t *testing.T) {
 	for value, want := range map[string]string{"": "false", "false": "false", "true": "true"} {
 		pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: "csi-driver"}, {Name: "csi-provisioner"}, {Name: "cinder-plugin"}, {Name: "other"}}}
-		Driver.Configure(pod, drivers.Cluster{CloudConfig: map[string]string{topologyKey: value}})
+		Driver.Configure(pod, drivers.Cluster{CloudConfig: map[string]string{TopologyKey: value}})
 		var got []string
 		for _, c := range pod.Containers {
 			got = append(got, c.Args...)

@@ -44,7 +44,7 @@ var Driver = drivers.Driver{
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "openstack-cinder-csi-driver-trusted-ca-bundle",
 	CloudConfig: &drivers.CloudConfig{ConfigMap: "cloud-conf", Source: configName, Content: configFiles,
-		Discovery: &drivers.Discovery{Secret: cloudSecret, Needed: zonesUnsaid, Find: findZones}},
+		Discovery: &drivers.Discovery{Secret: cloudSecret, Needed: zonesUnsaid}},
 	ClusterStorage: &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, DefaultSnapshotClass: "standard-csi"},
 	Certification: drivers.Certification{
 		Class: "standard-csi", SnapshotClass: "standard-csi",

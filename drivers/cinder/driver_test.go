@@ -69,3 +69,19 @@ func TestNodesHaveNoCredentials(t *testing.T) {
 		}
 	}
 }
+
+func TestZonesUnsaid(t *testing.T) {
+	for name, test := range map[string]struct {
+		cloud, source map[string]string
+		want          bool
+	}{
+		"nobody":                             {nil, nil, true},
+		"others things":                      {map[string]string{"cloud.conf": ""}, map[string]string{"config": ""}, true},
+		"in the configuration of the cloud":  {map[string]string{"enable_topology": "false"}, nil, false},
+		"in the configuration of the driver": {nil, map[string]string{"enable_topology": "true"}, false},
+	} {
+		if got := zonesUnsaid(test.cloud, test.source); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

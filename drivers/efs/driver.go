@@ -31,6 +31,21 @@ const sharing = "To create a volume and a claim for each SharedVolume"
 // granting is the purpose of the rules for SharedVolumeGrants.
 const granting = "To provide a volume only to SharedVolumes whose namespace has a grant for it"
 
+// tagsSecret is the Secret with the operator's own credentials.
+const tagsSecret = "tags-aws-efs-cloud-credentials"
+
+// tagging is the purpose of the rules for the tags of access points.
+const tagging = "To keep the tags of existing volumes as the cluster wants them"
+
+// controllerRules are the permissions of the driver's controller (drivers/efs/controller).
+var controllerRules = []permissions.Rule{
+	{For: tagging, Resources: []string{"persistentvolumes"}, Verbs: []string{"list"}},
+	{For: tagging, Resources: []string{"secrets"}, Names: []string{tagsSecret}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+	{For: tagging, Resources: []string{"configmaps"}, Names: []string{drivers.CloudConfigName}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+	{For: "To warn before a file system has as many access points as AWS allows", Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}},
+	{For: "To find out whether the nodes can reach the access points of SharedVolumes", Resources: []string{"nodes"}, Verbs: []string{"list"}},
+}
+
 // Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator, so it keeps all names of
 // that operator that objects and users refer to.
 var Driver = drivers.Driver{
@@ -56,7 +71,7 @@ var Driver = drivers.Driver{
 		Name:  "aws-efs-operator",
 		Lock:  "aws-efs-operator-lock",
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
-		Env:   []string{"ROLEARN", "NODE_ROLEARN", "TAGS_ROLEARN", versionEnv, drivers.FIPSEndpointEnv, drivers.DNSPolicyEnv},
+		Env:   []string{"ROLEARN", "NODE_ROLEARN", "TAGS_ROLEARN", VersionEnv, drivers.FIPSEndpointEnv, drivers.DNSPolicyEnv},
 		Rules: []permissions.Rule{
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes"},
 				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListFallback},
@@ -80,11 +95,8 @@ var Driver = drivers.Driver{
 		Alerts: alerts,
 	},
 
-	Tagging:  &tagging,
-	Quota:    &accessPointQuota,
-	Presence: &accessPointPresence,
-
-	ClassRisk: sharedDirectory,
+	CloudAccess: &drivers.CloudAccess{Secret: tagsSecret, TokenFile: "/var/run/secrets/openshift/serviceaccount/token", Rules: controllerRules},
+	ClassRisk:   sharedDirectory,
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

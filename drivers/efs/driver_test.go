@@ -82,7 +82,7 @@ func TestNames(t *testing.T) {
 		"operator's pods":   {"aws-efs-operator", efs.Driver.OperatorDeployment().Spec.Selector.MatchLabels["name"]},
 		"controller Secret": {"aws-efs-cloud-credentials", efs.Driver.Secrets[0]},
 		"node Secret":       {"node-aws-efs-cloud-credentials", efs.Driver.Secrets[1]},
-		"tags Secret":       {"tags-aws-efs-cloud-credentials", efs.Driver.Tagging.Secret},
+		"tags Secret":       {"tags-aws-efs-cloud-credentials", efs.Driver.CloudAccess.Secret},
 	} {
 		if names[0] != names[1] {
 			t.Errorf("%s is called %q, want %q", what, names[1], names[0])

@@ -14,13 +14,17 @@ import (
 )
 
 const (
-	// versionEnv is the environment variable of the operator that says which version of the driver is in the image.
-	versionEnv = "DRIVER_VERSION"
-	// defaultVersion is the version in the default image. Its parser of tags has no escapes: it splits the list at each
+	// VersionEnv is the environment variable of the operator that says which version of the driver is in the image.
+	VersionEnv = "DRIVER_VERSION"
+	// DefaultVersion is the version in the default image. Its parser of tags has no escapes: it splits the list at each
 	// space, and each word at each colon. Of a word with two colons it loses what follows the second one. A word
 	// without a colon makes it lose all tags.
-	defaultVersion = "2.1.11"
+	DefaultVersion = "2.1.11"
 )
+
+// The tag that the driver gives to all access points that it creates. The policy in the CredentialsRequest allows no change
+// of tags on others.
+const MarkKey, MarkValue = "efs.csi.aws.com/cluster", "true"
 
 // escapesFrom is the oldest version that is known to take spaces and colons after a backslash.
 var escapesFrom = semver.MustParse("3.4.1")
@@ -28,8 +32,8 @@ var escapesFrom = semver.MustParse("3.4.1")
 // tagAccessPoints makes the driver tag each access point that it creates: with the tags that the cluster wants on all
 // its resources, and with the tag by which the installer finds the cluster's resources when it destroys the cluster.
 func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
-	version := cmp.Or(cluster.Environment[versionEnv], defaultVersion)
-	tags, leftOut := clusterTags(cluster.Infrastructure, func(tag configv1.AWSResourceTag) string {
+	version := cmp.Or(cluster.Environment[VersionEnv], DefaultVersion)
+	tags, leftOut := ClusterTags(cluster.Infrastructure, func(tag configv1.AWSResourceTag) string {
 		if why := unsayable(tag, version); why != "" {
 			return why + ". The operator sets it later, if it has credentials for tags"
 		}
@@ -41,20 +45,20 @@ func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (left
 	}
 	// This tag must be the last one: the driver trims spaces from the end of the list, even an escaped one, and would
 	// then reject the whole list.
-	words = append(words, tagWord(ownerTag(cluster.Infrastructure)))
+	words = append(words, tagWord(OwnerTag(cluster.Infrastructure)))
 	container.Args = append(container.Args, "--tags="+strings.Join(words, " "))
 	return leftOut
 }
 
-// ownerTag is the tag by which the installer finds the cluster's resources when it destroys the cluster.
-func ownerTag(infrastructure *configv1.Infrastructure) configv1.AWSResourceTag {
+// OwnerTag is the tag by which the installer finds the cluster's resources when it destroys the cluster.
+func OwnerTag(infrastructure *configv1.Infrastructure) configv1.AWSResourceTag {
 	return configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + infrastructure.Status.InfrastructureName, Value: "owned"}
 }
 
-// clusterTags returns the tags that the cluster wants on all its resources and that an access point can have, and a sentence
+// ClusterTags returns the tags that the cluster wants on all its resources and that an access point can have, and a sentence
 // about each other one. problem says what else is wrong with a tag, or "".
-func clusterTags(infrastructure *configv1.Infrastructure, problem func(configv1.AWSResourceTag) string) (tags []configv1.AWSResourceTag, leftOut []string) {
-	taken := map[string]bool{ownerTag(infrastructure).Key: true}
+func ClusterTags(infrastructure *configv1.Infrastructure, problem func(configv1.AWSResourceTag) string) (tags []configv1.AWSResourceTag, leftOut []string) {
+	taken := map[string]bool{OwnerTag(infrastructure).Key: true}
 	return drivers.AWSTags(infrastructure, "new access points", func(tag configv1.AWSResourceTag) string {
 		if problem := cmp.Or(untaggable(tag), problem(tag)); problem != "" {
 			return problem
@@ -73,7 +77,7 @@ func untaggable(tag configv1.AWSResourceTag) string {
 	switch {
 	case strings.HasPrefix(strings.ToLower(tag.Key), "aws:"):
 		return "AWS reserves keys that begin with aws:"
-	case tag.Key == markKey:
+	case tag.Key == MarkKey:
 		return "the driver sets this tag itself"
 	}
 	for _, r := range tag.Key + tag.Value {
@@ -95,7 +99,7 @@ func unsayable(tag configv1.AWSResourceTag, version string) string {
 			return fmt.Sprintf("the driver cannot be given the character %q", r)
 		case !escapes && (r == ' ' || r == ':'):
 			return fmt.Sprintf("version %s of the driver cannot be given the character %q in a tag, but version %s can. "+
-				"If the driver's image is that new, set the operator's environment variable %s to its version", version, r, escapesFrom, versionEnv)
+				"If the driver's image is that new, set the operator's environment variable %s to its version", version, r, escapesFrom, VersionEnv)
 		}
 	}
 	return ""

@@ -80,7 +80,7 @@ func (tc tagCase) list(t *testing.T, version string) (list string, leftOut []str
 	t.Helper()
 	container := &corev1.Container{Args: []string{"--v=2"}}
 	cluster := tagged(tc.tags)
-	cluster.Environment = map[string]string{versionEnv: version}
+	cluster.Environment = map[string]string{VersionEnv: version}
 	leftOut = tagAccessPoints(cluster, container)
 	if len(container.Args) != 2 || container.Args[0] != "--v=2" {
 		t.Fatalf("arguments %q, want one added", container.Args)

@@ -2,12 +2,11 @@
 package manila
 
 import (
-	"context"
 	"embed"
+	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-csi/berth/drivers"
@@ -29,6 +28,14 @@ const (
 	// lastApplied is the annotation of all objects that OpenShift 4.5's operator made.
 	lastApplied = "manila.csi.openshift.io/last-applied"
 )
+
+// DriverSecret is the Secret with the driver's credentials for the cloud. Volumes refer to it.
+const DriverSecret = "csi-manila-secrets"
+
+// ClassName returns the name of a share type's StorageClass.
+func ClassName(shareType string) string {
+	return "csi-manila-" + strings.ReplaceAll(strings.ToLower(shareType), "_", "-")
+}
 
 // Driver is the Manila CSI driver. It keeps the namespace and the names that OpenShift's own operators used: volumes
 // refer to the Secret there, and existing objects are adopted in place.
@@ -64,9 +71,6 @@ var Driver = drivers.Driver{
 		Kind:     "share type",
 		Secret:   cloudSecret,
 		Interval: 10 * time.Minute,
-		Classes: func(ctx context.Context, cloud drivers.Cloud) ([]storagev1.StorageClass, []string, error) {
-			return classes(ctx, cloud)
-		},
 	},
 
 	Assets: drivers.Folder(files, "assets"),
@@ -82,7 +86,7 @@ var Driver = drivers.Driver{
 	CloudConfig:     drivers.CloudCABundle(cloudCAName),
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, Optional: true},
 	Certification: drivers.Certification{
-		Class: className("default"), SnapshotClass: "csi-manila-standard",
+		Class: ClassName("default"), SnapshotClass: "csi-manila-standard",
 		MinSize: "1Gi", MaxSize: "16Ti",
 	},
 	History: drivers.History{
@@ -104,7 +108,7 @@ var Driver = drivers.Driver{
 		},
 		// With these, OpenShift 4.5's operator described the login. New pods have the CA where os-certAuthorityPath says.
 		Keys: []drivers.RetiredKeys{{
-			Secret: driverSecret, Mark: lastApplied, Accounts: oldAccounts, Keys: oldKeys,
+			Secret: DriverSecret, Mark: lastApplied, Accounts: oldAccounts, Keys: oldKeys,
 		}},
 	},
 }

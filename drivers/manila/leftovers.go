@@ -22,7 +22,7 @@ func leftovers() []drivers.Leftover {
 		{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints},
 		{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: drivers.NamespacePlaceholder, Name: "openstack-certificates"},
 		{Kind: drivers.CredentialsRequestKind, Namespace: drivers.CredentialsRequestNamespace, Name: "manila-csi-credentials-request",
-			Credentials: &drivers.OldCredentials{Secret: "installer-cloud-credentials", Copy: driverSecret, Keys: oldKeys}},
+			Credentials: &drivers.OldCredentials{Secret: "installer-cloud-credentials", Copy: DriverSecret, Keys: oldKeys}},
 	}
 	for _, account := range oldAccounts {
 		found = append(found,

@@ -23,9 +23,8 @@ const (
 	csiName = "csi.vsphere.vmware.com"
 	// cloudSecret is the Secret in which the cloud credential operator provides credentials.
 	cloudSecret = "vmware-vsphere-cloud-credentials"
-	// configSecret is the Secret with the driver's configuration, and configKey its key.
+	// configSecret is the Secret with the driver's configuration.
 	configSecret = "vsphere-csi-config-secret"
-	configKey    = "cloud.conf"
 	// className is the name of the StorageClass.
 	className = "thin-csi"
 )
@@ -48,9 +47,8 @@ var Driver = drivers.Driver{
 		Kind:     "supported version",
 		Secret:   cloudSecret,
 		Interval: 10 * time.Minute,
-		Classes:  classes,
 	},
-	Configuration: &drivers.Configuration{Secret: configSecret, Credentials: cloudSecret, Content: driverConfig},
+	Configuration: &drivers.Configuration{Secret: configSecret, Credentials: cloudSecret},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
@@ -101,7 +99,7 @@ func maxVolumes(cluster drivers.Cluster, container *corev1.Container) []string {
 // reports no topology, and the provisioner would wait for one.
 func strictTopology(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	config := cluster.ClusterCSIDriver.Spec.DriverConfig
-	categories := topologyCategories(cluster.Infrastructure, config)
+	categories := TopologyCategories(cluster.Infrastructure, config)
 	if len(categories) == 0 {
 		return nil
 	}
@@ -118,9 +116,9 @@ func strictTopology(cluster drivers.Cluster, container *corev1.Container) (leftO
 	return leftOut
 }
 
-// topologyCategories returns the categories of vCenter's tags that say in which region and zone something is: those of the
+// TopologyCategories returns the categories of vCenter's tags that say in which region and zone something is: those of the
 // installer, if the cluster has several failure domains, otherwise those that the administrator names.
-func topologyCategories(infrastructure *configv1.Infrastructure, config operatorv1.CSIDriverConfigSpec) []string {
+func TopologyCategories(infrastructure *configv1.Infrastructure, config operatorv1.CSIDriverConfigSpec) []string {
 	switch {
 	case infrastructure != nil && infrastructure.Spec.PlatformSpec.VSphere != nil && len(infrastructure.Spec.PlatformSpec.VSphere.FailureDomains) > 1:
 		return []string{"openshift-region", "openshift-zone"}

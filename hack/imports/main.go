@@ -1,6 +1,7 @@
 // Command imports checks that the rooms import each other downward only, as in
 // docs/architecture.md, and that programs which are shipped import no packages that make them large, read YAML without
-// limits, or lose errors. It prints each import that breaks a rule and then fails.
+// limits, or lose errors, and that only the operator links what calls the clouds of drivers. It prints each import that
+// breaks a rule and then fails.
 package main
 
 import (
@@ -28,7 +29,7 @@ var mayImport = map[string][]string{
 	"catalog": {"bundle/registryv1", "catalog/fbc", "internal/boundedyaml", "internal/connections", "internal/findings", "internal/gates",
 		"internal/oci", "internal/openshift", "olm"},
 	"olm":          {"catalog/fbc", "internal/findings", "internal/openshift"},
-	"drivers":      {"internal/boundedyaml", "internal/findings"},
+	"drivers":      {"internal/boundedyaml", "internal/findings", "internal/listing"},
 	"sharedvolume": {"internal/findings", "internal/listing"},
 
 	"bundle/registryv1": {"catalog/fbc", "internal/boundedyaml", "internal/findings", "internal/oci"},
@@ -79,14 +80,27 @@ var refused = []struct {
 	{[]string{"k8s.io/cli-runtime/pkg/genericclioptions", "k8s.io/cli-runtime/pkg/genericiooptions", "k8s.io/cli-runtime/pkg/printers", "k8s.io/cli-runtime/pkg/resource"},
 		"that makes berth 2.6 times as large; bind the flags of a connection by k8s.io/client-go/tools/clientcmd", nil},
 	{[]string{"k8s.io/client-go/util/retry"},
-		"that returns nil if a write does not succeed before its deadline; use package operator/conflict", nil},
+		"that returns nil if a write does not succeed before its deadline; use package operator/objects", nil},
 }
+
+// linkedOnly are packages that only one program may link, directly or not, with the reason. Its main package is in only.
+var linkedOnly = []struct {
+	packages     []string // and those below
+	only, reason string
+}{
+	{[]string{"github.com/gophercloud/gophercloud", module + "/drivers/controller", module + "/drivers/registry/controllers"}, module + "/cmd/berth-operator",
+		"only the operator calls the clouds of drivers; a definition in drivers/NAME is data, and what calls a cloud is in drivers/NAME/controller"},
+}
+
+// sdks are what calls clouds. A definition does not import it.
+var sdks = []string{"github.com/aws/aws-sdk-go-v2/", "github.com/gophercloud/gophercloud/"}
 
 // unshipped are the rooms that are in no shipped program.
 var unshipped = []string{"deploy", "efs-utils-base", "hack", "lab", "release", "test"}
 
 type goPackage struct {
-	ImportPath                         string
+	ImportPath, Name                   string
+	Deps                               []string
 	Imports, TestImports, XTestImports []string
 }
 
@@ -105,7 +119,7 @@ func main() {
 }
 
 func check() ([]string, error) {
-	list := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	list := exec.Command("go", "list", "-json=ImportPath,Name,Deps,Imports,TestImports,XTestImports", "./...")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	if err != nil {
@@ -120,7 +134,24 @@ func check() ([]string, error) {
 			return nil, fmt.Errorf("reading the output of go list: %w", err)
 		}
 		broken = append(broken, violations(p)...)
+		broken = append(broken, linked(p)...)
 	}
+}
+
+// linked returns what a program that is shipped links and may not.
+func linked(p goPackage) (broken []string) {
+	if from, _ := room(p.ImportPath); p.Name != "main" || slices.Contains(unshipped, from) {
+		return nil
+	}
+	for _, rule := range linkedOnly {
+		for _, path := range rule.packages {
+			below := func(dep string) bool { return dep == path || strings.HasPrefix(dep, path+"/") }
+			if i := slices.IndexFunc(p.Deps, below); i >= 0 && p.ImportPath != rule.only {
+				broken = append(broken, fmt.Sprintf("%s links %s: %s", p.ImportPath, p.Deps[i], rule.reason))
+			}
+		}
+	}
+	return broken
 }
 
 // violations returns the imports of a package that break a rule. Tests in any room but lab, which could be a repository of its own, may
@@ -150,6 +181,10 @@ func violations(p goPackage) []string {
 			if slices.Contains(r.packages, path) && !slices.Contains(r.except, from) && !slices.Contains(unshipped, from) {
 				broken = append(broken, fmt.Sprintf("%s imports %s: %s", p.ImportPath, path, r.reason))
 			}
+		}
+		if _, isDriver := strings.CutPrefix(p.ImportPath, module+"/drivers/"); isDriver && pathpkg.Base(p.ImportPath) != "controller" && p.ImportPath != module+"/drivers/openstack" &&
+			slices.ContainsFunc(sdks, func(sdk string) bool { return strings.HasPrefix(path, sdk) }) {
+			broken = append(broken, fmt.Sprintf("%s imports %s: a definition is data; call the cloud in drivers/NAME/controller", p.ImportPath, path))
 		}
 	}
 	if from != "lab" {

@@ -38,6 +38,8 @@ func TestViolations(t *testing.T) {
 		{"YAML in tests and tools", goPackage{ImportPath: module + "/hack/rbac", Imports: []string{"sigs.k8s.io/yaml"}, TestImports: []string{"sigs.k8s.io/yaml"}}, nil},
 		{"retries that lose errors", goPackage{ImportPath: module + "/operator/objects", Imports: []string{"k8s.io/client-go/util/retry"}}, []string{"imports k8s.io/client-go/util/retry"}},
 		{"retries in tests", goPackage{ImportPath: module + "/drivers", XTestImports: []string{"k8s.io/client-go/util/retry"}}, nil},
+		{"a cloud's SDK in a definition", goPackage{ImportPath: module + "/drivers/efs", Imports: []string{"github.com/aws/aws-sdk-go-v2/service/efs"}}, []string{"a definition is data"}},
+		{"a cloud's SDK in a controller", goPackage{ImportPath: module + "/drivers/efs/controller", Imports: []string{"github.com/aws/aws-sdk-go-v2/service/efs"}}, nil},
 		{"an unknown room", goPackage{ImportPath: module + "/util"}, []string{`room "util" is unknown`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -51,5 +53,24 @@ func TestViolations(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestLinked(t *testing.T) {
+	const gophercloud = "github.com/gophercloud/gophercloud/v2"
+	for name, tc := range map[string]struct {
+		p    goPackage
+		want string // "" for nothing
+	}{
+		"the operator":        {goPackage{ImportPath: module + "/cmd/berth-operator", Name: "main", Deps: []string{"fmt", gophercloud}}, ""},
+		"another program":     {goPackage{ImportPath: module + "/cmd/berth", Name: "main", Deps: []string{"fmt", gophercloud}}, "links " + gophercloud},
+		"a library":           {goPackage{ImportPath: module + "/drivers/openstack", Name: "openstack", Deps: []string{gophercloud}}, ""},
+		"a program for tests": {goPackage{ImportPath: module + "/lab/openstack/serve", Name: "main", Deps: []string{gophercloud}}, ""},
+		"what drivers bring":  {goPackage{ImportPath: module + "/cmd/berth", Name: "main", Deps: []string{module + "/drivers/registry/controllers"}}, "only the operator"},
+	} {
+		got := strings.Join(linked(tc.p), "\n")
+		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
 	}
 }

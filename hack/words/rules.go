@@ -7,7 +7,7 @@ var rules = []rule{
 	{phrase: "wishes", instead: "desired state"},
 	{phrase: "companion", instead: "API controller"},
 	{phrase: "companions", instead: "API controllers"},
-	{phrase: "claim", instead: "add the finalizer", in: []string{"operator/customresource"}, names: true},
+	{phrase: "claim", instead: "add the finalizer", in: []string{"operator/clustercsidriver"}, names: true},
 	{phrase: "let go", instead: "remove the finalizer"},
 	{phrase: "lets go", instead: "removes the finalizer"},
 	{phrase: "followed", instead: "watched object", names: true},

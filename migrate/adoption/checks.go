@@ -38,18 +38,6 @@ const (
 	successor        = "cluster-storage-operator" // the cluster storage operator waits to take the driver over
 )
 
-func passed(code, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.OK, What: fmt.Sprintf(what, args...)}}
-}
-
-func refused(code, do, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.Refused, What: fmt.Sprintf(what, args...), Do: do}}
-}
-
-func warned(code, do, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
-}
-
 // checks evaluates all checks. Checks of the operator are left out if OLM runs no operator.
 func (in *input) checks(o *operator) (found migrate.Checks) {
 	all := []func(*operator) migrate.Checks{in.checkExtensions, in.checkOperators, in.checkSubscriptions}
@@ -70,10 +58,10 @@ func (in *input) checks(o *operator) (found migrate.Checks) {
 // checkOperators refuses several operators.
 func (in *input) checkOperators(*operator) migrate.Checks {
 	if at := in.namespaces(); len(at) > 1 {
-		return refused(severalOperators, "find out which one manages the driver, and delete the Subscriptions and ClusterServiceVersions of the others",
+		return migrate.Refuse(severalOperators, "find out which one manages the driver, and delete the Subscriptions and ClusterServiceVersions of the others",
 			"OLM runs operators of the driver in the namespaces %s", strings.Join(at, ", "))
 	}
-	return passed(severalOperators, "OLM runs at most one operator of the driver")
+	return migrate.Pass(severalOperators, "OLM runs at most one operator of the driver")
 }
 
 // checkSubscriptions refuses Subscriptions from which OLM would install an operator again. It installs operators of
@@ -92,20 +80,20 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 		}
 	}
 	if len(others) > 0 {
-		found = refused(subscriptions, "delete those that nobody needs: OLM would install the operator from them again",
+		found = migrate.Refuse(subscriptions, "delete those that nobody needs: OLM would install the operator from them again",
 			"there are other Subscriptions to package %s: %s", in.driver.Package.Name, others)
 	}
 	if len(harmless) > 0 {
-		found = append(found, warned(subscriptions, "delete them if nobody needs them",
+		found = append(found, migrate.Warn(subscriptions, "delete them if nobody needs them",
 			"OLM installs nothing from these Subscriptions to package %s, as their namespaces have no OperatorGroup for all namespaces: %s", in.driver.Package.Name, harmless)...)
 	}
 	switch {
 	case len(found) > 0:
 		return found
 	case o != nil && o.subscription == nil && o.extension == nil:
-		return warned(subscriptions, "nothing", "somebody has deleted the Subscription already")
+		return migrate.Warn(subscriptions, "nothing", "somebody has deleted the Subscription already")
 	}
-	return passed(subscriptions, "no other Subscription would install the operator again")
+	return migrate.Pass(subscriptions, "no other Subscription would install the operator again")
 }
 
 // names are names of objects. A text has a few of them, as users decide how many there are.
@@ -129,7 +117,7 @@ func (in *input) checkPending(o *operator) migrate.Checks {
 		if p.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval {
 			do = "approve it, and wait until OLM has carried it out; or delete the Subscription yourself, and plan again"
 		}
-		return refused(pendingUpdate, do, "InstallPlan %s/%s, for %s, is pending: its phase is %s", p.Namespace, p.Name, strings.Join(p.Spec.ClusterServiceVersionNames, ", "), phase(string(p.Status.Phase)))
+		return migrate.Refuse(pendingUpdate, do, "InstallPlan %s/%s, for %s, is pending: its phase is %s", p.Namespace, p.Name, strings.Join(p.Spec.ClusterServiceVersionNames, ", "), phase(string(p.Status.Phase)))
 	}
 	var names []string
 	for _, v := range in.versions {
@@ -138,14 +126,14 @@ func (in *input) checkPending(o *operator) migrate.Checks {
 		}
 	}
 	if len(names) > 0 {
-		return refused(pendingUpdate, "wait until OLM has finished the update, or find out why it does not",
+		return migrate.Refuse(pendingUpdate, "wait until OLM has finished the update, or find out why it does not",
 			"besides ClusterServiceVersion %s there are others of the operator: %s", o.version.Name, strings.Join(names, ", "))
 	}
 	if s := o.subscription; s != nil && (s.Status.InstalledCSV != o.version.Name || s.Status.CurrentCSV != o.version.Name) {
-		return refused(pendingUpdate, "wait until OLM has finished the update, or find out why it does not",
+		return migrate.Refuse(pendingUpdate, "wait until OLM has finished the update, or find out why it does not",
 			"the status of Subscription %s/%s has %q installed and %q as current; want %s as both", s.Namespace, s.Name, s.Status.InstalledCSV, s.Status.CurrentCSV, o.version.Name)
 	}
-	return passed(pendingUpdate, "no update is pending")
+	return migrate.Pass(pendingUpdate, "no update is pending")
 }
 
 func phase(p string) string {
@@ -159,15 +147,15 @@ func phase(p string) string {
 func (in *input) checkInstalled(o *operator) migrate.Checks {
 	switch v := o.version; {
 	case v.UID == "":
-		return refused(installedVersion, "find out who has deleted it; wait until OLM has removed the operator's permissions, and plan again",
+		return migrate.Refuse(installedVersion, "find out who has deleted it; wait until OLM has removed the operator's permissions, and plan again",
 			"ClusterServiceVersion %s/%s does not exist, but ClusterRoleBinding %s gives its operator permissions", v.Namespace, v.Name, o.proof.Binding)
 	case v.DeletionTimestamp != nil:
-		return refused(installedVersion, "wait until it is gone, and plan again", "ClusterServiceVersion %s/%s is being deleted", v.Namespace, v.Name)
+		return migrate.Refuse(installedVersion, "wait until it is gone, and plan again", "ClusterServiceVersion %s/%s is being deleted", v.Namespace, v.Name)
 	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
-		return refused(installedVersion, "find out why OLM has not installed it completely",
+		return migrate.Refuse(installedVersion, "find out why OLM has not installed it completely",
 			"the phase of ClusterServiceVersion %s/%s is %s, want %s%s", v.Namespace, v.Name, phase(string(v.Status.Phase)), v1alpha1.CSVPhaseSucceeded, detail(v.Status.Message))
 	}
-	return passed(installedVersion, "ClusterServiceVersion %s is installed", o.version.Name)
+	return migrate.Pass(installedVersion, "ClusterServiceVersion %s is installed", o.version.Name)
 }
 
 func detail(message string) string {
@@ -183,9 +171,9 @@ func (in *input) checkKnown(o *operator) migrate.Checks {
 		return nil
 	}
 	if _, err := in.predecessorOf(o); err != nil {
-		return refused(knownVersion, "update the operator to a version that can be handed over, or use a later version of this command", "%v", err)
+		return migrate.Refuse(knownVersion, "update the operator to a version that can be handed over, or use a later version of this command", "%v", err)
 	}
-	return passed(knownVersion, "it is a version that the cluster storage operator can succeed")
+	return migrate.Pass(knownVersion, "it is a version that the cluster storage operator can succeed")
 }
 
 // predecessorOf returns the operator's entry in the definition.
@@ -235,27 +223,27 @@ func (in *input) checkManagementState(*operator) migrate.Checks {
 	if c := in.custom; c != nil {
 		switch {
 		case c.DeletionTimestamp != nil:
-			return refused(managementState, "wait until it is gone; the driver goes with it", "ClusterCSIDriver %s is being deleted", c.Name)
+			return migrate.Refuse(managementState, "wait until it is gone; the driver goes with it", "ClusterCSIDriver %s is being deleted", c.Name)
 		case c.Spec.ManagementState == operatorv1.Unmanaged || c.Spec.ManagementState == operatorv1.Removed:
-			return refused(managementState, "decide what becomes of the driver, and set it to Managed to have it handed over", "spec.managementState of ClusterCSIDriver %s is %s", c.Name, c.Spec.ManagementState)
+			return migrate.Refuse(managementState, "decide what becomes of the driver, and set it to Managed to have it handed over", "spec.managementState of ClusterCSIDriver %s is %s", c.Name, c.Spec.ManagementState)
 		}
-		return passed(managementState, "the driver is managed")
+		return migrate.Pass(managementState, "the driver is managed")
 	}
 	for _, r := range in.old {
 		if why := r.Unsettled(); why != "" {
-			return refused(managementState, "decide what becomes of the driver, and set spec.managementState to Managed to have it handed over; do not delete the object while the operator runs",
+			return migrate.Refuse(managementState, "decide what becomes of the driver, and set spec.managementState to Managed to have it handed over; do not delete the object while the operator runs",
 				"%s configures the operator, and %s", r.of, why)
 		}
 	}
-	return passed(managementState, "the driver is managed")
+	return migrate.Pass(managementState, "the driver is managed")
 }
 
 // checkCSIDriver refuses a driver that an administrator brought.
 func (in *input) checkCSIDriver(*operator) migrate.Checks {
 	if in.csiDriver == nil || in.driver.IsOwn(in.csiDriver) {
-		return passed(csiDriverOwner, "no other driver of the same name is installed")
+		return migrate.Pass(csiDriverOwner, "no other driver of the same name is installed")
 	}
-	return refused(csiDriverOwner, "remove that driver, CSIDriver included, or keep it and create the ClusterCSIDriver with spec.managementState Unmanaged",
+	return migrate.Refuse(csiDriverOwner, "remove that driver, CSIDriver included, or keep it and create the ClusterCSIDriver with spec.managementState Unmanaged",
 		"CSIDriver %s is of none of the driver's operators", in.driver.CSIName)
 }
 
@@ -263,25 +251,25 @@ func (in *input) checkCSIDriver(*operator) migrate.Checks {
 func (in *input) checkOwner(o *operator) migrate.Checks {
 	for _, r := range in.references {
 		if r.Trace.Owner == "" && r.Namespace == drivers.ClusterStorageNamespace && in.driver.Namespace != drivers.ClusterStorageNamespace {
-			return refused(driverOwner, "leave it alone; delete the Subscription and the ClusterServiceVersion of OLM's operator, if there are any",
+			return migrate.Refuse(driverOwner, "leave it alone; delete the Subscription and the ClusterServiceVersion of OLM's operator, if there are any",
 				"a cluster storage operator runs the driver in %s already: %s", drivers.ClusterStorageNamespace, r)
 		}
 	}
 	if in.started && o != nil {
-		return warned(driverOwner, "nothing: that of OLM is one too many, and goes", "the cluster storage operator has started its operator of the driver already, as ClusterRoleBinding %s shows", in.driver.SuccessorBinding())
+		return migrate.Warn(driverOwner, "nothing: that of OLM is one too many, and goes", "the cluster storage operator has started its operator of the driver already, as ClusterRoleBinding %s shows", in.driver.SuccessorBinding())
 	}
-	return passed(driverOwner, "the driver belongs to no other operator")
+	return migrate.Pass(driverOwner, "the driver belongs to no other operator")
 }
 
 // checkPlace refuses a driver that the new operator would not touch.
 func (in *input) checkPlace(*operator) migrate.Checks {
 	switch p := in.placed; {
 	case p.Refusal != nil:
-		return refused(driverPlace, "follow that message", "the new operator would not touch the driver: %s", p.Refusal.Message)
+		return migrate.Refuse(driverPlace, "follow that message", "the new operator would not touch the driver: %s", p.Refusal.Message)
 	case p.Create:
-		return passed(driverPlace, "the driver is not installed, and its namespace %s does not exist yet", p.Namespace)
+		return migrate.Pass(driverPlace, "the driver is not installed, and its namespace %s does not exist yet", p.Namespace)
 	}
-	return passed(driverPlace, "the driver is in namespace %s, as cluster-scoped objects show", in.placed.Namespace)
+	return migrate.Pass(driverPlace, "the driver is in namespace %s, as cluster-scoped objects show", in.placed.Namespace)
 }
 
 // checkSelectors refuses workloads that cannot be taken over in place. Nobody may replace them while volumes are in use.
@@ -296,11 +284,11 @@ func (in *input) checkSelectors(*operator) migrate.Checks {
 			return refusedSelector("DaemonSet", w.live.ObjectMeta, w.live.Spec.Selector, w.desired.Spec.Selector)
 		}
 	}
-	return passed(selectors, "the driver's workloads can be taken over in place")
+	return migrate.Pass(selectors, "the driver's workloads can be taken over in place")
 }
 
 func refusedSelector(kind string, live metav1.ObjectMeta, is, want *metav1.LabelSelector) migrate.Checks {
-	return refused(selectors, "do not delete it while volumes are in use; find out who has made it", "%s %s/%s has spec.selector %s, want %s, and nobody can change that in place",
+	return migrate.Refuse(selectors, "do not delete it while volumes are in use; find out who has made it", "%s %s/%s has spec.selector %s, want %s, and nobody can change that in place",
 		kind, live.Namespace, live.Name, metav1.FormatLabelSelector(is), metav1.FormatLabelSelector(want))
 }
 
@@ -309,26 +297,26 @@ func (in *input) checkRollouts(*operator) (found migrate.Checks) {
 	const resume = "resume the roll-out, and wait until all pods are up to date"
 	for _, w := range in.deployments {
 		if w.live.Spec.Paused {
-			return refused(rolloutState, resume, "Deployment %s/%s of the driver is paused", w.live.Namespace, w.live.Name)
+			return migrate.Refuse(rolloutState, resume, "Deployment %s/%s of the driver is paused", w.live.Namespace, w.live.Name)
 		}
 	}
 	for _, w := range in.daemonSets {
 		set := w.live
 		switch {
 		case set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
-			return refused(rolloutState, resume, "DaemonSet %s/%s of the driver has spec.updateStrategy OnDelete, so that its pods are not updated", set.Namespace, set.Name)
+			return migrate.Refuse(rolloutState, resume, "DaemonSet %s/%s of the driver has spec.updateStrategy OnDelete, so that its pods are not updated", set.Namespace, set.Name)
 		case set.Status.ObservedGeneration < set.Generation || set.Status.UpdatedNumberScheduled < set.Status.DesiredNumberScheduled && !rollout.IsStable(&set):
-			return refused(rolloutState, "wait until all pods are up to date", "DaemonSet %s/%s of the driver is rolling out: %d of %d pods are up to date",
+			return migrate.Refuse(rolloutState, "wait until all pods are up to date", "DaemonSet %s/%s of the driver is rolling out: %d of %d pods are up to date",
 				set.Namespace, set.Name, set.Status.UpdatedNumberScheduled, set.Status.DesiredNumberScheduled)
 		case set.Status.NumberUnavailable > 0:
-			found = append(found, warned(rolloutState, "repair the nodes: they get the new version of the driver when they are ready",
+			found = append(found, migrate.Warn(rolloutState, "repair the nodes: they get the new version of the driver when they are ready",
 				"DaemonSet %s/%s of the driver has %d pods that are not available", set.Namespace, set.Name, set.Status.NumberUnavailable)...)
 		}
 	}
 	if len(found) > 0 {
 		return found
 	}
-	return passed(rolloutState, "the driver's workloads are up to date")
+	return migrate.Pass(rolloutState, "the driver's workloads are up to date")
 }
 
 // checkSuccessor refuses if nobody would take the driver over. The cluster storage operator reports that it waits: so
@@ -337,21 +325,21 @@ func (in *input) checkSuccessor(o *operator) migrate.Checks {
 	do := "without a cluster storage operator, update the operator within OLM instead: see " + findings.Page("adopt.md#without-a-cluster-storage-operator")
 	switch {
 	case in.storage == nil:
-		return refused(successor, do, "there is no Storage cluster, so no cluster storage operator manages this cluster")
+		return migrate.Refuse(successor, do, "there is no Storage cluster, so no cluster storage operator manages this cluster")
 	case in.storage.Spec.ManagementState == operatorv1.Unmanaged:
-		return refused(successor, "set it to Managed", "spec.managementState of Storage cluster is Unmanaged, so the cluster storage operator would start nothing")
+		return migrate.Refuse(successor, "set it to Managed", "spec.managementState of Storage cluster is Unmanaged, so the cluster storage operator would start nothing")
 	case in.bySuccessor:
-		return passed(successor, "the cluster storage operator itself takes the driver over")
+		return migrate.Pass(successor, "the cluster storage operator itself takes the driver over")
 	case in.started:
-		return passed(successor, "the cluster storage operator has started its operator of the driver")
+		return migrate.Pass(successor, "the cluster storage operator has started its operator of the driver")
 	}
 	condition := v1helpers.FindOperatorCondition(in.storage.Status.Conditions, predecessor.Condition(in.driver))
 	switch {
 	case o == nil:
-		return passed(successor, "the cluster storage operator starts its operator of the driver by itself")
+		return migrate.Pass(successor, "the cluster storage operator starts its operator of the driver by itself")
 	case condition == nil || !predecessor.Waits(condition.Reason):
-		return refused(successor, do, "the cluster storage operator does not say that it waits to take the driver over: condition %s of Storage cluster with reason %s is missing; "+
+		return migrate.Refuse(successor, do, "the cluster storage operator does not say that it waits to take the driver over: condition %s of Storage cluster with reason %s is missing; "+
 			"it does not run, is of another version, or the platform does not need the driver", predecessor.Condition(in.driver), predecessor.Reason)
 	}
-	return passed(successor, "the cluster storage operator waits to take the driver over")
+	return migrate.Pass(successor, "the cluster storage operator waits to take the driver over")
 }

@@ -158,9 +158,9 @@ func (m *remains) cleanup() *Cleanup {
 		r := f.Remain
 		switch j := f.judgement; {
 		case j.use != "":
-			c.Checks = append(c.Checks, refused(unusedObject, j.do, "%s is in use: %s", r, j.use)...)
+			c.Checks = append(c.Checks, migrate.Refuse(unusedObject, j.do, "%s is in use: %s", r, j.use)...)
 		case j.stays != "":
-			c.Checks = append(c.Checks, warned(sharedObject, "look at it, and delete it yourself if nobody needs it", "%s stays: %s", r, j.stays)...)
+			c.Checks = append(c.Checks, migrate.Warn(sharedObject, "look at it, and delete it yourself if nobody needs it", "%s stays: %s", r, j.stays)...)
 		default:
 			r.Proof = j.proof
 			c.Remains = append(c.Remains, r)
@@ -221,17 +221,19 @@ func (m *remains) others() (all []judgedObject) {
 func (m *remains) checkComplete() migrate.Checks {
 	switch {
 	case m.journal != nil && m.journal.IsOpen():
-		return refused(handOverComplete, "finish it: see `"+m.command+"`", "the hand-over is in progress")
+		return migrate.Refuse(handOverComplete, "finish it: see `"+m.command+"`", "the hand-over is in progress")
 	case m.unfinished != "":
-		return refused(handOverComplete, "hand the driver over first, or wait until the cluster storage operator reports that all is well", "the hand-over is not complete: it waits for %s", m.unfinished)
+		return migrate.Refuse(handOverComplete, "hand the driver over first, or wait until the cluster storage operator reports that all is well", "the hand-over is not complete: it waits for %s", m.unfinished)
 	}
-	return passed(handOverComplete, "the hand-over is complete: the cluster storage operator's operator runs the driver, and all the driver's pods are up to date")
+	return migrate.Pass(handOverComplete, "the hand-over is complete: the cluster storage operator's operator runs the driver, and all the driver's pods are up to date")
 }
 
 // checkFormer refuses while an operator that OLM ran exists, or can be started again: it would react to the deletions.
 func (m *remains) checkFormer() (checks migrate.Checks) {
 	const do = "remove it from OLM first, with `berth adopt apply`"
-	refuse := func(what string, args ...any) { checks = append(checks, refused(formerOperator, do, what, args...)...) }
+	refuse := func(what string, args ...any) {
+		checks = append(checks, migrate.Refuse(formerOperator, do, what, args...)...)
+	}
 	for _, p := range m.proven {
 		refuse("%s has an operator of the driver that OLM gives permissions, by ClusterRoleBinding %s", p, p.Binding)
 	}
@@ -242,24 +244,24 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 		for _, b := range m.bindings {
 			for _, s := range b.subjects {
 				if b.kind == "ClusterRoleBinding" && s.Kind == rbacv1.ServiceAccountKind && isOperator(m.driver, s.Namespace, s.Name) {
-					checks = append(checks, refused(formerOperator, "find out who has it, and delete that: for a Subscription in the namespace, OLM gives such permissions even if it then does not run the operator", "%s gives permissions to service account %s/%s, which is named like an operator of the driver", b, s.Namespace, s.Name)...)
+					checks = append(checks, migrate.Refuse(formerOperator, "find out who has it, and delete that: for a Subscription in the namespace, OLM gives such permissions even if it then does not run the operator", "%s gives permissions to service account %s/%s, which is named like an operator of the driver", b, s.Namespace, s.Name)...)
 				}
 			}
 		}
 	}
 	if m.left != "" {
-		checks = append(checks, refused(formerOperator, "wait until it is gone; if its node is lost, delete its Node object", "%s of a former operator is left", m.left)...)
+		checks = append(checks, migrate.Refuse(formerOperator, "wait until it is gone; if its node is lost, delete its Node object", "%s of a former operator is left", m.left)...)
 	}
 	for _, v := range m.installed {
 		refuse("ClusterServiceVersion %s/%s has an operator of the driver", v.Namespace, v.Name)
 	}
 	for _, p := range m.installing {
 		if p.Status.Phase != v1alpha1.InstallPlanPhaseComplete && p.Status.Phase != v1alpha1.InstallPlanPhaseFailed {
-			checks = append(checks, refused(formerOperator, "delete it", "OLM would install an operator of the driver, by InstallPlan %s/%s", p.Namespace, p.Name)...)
+			checks = append(checks, migrate.Refuse(formerOperator, "delete it", "OLM would install an operator of the driver, by InstallPlan %s/%s", p.Namespace, p.Name)...)
 		}
 	}
 	if len(checks) == 0 {
-		checks = passed(formerOperator, "no former operator of the driver is left, nor a pod of one")
+		checks = migrate.Pass(formerOperator, "no former operator of the driver is left, nor a pod of one")
 	}
 	return append(checks, m.checkSubscriptions(nil)...)
 }
@@ -270,6 +272,6 @@ func (m *remains) checkNamespace() migrate.Checks {
 	if o == nil || o.Namespace == drivers.ClusterStorageNamespace || slices.Contains(suggested(m.driver), o.Namespace) || !m.existed {
 		return nil
 	}
-	return warned(ownNamespaceOnly, "delete it yourself if nothing else is in it",
+	return migrate.Warn(ownNamespaceOnly, "delete it yourself if nothing else is in it",
 		"namespace %s, where OLM ran the operator, stays with its OperatorGroup and CatalogSource: somebody chose it, and only %s would be the operator's alone", o.Namespace, strings.Join(suggested(m.driver), ", "))
 }

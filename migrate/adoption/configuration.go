@@ -60,7 +60,7 @@ func (in *input) checkConfiguration(o *operator) migrate.Checks {
 	if len(lost) == 0 {
 		return nil
 	}
-	return warned(configuration, strings.Join(instead, ". "), "Subscription %s/%s has spec.config, which the new operator does not get: %s",
+	return migrate.Warn(configuration, strings.Join(instead, ". "), "Subscription %s/%s has spec.config, which the new operator does not get: %s",
 		o.subscription.Namespace, o.subscription.Name, strings.Join(lost, ", "))
 }
 

@@ -21,17 +21,6 @@ import (
 // seconds after an installation, and nothing shows whether it will.
 const olmDelay = 15 * time.Second
 
-func execute(step migrate.StepName) (migrate.Decision, error) {
-	return migrate.Decision{Step: step}, nil
-}
-
-func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
-	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
-}
-
-// none is the decision of a stage that is complete.
-func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
-
 // Next decides on the next step. Each stage returns its first unfinished step.
 func (s *state) Next() (migrate.Decision, error) {
 	for _, stage := range []func() (migrate.Decision, error){s.leaveOLM, s.endOperator, s.startSuccessor, s.handOver} {
@@ -39,33 +28,33 @@ func (s *state) Next() (migrate.Decision, error) {
 			return next, err
 		}
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // leaveOLM is complete when OLM has no objects of the operator, and nothing in its memory.
 func (s *state) leaveOLM() (migrate.Decision, error) {
 	switch {
 	case s.plan.Operator == nil:
-		return none()
+		return migrate.NoStep()
 	case isOfExtension(s.plan):
 		return s.leaveExtension()
 	case s.subscription() != nil:
-		return execute(DeleteSubscription)
+		return migrate.Execute(DeleteSubscription)
 	}
 	if len(s.installPlans) > 0 {
 		switch p := s.installPlans[0]; {
 		case p.DeletionTimestamp != nil:
-			return wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
+			return migrate.Wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
 		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
-			return wait(DeleteInstallPlans, "OLM to carry out InstallPlan %s", p.Name)
+			return migrate.Wait(DeleteInstallPlans, "OLM to carry out InstallPlan %s", p.Name)
 		}
-		return execute(DeleteInstallPlans)
+		return migrate.Execute(DeleteInstallPlans)
 	}
 	if len(s.versions) > 0 {
 		if v := s.versions[0]; v.DeletionTimestamp != nil {
-			return wait(DeleteVersion, "ClusterServiceVersion %s to be gone", v.Name)
+			return migrate.Wait(DeleteVersion, "ClusterServiceVersion %s to be gone", v.Name)
 		}
-		return execute(DeleteVersion)
+		return migrate.Execute(DeleteVersion)
 	}
 	return s.awaitOLM("do what it remembers")
 }
@@ -76,45 +65,45 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 	switch e := s.extension; {
 	case e == nil:
 	case e.GetDeletionTimestamp() == nil && !e.isHeld():
-		return execute(AddHandOverFinalizer)
+		return migrate.Execute(AddHandOverFinalizer)
 	case e.GetDeletionTimestamp() == nil:
-		return execute(DeleteExtension)
+		return migrate.Execute(DeleteExtension)
 	case e.isOrphaning():
-		return wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s has installed", name)
+		return migrate.Wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s has installed", name)
 	case len(e.ofOLM()) > 0:
-		return wait(DeleteExtension, "OLM to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", name, strings.Join(e.ofOLM(), ", "))
+		return migrate.Wait(DeleteExtension, "OLM to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", name, strings.Join(e.ofOLM(), ", "))
 	}
 	if len(s.objectSets) > 0 {
 		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
-			return wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
+			return migrate.Wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
 		}
-		return execute(DeleteObjectSets)
+		return migrate.Execute(DeleteObjectSets)
 	}
 	if next, err := s.awaitOLM("finish applying ClusterExtension " + name); next.Step != "" {
 		return next, err
 	}
 	switch e := s.extension; {
 	case len(s.ownedAPIs) > 0:
-		return execute(KeepAPIs)
+		return migrate.Execute(KeepAPIs)
 	case e != nil && e.isHeld():
-		return execute(RemoveHandOverFinalizer)
+		return migrate.Execute(RemoveHandOverFinalizer)
 	case e != nil:
-		return wait(RemoveHandOverFinalizer, "ClusterExtension %s to be gone", name)
+		return migrate.Wait(RemoveHandOverFinalizer, "ClusterExtension %s to be gone", name)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // awaitOLM is complete when OLM has had its time since something was deleted.
 func (s *state) awaitOLM(what string) (migrate.Decision, error) {
 	switch since := s.olmSince(); {
 	case !s.journal.IsOpen(): // somebody else has removed the operator: nothing was deleted, and nothing was recorded
-		return none()
+		return migrate.NoStep()
 	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
-		return execute(AwaitOLM)
+		return migrate.Execute(AwaitOLM)
 	case s.now.Sub(since) < olmDelay:
-		return wait(AwaitOLM, "OLM to %s, for which it gets %d seconds", what, int(olmDelay.Seconds()))
+		return migrate.Wait(AwaitOLM, "OLM to %s, for which it gets %d seconds", what, int(olmDelay.Seconds()))
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // olmSince returns the time when olmDelay began. It is zero if something was deleted since.
@@ -134,25 +123,25 @@ func (s *state) olmSince() time.Time {
 func (s *state) endOperator() (migrate.Decision, error) {
 	if at := slices.IndexFunc(s.installed, isDeployment); at >= 0 {
 		if d := s.installed[at]; d.DeletionTimestamp != nil {
-			return wait(AwaitEnd, "Deployment %s/%s to be gone", d.Namespace, d.Name)
+			return migrate.Wait(AwaitEnd, "Deployment %s/%s to be gone", d.Namespace, d.Name)
 		}
-		return execute(DeleteOperator)
+		return migrate.Execute(DeleteOperator)
 	}
 	if s.left != "" {
-		return wait(AwaitEnd, "%s to be gone", s.left)
+		return migrate.Wait(AwaitEnd, "%s to be gone", s.left)
 	}
 	if len(s.installed) > 0 {
 		if i := s.installed[0]; i.DeletionTimestamp != nil {
-			return wait(DeleteInstalled, "%s to be gone", named(i.Kind, i.Namespace, i.Name))
+			return migrate.Wait(DeleteInstalled, "%s to be gone", named(i.Kind, i.Namespace, i.Name))
 		}
-		return execute(DeleteInstalled)
+		return migrate.Execute(DeleteInstalled)
 	}
 	for _, p := range s.proven {
 		if p.Kind == predecessor.Version && s.plan.Operator != nil && p.Namespace == s.plan.Operator.Namespace {
-			return wait(AwaitEnd, "OLM to delete ClusterRoleBinding %s, which gives the operator permissions", p.Binding)
+			return migrate.Wait(AwaitEnd, "OLM to delete ClusterRoleBinding %s, which gives the operator permissions", p.Binding)
 		}
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 func isDeployment(object metav1.PartialObjectMetadata) bool {
@@ -164,13 +153,13 @@ func (s *state) startSuccessor() (migrate.Decision, error) {
 	name := drivers.ClusterStorageNamespace + "/" + s.driver.Operator.Name
 	switch {
 	case s.successor == nil:
-		return wait(AwaitOperator, "the cluster storage operator to create Deployment %s%s", name, s.reported("Degraded"))
+		return migrate.Wait(AwaitOperator, "the cluster storage operator to create Deployment %s%s", name, s.reported("Degraded"))
 	case s.successor.Status.AvailableReplicas == 0:
-		return wait(AwaitOperator, "a pod of Deployment %s to be available", name)
+		return migrate.Wait(AwaitOperator, "a pod of Deployment %s to be available", name)
 	case s.custom == nil:
-		return wait(AwaitOperator, "the cluster storage operator to create ClusterCSIDriver %s", s.driver.CSIName)
+		return migrate.Wait(AwaitOperator, "the cluster storage operator to create ClusterCSIDriver %s", s.driver.CSIName)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // handOver is complete when the new operator has taken the driver over, and all its pods are up to date.
@@ -181,16 +170,16 @@ func (s *state) handOver() (migrate.Decision, error) {
 	}{{"CRAvailable", operatorv1.ConditionTrue}, {"CRProgressing", operatorv1.ConditionFalse}, {"CRDegraded", operatorv1.ConditionFalse}} {
 		found := s.condition(want.conditionType)
 		if found == nil || found.Status != want.status {
-			return wait(AwaitDriver, "condition %sCSIDriverOperator%s of Storage cluster to be %s%s", s.driver.ConditionPrefix, want.conditionType, want.status, s.reported(want.conditionType))
+			return migrate.Wait(AwaitDriver, "condition %sCSIDriverOperator%s of Storage cluster to be %s%s", s.driver.ConditionPrefix, want.conditionType, want.status, s.reported(want.conditionType))
 		}
 	}
 	for _, set := range s.sets {
 		if status := set.Status; !rollout.IsComplete(&set) && !rollout.IsStable(&set) {
-			return wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name,
+			return migrate.Wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name,
 				status.UpdatedNumberScheduled, status.DesiredNumberScheduled, status.NumberReady)
 		}
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // condition returns a condition of the driver that the cluster storage operator reports, or nil.
@@ -225,13 +214,13 @@ func (s *state) Holds() (bool, error) {
 // Back decides on the next step of a rollback. Before the Subscription is deleted, nothing has changed but the journal.
 func (s *state) Back() (migrate.Decision, error) {
 	if e := s.extension; e != nil && e.GetDeletionTimestamp() == nil && e.isHeld() {
-		return execute(RemoveHandOverFinalizer)
+		return migrate.Execute(RemoveHandOverFinalizer)
 	}
 	if !s.IsRestored() {
 		return migrate.Decision{}, fmt.Errorf("OLM has no Subscription to the operator and no ClusterExtension of it any more, and does not take an operator back that it did not install: this is beyond the point of no return. "+
 			"The driver runs on; continue with `%s`", s.journal.Command(s.plan, "resume"))
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // IsRestored reports whether OLM runs the operator as before.

@@ -29,18 +29,6 @@ const (
 	downgradeTo      = "downgrade"
 )
 
-func passed(code, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.OK, What: fmt.Sprintf(what, args...)}}
-}
-
-func refused(code, do, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.Refused, What: fmt.Sprintf(what, args...), Do: do}}
-}
-
-func warned(code, do, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
-}
-
 // choose decides which plugins are switched, and how.
 func (o *observed) choose(p *Plan, r Request) migrate.Checks {
 	if r.Direction == Downgrade {
@@ -64,9 +52,9 @@ func (o *observed) choose(p *Plan, r Request) migrate.Checks {
 			what += "; nothing to switch"
 		}
 		if r.Direction == Disable && (len(open) == 0 || len(r.Plugins) > 0) {
-			return refused(lockedGates, "leave the plugins migrated", "%s off", what)
+			return migrate.Refuse(lockedGates, "leave the plugins migrated", "%s off", what)
 		}
-		found = passed(lockedGates, "%s", what)
+		found = migrate.Pass(lockedGates, "%s", what)
 	}
 	if len(open) == 0 {
 		return append(found, o.checkMigrated(r)...)
@@ -81,7 +69,7 @@ func (o *observed) choose(p *Plan, r Request) migrate.Checks {
 const hostedElsewhere = "the control plane is not on nodes of this cluster (Infrastructure cluster: status.controlPlaneTopology is External)"
 
 func refusedHosted() migrate.Checks {
-	return refused(controlPlaneKind, "ask who hosts the control plane to switch it", "%s, so nothing shows how far it is", hostedElsewhere)
+	return migrate.Refuse(controlPlaneKind, "ask who hosts the control plane to switch it", "%s, so nothing shows how far it is", hostedElsewhere)
 }
 
 // checkMigrated warns of nodes that do not report plugins with locked gates as migrated, for example because of an old
@@ -93,7 +81,7 @@ func (o *observed) checkMigrated(r Request) (found migrate.Checks) {
 			continue
 		}
 		if s := o.nodeStanding(d); !s.is(true) {
-			found = append(found, warned(order, "wait until the update of these nodes is done", "%s is %s according to the CSINodes", d.InTree.Plugin, s.other(true))...)
+			found = append(found, migrate.Warn(order, "wait until the update of these nodes is done", "%s is %s according to the CSINodes", d.InTree.Plugin, s.other(true))...)
 		}
 	}
 	return found
@@ -118,13 +106,13 @@ func (o *observed) chooseWay(p *Plan, r Request, open []drivers.Driver) migrate.
 		for _, d := range of {
 			p.Plugins = append(p.Plugins, d.Name)
 		}
-		found := passed(chosenWay, "the cluster is told by %s", ways[way].does)
+		found := migrate.Pass(chosenWay, "the cluster is told by %s", ways[way].does)
 		if !ways[way].single {
-			found = append(found, passed(allPlugins, "a feature set switches all plugins at once: %s", strings.Join(p.Plugins, ", "))...)
+			found = append(found, migrate.Pass(allPlugins, "a feature set switches all plugins at once: %s", strings.Join(p.Plugins, ", "))...)
 		}
 		return found
 	}
-	return refused(chosenWay, "leave CSI migration as it is; updates of the cluster switch it on in the right order", "there is no way to %s it: %s", r.Direction, strings.Join(reasons, "; "))
+	return migrate.Refuse(chosenWay, "leave CSI migration as it is; updates of the cluster switch it on in the right order", "there is no way to %s it: %s", r.Direction, strings.Join(reasons, "; "))
 }
 
 // whyNot says why a way cannot be taken, or "".
@@ -156,7 +144,7 @@ func (o *observed) whyNot(way Way, p *Plan, r Request, of []drivers.Driver) stri
 func (o *observed) chooseDowngrade(p *Plan, r Request) migrate.Checks {
 	to, err := semver.Parse(r.To)
 	if err != nil || !to.LT(o.version) {
-		return refused(downgradeTo, "name an earlier version, as in 4.11.0", "%q is not a version before %s", r.To, o.version)
+		return migrate.Refuse(downgradeTo, "name an earlier version, as in 4.11.0", "%q is not a version before %s", r.To, o.version)
 	}
 	var names, gates []string
 	for _, d := range plugins() {
@@ -166,19 +154,19 @@ func (o *observed) chooseDowngrade(p *Plan, r Request) migrate.Checks {
 	}
 	switch {
 	case len(names) == 0:
-		return passed(downgradeTo, "nothing is needed for a downgrade from %s to %s: no feature gate of CSI migration that is on for good is switchable there", o.version, to)
+		return migrate.Pass(downgradeTo, "nothing is needed for a downgrade from %s to %s: no feature gate of CSI migration that is on for good is switchable there", o.version, to)
 	case isPatched(to):
-		return passed(downgradeTo, "nothing is needed for a downgrade from %s to %s: its Attach/Detach controller goes by what nodes say, so the order makes no difference, though it has %s off", o.version, to, strings.Join(gates, ", "))
+		return migrate.Pass(downgradeTo, "nothing is needed for a downgrade from %s to %s: its Attach/Detach controller goes by what nodes say, so the order makes no difference, though it has %s off", o.version, to, strings.Join(gates, ", "))
 	case o.hosted:
 		return refusedHosted()
 	case !slices.Contains(o.featureSets, string(nodeSet)):
-		return refused(downgradeTo, "do not downgrade while volumes of these plugins are attached: the control plane is downgraded first, and could not detach them any more",
+		return migrate.Refuse(downgradeTo, "do not downgrade while volumes of these plugins are attached: the control plane is downgraded first, and could not detach them any more",
 			"version %s has %s off, and the API server takes no feature set %s, only %q", to, strings.Join(gates, ", "), nodeSet, o.featureSets)
 	case p.Before != configv1.Default && p.Before != nodeSet:
-		return refused(downgradeTo, "leave that feature set first, if the API server lets you", "spec.featureSet of FeatureGate cluster is %s, want %q or %s", p.Before, configv1.Default, nodeSet)
+		return migrate.Refuse(downgradeTo, "leave that feature set first, if the API server lets you", "spec.featureSet of FeatureGate cluster is %s, want %q or %s", p.Before, configv1.Default, nodeSet)
 	}
 	p.Way, p.Plugins = TwoSets, names
-	return passed(downgradeTo, "version %s has %s off, and its control plane is downgraded before the nodes: feature set %s has to be set before", to, strings.Join(gates, ", "), nodeSet)
+	return migrate.Pass(downgradeTo, "version %s has %s off, and its control plane is downgraded before the nodes: feature set %s has to be set before", to, strings.Join(gates, ", "), nodeSet)
 }
 
 // checks evaluates the checks of a plan whose way is chosen.
@@ -199,25 +187,25 @@ func (s *state) checks(r Request) (found migrate.Checks) {
 func (s *state) checkReturn() migrate.Checks {
 	set := ways[s.plan.Way].sets[0]
 	if s.plan.isListed() {
-		return passed(irreversible, "feature set %s is set already", set)
+		return migrate.Pass(irreversible, "feature set %s is set already", set)
 	}
 	what := fmt.Sprintf("feature set %s cannot be left once it is set, and prevents updates of the cluster to other minor versions, for ever", set)
 	if s.plan.Way == OneSet || s.plan.PausesPools {
 		what += "; CSI migration cannot be switched off any more"
 	}
-	return warned(irreversible, "consider waiting for a version that has CSI migration on; if that is no choice, `enable` asks, and takes --accept-irreversible", "%s", what)
+	return migrate.Warn(irreversible, "consider waiting for a version that has CSI migration on; if that is no choice, `enable` asks, and takes --accept-irreversible", "%s", what)
 }
 
 func (s *state) checkUpdate() migrate.Checks {
 	if s.updating {
-		return refused(clusterUpdate, "wait until `oc get clusterversion` shows that it is done", "the cluster is being updated to version %s", s.version)
+		return migrate.Refuse(clusterUpdate, "wait until `oc get clusterversion` shows that it is done", "the cluster is being updated to version %s", s.version)
 	}
-	return passed(clusterUpdate, "the cluster is not being updated")
+	return migrate.Pass(clusterUpdate, "the cluster is not being updated")
 }
 
 func (s *state) checkDrivers() migrate.Checks {
 	if missing := s.driverDiffers(s.of()); missing != "" {
-		return refused(driversRun, "find out why the driver does not run there: `oc get clustercsidrivers`, `oc get pods -n openshift-cluster-csi-drivers`", "%s", missing)
+		return migrate.Refuse(driversRun, "find out why the driver does not run there: `oc get clustercsidrivers`, `oc get pods -n openshift-cluster-csi-drivers`", "%s", missing)
 	}
 	var used, unused []string
 	for _, d := range s.of() {
@@ -234,40 +222,40 @@ func (s *state) checkDrivers() migrate.Checks {
 	if len(unused) > 0 {
 		what += fmt.Sprintf("; without driver and volumes: %s", strings.Join(unused, ", "))
 	}
-	return passed(driversRun, "%s", what)
+	return migrate.Pass(driversRun, "%s", what)
 }
 
 func (s *state) checkPools() migrate.Checks {
 	if len(s.pools) == 0 {
-		return refused(nodePools, "use this command on a cluster whose nodes the machine-config operator manages", "there are no MachineConfigPools, so nobody would drain and restart the nodes")
+		return migrate.Refuse(nodePools, "use this command on a cluster whose nodes the machine-config operator manages", "there are no MachineConfigPools, so nobody would drain and restart the nodes")
 	}
 	differs := s.poolsDiffer("")
 	switch {
 	case differs == "":
-		return passed(nodePools, "all MachineConfigPools are updated, and none is paused")
+		return migrate.Pass(nodePools, "all MachineConfigPools are updated, and none is paused")
 	case s.plan.Direction == Disable: // it may be the way out of a wrong order, and waits for the pools
-		return warned(nodePools, "it is waited for", "%s", differs)
+		return migrate.Warn(nodePools, "it is waited for", "%s", differs)
 	}
-	return refused(nodePools, "wait until it is updated; unpause it if it is paused, and find out why if it is degraded: `oc describe machineconfigpool`", "%s", differs)
+	return migrate.Refuse(nodePools, "wait until it is updated; unpause it if it is paused, and find out why if it is degraded: `oc describe machineconfigpool`", "%s", differs)
 }
 
 func (s *state) checkRevisions() (found migrate.Checks) {
 	for _, component := range s.operators {
 		if !component.found || len(component.nodes) == 0 {
-			return refused(revisions, "find out why its operator does not run", "%s cluster reports no node: nothing shows which revision %s has", component.kind, component.component)
+			return migrate.Refuse(revisions, "find out why its operator does not run", "%s cluster reports no node: nothing shows which revision %s has", component.kind, component.component)
 		}
 		if moving := component.rollout(); moving != "" {
 			if s.plan.Direction == Disable {
-				found = append(found, warned(revisions, "it is waited for", "%s%s", component.component, moving)...)
+				found = append(found, migrate.Warn(revisions, "it is waited for", "%s%s", component.component, moving)...)
 				continue
 			}
-			return refused(revisions, fmt.Sprintf("wait until the revision is on all nodes; if it has failed, find out why: `%s`", escape.Command("oc get %s cluster -o yaml", strings.ToLower(component.kind))), "%s%s", component.component, moving)
+			return migrate.Refuse(revisions, fmt.Sprintf("wait until the revision is on all nodes; if it has failed, find out why: `%s`", escape.Command("oc get %s cluster -o yaml", strings.ToLower(component.kind))), "%s%s", component.component, moving)
 		}
 	}
 	if len(found) > 0 {
 		return found
 	}
-	return passed(revisions, "every component of the control plane has its latest revision on all nodes")
+	return migrate.Pass(revisions, "every component of the control plane has its latest revision on all nodes")
 }
 
 // checkOrder refuses a switch that would strand volumes, because something has switched in another order than this
@@ -276,17 +264,17 @@ func (s *state) checkOrder() (found migrate.Checks) {
 	for _, d := range s.of() {
 		for _, volume := range s.stranded(d) {
 			if volume.InTree == (s.plan.Direction == Enable) {
-				found = append(found, refused(order, volume.Do, "volume %s on node %s: %s", volume.Volume, volume.Node, volume.Why)...)
+				found = append(found, migrate.Refuse(order, volume.Do, "volume %s on node %s: %s", volume.Volume, volume.Node, volume.Why)...)
 			} else {
-				found = append(found, warned(order, "go on: this is the way out", "volume %s on node %s: %s", volume.Volume, volume.Node, volume.Why)...)
+				found = append(found, migrate.Warn(order, "go on: this is the way out", "volume %s on node %s: %s", volume.Volume, volume.Node, volume.Why)...)
 			}
 		}
 		if wrong := s.wrongOrder(d); wrong != "" && len(found) == 0 {
-			found = append(found, warned(order, "go on: no volume is stranded yet", "%s", wrong)...)
+			found = append(found, migrate.Warn(order, "go on: no volume is stranded yet", "%s", wrong)...)
 		}
 	}
 	if len(found) == 0 {
-		return passed(order, "no volume is stranded by a wrong order")
+		return migrate.Pass(order, "no volume is stranded by a wrong order")
 	}
 	return found
 }

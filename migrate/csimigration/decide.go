@@ -18,27 +18,16 @@ type state struct {
 	journal *migrate.Journal
 }
 
-func execute(step migrate.StepName) (migrate.Decision, error) {
-	return migrate.Decision{Step: step}, nil
-}
-
-func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
-	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
-}
-
-// none is the decision of a stage that is complete.
-func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
-
 // Next decides on the next step.
 func (s *state) Next() (migrate.Decision, error) {
 	if s.plan.Way == "" { // nothing is to be switched
-		return none()
+		return migrate.NoStep()
 	}
 	if s.plan.Direction == Downgrade {
 		if s.position() < s.last() {
-			return execute(EnableNodes)
+			return migrate.Execute(EnableNodes)
 		}
-		return none()
+		return migrate.NoStep()
 	}
 	return s.toward(s.plan.Direction == Enable)
 }
@@ -51,9 +40,9 @@ func (s *state) Back() (migrate.Decision, error) {
 	}
 	if s.plan.Direction == Downgrade {
 		if s.featureSet() != s.plan.Before {
-			return execute(DisableControlPlane)
+			return migrate.Execute(DisableControlPlane)
 		}
-		return none()
+		return migrate.NoStep()
 	}
 	return s.toward(s.plan.Direction != Enable)
 }
@@ -69,19 +58,19 @@ func (s *state) toward(on bool) (migrate.Decision, error) {
 			return next, err
 		}
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // pauseNodes is complete when no node can be switched on before the control plane is. Only lists of gates need that, which
 // all components heed at once.
 func (s *state) pauseNodes() (migrate.Decision, error) {
 	if !s.plan.PausesPools || s.position() == s.last() && s.controlPlaneDiffers(s.of(), true) == "" {
-		return none()
+		return migrate.NoStep()
 	}
 	if s.unpaused() != nil {
-		return execute(PausePools)
+		return migrate.Execute(PausePools)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // enableControlPlane is complete when the control plane is on.
@@ -92,73 +81,73 @@ func (s *state) enableControlPlane() (migrate.Decision, error) {
 	}
 	if s.position() == 0 {
 		if missing := s.driverDiffers(s.of()); missing != "" {
-			return wait(first, "%s", missing)
+			return migrate.Wait(first, "%s", missing)
 		}
 		if moving := s.poolsDiffer(""); moving != "" && !s.plan.PausesPools {
-			return wait(first, "%s", moving)
+			return migrate.Wait(first, "%s", moving)
 		}
-		return execute(first)
+		return migrate.Execute(first)
 	}
 	if differs := s.controlPlaneDiffers(s.of(), true); differs != "" {
-		return wait(AwaitControlPlane, "%s", differs)
+		return migrate.Wait(AwaitControlPlane, "%s", differs)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // enableNodes is complete when all nodes are on.
 func (s *state) enableNodes() (migrate.Decision, error) {
 	if s.position() < s.last() {
 		if missing := s.driverDiffers(s.of()); missing != "" {
-			return wait(EnableNodes, "%s", missing)
+			return migrate.Wait(EnableNodes, "%s", missing)
 		}
 		if moving := s.poolsDiffer(""); moving != "" {
-			return wait(EnableNodes, "%s", moving)
+			return migrate.Wait(EnableNodes, "%s", moving)
 		}
-		return execute(EnableNodes)
+		return migrate.Execute(EnableNodes)
 	}
 	if s.plan.PausesPools && s.paused() != nil {
-		return execute(UnpausePools)
+		return migrate.Execute(UnpausePools)
 	}
 	if differs := s.nodesDiffer(s.of(), true); differs != "" {
-		return wait(AwaitNodes, "%s", differs)
+		return migrate.Wait(AwaitNodes, "%s", differs)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // disableNodes is complete when all nodes are off.
 func (s *state) disableNodes() (migrate.Decision, error) {
 	switch {
 	case s.position() == 2:
-		return execute(DisableNodes)
+		return migrate.Execute(DisableNodes)
 	case s.position() == 1 && s.last() == 1:
-		return execute(DisableGates)
+		return migrate.Execute(DisableGates)
 	case s.position() == 0 && s.plan.PausesPools && s.paused() != nil: // of a rollback
-		return execute(UnpausePools)
+		return migrate.Execute(UnpausePools)
 	}
 	if differs := s.nodesDiffer(s.of(), false); differs != "" {
-		return wait(AwaitNodesOff, "%s", differs)
+		return migrate.Wait(AwaitNodesOff, "%s", differs)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // leaveDrivers is complete when no driver has a volume attached that the in-tree plugin would have to detach.
 func (s *state) leaveDrivers() (migrate.Decision, error) {
 	if left := s.attachedBy(s.of()); len(left) > 0 {
 		a := left[0]
-		return wait(AwaitDetach, "VolumeAttachment %s of volume %s on node %s to be gone, and %d others", a.name, a.volume, a.node, len(left)-1)
+		return migrate.Wait(AwaitDetach, "VolumeAttachment %s of volume %s on node %s to be gone, and %d others", a.name, a.volume, a.node, len(left)-1)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // disableControlPlane is complete when the control plane is off.
 func (s *state) disableControlPlane() (migrate.Decision, error) {
 	if s.position() == 1 {
-		return execute(DisableControlPlane)
+		return migrate.Execute(DisableControlPlane)
 	}
 	if differs := s.controlPlaneDiffers(s.of(), false); differs != "" {
-		return wait(AwaitControlPlaneOff, "%s", differs)
+		return migrate.Wait(AwaitControlPlaneOff, "%s", differs)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // Verify fails unless the FeatureGate is the plan's, and has a setting that occurs during the migration.

@@ -150,7 +150,7 @@ func (p *Plan) Describe(lines *escape.Lines) {
 func (o *observed) plan(r Request) *Plan {
 	p := &Plan{Direction: r.Direction, To: r.To, Version: o.version.String(), Outline: migrate.Outline{Subject: migrate.Subject{Name: "cluster"}}}
 	if o.featureGate == nil {
-		p.Checks = refused(featureGate, "use this command on OpenShift or OKD", "there is no FeatureGate cluster: want an OpenShift cluster")
+		p.Checks = migrate.Refuse(featureGate, "use this command on OpenShift or OKD", "there is no FeatureGate cluster: want an OpenShift cluster")
 		return p
 	}
 	p.Subject.UID, p.Before = o.featureGate.UID, o.featureGate.Spec.FeatureSet

@@ -170,17 +170,17 @@ func (in *back) plan() *Plan {
 
 func (in *back) checks() (found migrate.Checks) {
 	if in.moved == nil {
-		return refused(movedBefore, "create a Subscription yourself, after what \"Remove the operator\" in the documentation says",
+		return migrate.Refuse(movedBefore, "create a Subscription yourself, after what \"Remove the operator\" in the documentation says",
 			"no journal shows that %s was moved from OLM v0, so nobody knows its Subscription", in.request)
 	}
 	e := in.extension
 	if e == nil {
-		return refused(movedBefore, "create a Subscription yourself", "ClusterExtension %s does not exist: somebody has deleted it since it was moved", in.moved.Subject.Name)
+		return migrate.Refuse(movedBefore, "create a Subscription yourself", "ClusterExtension %s does not exist: somebody has deleted it since it was moved", in.moved.Subject.Name)
 	}
 	if from := e.GetAnnotations()[movedAnnotation]; from != string(in.moved.Subscription.UID) {
-		return refused(movedBefore, "find out who has created it", "ClusterExtension %s is not the one to which the operator was moved: its annotation %s is %q, want %q", e.GetName(), movedAnnotation, from, in.moved.Subscription.UID)
+		return migrate.Refuse(movedBefore, "find out who has created it", "ClusterExtension %s is not the one to which the operator was moved: its annotation %s is %q, want %q", e.GetName(), movedAnnotation, from, in.moved.Subscription.UID)
 	}
-	found = passed(movedBefore, "the operator was moved from Subscription %s/%s", in.moved.Namespace, in.moved.Subscription.Name)
+	found = migrate.Pass(movedBefore, "the operator was moved from Subscription %s/%s", in.moved.Namespace, in.moved.Subscription.Name)
 	for _, check := range []func() migrate.Checks{in.checkProgress, in.checkV0, in.checkSource} {
 		found = append(found, check()...)
 	}
@@ -191,28 +191,28 @@ func (in *back) checks() (found migrate.Checks) {
 func (in *back) checkProgress() migrate.Checks {
 	e := in.extension
 	if e.GetDeletionTimestamp() != nil {
-		return refused(extensionProgress, "find out who has deleted it, and whether the operator still runs", "ClusterExtension %s is being deleted", e.GetName())
+		return migrate.Refuse(extensionProgress, "find out who has deleted it, and whether the operator still runs", "ClusterExtension %s is being deleted", e.GetName())
 	}
 	for _, of := range []string{"Installed", "Progressing"} {
 		if status, reason, message := clusterextension.Condition(e, of); status != "True" || reason != "Succeeded" {
-			return refused(extensionProgress, "wait until OLM v1 has finished, or find out why it does not", "condition %s of ClusterExtension %s is %q with reason %q, want True with Succeeded: %s", of, e.GetName(), status, reason, message)
+			return migrate.Refuse(extensionProgress, "wait until OLM v1 has finished, or find out why it does not", "condition %s of ClusterExtension %s is %q with reason %q, want True with Succeeded: %s", of, e.GetName(), status, reason, message)
 		}
 	}
-	return passed(extensionProgress, "OLM v1 has installed %s, and is at rest", text(e, "status", "install", "bundle", "name"))
+	return migrate.Pass(extensionProgress, "OLM v1 has installed %s, and is at rest", text(e, "status", "install", "bundle", "name"))
 }
 
 // checkV0 refuses objects that are in the way of the Subscription.
 func (in *back) checkV0() migrate.Checks {
 	if len(in.subscribed) > 0 {
 		s := in.subscribed[0]
-		return refused(namespaceTaken, "find out who has created it, and delete it", "there is a Subscription %s/%s, to package %s", s.Namespace, s.Name, s.Spec.Package)
+		return migrate.Refuse(namespaceTaken, "find out who has created it, and delete it", "there is a Subscription %s/%s, to package %s", s.Namespace, s.Name, s.Spec.Package)
 	}
 	for _, v := range in.versions {
 		if v.Name == text(in.extension, "status", "install", "bundle", "name") {
-			return refused(namespaceTaken, "find out who has created it, and delete it", "there is a ClusterServiceVersion %s/%s", v.Namespace, v.Name)
+			return migrate.Refuse(namespaceTaken, "find out who has created it, and delete it", "there is a ClusterServiceVersion %s/%s", v.Namespace, v.Name)
 		}
 	}
-	return passed(namespaceTaken, "OLM v0 has nothing of the package in the namespace")
+	return migrate.Pass(namespaceTaken, "OLM v0 has nothing of the package in the namespace")
 }
 
 // checkSource refuses a version that OLM v0's catalog does not have.
@@ -220,18 +220,18 @@ func (in *back) checkSource() migrate.Checks {
 	spec, name := in.moved.Subscription.Spec, text(in.extension, "status", "install", "bundle", "name")
 	source := spec.CatalogSourceNamespace + "/" + spec.CatalogSource
 	if in.source == nil {
-		return refused(sourceVersion, "have a CatalogSource of that name that has the package", "the catalog of the Subscription cannot be read: %v", in.unread)
+		return migrate.Refuse(sourceVersion, "have a CatalogSource of that name that has the package", "the catalog of the Subscription cannot be read: %v", in.unread)
 	}
 	pkg := in.source.Find(in.moved.Package)
 	if pkg == nil {
-		return refused(sourceVersion, "add the package to the catalog", "CatalogSource %s has no package %s", source, in.moved.Package)
+		return migrate.Refuse(sourceVersion, "add the package to the catalog", "CatalogSource %s has no package %s", source, in.moved.Package)
 	}
 	channel := spec.Channel
 	if channel == "" {
 		channel = pkg.DefaultChannel
 	}
 	if c := pkg.FindChannel(channel); c == nil || !slices.ContainsFunc(c.Entries, func(e declcfg.ChannelEntry) bool { return e.Name == name }) {
-		return refused(sourceVersion, "have a catalog with that version in the channel", "channel %q of package %s in CatalogSource %s does not have %s, which is installed", channel, pkg.Name, source, name)
+		return migrate.Refuse(sourceVersion, "have a catalog with that version in the channel", "channel %q of package %s in CatalogSource %s does not have %s, which is installed", channel, pkg.Name, source, name)
 	}
-	return passed(sourceVersion, "CatalogSource %s has %s", source, name)
+	return migrate.Pass(sourceVersion, "CatalogSource %s has %s", source, name)
 }

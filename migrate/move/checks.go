@@ -55,18 +55,6 @@ var acceptable = []string{scopedAccount, subscriptionConf, olmV0APIs, conditions
 // Acceptable returns the codes of the checks whose refusal an administrator can accept.
 func Acceptable() []string { return slices.Clone(acceptable) }
 
-func passed(code, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.OK, What: fmt.Sprintf(what, args...)}}
-}
-
-func refused(code, do, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.Refused, What: fmt.Sprintf(what, args...), Do: do}}
-}
-
-func warned(code, do, what string, args ...any) migrate.Checks {
-	return migrate.Checks{{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(what, args...), Do: do}}
-}
-
 // checks evaluates all checks, except those of OLM v1's actions if these were not predicted.
 func (in *input) checks() (found migrate.Checks) {
 	all := []func() migrate.Checks{in.checkV1, in.checkSubscriptions, in.checkGenerated, in.checkInstalled, in.checkPending, in.checkGroup}
@@ -93,16 +81,16 @@ func (in *input) checks() (found migrate.Checks) {
 
 func (in *input) checkV1() migrate.Checks {
 	if !in.served {
-		return refused(olmV1, "install OLM v1: catalogd and operator-controller", "the cluster has no OLM v1: it does not serve ClusterExtensions")
+		return migrate.Refuse(olmV1, "install OLM v1: catalogd and operator-controller", "the cluster has no OLM v1: it does not serve ClusterExtensions")
 	}
 	for _, e := range in.extensions {
 		of, _, _ := unstructured.NestedString(e.Object, "spec", "source", "catalog", "packageName")
 		if e.GetName() == in.request.Package || of == in.request.Package {
-			return refused(extensionExists, "find out who has created it. If it has installed nothing, delete it; otherwise OLM v1 runs the operator already",
+			return migrate.Refuse(extensionExists, "find out who has created it. If it has installed nothing, delete it; otherwise OLM v1 runs the operator already",
 				"ClusterExtension %s is for package %s", e.GetName(), in.request.Package)
 		}
 	}
-	return passed(extensionExists, "the cluster has OLM v1, and no ClusterExtension for the package")
+	return migrate.Pass(extensionExists, "the cluster has OLM v1, and no ClusterExtension for the package")
 }
 
 // checkSubscriptions refuses Subscriptions from which OLM v0 installs the package, too. Subscriptions in other
@@ -112,16 +100,16 @@ func (in *input) checkSubscriptions() (found migrate.Checks) {
 		name := s.Namespace + "/" + s.Name
 		switch {
 		case s.Namespace == in.own.Namespace:
-			found = append(found, refused(subscriptions, "find out which one is needed, and delete the other", "Subscription %s is to the same package: OLM v0 would install it again", name)...)
+			found = append(found, migrate.Refuse(subscriptions, "find out which one is needed, and delete the other", "Subscription %s is to the same package: OLM v0 would install it again", name)...)
 		case s.Status.InstalledCSV != "":
-			found = append(found, refused(subscriptions, "uninstall one of them: both have the same APIs, and OLM v1 lets nobody else change those",
+			found = append(found, migrate.Refuse(subscriptions, "uninstall one of them: both have the same APIs, and OLM v1 lets nobody else change those",
 				"Subscription %s has installed the package in another namespace, too", name)...)
 		}
 	}
 	if len(found) > 0 {
 		return found
 	}
-	return passed(subscriptions, "no other Subscription installs the package")
+	return migrate.Pass(subscriptions, "no other Subscription installs the package")
 }
 
 // generatedAnnotation is on Subscriptions that OLM v0 has created for another operator's dependency.
@@ -129,49 +117,49 @@ const generatedAnnotation = "olm.generated-by"
 
 func (in *input) checkGenerated() migrate.Checks {
 	if by := in.own.Annotations[generatedAnnotation]; by != "" {
-		return refused(generatedBy, "move the operator that needs it first, or remove that", "OLM v0 has created Subscription %s/%s itself, for what another operator needs (InstallPlan %s): it would create it again",
+		return migrate.Refuse(generatedBy, "move the operator that needs it first, or remove that", "OLM v0 has created Subscription %s/%s itself, for what another operator needs (InstallPlan %s): it would create it again",
 			in.own.Namespace, in.own.Name, by)
 	}
-	return passed(generatedBy, "an administrator has created the Subscription")
+	return migrate.Pass(generatedBy, "an administrator has created the Subscription")
 }
 
 func (in *input) checkInstalled() migrate.Checks {
 	s, v := in.own, in.version()
 	switch {
 	case s.Status.InstalledCSV == "":
-		return refused(installedVersion, "wait until OLM v0 has installed it, or find out why it does not", "Subscription %s/%s has installed nothing", s.Namespace, s.Name)
+		return migrate.Refuse(installedVersion, "wait until OLM v0 has installed it, or find out why it does not", "Subscription %s/%s has installed nothing", s.Namespace, s.Name)
 	case v == nil:
-		return refused(installedVersion, "find out who has deleted it; OLM v0 does not install it again", "ClusterServiceVersion %s/%s, which the Subscription has installed, does not exist", s.Namespace, s.Status.InstalledCSV)
+		return migrate.Refuse(installedVersion, "find out who has deleted it; OLM v0 does not install it again", "ClusterServiceVersion %s/%s, which the Subscription has installed, does not exist", s.Namespace, s.Status.InstalledCSV)
 	case v.DeletionTimestamp != nil:
-		return refused(installedVersion, "find out who has deleted it", "ClusterServiceVersion %s/%s is being deleted", v.Namespace, v.Name)
+		return migrate.Refuse(installedVersion, "find out who has deleted it", "ClusterServiceVersion %s/%s is being deleted", v.Namespace, v.Name)
 	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
-		return refused(installedVersion, "find out why OLM v0 has not installed it completely", "the phase of ClusterServiceVersion %s/%s is %q, want %s", v.Namespace, v.Name, v.Status.Phase, v1alpha1.CSVPhaseSucceeded)
+		return migrate.Refuse(installedVersion, "find out why OLM v0 has not installed it completely", "the phase of ClusterServiceVersion %s/%s is %q, want %s", v.Namespace, v.Name, v.Status.Phase, v1alpha1.CSVPhaseSucceeded)
 	}
-	return passed(installedVersion, "ClusterServiceVersion %s is installed", v.Name)
+	return migrate.Pass(installedVersion, "ClusterServiceVersion %s is installed", v.Name)
 }
 
 // checkPending refuses an update that OLM v0 carries out. An unapproved one is dropped.
 func (in *input) checkPending() migrate.Checks {
 	for _, p := range in.installPlans {
 		if phase := p.Status.Phase; isOf(p, in.own.UID) && phase != v1alpha1.InstallPlanPhaseComplete && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseRequiresApproval {
-			return refused(pendingUpdate, "wait until OLM v0 has carried it out", "InstallPlan %s/%s, for %s, is under way: its phase is %q", p.Namespace, p.Name, strings.Join(p.Spec.ClusterServiceVersionNames, ", "), phase)
+			return migrate.Refuse(pendingUpdate, "wait until OLM v0 has carried it out", "InstallPlan %s/%s, for %s, is under way: its phase is %q", p.Namespace, p.Name, strings.Join(p.Spec.ClusterServiceVersionNames, ", "), phase)
 		}
 	}
 	for _, v := range in.versions {
 		if current := in.own.Status.CurrentCSV; v.Name != in.own.Status.InstalledCSV && (v.Name == current || v.Spec.Replaces == in.own.Status.InstalledCSV) {
-			return refused(pendingUpdate, "wait until OLM v0 has finished the update, or find out why it does not", "OLM v0 updates the operator to %s", v.Name)
+			return migrate.Refuse(pendingUpdate, "wait until OLM v0 has finished the update, or find out why it does not", "OLM v0 updates the operator to %s", v.Name)
 		}
 	}
 	switch state, current := in.own.Status.State, in.own.Status.CurrentCSV; {
 	case state == v1alpha1.SubscriptionStateUpgradePending && in.own.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
-		return refused(pendingUpdate, "wait until OLM v0 has carried it out", "OLM v0 is about to update the operator to %s", current)
+		return migrate.Refuse(pendingUpdate, "wait until OLM v0 has carried it out", "OLM v0 is about to update the operator to %s", current)
 	case state == v1alpha1.SubscriptionStateUpgradePending:
-		return warned(pendingUpdate, "approve it first if you want it", "the update to %s waits for approval, and is dropped", current)
+		return migrate.Warn(pendingUpdate, "approve it first if you want it", "the update to %s waits for approval, and is dropped", current)
 	case state != v1alpha1.SubscriptionStateAtLatest && state != v1alpha1.SubscriptionStateUpgradeAvailable:
-		return refused(pendingUpdate, "find out why with `"+escape.Command("oc -n %s describe subscription %s", in.own.Namespace, in.own.Name)+"`",
+		return migrate.Refuse(pendingUpdate, "find out why with `"+escape.Command("oc -n %s describe subscription %s", in.own.Namespace, in.own.Name)+"`",
 			"the state of Subscription %s/%s is %q, want %s", in.own.Namespace, in.own.Name, state, v1alpha1.SubscriptionStateAtLatest)
 	}
-	return passed(pendingUpdate, "no update is under way")
+	return migrate.Pass(pendingUpdate, "no update is under way")
 }
 
 // isOf reports whether an InstallPlan belongs to a Subscription and to no other.
@@ -197,28 +185,28 @@ func (in *input) watched() string {
 
 func (in *input) checkGroup() (found migrate.Checks) {
 	if len(in.groups) != 1 {
-		return refused(operatorGroup, "have exactly one, as OLM v0 requires", "namespace %s has %d OperatorGroups", in.own.Namespace, len(in.groups))
+		return migrate.Refuse(operatorGroup, "have exactly one, as OLM v0 requires", "namespace %s has %d OperatorGroups", in.own.Namespace, len(in.groups))
 	}
 	g := in.groups[0]
 	switch targets := in.targets(); {
 	case len(targets) == 0:
-		found = refused(operatorGroup, "wait until OLM v0 has written it", "the status of OperatorGroup %s/%s names no namespaces", g.Namespace, g.Name)
+		found = migrate.Refuse(operatorGroup, "wait until OLM v0 has written it", "the status of OperatorGroup %s/%s names no namespaces", g.Namespace, g.Name)
 	case len(targets) > 1:
-		found = refused(operatorGroup, "have the operator watch all namespaces, or one", "the operator watches %d namespaces, and OLM v1 has operators watch all or one", len(targets))
+		found = migrate.Refuse(operatorGroup, "have the operator watch all namespaces, or one", "the operator watches %d namespaces, and OLM v1 has operators watch all or one", len(targets))
 	case targets[0] != metav1.NamespaceAll && !in.request.Gates[featuregates.SingleOwnNamespace]:
-		found = refused(operatorGroup, fmt.Sprintf("enable the feature gate %s of OLM v1; or have the operator watch all namespaces with OLM v0 first, if it supports that", featuregates.SingleOwnNamespace),
+		found = migrate.Refuse(operatorGroup, fmt.Sprintf("enable the feature gate %s of OLM v1; or have the operator watch all namespaces with OLM v0 first, if it supports that", featuregates.SingleOwnNamespace),
 			"the operator watches only namespace %s, and OLM v1 has operators watch all namespaces unless its feature gate %s is enabled", targets[0], featuregates.SingleOwnNamespace)
 	case targets[0] != metav1.NamespaceAll:
-		found = passed(operatorGroup, "the operator goes on to watch namespace %s, by watchNamespace of the ClusterExtension", targets[0])
+		found = migrate.Pass(operatorGroup, "the operator goes on to watch namespace %s, by watchNamespace of the ClusterExtension", targets[0])
 	default:
-		found = passed(operatorGroup, "the operator watches all namespaces, with both OLMs")
+		found = migrate.Pass(operatorGroup, "the operator watches all namespaces, with both OLMs")
 	}
 	if account := g.Spec.ServiceAccountName; account != "" {
-		found = append(found, refused(scopedAccount, "remove spec.serviceAccountName of the OperatorGroup if the limits are not needed",
+		found = append(found, migrate.Refuse(scopedAccount, "remove spec.serviceAccountName of the OperatorGroup if the limits are not needed",
 			"OperatorGroup %s/%s has OLM v0 install with the permissions of service account %s, and OLM v1 installs with its own", g.Namespace, g.Name, account)...)
 	}
 	if strategy := g.Spec.UpgradeStrategy; strategy != "" && strategy != operatorsv1.UpgradeStrategyDefault {
-		found = append(found, warned(operatorGroup, "nothing", "upgradeStrategy %s of the OperatorGroup has no effect any more", strategy)...)
+		found = append(found, migrate.Warn(operatorGroup, "nothing", "upgradeStrategy %s of the OperatorGroup has no effect any more", strategy)...)
 	}
 	return found
 }
@@ -242,14 +230,14 @@ func (in *input) checkDependents() (found migrate.Checks) {
 		}
 		if len(needs) > 0 {
 			slices.Sort(needs)
-			found = append(found, refused(dependents, "remove that operator first, or leave both with OLM v0",
+			found = append(found, migrate.Refuse(dependents, "remove that operator first, or leave both with OLM v0",
 				"%s needs %s of this operator, and OLM v0 would install it again for that", other.Name, strings.Join(slices.Compact(needs), ", "))...)
 		}
 	}
 	if len(found) > 0 {
 		return found
 	}
-	return passed(dependents, "no other operator of the namespace needs this one")
+	return migrate.Pass(dependents, "no other operator of the namespace needs this one")
 }
 
 // propertiesAnnotation has the properties of the bundle.
@@ -328,27 +316,27 @@ func (in *input) config() *v1alpha1.SubscriptionConfig {
 func (in *input) checkConfig() migrate.Checks {
 	switch {
 	case in.config() == nil:
-		return passed(subscriptionConf, "the Subscription sets nothing for the operator's Deployment")
+		return migrate.Pass(subscriptionConf, "the Subscription sets nothing for the operator's Deployment")
 	case in.request.Gates[featuregates.DeploymentConfig]:
-		return passed(subscriptionConf, "the ClusterExtension gets what the Subscription sets for the operator's Deployment")
+		return migrate.Pass(subscriptionConf, "the ClusterExtension gets what the Subscription sets for the operator's Deployment")
 	}
-	return refused(subscriptionConf, fmt.Sprintf("enable the feature gate %s of OLM v1, which also needs its experimental API; or remove spec.config of the Subscription", featuregates.DeploymentConfig),
+	return migrate.Refuse(subscriptionConf, fmt.Sprintf("enable the feature gate %s of OLM v1, which also needs its experimental API; or remove spec.config of the Subscription", featuregates.DeploymentConfig),
 		"spec.config of Subscription %s/%s sets something for the operator's Deployment, which OLM v1 does not: it sets back what the bundle sets, too, and restarts the operator for that", in.own.Namespace, in.own.Name)
 }
 
 // checkCondition refuses an operator that wants no updates now. OLM v1 has no OperatorCondition and would not wait.
 func (in *input) checkCondition() migrate.Checks {
 	if in.condition == nil {
-		return passed(conditions, "the operator has told OLM v0 nothing")
+		return migrate.Pass(conditions, "the operator has told OLM v0 nothing")
 	}
 	all := slices.Concat(in.condition.Spec.Overrides, in.condition.Status.Conditions)
 	switch c := meta.FindStatusCondition(all, operatorsv1.Upgradeable); {
 	case c != nil && c.Status == metav1.ConditionFalse:
-		return refused(conditions, "wait until the operator allows updates", "OperatorCondition %s/%s says that the operator must not be updated now, and OLM v1 does not wait for that: %s", in.condition.Namespace, in.condition.Name, c.Message)
+		return migrate.Refuse(conditions, "wait until the operator allows updates", "OperatorCondition %s/%s says that the operator must not be updated now, and OLM v1 does not wait for that: %s", in.condition.Namespace, in.condition.Name, c.Message)
 	case len(all) > 0:
-		return warned(conditions, "read in its documentation when not to update it", "the operator uses OperatorCondition %s/%s, which stays and has no effect any more", in.condition.Namespace, in.condition.Name)
+		return migrate.Warn(conditions, "read in its documentation when not to update it", "the operator uses OperatorCondition %s/%s, which stays and has no effect any more", in.condition.Namespace, in.condition.Name)
 	}
-	return passed(conditions, "the operator has told OLM v0 nothing")
+	return migrate.Pass(conditions, "the operator has told OLM v0 nothing")
 }
 
 // checkAPIs refuses an operator that works with OLM v0's own objects.
@@ -370,10 +358,10 @@ func (in *input) checkAPIs() migrate.Checks {
 		}
 	}
 	if len(resources) == 0 || v1 {
-		return passed(olmV0APIs, "the operator does not use OLM v0's objects, or those of OLM v1, too")
+		return migrate.Pass(olmV0APIs, "the operator does not use OLM v0's objects, or those of OLM v1, too")
 	}
 	slices.Sort(resources)
-	return refused(olmV0APIs, "read in its documentation whether it works with OLM v1", "the operator may use OLM v0's own objects: it has permissions for %s", strings.Join(slices.Compact(resources), ", "))
+	return migrate.Refuse(olmV0APIs, "read in its documentation whether it works with OLM v1", "the operator may use OLM v0's own objects: it has permissions for %s", strings.Join(slices.Compact(resources), ", "))
 }
 
 // checkWebhooks refuses conversion webhooks: OLM v0 removes them from the APIs with the version, and the API server then gives clients
@@ -382,30 +370,30 @@ func (in *input) checkWebhooks() migrate.Checks {
 	n := 0
 	for _, w := range in.version().Spec.WebhookDefinitions {
 		if w.Type == v1alpha1.ConversionWebhook {
-			return refused(conversion, "leave it with OLM v0, until a version of the operator has no conversion webhook",
+			return migrate.Refuse(conversion, "leave it with OLM v0, until a version of the operator has no conversion webhook",
 				"conversion webhook %s is for %s: OLM v0 removes it when it leaves the operator, and until OLM v1 has set it up again, objects of other versions would be read and written wrongly", w.GenerateName, strings.Join(w.ConversionCRDs, ", "))
 		}
 		n++
 	}
 	if n == 0 {
-		return passed(webhooks, "the bundle has no webhooks")
+		return migrate.Pass(webhooks, "the bundle has no webhooks")
 	}
-	return warned(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
+	return migrate.Warn(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
 }
 
 // checkObjects refuses unknown objects and other owners' objects.
 func (in *input) checkObjects() (found migrate.Checks) {
 	if !in.known {
-		found = refused(unknownObjects, "run it with --images, which pulls the bundle",
+		found = migrate.Refuse(unknownObjects, "run it with --images, which pulls the bundle",
 			"no InstallPlan shows what the bundle has brought, and the catalog of OLM v1 does not have its manifests: OLM v1 would refuse what exists and is not known")
 	}
 	for _, p := range in.present {
 		if why := in.strange(p); why != "" {
-			found = append(found, refused(foreignObjects, "find out whose it is; if it is of this operator, remove that", "%s exists, OLM v1 would take it over, and %s", p, why)...)
+			found = append(found, migrate.Refuse(foreignObjects, "find out whose it is; if it is of this operator, remove that", "%s exists, OLM v1 would take it over, and %s", p, why)...)
 		}
 	}
 	if len(found) == 0 {
-		return passed(foreignObjects, "OLM v1 takes over %d objects, all of this operator", len(in.present))
+		return migrate.Pass(foreignObjects, "OLM v1 takes over %d objects, all of this operator", len(in.present))
 	}
 	return found
 }
@@ -442,7 +430,7 @@ func (in *input) checkContent() migrate.Checks {
 	if in.offered == nil || equality.Semantic.DeepEqual(in.offered.CSV.Spec.InstallStrategy, in.version().Spec.InstallStrategy) {
 		return nil
 	}
-	return refused(differentContent, "have OLM v1 use the catalog that the Subscription uses: create a ClusterCatalog of its image, and name it with --catalog",
+	return migrate.Refuse(differentContent, "have OLM v1 use the catalog that the Subscription uses: create a ClusterCatalog of its image, and name it with --catalog",
 		"the catalog of OLM v1 has a %s whose Deployments or permissions differ from those that are installed", in.version().Name)
 }
 
@@ -456,7 +444,7 @@ func (in *input) checkNow() (found migrate.Checks) {
 		if reason.Code == prediction.CatalogsAmbiguous {
 			do = "choose one with --catalog"
 		}
-		found = append(found, refused(string(reason.Code), do, "OLM v1 would refuse it: %s", reason.What)...)
+		found = append(found, migrate.Refuse(string(reason.Code), do, "OLM v1 would refuse it: %s", reason.What)...)
 	}
 	if len(found) > 0 {
 		return found
@@ -466,9 +454,9 @@ func (in *input) checkNow() (found migrate.Checks) {
 		if next != nil {
 			name = next.Name
 		}
-		return refused(exactVersion, "have a ClusterCatalog with that version, and name it with --catalog", "OLM v1 would install %s, and %s is installed", name, in.version().Name)
+		return migrate.Refuse(exactVersion, "have a ClusterCatalog with that version, and name it with --catalog", "OLM v1 would install %s, and %s is installed", name, in.version().Name)
 	}
-	return passed(exactVersion, "OLM v1 takes exactly the installed version, %s", in.version().Name)
+	return migrate.Pass(exactVersion, "OLM v1 takes exactly the installed version, %s", in.version().Name)
 }
 
 // checkThen reports OLM v1's action once the move is complete.
@@ -476,25 +464,25 @@ func (in *input) checkThen() (found migrate.Checks) {
 	then := in.then
 	switch {
 	case in.own.Spec.InstallPlanApproval == v1alpha1.ApprovalManual:
-		return passed(laterVersions, "the ClusterExtension stays at %s, as the Subscription asks for approval: set spec.source.catalog.version to update it", in.number())
+		return migrate.Pass(laterVersions, "the ClusterExtension stays at %s, as the Subscription asks for approval: set spec.source.catalog.version to update it", in.number())
 	case then.Verdict == prediction.Latest:
-		return passed(laterVersions, "no later version is there yet")
+		return migrate.Pass(laterVersions, "no later version is there yet")
 	case then.Verdict.Good() && then.Next != nil:
-		return warned(laterVersions, "move it when an update suits, or set installPlanApproval of the Subscription to Manual first", "OLM v1 updates it to %s as soon as the move is complete", then.Next.Name)
+		return migrate.Warn(laterVersions, "move it when an update suits, or set installPlanApproval of the Subscription to Manual first", "OLM v1 updates it to %s as soon as the move is complete", then.Next.Name)
 	}
 	for _, reason := range then.Why {
-		found = append(found, warned(laterVersions, reason.Do, "after the move, OLM v1 does not update it: %s", reason.What)...)
+		found = append(found, migrate.Warn(laterVersions, reason.Do, "after the move, OLM v1 does not update it: %s", reason.What)...)
 	}
 	return found
 }
 
 func (in *input) checkAccepted() migrate.Checks {
 	if in.refusedBy == nil {
-		return passed(extensionRefused, "the API server takes the ClusterExtension")
+		return migrate.Pass(extensionRefused, "the API server takes the ClusterExtension")
 	}
 	do := "see why"
 	if strings.Contains(in.refusedBy.Error(), "serviceAccount") {
 		do = "this version of OLM v1 needs a service account that may do all that the bundle contains: create one, and name it with --service-account"
 	}
-	return refused(extensionRefused, do, "the API server refuses the ClusterExtension: %v", in.refusedBy)
+	return migrate.Refuse(extensionRefused, do, "the API server refuses the ClusterExtension: %v", in.refusedBy)
 }

@@ -26,17 +26,6 @@ const moveFinalizer = "berth.dev/move"
 // does anything.
 const delay = 15 * time.Second
 
-func execute(step migrate.StepName) (migrate.Decision, error) {
-	return migrate.Decision{Step: step}, nil
-}
-
-func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
-	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
-}
-
-// none is the decision of a stage that is complete.
-func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
-
 // stages returns the decision of the first stage that is not complete.
 func stages(all ...func() (migrate.Decision, error)) (migrate.Decision, error) {
 	for _, stage := range all {
@@ -44,7 +33,7 @@ func stages(all ...func() (migrate.Decision, error)) (migrate.Decision, error) {
 			return next, err
 		}
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // Next decides on the next step.
@@ -67,7 +56,7 @@ func (s *state) goBack() (migrate.Decision, error) {
 // for the Deployment, and restart the operator.
 func (s *state) endVersion() (migrate.Decision, error) {
 	if s.again() != nil { // it has a version of its own
-		return none()
+		return migrate.NoStep()
 	}
 	if next, err := s.deleteVersion(); next.Step != "" {
 		return next, err
@@ -77,13 +66,13 @@ func (s *state) endVersion() (migrate.Decision, error) {
 	}
 	switch v := s.version; {
 	case v == nil:
-		return none()
+		return migrate.NoStep()
 	case s.ownedBy(v.UID) != nil:
-		return execute(KeepObjects)
+		return migrate.Execute(KeepObjects)
 	case controllerutil.ContainsFinalizer(v, moveFinalizer):
-		return execute(RemoveVersionFinalizer)
+		return migrate.Execute(RemoveVersionFinalizer)
 	}
-	return wait(RemoveVersionFinalizer, "ClusterServiceVersion %s to be gone", s.version.Name)
+	return migrate.Wait(RemoveVersionFinalizer, "ClusterServiceVersion %s to be gone", s.version.Name)
 }
 
 // deleteVersion is complete when OLM v0 does nothing with the version any more.
@@ -91,35 +80,35 @@ func (s *state) deleteVersion() (migrate.Decision, error) {
 	switch v := s.version; {
 	case v == nil:
 	case v.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(v, moveFinalizer):
-		return execute(AddVersionFinalizer)
+		return migrate.Execute(AddVersionFinalizer)
 	case s.labelled() != nil:
-		return execute(KeepPermissions)
+		return migrate.Execute(KeepPermissions)
 	case v.DeletionTimestamp == nil:
-		return execute(DeleteVersion)
+		return migrate.Execute(DeleteVersion)
 	case isOrphaning(v):
-		return wait(DeleteVersion, "the garbage collector to orphan what ClusterServiceVersion %s owns", v.Name)
+		return migrate.Wait(DeleteVersion, "the garbage collector to orphan what ClusterServiceVersion %s owns", v.Name)
 	case len(othersOf(v)) > 0:
-		return wait(DeleteVersion, "OLM v0 to notice that ClusterServiceVersion %s is deleted, and to remove its finalizers %s", v.Name, strings.Join(othersOf(v), ", "))
+		return migrate.Wait(DeleteVersion, "OLM v0 to notice that ClusterServiceVersion %s is deleted, and to remove its finalizers %s", v.Name, strings.Join(othersOf(v), ", "))
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // unsubscribe is complete when OLM v0 has no Subscription any more, nor remembers one.
 func (s *state) unsubscribe() (migrate.Decision, error) {
 	if s.before() != nil {
-		return execute(DeleteSubscription)
+		return migrate.Execute(DeleteSubscription)
 	}
 	if left := s.plansOf(s.plan.Subscription.UID); len(left) > 0 {
 		switch p := left[0]; {
 		case p.DeletionTimestamp != nil:
-			return wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
+			return migrate.Wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
 		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
-			return wait(DeleteInstallPlans, "OLM v0 to carry out InstallPlan %s", p.Name)
+			return migrate.Wait(DeleteInstallPlans, "OLM v0 to carry out InstallPlan %s", p.Name)
 		}
-		return execute(DeleteInstallPlans)
+		return migrate.Execute(DeleteInstallPlans)
 	}
 	if s.version == nil {
-		return none()
+		return migrate.NoStep()
 	}
 	return s.await(AwaitV0, "OLM v0 to do what it remembers", DeleteSubscription, DeleteInstallPlans)
 }
@@ -127,21 +116,21 @@ func (s *state) unsubscribe() (migrate.Decision, error) {
 // await is complete when an OLM has had its time since one of the steps was started.
 func (s *state) await(step migrate.StepName, what string, since ...migrate.StepName) (migrate.Decision, error) {
 	if !s.journal.IsOpen() { // somebody else has deleted it: nothing was recorded
-		return none()
+		return migrate.NoStep()
 	}
 	for _, e := range slices.Backward(s.journal.Entries) {
 		switch {
 		case e.Step == step && e.At.After(s.now): // the clock of an interrupted run was ahead
-			return execute(step)
+			return migrate.Execute(step)
 		case e.Step == step && s.now.Sub(e.At) < delay:
-			return wait(step, "%s, for which it gets %d seconds", what, int(delay.Seconds()))
+			return migrate.Wait(step, "%s, for which it gets %d seconds", what, int(delay.Seconds()))
 		case e.Step == step:
-			return none()
+			return migrate.NoStep()
 		case slices.Contains(since, e.Step) || e.Step == migrate.RecordPlan:
-			return execute(step)
+			return migrate.Execute(step)
 		}
 	}
-	return execute(step)
+	return migrate.Execute(step)
 }
 
 // labelled returns a cluster-scoped permission that OLM v0 would delete with the version, or nil.
@@ -195,24 +184,24 @@ func (s *state) ownedBy(uid types.UID) *metav1.PartialObjectMetadata {
 func (s *state) takeOver() (migrate.Decision, error) {
 	p := s.plan
 	if s.unmarked() != nil && (!p.Extension.Boxcutter || s.set() != nil) {
-		return execute(MarkObjects)
+		return migrate.Execute(MarkObjects)
 	}
 	e := s.extension
 	switch {
 	case e == nil:
-		return execute(CreateExtension)
+		return migrate.Execute(CreateExtension)
 	case e.GetDeletionTimestamp() != nil:
 		return migrate.Decision{}, fmt.Errorf("somebody has deleted ClusterExtension %s: find out who has, and undo the move with `%s`", e.GetName(), s.journal.Command(p, "rollback"))
 	case s.hasStarted(Loosen):
-		return none() // OLM v1 may have updated it
+		return migrate.NoStep() // OLM v1 may have updated it
 	}
 	if is, why := isInstalled(e, p.Version); !is {
-		return wait(AwaitExtension, "OLM v1 to install %s: %s", p.Version.Name, why)
+		return migrate.Wait(AwaitExtension, "OLM v1 to install %s: %s", p.Version.Name, why)
 	}
 	if waits := s.rollingOut(); waits != "" {
-		return wait(AwaitExtension, "%s", waits)
+		return migrate.Wait(AwaitExtension, "%s", waits)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // set returns the latest ClusterObjectSet, or nil.
@@ -268,20 +257,20 @@ func (s *state) rollingOut() string {
 // tidy is complete when OLM v0's objects that OLM v1 has recreated are gone.
 func (s *state) tidy() (migrate.Decision, error) {
 	if len(s.replaced) == 0 {
-		return none()
+		return migrate.NoStep()
 	}
 	if o := s.replaced[0]; o.DeletionTimestamp != nil {
-		return wait(DeleteReplaced, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+		return migrate.Wait(DeleteReplaced, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
 	}
-	return execute(DeleteReplaced)
+	return migrate.Execute(DeleteReplaced)
 }
 
 // loosen is complete when OLM v1 may update the operator, as OLM v0 did.
 func (s *state) loosen() (migrate.Decision, error) {
 	if s.isLoosened() {
-		return none()
+		return migrate.NoStep()
 	}
-	return execute(Loosen)
+	return migrate.Execute(Loosen)
 }
 
 // isLoosened reports whether the ClusterExtension is for the versions that the Subscription was for.
@@ -307,43 +296,43 @@ func (s *state) leaveV1() (migrate.Decision, error) {
 	switch {
 	case e == nil:
 	case e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer):
-		return execute(AddExtensionFinalizer)
+		return migrate.Execute(AddExtensionFinalizer)
 	case e.GetDeletionTimestamp() == nil:
-		return execute(DeleteExtension)
+		return migrate.Execute(DeleteExtension)
 	case isOrphaning(e):
-		return wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s owns", e.GetName())
+		return migrate.Wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s owns", e.GetName())
 	case len(othersOf(e)) > 0:
-		return wait(DeleteExtension, "OLM v1 to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", e.GetName(), strings.Join(othersOf(e), ", "))
+		return migrate.Wait(DeleteExtension, "OLM v1 to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", e.GetName(), strings.Join(othersOf(e), ", "))
 	}
 	if len(s.objectSets) > 0 {
 		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
-			return wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
+			return migrate.Wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
 		}
-		return execute(DeleteObjectSets)
+		return migrate.Execute(DeleteObjectSets)
 	}
 	if e == nil {
-		return none()
+		return migrate.NoStep()
 	}
 	if next, err := s.await(AwaitV1, "OLM v1 to finish what it was applying", DeleteExtension, DeleteObjectSets); next.Step != "" {
 		return next, err
 	}
 	switch {
 	case s.withMarks() != nil:
-		return execute(UnmarkObjects)
+		return migrate.Execute(UnmarkObjects)
 	case s.ownedMade() != nil:
-		return execute(KeepObjects)
+		return migrate.Execute(KeepObjects)
 	case controllerutil.ContainsFinalizer(e, moveFinalizer):
-		return execute(RemoveExtensionFinalizer)
+		return migrate.Execute(RemoveExtensionFinalizer)
 	}
-	return wait(RemoveExtensionFinalizer, "ClusterExtension %s to be gone", e.GetName())
+	return migrate.Wait(RemoveExtensionFinalizer, "ClusterExtension %s to be gone", e.GetName())
 }
 
 // unmarkAll is complete when no object has anything of OLM v1. The marks come before the ClusterExtension.
 func (s *state) unmarkAll() (migrate.Decision, error) {
 	if s.withMarks() != nil {
-		return execute(UnmarkObjects)
+		return migrate.Execute(UnmarkObjects)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // withMarks returns an object that has something of OLM v1, or nil.
@@ -370,13 +359,13 @@ func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 func (s *state) forget() (migrate.Decision, error) {
 	switch {
 	case len(s.remembered) > 0 && s.remembered[0].DeletionTimestamp != nil:
-		return wait(DeleteRemembered, "%s to be gone", named(secretKind.Kind, s.remembered[0].Namespace, s.remembered[0].Name))
+		return migrate.Wait(DeleteRemembered, "%s to be gone", named(secretKind.Kind, s.remembered[0].Namespace, s.remembered[0].Name))
 	case len(s.remembered) > 0:
-		return execute(DeleteRemembered)
+		return migrate.Execute(DeleteRemembered)
 	case len(s.made) > 0 && isWebhook(s.made[0]):
-		return execute(DeleteMade)
+		return migrate.Execute(DeleteMade)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 func isWebhook(o metav1.PartialObjectMetadata) bool {
@@ -387,18 +376,18 @@ func isWebhook(o metav1.PartialObjectMetadata) bool {
 func (s *state) subscribe() (migrate.Decision, error) {
 	own := s.again()
 	if own == nil {
-		return execute(CreateSubscription)
+		return migrate.Execute(CreateSubscription)
 	}
 	if next, err := s.install(own); err != nil || next.Step != "" {
 		return next, err
 	}
 	switch {
 	case !s.isAsBefore(own):
-		return execute(RestoreApproval)
+		return migrate.Execute(RestoreApproval)
 	case s.leftPending(own) != nil:
-		return execute(Approve)
+		return migrate.Execute(Approve)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // install is complete when OLM v0 has installed the version for a Subscription, or has updated it since.
@@ -406,20 +395,20 @@ func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	v, name := s.version, s.plan.Version.Name
 	switch installed := own.Status.InstalledCSV; {
 	case installed != "" && installed != name:
-		return none()
+		return migrate.NoStep()
 	case v == nil && installed == "":
 		return s.approve(own)
 	case v == nil:
-		return wait(AwaitVersion, "OLM v0 to install %s", name)
+		return migrate.Wait(AwaitVersion, "OLM v0 to install %s", name)
 	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
-		return wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
+		return migrate.Wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
 	case installed == "":
-		return wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
+		return migrate.Wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
 	}
 	if waits := s.rollingOut(); waits != "" {
-		return wait(AwaitVersion, "%s", waits)
+		return migrate.Wait(AwaitVersion, "%s", waits)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // oneLine returns a message without line breaks.
@@ -443,7 +432,7 @@ func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
 				why = ": " + oneLine(c.Message)
 			}
 		}
-		return wait(Approve, "OLM v0 to make an InstallPlan for %s%s", p.Version.Name, why)
+		return migrate.Wait(Approve, "OLM v0 to make an InstallPlan for %s%s", p.Version.Name, why)
 	}
 	if names := plan.Spec.ClusterServiceVersionNames; !slices.Equal(names, []string{p.Version.Name}) {
 		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s would install %s, want exactly %s; approve it yourself if that is all right",
@@ -451,11 +440,11 @@ func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	}
 	switch {
 	case !plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval: // it has not finished writing it
-		return wait(Approve, "OLM v0 to ask for approval of InstallPlan %s", plan.Name)
+		return migrate.Wait(Approve, "OLM v0 to ask for approval of InstallPlan %s", plan.Name)
 	case !plan.Spec.Approved:
-		return execute(Approve)
+		return migrate.Execute(Approve)
 	}
-	return wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", plan.Name)
+	return migrate.Wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", plan.Name)
 }
 
 // current returns the InstallPlan that a Subscription refers to, or nil.
@@ -485,12 +474,12 @@ func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 // dropMade is complete when OLM v1's objects that OLM v0 has recreated are gone.
 func (s *state) dropMade() (migrate.Decision, error) {
 	if len(s.made) == 0 {
-		return none()
+		return migrate.NoStep()
 	}
 	if o := s.made[0]; o.DeletionTimestamp != nil {
-		return wait(DeleteMade, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+		return migrate.Wait(DeleteMade, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
 	}
-	return execute(DeleteMade)
+	return migrate.Execute(DeleteMade)
 }
 
 // Holds reports whether the operator is still where it was moved to.
@@ -515,9 +504,9 @@ func (s *state) Back() (migrate.Decision, error) {
 		case e == nil || e.GetDeletionTimestamp() != nil:
 			return migrate.Decision{}, fmt.Errorf("OLM v1 does not have the operator any more: this is beyond the point of no return; continue with `%s`, and then move it to OLM v1 again", resume)
 		case controllerutil.ContainsFinalizer(e, moveFinalizer):
-			return execute(RemoveExtensionFinalizer)
+			return migrate.Execute(RemoveExtensionFinalizer)
 		}
-		return none()
+		return migrate.NoStep()
 	}
 	if s.hasStarted(Loosen) {
 		return migrate.Decision{}, fmt.Errorf("OLM v1 may have updated the operator: this is beyond the point of no return; continue with `%s`, and then move it back with --to %s", resume, ToV0)
@@ -527,11 +516,11 @@ func (s *state) Back() (migrate.Decision, error) {
 	}
 	switch { // nothing was deleted yet
 	case s.unlabelled() != nil:
-		return execute(RestorePermissions)
+		return migrate.Execute(RestorePermissions)
 	case controllerutil.ContainsFinalizer(s.version, moveFinalizer):
-		return execute(RemoveVersionFinalizer)
+		return migrate.Execute(RemoveVersionFinalizer)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // IsRestored reports whether the operator is where it was before.

@@ -15,17 +15,6 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-func execute(step migrate.StepName) (migrate.Decision, error) {
-	return migrate.Decision{Step: step}, nil
-}
-
-func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
-	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
-}
-
-// none is the decision of a stage that is complete.
-func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
-
 // Next decides on the next step. Each stage returns its first unfinished step.
 func (s *state) Next() (migrate.Decision, error) {
 	if err := s.removed(); err != nil {
@@ -38,25 +27,25 @@ func (s *state) Next() (migrate.Decision, error) {
 			return next, err
 		}
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // switchWithoutInstall is complete when the Subscription is to the other catalog, if there is nothing to install.
 func (s *state) switchWithoutInstall() (migrate.Decision, error) {
 	switch {
 	case s.plan.Strategy != Keep:
-		return none()
+		return migrate.NoStep()
 	case choiceOf(s.subscription.Spec) == s.plan.To:
-		return none()
+		return migrate.NoStep()
 	}
-	return execute(SwitchSource)
+	return migrate.Execute(SwitchSource)
 }
 
 // installTarget is complete when the target is installed and its predecessor is gone.
 func (s *state) installTarget() (migrate.Decision, error) {
 	p := s.plan
 	if s.subscription != nil && s.subscription.UID != p.Subject.UID && !s.isRecreated() {
-		return execute(RecreateSubscription) // it exists, and its UID is not yet recorded
+		return migrate.Execute(RecreateSubscription) // it exists, and its UID is not yet recorded
 	}
 	if next, err := s.removeAgain(); err != nil || next.Step != "" {
 		return next, err
@@ -65,13 +54,13 @@ func (s *state) installTarget() (migrate.Decision, error) {
 	case arrived == nil:
 		return s.approveInstallPlan()
 	case arrived.Status.Phase != v1alpha1.CSVPhaseSucceeded:
-		return wait(Install, "ClusterServiceVersion %s to succeed: its phase is %s%s%s", arrived.Name, phaseOf(arrived), detail(arrived.Status.Message), s.retryDetail())
+		return migrate.Wait(Install, "ClusterServiceVersion %s to succeed: its phase is %s%s%s", arrived.Name, phaseOf(arrived), detail(arrived.Status.Message), s.retryDetail())
 	case p.Installed != arrived.Name && p.Installed != "" && s.csv(p.Installed) != nil:
-		return wait(Install, "ClusterServiceVersion %s to be gone", p.Installed)
+		return migrate.Wait(Install, "ClusterServiceVersion %s to be gone", p.Installed)
 	case s.subscription.Status.InstalledCSV != arrived.Name:
-		return wait(Install, "the status of the Subscription to show that %s is installed", arrived.Name)
+		return migrate.Wait(Install, "the status of the Subscription to show that %s is installed", arrived.Name)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // removeAgain is complete when the operator, once removed, is still removed. OLM may execute an InstallPlan from its
@@ -80,17 +69,17 @@ func (s *state) removeAgain() (migrate.Decision, error) {
 	removed := s.csv(s.plan.Installed)
 	switch {
 	case s.plan.Strategy != Replace || removed == nil || s.subscription == nil || s.subscription.UID == s.plan.Subject.UID:
-		return none()
+		return migrate.NoStep()
 	case removed.DeletionTimestamp != nil:
-		return wait(RemoveOperator, "ClusterServiceVersion %s to be gone", removed.Name)
+		return migrate.Wait(RemoveOperator, "ClusterServiceVersion %s to be gone", removed.Name)
 	}
-	return execute(RemoveOperator)
+	return migrate.Execute(RemoveOperator)
 }
 
 // approveInstallPlan is complete when OLM may install the target.
 func (s *state) approveInstallPlan() (migrate.Decision, error) {
 	if s.plan.Strategy == Keep {
-		return wait(AwaitOperator, "ClusterServiceVersion %s, or one that OLM updates it to, to exist", s.plan.Target)
+		return migrate.Wait(AwaitOperator, "ClusterServiceVersion %s, or one that OLM updates it to, to exist", s.plan.Target)
 	}
 	if next, err := s.subscribe(); err != nil || next.Step != "" {
 		return next, err
@@ -98,28 +87,28 @@ func (s *state) approveInstallPlan() (migrate.Decision, error) {
 	p, installPlan := s.plan, s.targetInstallPlan()
 	switch {
 	case installPlan == nil && s.stalled:
-		return execute(ResetStatus)
+		return migrate.Execute(ResetStatus)
 	case installPlan == nil && s.current != nil && s.current.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval:
-		return wait(Approve, "InstallPlan %s, for %s, to be deleted: it is not part of the plan, and OLM does not look at the catalog while it is pending",
+		return migrate.Wait(Approve, "InstallPlan %s, for %s, to be deleted: it is not part of the plan, and OLM does not look at the catalog while it is pending",
 			s.current.Name, strings.Join(s.current.Spec.ClusterServiceVersionNames, ", "))
 	case installPlan == nil && s.isQuiet():
-		return execute(ResolveAgain)
+		return migrate.Execute(ResolveAgain)
 	case installPlan == nil:
-		return wait(Approve, "OLM to create an InstallPlan for %s%s", p.Target, detail(conditionsOf(s.subscription)))
+		return migrate.Wait(Approve, "OLM to create an InstallPlan for %s%s", p.Target, detail(conditionsOf(s.subscription)))
 	case installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
 		return migrate.Decision{}, fmt.Errorf("InstallPlan %s has failed%s; roll back with `%s`, or fix the cause and delete the InstallPlan",
 			installPlan.Name, detail(installPlan.Status.Message), s.journal.Command(p, "rollback"))
 	case installPlan.Spec.Approved:
-		return wait(Install, "OLM to execute InstallPlan %s, whose phase is %s%s", installPlan.Name, installPlan.Status.Phase, detail(installPlan.Status.Message))
+		return migrate.Wait(Install, "OLM to execute InstallPlan %s, whose phase is %s%s", installPlan.Name, installPlan.Status.Phase, detail(installPlan.Status.Message))
 	}
 	if installPlan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
 		// OLM could not write this phase any more if the InstallPlan were approved before.
-		return wait(Approve, "OLM to ask for approval of InstallPlan %s", installPlan.Name)
+		return migrate.Wait(Approve, "OLM to ask for approval of InstallPlan %s", installPlan.Name)
 	}
 	if err := p.matches(installPlan); err != nil {
 		return migrate.Decision{}, fmt.Errorf("InstallPlan %s %w: approve it yourself if that is intended, or roll back with `%s`", installPlan.Name, err, s.journal.Command(p, "rollback"))
 	}
-	return execute(Approve)
+	return migrate.Execute(Approve)
 }
 
 // subscribe is complete when the Subscription is to the other catalog, and OLM asks for approval.
@@ -131,15 +120,15 @@ func (s *state) subscribe() (migrate.Decision, error) {
 	now, original := choiceOf(s.subscription.Spec), s.subscription.UID == p.Subject.UID
 	switch {
 	case p.Strategy == Replace && original && now == p.From && s.subscription.Status.InstalledCSV == p.Installed:
-		return execute(RemoveOperator)
+		return migrate.Execute(RemoveOperator)
 	case p.Strategy == Replace && (original || now != p.To):
 		return migrate.Decision{}, s.changedError()
 	case s.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
-		return execute(RequireApproval)
+		return migrate.Execute(RequireApproval)
 	case now != p.To:
-		return execute(SwitchSource)
+		return migrate.Execute(SwitchSource)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // replaceSubscription is the next step while the Subscription does not exist.
@@ -148,15 +137,15 @@ func (s *state) replaceSubscription() (migrate.Decision, error) {
 	switch {
 	case len(s.leftovers) > 0:
 		// OLM identifies InstallPlans by a generation that starts again with the new Subscription, so it would take a
-		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone, and
-		// would reinstall the operator.
-		return wait(RemoveOperator, "InstallPlan %s, left over from the deleted Subscription, to be gone", s.leftovers[0].Name)
+		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone,
+		// and would install again what is removed.
+		return migrate.Wait(RemoveOperator, "InstallPlan %s, left over from the deleted Subscription, to be gone", s.leftovers[0].Name)
 	case installed == nil:
-		return execute(RecreateSubscription)
+		return migrate.Execute(RecreateSubscription)
 	case installed.DeletionTimestamp != nil:
-		return wait(RemoveOperator, "ClusterServiceVersion %s to be gone", p.Installed)
+		return migrate.Wait(RemoveOperator, "ClusterServiceVersion %s to be gone", p.Installed)
 	}
-	return execute(RemoveOperator)
+	return migrate.Execute(RemoveOperator)
 }
 
 // quietPeriod is how long OLM gets to create an InstallPlan before it is made to resolve again. It resolves when something
@@ -179,9 +168,9 @@ func (s *state) isQuiet() bool {
 // restoreApprovalMode is complete when OLM asks for approval only if it did before.
 func (s *state) restoreApprovalMode() (migrate.Decision, error) {
 	if s.plan.Strategy != Keep && string(s.subscription.Spec.InstallPlanApproval) != s.plan.Approval {
-		return execute(RestoreApproval)
+		return migrate.Execute(RestoreApproval)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // startOperator is complete when the operator runs, and holds its lock.
@@ -189,19 +178,19 @@ func (s *state) startOperator() (migrate.Decision, error) {
 	p := s.plan
 	for _, d := range s.deployments {
 		if missing := missingPods(d); missing != "" {
-			return wait(AwaitOperator, "Deployment %s: %s", d.Name, missing)
+			return migrate.Wait(AwaitOperator, "Deployment %s: %s", d.Name, missing)
 		}
 	}
 	takesLock := func(d appsv1.Deployment) bool { return d.Name == p.Driver.Operator }
 	switch {
 	case p.Driver == nil || !slices.ContainsFunc(s.deployments, takesLock): // operators of other origin need not take it
-		return none()
+		return migrate.NoStep()
 	case s.lockHolder == nil:
-		return wait(AwaitOperator, "the operator to take the lock %s", p.Driver.Lock)
+		return migrate.Wait(AwaitOperator, "the operator to take the lock %s", p.Driver.Lock)
 	case s.lockHolder.DeletionTimestamp != nil || s.lockHolder.Status.Phase != corev1.PodRunning:
-		return wait(AwaitOperator, "pod %s, which holds the lock %s, to be gone", s.lockHolder.Name, p.Driver.Lock)
+		return migrate.Wait(AwaitOperator, "pod %s, which holds the lock %s, to be gone", s.lockHolder.Name, p.Driver.Lock)
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // missingPods says which pods of a Deployment are missing, if anything.
@@ -225,10 +214,10 @@ func missingPods(d appsv1.Deployment) string {
 // recorded, all on nodes that are ready.
 func (s *state) adoptDriver() (migrate.Decision, error) {
 	if !s.plan.createsDriver() {
-		return none()
+		return migrate.NoStep()
 	}
 	if s.driver == nil {
-		return execute(CreateDriver)
+		return migrate.Execute(CreateDriver)
 	}
 	for _, want := range []operatorv1.OperatorCondition{
 		{Type: operatorv1.OperatorStatusTypeAvailable, Status: operatorv1.ConditionTrue},
@@ -237,19 +226,19 @@ func (s *state) adoptDriver() (migrate.Decision, error) {
 	} {
 		at := slices.IndexFunc(s.driver.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Type == want.Type })
 		if at < 0 {
-			return wait(AwaitDriver, "ClusterCSIDriver %s to have the condition %s", s.driver.Name, want.Type)
+			return migrate.Wait(AwaitDriver, "ClusterCSIDriver %s to have the condition %s", s.driver.Name, want.Type)
 		}
 		if found := s.driver.Status.Conditions[at]; found.Status != want.Status {
-			return wait(AwaitDriver, "ClusterCSIDriver %s to have the condition %s=%s%s", s.driver.Name, want.Type, want.Status, detail(found.Message))
+			return migrate.Wait(AwaitDriver, "ClusterCSIDriver %s to have the condition %s=%s%s", s.driver.Name, want.Type, want.Status, detail(found.Message))
 		}
 	}
 	for _, set := range s.daemonSets {
 		if status := set.Status; !rollout.IsComplete(&set) && !rollout.IsStable(&set) {
-			return wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name,
+			return migrate.Wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name,
 				status.UpdatedNumberScheduled, status.DesiredNumberScheduled, status.NumberReady)
 		}
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // retryDetail is the message of an InstallPlan that OLM could not execute yet.

@@ -36,19 +36,19 @@ func (s *state) Back() (migrate.Decision, error) {
 	since := s.resolverSince()
 	switch {
 	case !s.IsRestored() || string(s.subscription.Spec.InstallPlanApproval) != p.Approval:
-		return execute(RestoreSource)
+		return migrate.Execute(RestoreSource)
 	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
-		return execute(AwaitResolver)
+		return migrate.Execute(AwaitResolver)
 	case s.now.Sub(since) < resolverDelay:
-		return wait(AwaitResolver, "OLM to finish what it has started, for which it gets %d seconds", int(resolverDelay.Seconds()))
+		return migrate.Wait(AwaitResolver, "OLM to finish what it has started, for which it gets %d seconds", int(resolverDelay.Seconds()))
 	case s.idleInstallPlan() != nil:
-		return execute(DeleteInstallPlan)
+		return migrate.Execute(DeleteInstallPlan)
 	case s.stalled:
-		return execute(ResetStatus)
+		return migrate.Execute(ResetStatus)
 	case s.missing && s.isQuiet():
-		return execute(ResolveAgain)
+		return migrate.Execute(ResolveAgain)
 	case s.missing:
-		return wait(migrate.CompleteRollback, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
+		return migrate.Wait(migrate.CompleteRollback, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
 	}
 	return migrate.Decision{}, nil
 }

@@ -19,19 +19,19 @@ import (
 func (s *state) resumeUpdates() (migrate.Decision, error) {
 	switch {
 	case s.plan.Strategy == Keep || s.asks:
-		return none()
+		return migrate.NoStep()
 	case s.isAskedForUpdate():
-		return execute(DiscardInstallPlan)
+		return migrate.Execute(DiscardInstallPlan)
 	case s.stalled:
-		return execute(ResetStatus)
+		return migrate.Execute(ResetStatus)
 	case s.missing && s.isQuiet():
-		return execute(ResolveAgain)
+		return migrate.Execute(ResolveAgain)
 	case s.missing:
-		return wait(AwaitUpdates, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
+		return migrate.Wait(AwaitUpdates, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
 	case s.mayAskForUpdate():
-		return wait(AwaitUpdates, "OLM to go on to a later version, for which it gets %d seconds", int(resolverDelay.Seconds()))
+		return migrate.Wait(AwaitUpdates, "OLM to go on to a later version, for which it gets %d seconds", int(resolverDelay.Seconds()))
 	}
-	return none()
+	return migrate.NoStep()
 }
 
 // isAskedForUpdate reports whether the InstallPlan that the Subscription refers to, which is for something after the target,

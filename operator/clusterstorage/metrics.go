@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/berth-csi/berth/operator/storageclass"
+	"github.com/berth-csi/berth/operator/controllers"
 )
 
 // The metrics have the names that OpenShift's cluster storage operator gives them: alerts, dashboards and telemetry rely on these.
@@ -31,7 +31,7 @@ func init() { legacyregistry.MustRegister(defaultClasses, mismatchedClasses) }
 // countDefaults returns how many StorageClasses are the default.
 func countDefaults(classes []*storagev1.StorageClass) (count int) {
 	for _, class := range classes {
-		if storageclass.IsDefault(class.Annotations) {
+		if controllers.IsDefaultStorageClass(class.Annotations) {
 			count++
 		}
 	}

@@ -27,8 +27,8 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/operator/status"
 )
 
 // A Namespace is the namespace that the driver is in.
@@ -61,7 +61,7 @@ type Finder struct {
 	// Client and Applier write even while the driver's namespace is not known. All other writes are guarded.
 	Client   client.Client
 	Applier  *objects.Applier
-	Reporter *status.Reporter
+	Reporter *clustercsidriver.Reporter
 	Recorder events.Recorder
 }
 
@@ -244,7 +244,7 @@ func conditionType(driver drivers.Driver) string {
 	return driver.ConditionPrefix + "DriverNamespace" + operatorv1.OperatorStatusTypeDegraded
 }
 
-func report(ctx context.Context, reporter *status.Reporter, driver drivers.Driver, degraded operatorv1.ConditionStatus, reason, message string) error {
+func report(ctx context.Context, reporter *clustercsidriver.Reporter, driver drivers.Driver, degraded operatorv1.ConditionStatus, reason, message string) error {
 	err := reporter.ApplyOperatorStatus(ctx, driver.ConditionPrefix+"DriverNamespace", applyoperatorv1.OperatorStatus().WithConditions(
 		applyoperatorv1.OperatorCondition().WithType(conditionType(driver)).WithStatus(degraded).WithReason(reason).WithMessage(message)))
 	if apierrors.IsNotFound(err) {

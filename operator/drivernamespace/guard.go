@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/transport"
 )
 
@@ -78,7 +78,7 @@ func (g *Guard) check(ctx context.Context) error {
 // Wrap returns a round tripper that is guarded.
 func (g *Guard) Wrap(next http.RoundTripper) http.RoundTripper {
 	return transport.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
-		if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/"+customresource.Resource.Resource+"/") {
+		if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/"+clustercsidriver.Resource.Resource+"/") {
 			if err := g.check(request.Context()); err != nil {
 				if request.Body != nil {
 					request.Body.Close()

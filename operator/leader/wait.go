@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/status"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
 )
 
 // An APIWait is the wait of the API controllers for other operators of the driver. The API controllers run beside the
@@ -79,7 +79,7 @@ func (w *APIWait) Until(ctx context.Context, lock *Lock, c client.Client, namesp
 }
 
 // Report reports the wait in a condition, until ctx ends.
-func (w *APIWait) Report(ctx context.Context, reporter *status.Reporter) error {
+func (w *APIWait) Report(ctx context.Context, reporter *clustercsidriver.Reporter) error {
 	for reported := ""; ; {
 		message, changed := w.get()
 		if message != reported {

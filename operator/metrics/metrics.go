@@ -1,4 +1,5 @@
-// Package metrics defines the operator's own metrics, beside those of its libraries. Package serving serves them.
+// Package metrics defines the operator's own metrics, beside those of its libraries, and serves them to the cluster's
+// monitoring, and the operator's health to the kubelet.
 //
 // Each series has the label "driver": the name of the driver's CSIDriver object, such as "efs.csi.aws.com".
 package metrics
@@ -8,8 +9,6 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"k8s.io/component-base/metrics"
-
-	"github.com/berth-csi/berth/drivers"
 )
 
 // Metrics are the metrics of one operator.
@@ -28,8 +27,6 @@ type Metrics struct {
 	WaitingForLock *metrics.GaugeVec
 	// Upgradeable is 1 if the operator lets OLM update it, and 0 if not.
 	Upgradeable *metrics.GaugeVec
-
-	quotaUsed, quotaLimit, quotaShared, classRisks *series
 
 	conditions *metrics.GaugeVec
 	mu         sync.Mutex
@@ -68,26 +65,6 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help:           "1 if the Operator Lifecycle Manager may update the operator; 0 while the operator takes the driver over or removes it.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"driver"}),
-		quotaUsed: newSeries(&metrics.GaugeOpts{
-			Name:           "berth_quota_used",
-			Help:           "Number of resources of a kind, such as access points, that there are in what StorageClasses name, such as a file system.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"driver", "resources", "of"}),
-		quotaLimit: newSeries(&metrics.GaugeOpts{
-			Name:           "berth_quota_limit",
-			Help:           "Number of these resources that the cloud allows, unless it has raised that for the account.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"driver", "resources", "of"}),
-		quotaShared: newSeries(&metrics.GaugeOpts{
-			Name:           "berth_quota_shared_ids",
-			Help:           "Number of IDs, such as group IDs of access points, that several of these resources have and that each should have for itself.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"driver", "resources", "of"}),
-		classRisks: newSeries(&metrics.GaugeOpts{
-			Name:           "berth_storage_class_risk",
-			Help:           "1 for each StorageClass of the driver with which the deletion of one claim deletes the files of others.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"driver", "storageclass"}),
 		conditions: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "berth_cluster_csi_driver_condition",
 			Help:           "Conditions of the ClusterCSIDriver, as the operator writes them: 1 if true, 0 if false, -1 if unknown.",
@@ -95,7 +72,7 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"driver", "condition", "reason"}),
 		shown: map[shownCondition]bool{},
 	}
-	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock, m.Upgradeable, m.quotaUsed, m.quotaLimit, m.quotaShared, m.classRisks, m.conditions)
+	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock, m.Upgradeable, m.conditions)
 	return m
 }
 
@@ -116,59 +93,6 @@ func (m *Metrics) SetConditions(driver string, conditions []operatorv1.OperatorC
 		if of.driver == driver && !current[of] {
 			m.conditions.Delete(map[string]string{"driver": of.driver, "condition": of.condition, "reason": of.reason})
 			delete(m.shown, of)
-		}
-	}
-}
-
-// SetQuota replaces the metrics of the driver's quota. The key of used is the parent, such as a file system. A process has one driver.
-func (m *Metrics) SetQuota(driver, resources string, limit int, used map[string]drivers.Usage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	resourcesOf, limits, shared := map[string]float64{}, map[string]float64{}, map[string]float64{}
-	for of, usage := range used {
-		resourcesOf[of], limits[of], shared[of] = float64(usage.Resources), float64(limit), float64(len(usage.Shared))
-	}
-	labels := func(of string) map[string]string {
-		return map[string]string{"driver": driver, "resources": resources, "of": of}
-	}
-	m.quotaUsed.replace(resourcesOf, labels)
-	m.quotaLimit.replace(limits, labels)
-	m.quotaShared.replace(shared, labels)
-}
-
-// SetClassRisks replaces the StorageClasses that are shown to endanger files.
-func (m *Metrics) SetClassRisks(driver string, classes []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	risks := map[string]float64{}
-	for _, class := range classes {
-		risks[class] = 1
-	}
-	m.classRisks.replace(risks, func(class string) map[string]string {
-		return map[string]string{"driver": driver, "storageclass": class}
-	})
-}
-
-// series is a metric of things that come and go.
-type series struct {
-	*metrics.GaugeVec
-	shown map[string]map[string]string // labels, by the thing's name
-}
-
-func newSeries(opts *metrics.GaugeOpts, labels []string) *series {
-	return &series{metrics.NewGaugeVec(opts, labels), map[string]map[string]string{}}
-}
-
-// replace shows values by name, and no others. Who reads the metric meanwhile misses none that stays.
-func (s *series) replace(values map[string]float64, labels func(name string) map[string]string) {
-	for name, value := range values {
-		s.shown[name] = labels(name)
-		s.With(s.shown[name]).Set(value)
-	}
-	for name, of := range s.shown {
-		if _, stays := values[name]; !stays {
-			s.Delete(of)
-			delete(s.shown, name)
 		}
 	}
 }

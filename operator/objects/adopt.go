@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/conflict"
 )
 
 // Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted, or
@@ -53,7 +52,7 @@ func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMe
 	var refusals []error
 	for _, object := range unadopted {
 		kind, name, uid := object.GroupVersionKind(), object.Name, object.UID
-		err := conflict.Retry(ctx, func() error {
+		err := RetryOnConflict(ctx, func() error {
 			failure := a.adoptOnce(ctx, object)
 			if !apierrors.IsConflict(failure) {
 				return failure

@@ -24,12 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/conflict"
-	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
-	"github.com/berth-csi/berth/operator/status"
-	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
 // forceAnnotation on a ClusterCSIDriver, set to "true", removes the driver even while pods use its volumes.
@@ -47,9 +45,9 @@ type Options struct {
 	Kube        kubernetes.Interface
 	Reader      client.Reader
 	Applier     *objects.Applier
-	Finalizer   *customresource.Finalizer
-	Reporter    *status.Reporter
-	Upgradeable *upgradeable.Condition
+	Finalizer   *clustercsidriver.Finalizer
+	Reporter    *clustercsidriver.Reporter
+	Upgradeable *controllers.UpgradeableCondition
 	Recorder    events.Recorder
 	Metrics     *metrics.Metrics
 	// Snapshots is a client for the group and version of VolumeSnapshotContents.
@@ -100,7 +98,7 @@ func NewController(options Options) factory.Controller {
 	return factory.New().
 		WithInformers(informers...).
 		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
-			return conflict.Retry(ctx, func() error { return c.sync(ctx, syncContext) })
+			return objects.RetryOnConflict(ctx, func() error { return c.sync(ctx, syncContext) })
 		}).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.Reporter).
@@ -301,9 +299,9 @@ func (c *controller) search(ctx context.Context, nodes *nodes, forced bool) erro
 
 // report reports the progress of the removal: to OLM, in a metric, in conditions and in an event.
 func (c *controller) report(ctx context.Context, observed observedState, next action) error {
-	progressing, reason, blocking := operatorv1.ConditionTrue, upgradeable.Uninstalling, 0
+	progressing, reason, blocking := operatorv1.ConditionTrue, controllers.Uninstalling, 0
 	if next.done {
-		progressing, reason = operatorv1.ConditionFalse, upgradeable.Settled
+		progressing, reason = operatorv1.ConditionFalse, controllers.Settled
 	}
 	if next.reason == reasonInUse {
 		blocking = len(observed.users)

@@ -19,7 +19,7 @@ var onReports = []Attack{
 	{"put nodes and edges into a Graphviz graph", "strings are quoted", "test/reports TestHostileFiles/catalog_graph_new_-o_dot"},
 	{"put lines, links and directives into a Mermaid diagram", "all special characters are written as entities", "test/reports TestHostileFiles/catalog_graph_new"},
 	{"put a shell command into the record of the driver's objects on a ClusterCSIDriver, from which a condition, an event and doctor make a command",
-		"a record that does not parse, or names what no operator creates, is no part of a command; commands delete only what the operator has labelled", "operator/retirement TestHostileRecord"},
+		"a record that does not parse, or names what no operator creates, is no part of a command; commands delete only what the operator has labelled", "operator/controllers TestHostileRecord"},
 	{"put one into any other text that a message makes part of a command",
 		"each word is quoted for a shell, and none is an option; a test reads the source of all commands", "test/trials TestCommandsAreQuoted"},
 	{"the same with words for a real shell",

@@ -25,7 +25,7 @@ var onSharedVolumes = []Attack{
 		"sharedvolume TestFileSystemAvailable"},
 	{"use up the calls that AWS allows, with SharedVolumes for thousands of access points",
 		"all calls of the operator share a limit of one a second, and new IDs cause at most four searches of a file system a minute",
-		"operator/presence TestManyUnknown"},
+		"drivers/efs/controller TestManyUnknown"},
 	{"mount any access point on a new installation, with the roles that OLM gives to teams",
 		"a new installation requires grants",
 		"test/e2e TestGrantsAreForAdministrators/mount_on_a_new_installation"},

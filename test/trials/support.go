@@ -21,7 +21,7 @@ var onSupport = []Attack{
 		"test/e2e TestMustGather"},
 	{"use the token for the metrics elsewhere",
 		"it is valid for one operator's metrics; the API server refuses it, and an operator accepts only tokens of its own service account",
-		"operator/serving TestTokensForMetrics"},
+		"operator/metrics TestTokensForMetrics"},
 	{"have credentials collected, in each form in which clouds have them and however they are quoted",
 		"fields, variables and options are redacted by structure, logs by patterns; redacted.txt counts what was redacted", "test/mustgather TestRedact"},
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/operator/clusterstorage"
-	"github.com/berth-csi/berth/operator/clusterstorage/alerts"
 	"github.com/berth-csi/berth/operator/dashboard"
 )
 
@@ -101,7 +100,7 @@ func Files(all []drivers.Driver) ([]File, error) {
 	maps.Copy(objects, roles)
 	maps.Copy(objects, requests)
 	maps.Copy(objects, monitoring)
-	if objects[late+"03_prometheusrule"], err = alerts.Rule(); err != nil {
+	if objects[late+"03_prometheusrule"], err = Rule(); err != nil {
 		return nil, fmt.Errorf("alerts: %w", err)
 	}
 	files := []File{}

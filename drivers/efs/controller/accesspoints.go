@@ -1,0 +1,127 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// A place is an access point of a file system.
+type place struct{ fileSystem, accessPoint string }
+
+// AccessPoints are those that SharedVolumes name, and what is known of them, so that a status can tell of a mistyped ID before a pod
+// hangs. The controller of SharedVolumes asks only about access points that the author of one was granted: others would learn what exists.
+type AccessPoints struct {
+	mu    sync.Mutex
+	users map[string]place // by SharedVolume
+	known map[place]finding
+	blind bool // nobody can look
+	// changed and missing hold a value if what is known has changed, and if nothing is known of an access point.
+	changed, missing chan struct{}
+}
+
+// newAccessPoints returns none.
+func newAccessPoints() *AccessPoints {
+	return &AccessPoints{
+		users: map[string]place{}, known: map[place]finding{},
+		changed: make(chan struct{}, 1), missing: make(chan struct{}, 1),
+	}
+}
+
+// Find returns what is known of the access point that a SharedVolume names: whether it is present, with a reason and a message. The reason
+// is "" if nothing can be known. It is not known at first, and has the controller look.
+func (r *AccessPoints) Find(user, fileSystem, id string) (present bool, reason, message string, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.users[user] = place{fileSystem, id}
+	if r.blind {
+		return false, "", "", true
+	}
+	found, known := r.known[place{fileSystem, id}]
+	if !known {
+		signal(r.missing)
+	}
+	return found.present, found.reason, found.message, known
+}
+
+// Release forgets which access point a SharedVolume names.
+func (r *AccessPoints) Release(user string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.users, user)
+}
+
+// Changed gets a value when Find would return something else than before.
+func (r *AccessPoints) Changed() <-chan struct{} { return r.changed }
+
+// named returns the access points that SharedVolumes name, by file system. If unknown, only those of file systems with one of which
+// nothing is known.
+func (r *AccessPoints) named(unknown bool) map[string][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	used, lacking := map[string]map[string]bool{}, map[string]bool{}
+	for _, one := range r.users {
+		if used[one.fileSystem] == nil {
+			used[one.fileSystem] = map[string]bool{}
+		}
+		used[one.fileSystem][one.accessPoint] = true
+		if _, known := r.known[one]; !known {
+			lacking[one.fileSystem] = true
+		}
+	}
+	found := map[string][]string{}
+	for fileSystem, ids := range used {
+		if !unknown || lacking[fileSystem] {
+			found[fileSystem] = slices.Sorted(maps.Keys(ids))
+		}
+	}
+	return found
+}
+
+// record records findings about access points of a file system, and forgets what no SharedVolume names any more.
+func (r *AccessPoints) record(fileSystem string, findings map[string]finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	used := map[place]bool{}
+	for _, one := range r.users {
+		used[one] = true
+	}
+	maps.DeleteFunc(r.known, func(one place, _ finding) bool { return !used[one] })
+	for id, found := range findings {
+		one := place{fileSystem, id}
+		if before, known := r.known[one]; used[one] && (!known || before != found) {
+			r.known[one] = found
+			signal(r.changed)
+		}
+	}
+}
+
+// signal puts a value into a channel of one, unless one is there.
+func signal(channel chan struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
+}
+
+// giveUp records that nothing can be known of those access points of a file system of which nothing is known. What is known of others
+// stays.
+func (r *AccessPoints) giveUp(fileSystem string, ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if _, known := r.known[place{fileSystem, id}]; !known {
+			r.known[place{fileSystem, id}] = finding{}
+		}
+	}
+}
+
+// setBlind says whether nobody can look. Then nothing is known of any access point, and nothing can be.
+func (r *AccessPoints) setBlind(blind bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.blind = blind; blind && len(r.known) > 0 {
+		clear(r.known)
+		signal(r.changed)
+	}
+}

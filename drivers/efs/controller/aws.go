@@ -1,0 +1,263 @@
+package controller
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+const (
+	// callTimeout is how long a call to AWS may take.
+	callTimeout = 30 * time.Second
+	// maxResponse is the largest response of AWS that is read, in bytes. A page of 100 access points with 50 tags of the
+	// largest size each has 8 MiB.
+	maxResponse = 16 << 20
+	// sessionName is how AWS's logs name what the operator does in a role.
+	sessionName = "aws-efs-operator-tags"
+)
+
+// An access is with what EFS is called.
+type access struct {
+	// Infrastructure says where AWS is.
+	Infrastructure *configv1.Infrastructure
+	// Credentials is the content of the Secret with the operator's own credentials, nil while there is none, and TokenFile is where
+	// the token is with which it assumes a role.
+	Credentials map[string][]byte
+	TokenFile   string
+	// CABundle has the certificate authorities to trust besides those of the system, in PEM: AWS's own in private regions, and those
+	// of a proxy.
+	CABundle string
+	// Wait returns when the next call may be made, and has to be called before each call. throttled says that the last call was
+	// refused because there are too many. After an error, no further call may be made, and that error is returned.
+	Wait func(ctx context.Context, throttled bool) error
+}
+
+// A caller calls EFS.
+type caller struct {
+	access
+	efs         *efs.Client
+	credentials *aws.CredentialsCache
+	current     aws.Credentials // those of the next call
+	close       func()
+}
+
+// tagsSecret and tagsRequest are the Secret with the operator's own credentials and the CredentialsRequest for it.
+const (
+	tagsSecret  = "tags-aws-efs-cloud-credentials"
+	tagsRequest = "openshift-aws-efs-csi-driver-tags"
+)
+
+// connect makes the client of EFS, as the Infrastructure says where AWS is. Nothing is read from the environment but the
+// proxy, and no metadata service is asked.
+func connect(access access) (*caller, error) {
+	c := &caller{access: access}
+	platform := c.Infrastructure.Status.PlatformStatus
+	if platform == nil || platform.AWS == nil || platform.AWS.Region == "" {
+		return nil, errors.New("the Infrastructure cluster has no region in status.platformStatus.aws")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	roots, err := drivers.Authorities(c.CABundle)
+	if err != nil {
+		return nil, err
+	}
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	endpoints := map[string]*string{}
+	for _, endpoint := range platform.AWS.ServiceEndpoints {
+		endpoints[endpoint.Name] = aws.String(endpoint.URL)
+	}
+	client := &http.Client{
+		Transport:     limited{transport},
+		Timeout:       callTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	// The rate of calls is limited, so the SDK must not retry by itself.
+	provider, err := c.provider(sts.New(sts.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["sts"], HTTPClient: client, Retryer: aws.NopRetryer{}}))
+	if err != nil {
+		return nil, err
+	}
+	c.credentials = aws.NewCredentialsCache(provider, func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = time.Minute })
+	c.efs = efs.New(efs.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["elasticfilesystem"], HTTPClient: client, Retryer: aws.NopRetryer{},
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return c.current, nil })})
+	c.close = transport.CloseIdleConnections
+	return c, nil
+}
+
+// limited ends responses that are too large.
+type limited struct{ *http.Transport }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.Transport.RoundTrip(r)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxResponse)
+	}
+	return response, err
+}
+
+// provider returns the credentials of the Secret: a role to assume, or a key pair.
+func (c *caller) provider(client *sts.Client) (aws.CredentialsProvider, error) {
+	profile := readProfile(c.Credentials["credentials"])
+	for _, key := range []string{"aws_access_key_id", "aws_secret_access_key"} {
+		if profile[key] == "" {
+			profile[key] = strings.TrimSpace(string(c.Credentials[key]))
+		}
+	}
+	switch id, secret := profile["aws_access_key_id"], profile["aws_secret_access_key"]; {
+	case profile["role_arn"] != "":
+		// The token is always the operator's own: whoever writes the Secret must not have it read other files.
+		return stscreds.NewWebIdentityRoleProvider(client, profile["role_arn"], stscreds.IdentityTokenFile(c.TokenFile),
+			func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = sessionName }), nil
+	case id != "" && secret != "":
+		return credentials.NewStaticCredentialsProvider(id, secret, ""), nil
+	}
+	return nil, fmt.Errorf("found no credentials in Secret %s: its key credentials must have role_arn, or aws_access_key_id and aws_secret_access_key, in the profile [default]; "+
+		"or the Secret must have the keys aws_access_key_id and aws_secret_access_key", tagsSecret)
+}
+
+// readProfile returns the settings of the profile [default] in a file of AWS credentials. It knows no settings with several
+// lines: those that matter have one.
+func readProfile(file []byte) map[string]string {
+	settings, profile := map[string]string{}, ""
+	for lines := bufio.NewScanner(bytes.NewReader(file)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			profile = strings.TrimSpace(strings.Trim(line, "[]"))
+		} else if key, value, found := strings.Cut(line, "="); found && profile == "default" {
+			settings[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return settings
+}
+
+// describeCredentials says what is wrong with the credentials, from the error with which they were refused.
+func (c *caller) describeCredentials(err error) error {
+	role := readProfile(c.Credentials["credentials"])["role_arn"]
+	message := fmt.Sprintf("the role %s in Secret %s cannot be assumed: %s", role, tagsSecret, describe(err))
+	if code := codeOf(err); code == "AccessDenied" || code == "InvalidIdentityToken" {
+		message += ". Have the role trust the service account of the operator, as the documentation says: https://github.com/berth-csi/berth/blob/main/docs/install.md"
+	}
+	return &callError{err, message}
+}
+
+// An endedError says that the pass has to end.
+type endedError struct{ error }
+
+func (e *endedError) Unwrap() error { return e.error }
+
+// call makes a call, again while it is refused because there are too many. The credentials come first, to tell what is
+// wrong with them from what is wrong with the call.
+func (c *caller) call(ctx context.Context, do func(context.Context) error) error {
+	for throttled, renewed := false, false; ; {
+		if err := c.Wait(ctx, throttled); err != nil {
+			return &endedError{err}
+		}
+		var err error
+		if c.current, err = c.credentials.Retrieve(ctx); err != nil {
+			err = c.describeCredentials(err)
+		} else if err = do(ctx); isExpired(err) && !renewed {
+			c.credentials.Invalidate() // a session that ended sooner than it was to
+			renewed, throttled = true, false
+			continue
+		}
+		if throttled = isThrottled(err); !throttled {
+			return c.advise(err)
+		}
+	}
+}
+
+// eachAccessPoint calls f with one access point of a file system after the other, until that returns false.
+func (c *caller) eachAccessPoint(ctx context.Context, fileSystem string, f func(types.AccessPointDescription) (more bool)) error {
+	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}
+	for range maxPages {
+		var page *efs.DescribeAccessPointsOutput
+		err := c.call(ctx, func(ctx context.Context) (err error) {
+			page, err = c.efs.DescribeAccessPoints(ctx, input)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, ap := range page.AccessPoints {
+			if !f(ap) {
+				return nil
+			}
+		}
+		if aws.ToString(page.NextToken) == "" {
+			return nil
+		}
+		input.NextToken = page.NextToken
+	}
+	return fmt.Errorf("got more than %d pages", maxPages)
+}
+
+// advise says what to do about an error of a call.
+func (c *caller) advise(err error) error {
+	switch code := codeOf(err); {
+	case err == nil:
+		return nil
+	case strings.HasPrefix(code, "AccessDenied"), code == "UnauthorizedOperation":
+		return &callError{err, fmt.Sprintf("%s. Allow the user or the role of Secret %s what CredentialsRequest %s lists", describe(err), tagsSecret, tagsRequest)}
+	case isExpired(err), code == "UnrecognizedClientException", code == "InvalidSignatureException":
+		return &callError{err, fmt.Sprintf("%s. Renew the credentials in Secret %s", describe(err), tagsSecret)}
+	}
+	return &callError{err, describe(err)}
+}
+
+// A callError is an error of a call with a message that stays the same from call to call. Those of the SDK have the number
+// of the request.
+type callError struct {
+	error
+	message string
+}
+
+func (e *callError) Error() string { return e.message }
+func (e *callError) Unwrap() error { return e.error }
+
+// describe describes an error without what differs from call to call.
+func describe(err error) string {
+	var described *callError
+	var api smithy.APIError
+	var network *net.OpError
+	switch {
+	case errors.As(err, &described):
+		return described.message
+	case errors.As(err, &api):
+		return fmt.Sprintf("%s: %s", api.ErrorCode(), api.ErrorMessage())
+	case errors.As(err, &network) && network.Addr != nil:
+		return fmt.Sprintf("%s %s: %v", network.Op, network.Addr, network.Err)
+	}
+	return err.Error()
+}
+
+// codeOf returns the code of an error of AWS, "" for others.
+func codeOf(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+var throttles = retry.ThrottleErrorCode{Codes: retry.DefaultThrottleErrorCodes}
+
+func isThrottled(err error) bool { return err != nil && throttles.IsErrorThrottle(err).Bool() }
+
+func isExpired(err error) bool { return codeOf(err) == "ExpiredTokenException" }

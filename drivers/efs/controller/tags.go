@@ -1,0 +1,258 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsefs "github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers/efs"
+)
+
+const (
+	// maxTags is how many tags an access point can have.
+	maxTags = 50
+	// maxFileSystems is how many file systems a pass looks at. An account can have 1,000 in a region.
+	maxFileSystems = 1000
+	// maxPages is how many pages of 100 access points a pass reads of a file system, which can have 10,000 unless AWS has
+	// raised that.
+	maxPages = 1000
+	// maxFailures is after how many calls in a row that fail a pass ends: then it is not about a single access point.
+	maxFailures = 5
+	// maxNames is how many names a sentence has.
+	maxNames = 3
+)
+
+// wantedTags are the tags that the cluster wants on access points, as far as AWS allows them. Tags that a version of the driver
+// cannot be given get to access points this way, too.
+func wantedTags(infrastructure *configv1.Infrastructure) map[string]string {
+	wanted := map[string]string{}
+	tags, _ := efs.ClusterTags(infrastructure, func(configv1.AWSResourceTag) string { return "" })
+	for _, tag := range tags {
+		wanted[tag.Key] = tag.Value
+	}
+	return wanted
+}
+
+// handle is the volume handle of an access point: its file system, a path that may be empty, and the access point. Version 3 of
+// the driver may prefix the type of the file system. The other type, s3files, is of another service of AWS.
+var handle = regexp.MustCompile(`^(?:efs:)?(fs-[0-9a-f]{8,40}):[^:]*:(fsap-[0-9a-f]{8,40})$`)
+
+// accessPointsOf returns the access points of volumes by file system. Handles that name none are ignored.
+func accessPointsOf(handles []string) map[string]map[string]bool {
+	found := map[string]map[string]bool{}
+	for _, h := range handles {
+		match := handle.FindStringSubmatch(h)
+		if match == nil {
+			continue
+		}
+		if found[match[1]] == nil {
+			found[match[1]] = map[string]bool{}
+		}
+		found[match[1]][match[2]] = true
+	}
+	return found
+}
+
+// A tagger makes one pass: it sets what is missing on those access points that the driver has created for this cluster and that
+// volumes name. AWS says which ones the driver has created, in their tags: a PersistentVolume could name those of others.
+type tagger struct {
+	*caller
+	tags    map[string]string // that the cluster wants
+	refused map[string]string // why EFS refuses some, by key. A pass adds to it and does not try them again
+
+	lacking  []accessPoint // those that lack tags
+	result   tagged
+	failures int   // in a row
+	failed   int   // calls in all
+	first    error // of these
+	unknown  []string
+	full     []string
+}
+
+// tagged is the result of a pass.
+type tagged struct {
+	changed int // access points that got tags
+	// leftOut has a sentence about each thing that keeps access points from getting a tag, and that another pass would not change.
+	leftOut []string
+}
+
+// end ends a pass. err is what kept it from looking at everything.
+func (t *tagger) end(err error) (tagged, error) {
+	if err != nil {
+		return t.result, err
+	}
+	t.summarize()
+	if t.failed > 0 {
+		return t.result, fmt.Errorf("%d calls to EFS failed, the first one: %w", t.failed, t.first)
+	}
+	return t.result, nil
+}
+
+func (t *tagger) leaveOut(format string, values ...any) {
+	t.result.leftOut = append(t.result.leftOut, fmt.Sprintf(format, values...)+".")
+}
+
+// summarize writes the sentences about what is left out.
+func (t *tagger) summarize() {
+	for _, key := range slices.Sorted(maps.Keys(t.refused)) {
+		t.leaveOut("access points do not get the tag %q with the value %q: EFS refuses it (%s). Change it in the Infrastructure cluster, status.platformStatus.aws.resourceTags",
+			key, t.tags[key], t.refused[key])
+	}
+	if len(t.full) > 0 {
+		t.leaveOut("%s cannot have all tags: EFS allows %d for each access point. Remove tags of others from them", some("access point", t.full), maxTags)
+	}
+	if len(t.unknown) > 0 {
+		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, and the account in which the cluster runs has none of them in its region. "+
+			"If they are another account's, set the tags there", some("file system", t.unknown))
+	}
+}
+
+// some names the first few of a list.
+func some(what string, names []string) string {
+	if n := len(names); n > maxNames {
+		return fmt.Sprintf("%d %ss such as %s", n, what, strings.Join(names[:maxNames], ", "))
+	} else if n > 1 {
+		what += "s"
+	}
+	return what + " " + strings.Join(names, ", ")
+}
+
+// take notes what was seen of a file system. It returns an error if the pass has to end.
+func (t *tagger) take(ctx context.Context, id string, lacking []accessPoint, err error) error {
+	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
+		t.unknown = append(t.unknown, id)
+		return nil
+	}
+	if err != nil {
+		return t.fail(ctx, err)
+	}
+	t.failures = 0
+	t.lacking = append(t.lacking, lacking...)
+	return nil
+}
+
+// tagAll sets the tags of all access points that lack some. between is called before each of them.
+func (t *tagger) tagAll(ctx context.Context, between func(context.Context) error) error {
+	for _, ap := range t.lacking {
+		if err := between(ctx); err != nil {
+			return err
+		}
+		err := t.tag(ctx, ap)
+		if none := (*types.AccessPointNotFound)(nil); errors.As(err, &none) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			if err := t.fail(ctx, fmt.Errorf("setting tags of access point %s: %w", ap.id, err)); err != nil {
+				return err
+			}
+			continue
+		}
+		t.failures = 0
+	}
+	return nil
+}
+
+// fail counts an error. It returns one if the pass has to end.
+func (t *tagger) fail(ctx context.Context, err error) error {
+	if ended := (*endedError)(nil); errors.As(err, &ended) || ctx.Err() != nil {
+		return err
+	}
+	t.failed++
+	t.first = cmp.Or(t.first, err)
+	if t.failures++; t.failures == maxFailures {
+		return err
+	}
+	return nil
+}
+
+// An accessPoint lacks tags.
+type accessPoint struct {
+	id      string
+	missing []string // keys of tags
+	count   int      // of tags that it would have
+}
+
+// compare returns what an access point lacks, nothing if it is not one of this cluster's driver.
+func (t *tagger) compare(tags []types.Tag) accessPoint {
+	has := map[string]string{}
+	for _, tag := range tags {
+		has[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	owner := efs.OwnerTag(t.Infrastructure)
+	lacking := accessPoint{count: len(has)}
+	if has[efs.MarkKey] != efs.MarkValue || has[owner.Key] != owner.Value {
+		return lacking
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.tags)) {
+		value, set := has[key]
+		if !set {
+			lacking.count++
+		}
+		if !set || value != t.tags[key] {
+			lacking.missing = append(lacking.missing, key)
+		}
+	}
+	return lacking
+}
+
+// tag sets the tags that an access point lacks and that EFS has not refused. If EFS refuses them together, it sets them one
+// by one, to find out which ones are refused.
+func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
+	keys := slices.DeleteFunc(ap.missing, func(key string) bool { _, refused := t.refused[key]; return refused })
+	if len(keys) == 0 {
+		return nil
+	}
+	if ap.count > maxTags {
+		t.full = append(t.full, ap.id)
+		return nil
+	}
+	err := t.setTags(ctx, ap.id, keys...)
+	switch {
+	case err == nil:
+		t.result.changed++
+		return nil
+	case !isRefused(err):
+		return err
+	case len(keys) == 1:
+		t.refused[keys[0]] = describe(err)
+		return nil
+	}
+	changed := 0
+	for _, key := range keys {
+		if err := t.setTags(ctx, ap.id, key); isRefused(err) {
+			t.refused[key] = describe(err)
+		} else if err != nil {
+			return err
+		} else {
+			changed = 1
+		}
+	}
+	t.result.changed += changed
+	return nil
+}
+
+func (t *tagger) setTags(ctx context.Context, id string, keys ...string) error {
+	input := &awsefs.TagResourceInput{ResourceId: &id}
+	for _, key := range keys {
+		input.Tags = append(input.Tags, types.Tag{Key: aws.String(key), Value: aws.String(t.tags[key])})
+	}
+	return t.call(ctx, func(ctx context.Context) error {
+		_, err := t.efs.TagResource(ctx, input)
+		return err
+	})
+}
+
+// isRefused reports whether EFS refuses what a call asks for. The same call would be refused again.
+func isRefused(err error) bool {
+	return slices.Contains([]string{"BadRequest", "ValidationException"}, codeOf(err))
+}

@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/blang/semver/v4"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/efs"
+)
+
+const (
+	// awsLimit is how many access points AWS allows for a file system.
+	awsLimit = 10000
+	// earlyLimit is how many the driver can handle before version manyFrom: it gives each access point a group ID out of 50000 to 51000,
+	// and reads one page of 1,000 access points to find a free one. Beyond that it finds none, or one that another access point has.
+	earlyLimit = 1000
+)
+
+// manyFrom is the first version of the driver that can handle as many access points as AWS allows.
+var manyFrom = semver.MustParse("2.3.1")
+
+// accessPointLimit returns how many access points a file system may have before claims fail, by the version of the driver.
+func accessPointLimit(environment map[string]string) int {
+	version, err := semver.ParseTolerant(cmp.Or(environment[efs.VersionEnv], efs.DefaultVersion))
+	if err != nil || version.LT(manyFrom) {
+		return earlyLimit
+	}
+	return awsLimit
+}
+
+// fileSystemID matches IDs of file systems.
+var fileSystemID = regexp.MustCompile(`^fs-[0-9a-f]{8,40}$`)
+
+// accountSecret is the parameter of a StorageClass with which the driver assumes a role in another account.
+const accountSecret = "csi.storage.k8s.io/provisioner-secret-name"
+
+// fileSystemOf returns the file system of a StorageClass with which the driver creates an access point for each claim. The operator
+// sees none of other accounts.
+func fileSystemOf(class *storagev1.StorageClass) string {
+	id := class.Parameters["fileSystemId"]
+	if class.Parameters["provisioningMode"] != "efs-ap" || class.Parameters[accountSecret] != "" || !fileSystemID.MatchString(id) {
+		return ""
+	}
+	return id
+}
+
+// The range from which the driver takes a group ID for an access point, unless the StorageClass has another. See
+// https://github.com/kubernetes-sigs/aws-efs-csi-driver/blob/master/docs/README.md#storage-class-parameters-for-dynamic-provisioning.
+const firstGroup, lastGroup = 50000, 7000000
+
+// groupRange returns the range of group IDs that the driver chooses from for a class, and false if the class fixes the ID.
+func groupRange(class *storagev1.StorageClass) (first, last int64, chosen bool) {
+	if class.Parameters["gid"] != "" {
+		return 0, 0, false
+	}
+	bound := func(parameter string, otherwise int64) int64 {
+		if n, err := strconv.ParseInt(class.Parameters[parameter], 10, 64); err == nil {
+			return n
+		}
+		return otherwise
+	}
+	return bound("gidRangeStart", firstGroup), bound("gidRangeEnd", lastGroup), true
+}
+
+// isChosen reports whether the driver has chosen a group ID for an access point: it is in the range of a class, and no class fixes it.
+func isChosen(group int64, classes []storagev1.StorageClass) bool {
+	inRange := false
+	for i := range classes {
+		if classes[i].Parameters["gid"] == strconv.FormatInt(group, 10) {
+			return false
+		}
+		first, last, chosen := groupRange(&classes[i])
+		inRange = inRange || chosen && first <= group && group <= last
+	}
+	return inRange
+}
+
+// isFromDriver reports whether an access point with these tags was created by the driver, in this or another cluster.
+func isFromDriver(tags []types.Tag) bool {
+	return slices.ContainsFunc(tags, func(tag types.Tag) bool {
+		return aws.ToString(tag.Key) == efs.MarkKey && aws.ToString(tag.Value) == efs.MarkValue
+	})
+}
+
+// usage is how full a file system is.
+type usage struct {
+	accessPoints int
+	// shared are the group IDs that the driver has given to several access points: the user of each may read and write the files of
+	// the others, wherever a directory can be reached through both.
+	shared []string
+}
+
+// A counter counts the access points of a file system that StorageClasses name, those of other clusters and those that people have
+// created among them. See https://docs.aws.amazon.com/efs/latest/ug/limits.html.
+type counter struct {
+	classes      []storagev1.StorageClass
+	accessPoints int
+	groups       map[int64]int
+}
+
+func (c *counter) add(ap types.AccessPointDescription) {
+	c.accessPoints++
+	if ap.PosixUser != nil && ap.PosixUser.Gid != nil && isFromDriver(ap.Tags) {
+		c.groups[*ap.PosixUser.Gid]++
+	}
+}
+
+func (c *counter) usage() usage {
+	counted := usage{accessPoints: c.accessPoints}
+	for _, group := range slices.Sorted(maps.Keys(c.groups)) {
+		if c.groups[group] > 1 && isChosen(group, c.classes) {
+			counted.shared = append(counted.shared, strconv.FormatInt(group, 10))
+		}
+	}
+	return counted
+}
+
+// risks returns the names of the classes that endanger files.
+func risks(driver drivers.Driver, classes []storagev1.StorageClass) (names []string) {
+	for i := range classes {
+		if driver.ClassRisk(&classes[i]) != "" {
+			names = append(names, classes[i].Name)
+		}
+	}
+	return names
+}

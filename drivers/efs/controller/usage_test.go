@@ -1,0 +1,112 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/berth-csi/berth/lab/aws"
+)
+
+// TestCountAccessPoints: all pages are counted, and each call waits for its turn.
+func TestCountAccessPoints(t *testing.T) {
+	t.Parallel()
+	c := newTagsCloud(t, aws.Options{})
+	full, other := c.fileSystem(), c.fileSystem()
+	for range 230 {
+		c.accessPoint(full)
+	}
+	c.accessPoint(other)
+	waits := 0
+	with := access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key),
+		Wait: func(context.Context, bool) error { waits++; return nil }}
+	if got, err := measure(t.Context(), with, full, nil); err != nil || got.accessPoints != 230 || waits != 3 {
+		t.Errorf("counted %d, %v, with %d calls; want 230 with 3", got.accessPoints, err, waits)
+	}
+	_, err := measure(t.Context(), with, "fs-0fedcba9876543210", nil)
+	if want := "file system fs-0fedcba9876543210 does not exist in the account"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("of an unknown file system: %v, want %q", err, want)
+	}
+	with.Credentials["aws_secret_access_key"] = []byte("wrong")
+	if _, err := measure(t.Context(), with, full, nil); err == nil || !strings.Contains(err.Error(), "Renew the credentials in Secret tags-aws-efs-cloud-credentials") {
+		t.Errorf("with a wrong key: %v", err)
+	}
+}
+
+// TestSharedGroupIDs: a group ID that the driver has given to several access points is named, unless a class wants that.
+func TestSharedGroupIDs(t *testing.T) {
+	t.Parallel()
+	c := newTagsCloud(t, aws.Options{})
+	fileSystem := c.fileSystem()
+	byDriver := []types.Tag{{Key: sdk.String("efs.csi.aws.com/cluster"), Value: sdk.String("true")}}
+	for i, ap := range []struct {
+		group int64
+		tags  []types.Tag
+	}{
+		{50000, byDriver}, {50000, byDriver}, {50000, byDriver}, // as versions before 2.3.1 do
+		{50001, byDriver},
+		{50002, byDriver}, {50002, nil}, // somebody's own
+		{60000, byDriver}, {60000, byDriver}, // a class asks for it
+		{1000, byDriver}, {1000, byDriver}, // no class has such a range
+		{30000, byDriver}, {30000, byDriver}, // a class has
+	} {
+		user := &types.PosixUser{Uid: &ap.group, Gid: &ap.group}
+		if _, err := c.driver.CreateAccessPoint(t.Context(), &efssdk.CreateAccessPointInput{FileSystemId: &fileSystem, ClientToken: sdk.String(fmt.Sprint(i)), PosixUser: user, Tags: ap.tags}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
+	classes := []storagev1.StorageClass{{}, {Parameters: map[string]string{"gid": "60000"}}, {Parameters: map[string]string{"gidRangeStart": "30000", "gidRangeEnd": "30010"}}}
+	got, err := measure(t.Context(), with, fileSystem, classes)
+	if want := (usage{accessPoints: 12, shared: []string{"30000", "50000"}}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("measured %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestAccessPointLimit: the limit is that of the driver's version, the default one's if nobody has said another.
+func TestAccessPointLimit(t *testing.T) {
+	for version, want := range map[string]int{"": 1000, "2.1.11": 1000, "v2.3.0": 1000, "2.3.1": 10000, "3.4.1": 10000, "new": 1000} {
+		if got := accessPointLimit(map[string]string{"DRIVER_VERSION": version}); got != want {
+			t.Errorf("version %q: %d, want %d", version, got, want)
+		}
+	}
+}
+
+// TestFileSystemsOfClasses: only classes with which the driver creates access points count.
+func TestFileSystemsOfClasses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		parameters map[string]string
+		want       string
+	}{
+		"an access point for each claim": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0"}, "fs-0123456789abcdef0"},
+		"existing access points":         {nil, ""},
+		"another mode":                   {map[string]string{"provisioningMode": "efs-dir", "fileSystemId": "fs-0123456789abcdef0"}, ""},
+		"another account": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0",
+			"csi.storage.k8s.io/provisioner-secret-name": "finance"}, ""},
+		"no ID": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "../fs-0123456789abcdef0"}, ""},
+	} {
+		if got := fileSystemOf(&storagev1.StorageClass{Parameters: tc.parameters}); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// measure counts the access points of a file system.
+func measure(ctx context.Context, with access, fileSystem string, classes []storagev1.StorageClass) (usage, error) {
+	c, err := connect(with)
+	if err != nil {
+		return usage{}, err
+	}
+	defer c.close()
+	counting, counted := &counter{classes: classes, groups: map[int64]int{}}, map[string]usage{}
+	_, err = c.do(ctx, fileSystem, &job{counter: counting}, nil)
+	err = newTestLoop().noteCount(fileSystem, counting, err, counted)
+	return counted[fileSystem], err
+}

@@ -1,0 +1,20 @@
+package efs
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// sharedDirectory says what it endangers if the access points of a StorageClass share a directory. The driver deletes the directory of an
+// access point with it, and all that is in it.
+func sharedDirectory(class *storagev1.StorageClass) string {
+	pattern, has := class.Parameters["subPathPattern"]
+	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	names := strings.Contains(pattern, "${.PV.name}") || strings.Contains(pattern, "${.PVC.name}") && strings.Contains(pattern, "${.PVC.namespace}")
+	if class.Parameters["provisioningMode"] != "efs-ap" || !has || class.Parameters["ensureUniqueDirectory"] != "false" || !deletes || names {
+		return ""
+	}
+	return "its volumes can share a directory, and the deletion of the first claim deletes the files of all"
+}

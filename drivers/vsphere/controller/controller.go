@@ -1,0 +1,62 @@
+// Package controller makes the driver's configuration, a file in a Secret, from the configuration of the cloud and the
+// credentials for it (config.go), and asks the vCenters whether the driver can work with them (check.go).
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+
+	"github.com/berth-csi/berth/drivers/controller"
+)
+
+// New returns what vSphere brings.
+func New() controller.Own {
+	return controller.Own{Classes: classes, New: func(d controller.Dependencies) []factory.Controller { return []factory.Controller{newConfiguration(d)} }}
+}
+
+// A configuration fills the Secret with the driver's configuration.
+type configuration struct {
+	controller.Dependencies
+	secret controller.Secret
+}
+
+func newConfiguration(d controller.Dependencies) factory.Controller {
+	c := &configuration{d, d.Fill(d.Driver.Configuration.Secret)}
+	return factory.New().
+		WithInformers(append(d.Triggers(d.Driver.Configuration.Credentials), append(c.secret.Informers(), d.Reporter.Informer())...)...).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute). // for a write that no watch ever shows, because etcd was restored to the version before
+		WithSyncDegradedOnError(d.Reporter).
+		ToController(d.Driver.ConditionPrefix+"DriverConfigurationController", d.Recorder)
+}
+
+func (c *configuration) sync(ctx context.Context, _ factory.SyncContext) error {
+	err := c.apply(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		c.secret.Fail()
+		return fmt.Errorf("the driver keeps the configuration that it has, in Secret %s/%s: %w", c.Namespace, c.Driver.Configuration.Secret, err)
+	}
+	return nil
+}
+
+func (c *configuration) apply(ctx context.Context) error {
+	name := c.Driver.Configuration.Credentials
+	cloud, err := c.Cloud(name)
+	if err != nil {
+		return err
+	}
+	if cloud.Credentials == nil {
+		return fmt.Errorf("there are no credentials yet: Secret %s/%s is missing; the cloud credential operator creates it, or an administrator where that is in manual mode", c.Namespace, name)
+	}
+	content, err := Content(cloud)
+	if err != nil {
+		return err
+	}
+	return c.secret.Apply(ctx, content)
+}

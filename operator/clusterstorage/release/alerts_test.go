@@ -1,0 +1,98 @@
+package release
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/lab/cluster/tools"
+)
+
+// ofPlatform are the alerts that OpenShift's cluster storage operator has on every platform, with their severities.
+var ofPlatform = map[string][]string{
+	"MultipleDefaultStorageClasses":            {"warning"},
+	"VolumeAttributesClassParameterMismatch":   {"warning"},
+	"PodStartupStorageOperationsFailing":       {"info"},
+	"SELinuxMountGAReadinessWorkloadsDetected": {"warning"},
+	"KubePersistentVolumeFillingUp":            {"critical", "warning"},
+	"KubePersistentVolumeInodesFillingUp":      {"critical", "warning"},
+	"KubePersistentVolumeErrors":               {"warning"},
+}
+
+// TestAlerts checks the alerts with promtool, and runs the tests in testdata.
+func TestAlerts(t *testing.T) {
+	promtool, err := tools.Promtool(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := Rule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := yaml.Marshal(rule.Object["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, content := range map[string][]byte{"rules.yaml": rules, "alerts.yaml": tests} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}, {"test", "rules", "alerts.yaml"}} {
+		command := exec.CommandContext(t.Context(), promtool, args...)
+		command.Dir = folder
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// TestAlertsOfThePlatform: none is missing, each is tested, and each leads to a section of a page.
+func TestAlertsOfThePlatform(t *testing.T) {
+	var content struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert               string
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(prometheusRule, &content); err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, group := range content.Spec.Groups {
+		for _, r := range group.Rules {
+			got[r.Alert] = append(got[r.Alert], r.Labels["severity"])
+			if !strings.Contains(string(tests), "alertname: "+r.Alert+"\n") {
+				t.Errorf("testdata/alerts.yaml does not test %s", r.Alert)
+			}
+			page, heading, _ := strings.Cut(strings.TrimPrefix(r.Annotations["runbook_url"], "https://github.com/berth-csi/berth/blob/main/"), "#")
+			text, err := os.ReadFile(filepath.Join("..", "..", "..", page))
+			if err != nil || !strings.Contains(strings.ToLower(string(text)), "\n## "+heading+"\n") || heading != strings.ToLower(r.Alert) {
+				t.Errorf("%s leads to %q, where it has no section (%v)", r.Alert, r.Annotations["runbook_url"], err)
+			}
+		}
+	}
+	for name, want := range ofPlatform {
+		if !slices.Equal(got[name], want) {
+			t.Errorf("%s has the severities %q, want %q", name, got[name], want)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// Offers has the StorageClasses of everything that the backend has offered to this process. The cluster shows what it
+// offered to earlier ones.
+type Offers struct{ classes []drivers.Manifest }
+
+// Classes returns the StorageClasses.
+func (o *Offers) Classes() []drivers.Manifest { return o.classes }
+
+func (o *Offers) add(classes []drivers.Manifest) { o.classes = MergeClasses(classes, o.classes) }
+
+// ExistingClasses returns the StorageClasses that were created for what the backend has offered so far. A driver
+// without a backend has none.
+func ExistingClasses(ctx context.Context, driver drivers.Driver, reader client.Reader) ([]drivers.Manifest, error) {
+	if driver.Backend == nil {
+		return nil, nil
+	}
+	list := &storagev1.StorageClassList{}
+	if err := reader.List(ctx, list, client.MatchingLabels{objects.ManagedByLabel: driver.Operator.Name}); err != nil {
+		return nil, fmt.Errorf("listing the driver's StorageClasses: %w", err)
+	}
+	return classManifests(driver, list.Items)
+}
+
+// Installed reports whether this operator or an earlier one has installed the driver. The DaemonSet shows that: every
+// version of the driver has it, and volumes depend on it. Not every earlier operator has marked it; only administrators write
+// to the driver's namespace, and a DaemonSet with this name is taken over in place.
+func Installed(ctx context.Context, reader client.Reader, manifests []drivers.Manifest) (bool, error) {
+	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(m.Object.GroupVersionKind())
+		err := reader.Get(ctx, client.ObjectKeyFromObject(m.Object), live)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("reading DaemonSet %s: %w", m.Object.GetName(), err)
+		}
+		if err == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// classManifests returns the manifests of StorageClasses, which the driver's assets do not have.
+func classManifests(driver drivers.Driver, classes []storagev1.StorageClass) ([]drivers.Manifest, error) {
+	var manifests []drivers.Manifest
+	for _, class := range classes {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&class)
+		if err != nil {
+			return nil, err
+		}
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		for _, field := range []string{"provisioner", "parameters", "reclaimPolicy", "volumeBindingMode", "allowVolumeExpansion"} {
+			if value, ok := content[field]; ok {
+				object.Object[field] = value
+			}
+		}
+		object.SetGroupVersionKind(storagev1.SchemeGroupVersion.WithKind("StorageClass"))
+		object.SetName(class.Name)
+		object.SetLabels(labels.Merge(class.Labels, labels.Set{objects.ManagedByLabel: driver.Operator.Name}))
+		document, err := boundedyaml.Marshal(object.Object)
+		if err != nil {
+			return nil, err
+		}
+		manifests = append(manifests, drivers.Manifest{File: "backend/" + class.Name, YAML: document, Object: object})
+	}
+	return manifests, nil
+}
+
+// MergeClasses returns the manifests of both lists, sorted by name. If both have a name, it returns the first one's manifest.
+func MergeClasses(first, second []drivers.Manifest) []drivers.Manifest {
+	all := slices.Concat(first, second)
+	slices.SortStableFunc(all, byName)
+	return slices.CompactFunc(all, func(a, b drivers.Manifest) bool { return byName(a, b) == 0 })
+}
+
+func byName(a, b drivers.Manifest) int {
+	return strings.Compare(a.Object.GetName(), b.Object.GetName())
+}
+
+func classNames(manifests []drivers.Manifest) []string {
+	var names []string
+	for _, m := range manifests {
+		names = append(names, m.Object.GetName())
+	}
+	return names
+}

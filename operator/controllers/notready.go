@@ -1,0 +1,156 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/rollout"
+)
+
+// nodePods has the rollout of a DaemonSet complete when it is so on all nodes that are ready. library-go and the DaemonSet
+// controller both count the pods of nodes that are NotReady: to the one, the rollout is never complete, and to the other,
+// these are pods that are unavailable, and in a small cluster all that may be.
+type nodePods struct {
+	ctx    context.Context // of the controller; library-go's hooks have none
+	nodes  *Nodes
+	sets   appslisters.DaemonSetLister
+	reader client.Reader
+
+	// complete is the state in which no node that is ready had an outdated pod when the pods were last read.
+	complete nodePodsState
+	// notCounted are the nodes that the last sync did not count.
+	notCounted []string
+}
+
+// nodePodsState is what the result of reading the pods depends on.
+type nodePodsState struct {
+	set      rolloutKey
+	notReady string
+}
+
+type rolloutKey struct {
+	uid                           string
+	generation                    int64
+	desired, updated, unavailable int32
+}
+
+// adapt is the hook for the desired DaemonSet.
+func (n *nodePods) adapt(_ *operatorv1.OperatorSpec, desired *appsv1.DaemonSet) error {
+	n.notCounted = nil
+	notReady, err := n.nodes.NotReady(desired.Spec.Template.Spec.NodeSelector)
+	if err != nil || len(notReady) == 0 {
+		return err
+	}
+	live, err := n.sets.DaemonSets(desired.Namespace).Get(desired.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s := live.Status; s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberUnavailable > 0 {
+		n.notCounted = notReady
+	}
+	left, err := n.left(live, notReady)
+	if err != nil {
+		return err
+	}
+	return allowUpdate(desired, live, len(notReady), left)
+}
+
+// left returns what is left of the rollout on nodes that are ready; nil if the status of the DaemonSet is not about its
+// current generation. It reads the pods only if the status does not say enough.
+func (n *nodePods) left(live *appsv1.DaemonSet, notReady []string) (*rollout.Left, error) {
+	s := live.Status
+	if s.ObservedGeneration != live.Generation {
+		return nil, nil
+	}
+	left := &rollout.Left{Outdated: int(s.DesiredNumberScheduled - s.UpdatedNumberScheduled), Unavailable: int(s.NumberUnavailable)}
+	now := nodePodsState{rolloutKey{string(live.UID), live.Generation, s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberUnavailable}, strings.Join(notReady, ",")}
+	switch {
+	case left.Outdated > len(notReady):
+		left.Outdated -= len(notReady)
+		return left, nil
+	case left.Outdated == 0 && (left.Unavailable == 0 || rollout.IsStable(live)):
+		return &rollout.Left{}, nil
+	case left.Outdated == 0 && left.Unavailable > len(notReady):
+		left.Unavailable -= len(notReady)
+		return left, nil
+	case n.complete == now:
+		return &rollout.Left{}, nil
+	}
+	read, err := rollout.Observe(n.ctx, n.reader, live, sets.New(notReady...))
+	if err == nil && read == (rollout.Left{}) {
+		n.complete = now
+	}
+	return &read, err
+}
+
+// allowUpdate has a DaemonSet updated in a cluster where some nodes are NotReady. While a pod on another node is outdated,
+// as many more pods may be unavailable. When nothing is left, and the DaemonSet is as its definition says again, it records
+// that the rollout is complete. It changes nothing while left is nil.
+func allowUpdate(desired, live *appsv1.DaemonSet, notReady int, left *rollout.Left) error {
+	rolling, now := desired.Spec.UpdateStrategy.RollingUpdate, live.Spec.UpdateStrategy.RollingUpdate
+	rolls := rolling != nil && rolling.MaxUnavailable != nil && now != nil && now.MaxUnavailable != nil
+	switch {
+	case left == nil && rolls:
+		rolling.MaxUnavailable = now.MaxUnavailable
+	case left == nil:
+	case left.Outdated > 0 && rolls:
+		allowed, err := addUnavailable(*rolling.MaxUnavailable, int(live.Status.DesiredNumberScheduled), notReady)
+		if err != nil {
+			return fmt.Errorf("spec.updateStrategy.rollingUpdate.maxUnavailable of DaemonSet %s/%s: %w", desired.Namespace, desired.Name, err)
+		}
+		rolling.MaxUnavailable = &allowed
+	case *left == rollout.Left{} && (!rolls || *rolling.MaxUnavailable == *now.MaxUnavailable):
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, rollout.StableGeneration, fmt.Sprint(live.Generation))
+	}
+	return nil
+}
+
+// addUnavailable returns how many pods may be unavailable: as many of the desired ones as are allowed, at least one, and some
+// more.
+func addUnavailable(allowed intstr.IntOrString, desired, more int) (intstr.IntOrString, error) {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&allowed, desired, true)
+	if err != nil {
+		return intstr.IntOrString{}, err
+	}
+	return intstr.FromInt32(int32(max(n, 1) + more)), nil
+}
+
+// A namingClient names the nodes that are not counted in the condition that says how the rollout progresses.
+type namingClient struct {
+	v1helpers.OperatorClientWithFinalizers
+	conditionType string
+	pods          *nodePods
+}
+
+// ApplyOperatorStatus is called after the hook, in the same sync.
+func (c namingClient) ApplyOperatorStatus(ctx context.Context, controller string, status *applyoperatorv1.OperatorStatusApplyConfiguration) error {
+	for i := range status.Conditions {
+		if condition := &status.Conditions[i]; *condition.Type == c.conditionType {
+			condition.Message = ptr.To(ptr.Deref(condition.Message, "") + describeNotReady(c.pods.notCounted))
+		}
+	}
+	return c.OperatorClientWithFinalizers.ApplyOperatorStatus(ctx, controller, status)
+}
+
+func describeNotReady(notReady []string) string {
+	if len(notReady) == 0 {
+		return ""
+	}
+	return "; not counting the pods on nodes that are NotReady: " + rollout.Names(notReady)
+}

@@ -1,0 +1,106 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// SnapshotClassKind is the kind of the objects of the controller.
+const SnapshotClassKind = "VolumeSnapshotClass"
+
+type snapshotClass struct {
+	SnapshotClassOptions
+	sighting *objects.Sighting // of the class that may be the default
+}
+
+// SnapshotClassOptions are what the controller needs.
+type SnapshotClassOptions struct {
+	Name   string
+	Driver drivers.Driver
+	// Classes are watched.
+	Classes []*objects.WatchedObject
+	// Observe returns the configuration of the cluster, and Infrastructures is triggered when that changes.
+	Observe         func() (drivers.Cluster, error)
+	Infrastructures factory.Informer
+	// Default names the class that is the driver's default in a fresh cluster; "" for none.
+	Default string
+	// CustomResource writes the ClusterCSIDriver.
+	CustomResource dynamic.ResourceInterface
+	Reader         client.Reader
+	Applier        *objects.Applier
+	OperatorClient v1helpers.OperatorClient
+	Recorder       events.Recorder
+}
+
+// NewSnapshotClass returns the controller of the driver's VolumeSnapshotClasses, for drivers whose snapshots depend
+// on the cluster's configuration, or whose class is the default of a fresh cluster.
+func NewSnapshotClass(options SnapshotClassOptions) factory.Controller {
+	c := &snapshotClass{SnapshotClassOptions: options, sighting: &objects.Sighting{IsDefault: isDefaultSnapshotClass}}
+	informers := []factory.Informer{options.OperatorClient.Informer(), options.Infrastructures}
+	for _, class := range options.Classes {
+		informers = append(informers, class.Informers()...)
+		if class.Desired.GetName() != c.Default {
+			continue
+		}
+		for _, informer := range class.Informers() {
+			if _, err := informer.AddEventHandler(c.sighting.Handler()); err != nil {
+				klog.ErrorS(err, "Failed to watch the VolumeSnapshotClass that may be the default", "volumeSnapshotClass", c.Default)
+			}
+		}
+	}
+	return factory.New().
+		WithInformers(informers...).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute). // for a cluster that gets the snapshot API later
+		WithSyncDegradedOnError(options.OperatorClient).
+		ToController(options.Name, options.Recorder)
+}
+
+func (c *snapshotClass) sync(ctx context.Context, _ factory.SyncContext) error {
+	cluster, err := c.Observe()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, class := range c.Classes {
+		desired := class.Desired.DeepCopy()
+		if parameters := c.Driver.SnapshotParameters; parameters != nil {
+			for name, value := range parameters(cluster) {
+				if err := unstructured.SetNestedField(desired.Object, value, "parameters", name); err != nil {
+					return err
+				}
+			}
+		}
+		if desired.GetName() == c.Default {
+			err = c.applyDefault(ctx, cluster, class, desired)
+		} else {
+			_, err = c.Applier.Apply(ctx, class, desired)
+		}
+		if apierrors.IsConflict(err) {
+			class.Expire()
+			err = factory.SyntheticRequeueError
+		}
+		if errors.Is(err, factory.SyntheticRequeueError) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			errs = append(errs, fmt.Errorf("applying %s %s: %w", SnapshotClassKind, desired.GetName(), err))
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}

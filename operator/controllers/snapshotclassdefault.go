@@ -1,0 +1,103 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// isDefaultSnapshotClassAnnotation on a VolumeSnapshotClass says that it is the default of its driver.
+const isDefaultSnapshotClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class"
+
+// DefaultSnapshotClassAnnotation on a ClusterCSIDriver says whether the class that may be the default was that when the operator last saw
+// it, so that a deleted class comes back as the administrator had it.
+const DefaultSnapshotClassAnnotation = "berth.dev/default-snapshot-class"
+
+func isDefaultSnapshotClass(annotations map[string]string) bool {
+	return annotations[isDefaultSnapshotClassAnnotation] == "true"
+}
+
+func asDefaultSnapshotClass(class *unstructured.Unstructured) *unstructured.Unstructured {
+	class = class.DeepCopy()
+	class.SetAnnotations(labels.Merge(class.GetAnnotations(), labels.Set{isDefaultSnapshotClassAnnotation: "true"}))
+	return class
+}
+
+// applyDefault applies the class that may be the default. It makes it that only with its creation.
+func (c *snapshotClass) applyDefault(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired *unstructured.Unstructured) error {
+	current, err := c.Applier.Get(ctx, class)
+	if err != nil && !meta.IsNoMatchError(err) { // Apply leaves a class out that the cluster does not serve
+		return err
+	}
+	switch {
+	case current != nil && c.Applier.Applied(current, "metadata", "annotations", isDefaultSnapshotClassAnnotation):
+		desired = asDefaultSnapshotClass(desired) // without the annotation, server-side apply would remove it
+	case current == nil && err == nil:
+		record, gone := c.sighting.Last(cluster.ClusterCSIDriver.Annotations[DefaultSnapshotClassAnnotation])
+		if !gone {
+			klog.V(4).InfoS("Waiting for the watch to show that the VolumeSnapshotClass is gone", "volumeSnapshotClass", desired.GetName())
+			return factory.SyntheticRequeueError
+		}
+		why, err := c.notDefault(ctx, record, desired)
+		if err != nil {
+			return err
+		}
+		klog.InfoS("Creating the VolumeSnapshotClass", "volumeSnapshotClass", desired.GetName(), "default", why == "", "reason", why)
+		if why == "" {
+			desired = asDefaultSnapshotClass(desired)
+		}
+	}
+	live, err := c.Applier.ApplyTo(ctx, class, desired, current)
+	if err != nil || live == nil {
+		return err
+	}
+	return c.record(ctx, cluster, live)
+}
+
+// notDefault returns why the class, which is missing, is not created as the default; "" if it is. record says whether it was the
+// default when it was last seen; "" if it never was there. With two defaults for a driver, no snapshot is taken that names no class.
+func (c *snapshotClass) notDefault(ctx context.Context, record string, desired *unstructured.Unstructured) (why string, err error) {
+	if record == strconv.FormatBool(false) {
+		return "the class was not the default before it was deleted", nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(desired.GroupVersionKind().GroupVersion().WithKind(SnapshotClassKind + "List"))
+	if err := c.Reader.List(ctx, list); err != nil {
+		return "", fmt.Errorf("listing VolumeSnapshotClasses, to see whether the driver has a default one: %w", err)
+	}
+	for _, class := range list.Items {
+		if class.GetName() != desired.GetName() && isDefaultSnapshotClass(class.GetAnnotations()) && class.Object["driver"] == desired.Object["driver"] {
+			return fmt.Sprintf("VolumeSnapshotClass %s is the default", class.GetName()), nil
+		}
+	}
+	return "", nil
+}
+
+// record writes to the ClusterCSIDriver whether the class is the default.
+func (c *snapshotClass) record(ctx context.Context, cluster drivers.Cluster, class *unstructured.Unstructured) error {
+	record := strconv.FormatBool(isDefaultSnapshotClass(class.GetAnnotations()))
+	if cluster.ClusterCSIDriver.Annotations[DefaultSnapshotClassAnnotation] == record {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": cluster.ClusterCSIDriver.UID, "annotations": map[string]string{DefaultSnapshotClassAnnotation: record}}})
+	if err != nil {
+		return err
+	}
+	if _, err := c.CustomResource.Patch(ctx, c.Driver.CSIName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("recording in ClusterCSIDriver %s whether VolumeSnapshotClass %s is the default: %w", c.Driver.CSIName, class.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,359 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clustercsidriver"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+type storageClass struct {
+	StorageClassOptions
+	sighting *objects.Sighting // of the class that may be the default
+	// additions are what others had added to classes that the controller is recreating, by the names of these. An operator that
+	// ends between the two requests loses them, but not which class was the default.
+	additions map[string]*unstructured.Unstructured
+	reported  string // the last message
+}
+
+// StorageClassOptions are the dependencies of the controller.
+type StorageClassOptions struct {
+	Driver  drivers.Driver
+	Classes []*objects.WatchedObject
+	// Observe returns the configuration of the cluster, and Infrastructures is triggered when that changes.
+	Observe         func() (drivers.Cluster, error)
+	Infrastructures factory.Informer
+	// Default names the class that is the default of a fresh cluster; "" for none.
+	Default string
+	// CustomResource writes the ClusterCSIDriver.
+	CustomResource dynamic.ResourceInterface
+	Reader         client.Reader
+	Applier        *objects.Applier
+	Reporter       *clustercsidriver.Reporter
+	Recorder       events.Recorder
+}
+
+// NewStorageClass returns the controller of the driver's StorageClasses. It manages them as spec.storageClassState
+// of the ClusterCSIDriver asks, and replaces one only if nobody else has made any of what it would change.
+//
+// library-go's controller does not fit, because it deletes and recreates each class that differs. Administrators
+// create classes of their own for a driver, under any name; most fields of a class are immutable; and applications
+// create claims that name a class at any time.
+func NewStorageClass(options StorageClassOptions) factory.Controller {
+	c := &storageClass{StorageClassOptions: options, sighting: &objects.Sighting{IsDefault: IsDefaultStorageClass}, additions: map[string]*unstructured.Unstructured{}}
+	c.reported = c.Reporter.Condition(c.conditionType()).Message
+	informers := []factory.Informer{c.Reporter.Informer(), c.Infrastructures}
+	for _, class := range c.Classes {
+		informers = append(informers, class.Informers()...)
+		if class.Desired.GetName() != c.Default {
+			continue
+		}
+		for _, informer := range class.Informers() {
+			if _, err := informer.AddEventHandler(c.sighting.Handler()); err != nil {
+				klog.ErrorS(err, "Failed to watch the StorageClass that may be the default", "storageClass", c.Default)
+			}
+		}
+	}
+	return factory.New().
+		WithInformers(informers...).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute).
+		WithSyncDegradedOnError(c.Reporter).
+		ToController(c.Driver.ConditionPrefix+"DriverStorageClassController", c.Recorder)
+}
+
+func (c *storageClass) sync(ctx context.Context, _ factory.SyncContext) error {
+	cluster, err := c.Observe()
+	if err != nil {
+		return err
+	}
+	var differences []string
+	reason := "LeftAsItIs"
+	var errs []error
+	for _, class := range c.Classes {
+		difference, outdated, err := c.syncClass(ctx, cluster, class)
+		if apierrors.IsConflict(err) {
+			klog.V(2).InfoS("StorageClass has changed meanwhile: deciding again", "storageClass", class.Desired.GetName(), "reason", err)
+			class.Expire()
+			err = factory.SyntheticRequeueError
+		}
+		if errors.Is(err, factory.SyntheticRequeueError) {
+			return factory.SyntheticRequeueError
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("StorageClass %s: %w", class.Desired.GetName(), err))
+		}
+		if outdated {
+			reason = "Outdated"
+		}
+		if difference != "" {
+			differences = append(differences, fmt.Sprintf("StorageClass %s is left as it is: %s.", class.Desired.GetName(), difference))
+		}
+	}
+	return utilerrors.NewAggregate(append(errs, c.report(ctx, reason, strings.Join(differences, " "))))
+}
+
+// syncClass applies, replaces or deletes one class, or says why it leaves one that differs. Such a class is outdated if it
+// lacks what the cluster's configuration asks for.
+func (c *storageClass) syncClass(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject) (difference string, outdated bool, err error) {
+	current, err := c.Applier.Get(ctx, class)
+	if err != nil {
+		return "", false, err
+	}
+	desired, err := withParameters(c.Driver, class.Desired, cluster)
+	if err != nil {
+		return "", false, err
+	}
+	action, difference, err := decideOnClass(c.Applier, cluster.ClusterCSIDriver.Spec.StorageClassState, desired, current)
+	if err != nil {
+		return "", false, err
+	}
+	if difference != "" {
+		outdated = c.Applier.Owned(current) || lacksParameters(current, c.Driver, cluster)
+	}
+	switch action {
+	case replaceClass:
+		err = c.remove(ctx, desired, current)
+	case applyClass:
+		if current, err = c.apply(ctx, cluster, class, desired, current); err == nil {
+			err = c.restore(ctx, class)
+		}
+	case deleteClass:
+		err = c.Applier.Delete(ctx, current)
+	case leaveClass:
+		klog.V(4).InfoS("StorageClass left as it is", "storageClass", klog.KObj(desired), "difference", difference)
+	}
+	if err != nil || class.Desired.GetName() != c.Default {
+		return difference, outdated, err
+	}
+	return difference, outdated, c.record(ctx, cluster, current)
+}
+
+// lacksParameters tells whether a class lacks a parameter that the cluster's configuration asks for.
+func lacksParameters(class *unstructured.Unstructured, driver drivers.Driver, cluster drivers.Cluster) bool {
+	if driver.ClassParameters == nil {
+		return false
+	}
+	parameters, _, _ := unstructured.NestedStringMap(class.Object, "parameters")
+	for name, value := range driver.ClassParameters(cluster) {
+		if parameters[name] != value {
+			return true
+		}
+	}
+	return false
+}
+
+// remove deletes a class to have it recreated, as the watch shows that it is gone. For that time, claims of the class wait.
+func (c *storageClass) remove(ctx context.Context, desired, current *unstructured.Unstructured) error {
+	c.additions[desired.GetName()] = additions(desired, current)
+	if current.GetDeletionTimestamp() == nil {
+		c.Recorder.Warningf("StorageClassRecreated", "Deleting StorageClass %s to recreate it with what the cluster asks for, because its parameters cannot be changed", desired.GetName())
+	}
+	return c.Applier.Delete(ctx, current)
+}
+
+// restore gives a recreated class what others had added to it.
+func (c *storageClass) restore(ctx context.Context, class *objects.WatchedObject) error {
+	name := class.Desired.GetName()
+	added := c.additions[name]
+	if added == nil {
+		return nil
+	}
+	if err := c.Applier.Restore(ctx, added); err != nil {
+		return fmt.Errorf("restoring what others had added: %w", err)
+	}
+	delete(c.additions, name)
+	return nil
+}
+
+// additions returns what others have added to a class, which the operator does not set and which can be changed.
+func additions(desired, current *unstructured.Unstructured) *unstructured.Unstructured {
+	added := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": current.GetName()}}}
+	added.SetGroupVersionKind(current.GroupVersionKind())
+	without := func(all, own map[string]string) map[string]string {
+		all = maps.Clone(all)
+		maps.DeleteFunc(all, func(key, _ string) bool { _, ok := own[key]; return ok })
+		return all
+	}
+	added.SetLabels(without(current.GetLabels(), desired.GetLabels()))
+	added.SetAnnotations(without(current.GetAnnotations(), desired.GetAnnotations()))
+	for _, field := range []string{"mountOptions", "allowedTopologies", "allowVolumeExpansion"} {
+		value, set := current.Object[field]
+		if _, own := desired.Object[field]; set && !own {
+			added.Object[field] = value
+		}
+	}
+	return added.DeepCopy()
+}
+
+// apply applies a class. It makes it the default only with its creation.
+func (c *storageClass) apply(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired, current *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	switch {
+	case current == nil && desired.GetName() == c.Default:
+		return c.create(ctx, cluster, class, desired)
+	case current != nil && c.Applier.Applied(current, "metadata", "annotations", isDefaultStorageClassAnnotation):
+		// Without the annotation, server-side apply would remove it.
+		return c.Applier.ApplyTo(ctx, class, asDefaultStorageClass(desired), current)
+	default:
+		return c.Applier.Apply(ctx, class, desired)
+	}
+}
+
+// withParameters returns the class with the parameters that the cluster's configuration asks for.
+func withParameters(driver drivers.Driver, class *unstructured.Unstructured, cluster drivers.Cluster) (*unstructured.Unstructured, error) {
+	if driver.ClassParameters == nil {
+		return class, nil
+	}
+	class = class.DeepCopy()
+	for name, value := range driver.ClassParameters(cluster) {
+		if err := unstructured.SetNestedField(class.Object, value, "parameters", name); err != nil {
+			return nil, err
+		}
+	}
+	return class, nil
+}
+
+type classAction string
+
+const (
+	leaveClass  classAction = "leave"
+	applyClass  classAction = "apply"
+	deleteClass classAction = "delete"
+	// replaceClass deletes and recreates a class.
+	replaceClass classAction = "replace"
+)
+
+// A classOwner knows which objects are the operator's, and which of their fields.
+type classOwner interface {
+	Owned(metav1.Object) bool
+	Applied(object *unstructured.Unstructured, field ...string) bool
+}
+
+// decideOnClass returns the action for a class and, if the class differs from the desired one and is left so, the difference.
+// current is nil if the class does not exist.
+func decideOnClass(owner classOwner, state operatorv1.StorageClassStateName, desired, current *unstructured.Unstructured) (action classAction, difference string, err error) {
+	switch state {
+	case operatorv1.UnmanagedStorageClass:
+		return leaveClass, "", nil
+	case operatorv1.RemovedStorageClass:
+		if current != nil && owner.Owned(current) {
+			return deleteClass, "", nil
+		}
+		return leaveClass, "", nil
+	}
+	if current == nil {
+		return applyClass, "", nil
+	}
+	different, err := immutableDifferences(desired, current)
+	switch {
+	case err != nil:
+		return leaveClass, "", err
+	case len(different) > 0 && owner.Owned(current) && madeBy(owner, current, different):
+		return replaceClass, "", nil
+	case len(different) > 0 && owner.Owned(current):
+		return leaveClass, fmt.Sprintf("its %s differ from what the driver brings, cannot be changed, and are not as the operator made them; delete it to have it recreated",
+			strings.Join(different, " and ")), nil
+	case len(different) > 0:
+		return leaveClass, fmt.Sprintf("the operator did not create it, and its %s differ from what the driver brings; delete it to have that%s",
+			strings.Join(different, " and "), alternative(desired)), nil
+	case !owner.Owned(current):
+		return leaveClass, "", nil // equivalent to the driver's
+	}
+	return applyClass, "", nil
+}
+
+// madeBy tells whether the owner has made the class, with all of the immutable fields that differ.
+func madeBy(owner classOwner, class *unstructured.Unstructured, different []string) bool {
+	if !owner.Applied(class, "provisioner") {
+		return false
+	}
+	parameters, _, _ := unstructured.NestedStringMap(class.Object, "parameters")
+	for name := range parameters {
+		if !owner.Applied(class, "parameters", name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(different, func(field string) bool { return field != "parameters" && !owner.Applied(class, field) })
+}
+
+// alternative says which parameters a class of another name needs to be equivalent to the desired one, such as the
+// share type of a backend. Parameters that name the driver's Secrets are the same in all of its classes.
+func alternative(desired *unstructured.Unstructured) string {
+	parameters, _, _ := unstructured.NestedStringMap(desired.Object, "parameters")
+	var own []string
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		if !strings.HasPrefix(name, "csi.storage.k8s.io/") {
+			own = append(own, fmt.Sprintf("%s: %q", name, parameters[name]))
+		}
+	}
+	if len(own) == 0 {
+		return ""
+	}
+	return ", or create one of another name with the parameters " + strings.Join(own, ", ")
+}
+
+// immutableDifferences returns the immutable fields in which two classes differ.
+func immutableDifferences(desired, current *unstructured.Unstructured) ([]string, error) {
+	var a, b storagev1.StorageClass
+	for from, to := range map[*unstructured.Unstructured]*storagev1.StorageClass{desired: &a, current: &b} {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to); err != nil {
+			return nil, err
+		}
+	}
+	var fields []string
+	for _, field := range []struct {
+		name string
+		a, b any
+	}{
+		{"provisioner", a.Provisioner, b.Provisioner},
+		{"parameters", a.Parameters, b.Parameters},
+		{"reclaimPolicy", a.ReclaimPolicy, b.ReclaimPolicy},
+		{"volumeBindingMode", a.VolumeBindingMode, b.VolumeBindingMode},
+	} {
+		if !equality.Semantic.DeepEqual(field.a, field.b) {
+			fields = append(fields, field.name)
+		}
+	}
+	return fields, nil
+}
+
+func (c *storageClass) conditionType() string {
+	return c.Driver.ConditionPrefix + "DriverStorageClassApplied"
+}
+
+// report reports in a condition, and in an event when that changes, which classes differ. Volumes of any class can still
+// be mounted, so the driver is not degraded.
+func (c *storageClass) report(ctx context.Context, reason, differences string) error {
+	status := operatorv1.ConditionFalse
+	if differences == "" {
+		status, reason = operatorv1.ConditionTrue, "AsExpected"
+	}
+	if differences != c.reported && differences != "" {
+		c.Recorder.Warning("StorageClassLeft", differences)
+	}
+	c.reported = differences
+	return c.Reporter.ApplyOperatorStatus(ctx, c.conditionType(), applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(status).WithReason(reason).WithMessage(differences)))
+}

@@ -1,0 +1,124 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// The annotations with which a class is the default. Kubernetes still knows the older one.
+const (
+	isDefaultStorageClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
+	betaIsDefaultStorageClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// DefaultStorageClassAnnotation on a ClusterCSIDriver says whether the class that may be the default was that when the operator last saw
+// it, so that a deleted class comes back as the administrator had it.
+const DefaultStorageClassAnnotation = "berth.dev/default-storage-class"
+
+// create creates the class that may be the default.
+func (c *storageClass) create(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	record, gone := c.sighting.Last(cluster.ClusterCSIDriver.Annotations[DefaultStorageClassAnnotation])
+	if !gone {
+		klog.V(4).InfoS("Waiting for the watch to show that the StorageClass is gone", "storageClass", desired.GetName())
+		return nil, factory.SyntheticRequeueError
+	}
+	why, err := c.notDefault(ctx, record, desired.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		klog.InfoS("Creating the StorageClass, not as the default", "storageClass", desired.GetName(), "reason", why)
+		return c.Applier.ApplyTo(ctx, class, desired, nil)
+	}
+	klog.InfoS("Creating the StorageClass as the default", "storageClass", desired.GetName())
+	live, err := c.Applier.ApplyTo(ctx, class, asDefaultStorageClass(desired), nil)
+	if err != nil {
+		return nil, err
+	}
+	// Somebody may have made another default class since the look at the others.
+	if why, err = c.notDefault(ctx, record, desired.GetName()); err != nil || why == "" {
+		return live, err
+	}
+	klog.InfoS("The StorageClass is not to be the default", "storageClass", desired.GetName(), "reason", why)
+	return c.Applier.ApplyTo(ctx, class, desired, live)
+}
+
+// notDefault returns why the class of a name does not become the default; "" if it does.
+func (c *storageClass) notDefault(ctx context.Context, record, name string) (why string, err error) {
+	list := &storagev1.StorageClassList{}
+	if err := c.Reader.List(ctx, list); err != nil {
+		return "", fmt.Errorf("listing StorageClasses, to see whether there is a default one: %w", err)
+	}
+	return whyNotDefault(c.Driver, record, name, list.Items), nil
+}
+
+// whyNotDefault returns why the driver's class of a name, which is missing, is not created as the default; "" if it is. record
+// says whether it was the default when it was last seen; "" if it never was.
+//
+// A cluster without a record is fresh, unless it has classes of the volume plugin that the driver succeeds: there the default
+// was among those until somebody decided otherwise.
+func whyNotDefault(driver drivers.Driver, record, name string, classes []storagev1.StorageClass) (why string) {
+	for _, class := range classes {
+		if class.Name != name && IsDefaultStorageClass(class.Annotations) {
+			return fmt.Sprintf("StorageClass %s is the default", class.Name)
+		}
+	}
+	switch record {
+	case strconv.FormatBool(true):
+		return ""
+	case strconv.FormatBool(false):
+		return "the class was not the default before it was deleted"
+	}
+	for _, class := range classes {
+		if plugin := driver.InTree.Plugin; plugin != "" && class.Provisioner == plugin {
+			return fmt.Sprintf("the cluster is not a fresh one: it has StorageClass %s, of %s", class.Name, plugin)
+		}
+	}
+	return ""
+}
+
+// IsDefaultStorageClass reports whether a class with these annotations is the default.
+func IsDefaultStorageClass(annotations map[string]string) bool {
+	return annotations[isDefaultStorageClassAnnotation] == "true" || annotations[betaIsDefaultStorageClassAnnotation] == "true"
+}
+
+// asDefaultStorageClass returns the class with the annotation that makes it the default.
+func asDefaultStorageClass(class *unstructured.Unstructured) *unstructured.Unstructured {
+	class = class.DeepCopy()
+	class.SetAnnotations(labels.Merge(class.GetAnnotations(), labels.Set{isDefaultStorageClassAnnotation: "true"}))
+	return class
+}
+
+// record writes to the ClusterCSIDriver whether the class, nil if there is none, is the default.
+func (c *storageClass) record(ctx context.Context, cluster drivers.Cluster, class *unstructured.Unstructured) error {
+	if class == nil {
+		return nil // it comes back as it was
+	}
+	record := strconv.FormatBool(IsDefaultStorageClass(class.GetAnnotations()))
+	if cluster.ClusterCSIDriver.Annotations[DefaultStorageClassAnnotation] == record {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": cluster.ClusterCSIDriver.UID, "annotations": map[string]string{DefaultStorageClassAnnotation: record}}})
+	if err != nil {
+		return err
+	}
+	if _, err := c.CustomResource.Patch(ctx, c.Driver.CSIName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("recording in ClusterCSIDriver %s whether StorageClass %s is the default: %w", c.Driver.CSIName, class.GetName(), err)
+	}
+	klog.V(2).InfoS("Recorded whether the StorageClass is the default", "storageClass", class.GetName(), "default", record)
+	return nil
+}

@@ -1,0 +1,42 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// A filledSecret is a Secret among the driver's assets that a controller of the driver's own fills. It is ready once its content
+// is complete and the cache shows it, or has failed several times: a pod that was made earlier would have to be replaced at once.
+type filledSecret struct {
+	secret  *objects.WatchedObject
+	applier *objects.Applier
+	ready   *objects.Readiness
+}
+
+// Informers are triggered when the Secret changes.
+func (s *filledSecret) Informers() []factory.Informer { return s.secret.Informers() }
+
+func (s *filledSecret) Fail() { s.ready.Fail() }
+
+func (s *filledSecret) Apply(ctx context.Context, content map[string][]byte) error {
+	data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
+		Data map[string][]byte `json:"data"`
+	}{content})
+	if err != nil {
+		return err
+	}
+	desired := s.secret.Desired.DeepCopy()
+	desired.Object["data"] = data["data"]
+	live, err := s.applier.Apply(ctx, s.secret, desired)
+	if err != nil {
+		return err
+	}
+	if cached := s.secret.Cached(); cached != nil && cached.GetResourceVersion() == live.GetResourceVersion() {
+		s.ready.Set()
+	}
+	return nil
+}
