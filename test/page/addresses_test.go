@@ -40,7 +40,7 @@ func TestAddresses(t *testing.T) {
 	if err != nil || len(released) == 0 {
 		t.Fatalf("found no bundles (%v)", err)
 	}
-	for _, folder := range append(released, filepath.Join(root, "operator/clusterstorage/alerts"), filepath.Join(root, "internal/doctor")) {
+	for _, folder := range append(released, filepath.Join(root, "operator/clusterstorage/release"), filepath.Join(root, "internal/doctor")) {
 		if found[folder] == 0 {
 			t.Errorf("%s names no page: does the test still know how addresses look?", folder)
 		}
