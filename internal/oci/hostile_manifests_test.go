@@ -420,3 +420,30 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("%d requests arrived; want none", n)
 	}
 }
+
+// TestAnswersArePaced: what comes in answer to any request may not come too slowly.
+func TestAnswersArePaced(t *testing.T) {
+	for path, status := range map[string]int{"/manifest": http.StatusOK, "/refused": http.StatusNotFound} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		defer server.Close()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := (&guard{registry: request.URL.Host}).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var body io.Closer = response.Body
+		switch limited := body.(type) {
+		case *answer:
+			body = limited.ReadCloser
+		case *beginning:
+			body = limited.Closer
+		}
+		if _, is := body.(*paced); !is {
+			t.Errorf("%s: the body is a %T, want one that ends if it is too slow", path, body)
+		}
+	}
+}
