@@ -54,8 +54,8 @@ type budget struct {
 	entries, names   int   // how many entries of layers may still be read, and how many bytes their names may still have
 }
 
-// maxEntries is the number of entries that the layers of an image may have together, and maxNames the number of bytes of all
-// their names. Images of operating systems have some tens of thousands, and names of some MiB.
+// maxEntries is the number of entries that the layers of an image may have together, and maxNames the number of bytes that all
+// their names take, with the folders above files that are read. Images of operating systems have some tens of thousands, and names of some MiB.
 const (
 	maxEntries = 1 << 20
 	maxNames   = 128 << 20
@@ -71,11 +71,18 @@ const perFolder = 64
 
 // keep takes a file that is kept in memory, with the folders above it.
 func (b *budget) keep(name string, size int64) error {
-	n := size + int64(len(name)+perFolder*strings.Count(name, "/"))
-	if size > b.unkept || n > b.unkept {
+	if size > b.unkept {
 		return contentErrorf("its files in the folders that are read take more than %d bytes; expected a smaller image", b.keepable)
 	}
-	b.unkept -= n
+	b.unkept -= size
+	return b.name(perFolder * strings.Count(name, "/"))
+}
+
+// name takes bytes of names, or of what is known of folders by them.
+func (b *budget) name(n int) error {
+	if b.names -= n; b.names < 0 {
+		return contentErrorf("the names of the entries of its layers take more than %d bytes; expected a smaller image", maxNames)
+	}
 	return nil
 }
 
@@ -84,10 +91,7 @@ func (b *budget) entry(name string) error {
 	if b.entries--; b.entries < 0 {
 		return contentErrorf("its layers have more than %d entries; expected a smaller image", maxEntries)
 	}
-	if b.names -= len(name); b.names < 0 {
-		return contentErrorf("the names of the entries of its layers have more than %d bytes; expected a smaller image", maxNames)
-	}
-	return nil
+	return b.name(len(name))
 }
 
 func (b *budget) exceeded() error {

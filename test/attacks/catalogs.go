@@ -30,6 +30,6 @@ var onCatalogs = []Attack{
 	{"make a check of a repository take the cube of an operator's versions", "the updates of each channel are computed once, and the comparisons for that are limited", "cmd/berth TestCosts/check/channels"},
 	{"have a repository's file parsed again for each finding", "a file is parsed once for all its findings, of which there are 50", "cmd/berth TestCosts/check/reviewers"},
 	{"make OLM v1's check of a CustomResourceDefinition take the square of its versions", "it gets those with 16 served versions at most", "olm/crdsafety TestBreaksComparesFewVersions"},
-	{"fill memory with very many folders in a megabyte of a layer", "only folders above files that are read are kept, and those count as memory that is kept", "internal/oci TestDeepFolders"},
+	{"fill memory with very many folders in a megabyte of a layer", "only folders above files that are read are kept, and the limit of names has those", "internal/oci TestDeepFolders"},
 	{"fill memory with very many long names in a megabyte of a layer", "the names of a layer's entries are limited to 128 MiB together", "internal/oci TestLongNames"},
 }
