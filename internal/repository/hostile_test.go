@@ -98,7 +98,7 @@ func TestHostileGit(t *testing.T) {
 			return partial(t, dir, dir, git)
 		}, "transport 'file' not allowed"},
 		{"file of a partial clone by ssh", func(t *testing.T, dir, program string, git func(...string) string) string {
-			git("config", "core.sshCommand", program)
+			git("config", "core.sshCommand", program+"; false") // it gets the arguments of ssh
 			return partial(t, dir, "ssh://127.0.0.1:1/tide", git)
 		}, "git show: "},
 	} {
