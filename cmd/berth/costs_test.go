@@ -35,7 +35,7 @@ type input struct {
 }
 
 // always are the inputs that commands are given without -all-costs.
-var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images"}
+var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images", "channels", "reviewers"}
 
 // budget is the cost that a command may have for the inputs of a row: seconds of processor time and MiB of memory.
 type budget struct{ seconds, mebibytes float64 }
@@ -51,7 +51,7 @@ var costs = map[string]struct {
 	inputs []input
 }{
 	"bundle validate":          {"IN", bundleInputs},
-	"check":                    {"IN --profile community --profile certified", inRepository(bundleInputs)},
+	"check":                    {"IN --profile community --profile certified", slices.Concat(inRepository(bundleInputs), repositoryInputs)},
 	"bundle permissions":       {"IN", bundleInputs},
 	"bundle image":             {"IN --layout OUT", bundleInputs},
 	"bundle bump":              {"IN --output-dir OUT --version 9.9.9", bundleInputs},
@@ -191,6 +191,30 @@ var bundleInputs = []input{
 		}
 		return dir
 	}, 1000},
+}
+
+// repositoryInputs are repositories of operators.
+var repositoryInputs = []input{
+	{"channels", func(t *testing.T, dir string, n int) string {
+		operator := filepath.Join(dir, "operators", "tide")
+		file(t, operator, "ci.yaml", "updateGraph: replaces-mode\n")
+		channels := "c0"
+		for i := range 40 {
+			channels += fmt.Sprintf(",c%d", i)
+		}
+		for i := range n {
+			bundle := filepath.Join(operator, fmt.Sprintf("1.%d.0", i))
+			file(t, filepath.Join(bundle, "metadata"), "annotations.yaml", "annotations:\n  operators.operatorframework.io.bundle.package.v1: tide\n"+
+				"  operators.operatorframework.io.bundle.channels.v1: "+channels+"\n")
+			file(t, filepath.Join(bundle, "manifests"), "tide.clusterserviceversion.yaml", fmt.Sprintf(`{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+				"metadata": {"name": "tide.v1.%d.0", "annotations": {"olm.skipRange": ">=0.0.0 <9.0.0"}}, "spec": {"version": "1.%d.0"}}`, i, i))
+		}
+		return dir
+	}, 120},
+	{"reviewers", func(t *testing.T, dir string, n int) string {
+		file(t, filepath.Join(dir, "operators", "tide"), "ci.yaml", "updateGraph: replaces-mode\nreviewers:\n"+strings.Repeat("- 1\n", n))
+		return dir
+	}, 20_000},
 }
 
 // inRepository returns inputs that have the bundles of others in repositories of operators.

@@ -40,6 +40,10 @@ type guard struct {
 // (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pushing-manifests).
 const maxAnswer = 4 << 20
 
+// maxRefusal is how much of a response is read that says why a request failed, in bytes. It becomes part of an error, of which a
+// command may keep one for each image.
+const maxRefusal = 16 << 10
+
 // The transports are shared to reuse connections. toNamed may connect to any address: it is for the registry and the
 // proxy, which the user chose.
 var (
@@ -97,7 +101,10 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Request = request
 	response.Body = &minRateBody{ReadCloser: response.Body, cancel: cancel, left: stallLimit}
-	if !(response.StatusCode == http.StatusOK && g.isForLayer(request)) {
+	switch {
+	case response.StatusCode >= http.StatusBadRequest:
+		response.Body = &beginning{io.LimitReader(response.Body, maxRefusal), response.Body}
+	case response.StatusCode != http.StatusOK || !g.isForLayer(request):
 		response.Body = &limitedBody{response.Body, maxAnswer}
 	}
 	return response, nil
@@ -244,6 +251,12 @@ func (p *minRateBody) Read(buffer []byte) (int, error) {
 func (p *minRateBody) Close() error {
 	defer p.cancel(nil)
 	return p.ReadCloser.Close()
+}
+
+// beginning is the beginning of a response body.
+type beginning struct {
+	io.Reader
+	io.Closer
 }
 
 // limitedBody is a response body with a maximum size.

@@ -226,3 +226,51 @@ func TestPullTakesLinearTime(t *testing.T) {
 	}
 	t.Logf("%d files take %d steps, %d files %d", 8*200, few, 8*1600, many)
 }
+
+// TestDeepFolders: of folders that nothing is read from, none is kept in memory, however deep they are.
+func TestDeepFolders(t *testing.T) {
+	const many = 20_000
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for i := range many {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d%s", i, strings.Repeat("/a", maxDepth-1)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	used := memory.Allocated(func() {
+		l, err := readLayer(&archive, newBudget(Limits{Size: 64 << 20}), []string{"configs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files := (&stack{layers: []*layer{l}}).files(); len(files) > 0 {
+			t.Errorf("got %d files", len(files))
+		}
+	})
+	if per := used / many; per > 2000 {
+		t.Errorf("each entry takes %d bytes; want less than 2000", per)
+	}
+}
+
+// TestLongNames: the names of a layer's entries are limited together, with the folders above files that are read.
+func TestLongNames(t *testing.T) {
+	b := newBudget(Limits{Size: 1 << 40})
+	name := strings.Repeat("a", maxName)
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		err = b.entry(name)
+	}
+	if n > maxNames/maxName+1 || !strings.Contains(err.Error(), "the names of the entries of its layers take more than 134217728 bytes") {
+		t.Errorf("after %d names of %d bytes: %v", n, maxName, err)
+	}
+	b = newBudget(Limits{Size: 1 << 40})
+	for n, err = 0, nil; err == nil; n++ {
+		err = b.keep("a"+strings.Repeat("/a", maxDepth), 0)
+	}
+	if n > maxNames/(perFolder*maxDepth)+1 {
+		t.Errorf("there may be %d empty files in %d folders each", n, maxDepth)
+	}
+}

@@ -276,6 +276,7 @@ func TestHostileRegistry(t *testing.T) {
 			}
 		}
 	}
+	const refused = `(?s).*unexpected status code 404 Not Found: \x00+; check the name: .* has no such image`
 	const late, long = `it took longer than 300ms: .*`, `.*its registry sent more than 4194304 bytes instead of a manifest or a token; expected less`
 	for _, tc := range []struct {
 		name, path string
@@ -287,8 +288,8 @@ func TestHostileRegistry(t *testing.T) {
 		{"slow with a layer", "/blobs/", trickle, late},
 		{"fails again and again", "/blobs/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, late},
 		{"an endless manifest", "/manifests/", endless(http.StatusOK), long},
-		{"an endless error", "/manifests/", endless(http.StatusNotFound), long},
-		{"an endless error for a layer", "/blobs/", endless(http.StatusNotFound), long},
+		{"an endless error", "/manifests/", endless(http.StatusNotFound), refused},
+		{"an endless error for a layer", "/blobs/", endless(http.StatusNotFound), refused},
 		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its blob .*|one of its layers is not a tar archive: .*`},
 		{"another layer", "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			other, err := os.ReadFile(hostile + "/other-for-s390x.tar")
@@ -350,6 +351,9 @@ func TestHostileRegistry(t *testing.T) {
 			var err error
 			used := memory.Allocated(func() { pulled, err = Pull(t.Context(), reference, limits, "hold") })
 			check(t, reference, pulled, err, tc.want)
+			if err != nil && len(err.Error()) > 20<<10 {
+				t.Errorf("the error has %d bytes; want less than 20 KiB", len(err.Error()))
+			}
 			if used > 64<<20 {
 				t.Errorf("it allocated %d MiB; want less than 64", used>>20)
 			}
@@ -414,5 +418,32 @@ func TestRedirects(t *testing.T) {
 	}
 	if n := requests.Load(); n != 0 {
 		t.Errorf("%d requests arrived; want none", n)
+	}
+}
+
+// TestAnswersArePaced: what comes in answer to any request may not come too slowly.
+func TestAnswersArePaced(t *testing.T) {
+	for path, status := range map[string]int{"/manifest": http.StatusOK, "/refused": http.StatusNotFound} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		defer server.Close()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := (&guard{registry: request.URL.Host}).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var body io.Closer = response.Body
+		switch limited := body.(type) {
+		case *limitedBody:
+			body = limited.ReadCloser
+		case *beginning:
+			body = limited.Closer
+		}
+		if _, is := body.(*paced); !is {
+			t.Errorf("%s: the body is a %T, want one that ends if it is too slow", path, body)
+		}
 	}
 }

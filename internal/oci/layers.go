@@ -49,34 +49,48 @@ func contentErrorf(format string, args ...any) error {
 // including files in other folders.
 type budget struct {
 	size, left       int64
-	keepable, unkept int64 // the bytes that may be kept in memory, and the remaining ones
-	entries          int   // the remaining entries of layers
+	keepable, unkept int64 // how many bytes may be kept in memory, and how many of them still may
+	entries, names   int   // how many entries of layers may still be read, and how many bytes their names may still have
 }
 
-// maxEntries is the maximum number of entries in all layers of an image. Images of operating systems have some tens of
-// thousands.
-const maxEntries = 1 << 20
+// maxEntries is the number of entries that the layers of an image may have together, and maxNames the number of bytes that all
+// their names take, with the folders above files that are read. Images of operating systems have some tens of thousands, and names of some MiB.
+const (
+	maxEntries = 1 << 20
+	maxNames   = 128 << 20
+)
 
 func newBudget(limits Limits) *budget {
 	keepable := cmp.Or(limits.Kept, limits.Size)
-	return &budget{limits.Size, limits.Size, keepable, keepable, maxEntries}
+	return &budget{limits.Size, limits.Size, keepable, keepable, maxEntries, maxNames}
 }
 
-// keep takes the content of a file that is kept in memory.
-func (b *budget) keep(n int64) error {
-	if n > b.unkept {
+// perFolder is about what it takes in memory to know a folder, in bytes.
+const perFolder = 64
+
+// keep takes a file that is kept in memory, with the folders above it.
+func (b *budget) keep(name string, size int64) error {
+	if size > b.unkept {
 		return contentErrorf("its files in the folders that are read take more than %d bytes; expected a smaller image", b.keepable)
 	}
-	b.unkept -= n
+	b.unkept -= size
+	return b.name(perFolder * strings.Count(name, "/"))
+}
+
+// name takes bytes of names, or of what is known of folders by them.
+func (b *budget) name(n int) error {
+	if b.names -= n; b.names < 0 {
+		return contentErrorf("the names of the entries of its layers take more than %d bytes; expected a smaller image", maxNames)
+	}
 	return nil
 }
 
 // entry takes an entry of a layer, whose name is kept in memory.
-func (b *budget) entry() error {
+func (b *budget) entry(name string) error {
 	if b.entries--; b.entries < 0 {
 		return contentErrorf("its layers have more than %d entries; expected a smaller image", maxEntries)
 	}
-	return nil
+	return b.name(len(name))
 }
 
 func (b *budget) exceeded() error {
@@ -177,7 +191,7 @@ func unpack(stream io.Reader, left *budget, folders []string) (*layer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := left.entry(); err != nil {
+		if err := left.entry(header.Name); err != nil {
 			return nil, err
 		}
 		if err := l.read(header, archive, left); err != nil {
@@ -244,7 +258,7 @@ func (l *layer) read(header *tar.Header, content io.Reader, left *budget) error 
 	case !isPlain(name):
 		return contentErrorf("%q is the name of a file; expected one without control characters", name)
 	}
-	if err := left.keep(header.Size); err != nil {
+	if err := left.keep(name, header.Size); err != nil {
 		return err
 	}
 	data, err := io.ReadAll(content)
@@ -342,8 +356,9 @@ type stack struct {
 // files returns the visible files. It takes time in proportion to the number of all entries.
 func (s *stack) files() map[string][]byte {
 	files := map[string][]byte{}
-	hidden := map[string]bool{}  // replaced or removed by an upper layer, with everything below
-	folders := map[string]bool{} // folders of upper layers
+	paths := s.paths()
+	hidden := map[string]bool{}  // those that an upper layer replaces or removes, with everything below
+	folders := map[string]bool{} // those that are folders of upper layers
 	for _, l := range slices.Backward(s.layers) {
 		for name, content := range l.files {
 			if !folders[name] && !s.any(upward(name), hidden) && !hidden["."] {
@@ -351,9 +366,11 @@ func (s *stack) files() map[string][]byte {
 			}
 		}
 		for name, is := range l.names {
-			if is == aFolder {
+			switch {
+			case !paths[name]:
+			case is == aFolder:
 				folders[name] = true
-			} else {
+			default:
 				hidden[name] = true
 			}
 			for folder := range upward(path.Dir(name)) {
@@ -361,18 +378,39 @@ func (s *stack) files() map[string][]byte {
 				if folders[folder] {
 					break // so are the folders above it
 				}
-				folders[folder] = true
+				if paths[folder] {
+					folders[folder] = true
+				}
 			}
 		}
 		for _, name := range l.gone {
-			hidden[name] = true
+			if paths[name] || name == "." {
+				hidden[name] = true
+			}
 		}
 	}
 	return files
 }
 
-// checkLinks rejects images with entries below a symbolic link: unpacking would write them to another folder, possibly
-// one of the folders to read.
+// paths are the paths of the files that are read, and of all folders above them. Layers may have very many others, in as many folders.
+func (s *stack) paths() map[string]bool {
+	all := map[string]bool{}
+	for _, l := range s.layers {
+		for name := range l.files {
+			for at := range upward(name) {
+				s.steps++
+				if all[at] {
+					break // so are the folders above it
+				}
+				all[at] = true
+			}
+		}
+	}
+	return all
+}
+
+// checkLinks rejects images with entries below a symbolic link: unpacking would write them to another folder, which
+// may be one of those to read.
 func (s *stack) checkLinks() error {
 	links := map[string]bool{}
 	check := func(name string) error {

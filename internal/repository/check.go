@@ -60,14 +60,18 @@ func (s Selection) Only(names []string) Selection {
 	if len(names) == 0 {
 		return s
 	}
+	named := map[string]bool{}
+	for _, name := range names {
+		named[name] = true
+	}
 	left := Selection{Bundles: map[string][]string{}}
 	for name, folders := range s.Bundles {
-		if slices.Contains(names, name) {
+		if named[name] {
 			left.Bundles[name] = folders
 		}
 	}
 	for _, p := range s.Packages {
-		if slices.Contains(names, p.Name) {
+		if named[p.Name] {
 			left.Packages = append(left.Packages, p)
 		}
 	}

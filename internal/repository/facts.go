@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/blang/semver/v4"
 
@@ -43,7 +44,8 @@ type Facts struct {
 type bundle struct {
 	Facts
 	operator, folder string
-	err              error // why it cannot be read
+	err              error           // why it cannot be read
+	number           *semver.Version // in the ClusterServiceVersion's name, or nil if there is none
 }
 
 // split splits the name of a ClusterServiceVersion into operator and version.
@@ -56,17 +58,9 @@ func split(name string) (operator, version string) {
 func (b *bundle) csvOperator() string { operator, _ := split(b.Name); return operator }
 func (b *bundle) csvVersion() string  { _, version := split(b.Name); return version }
 
-// number is the version in the ClusterServiceVersion's name, or nil if it is not valid.
-func (b *bundle) number() *semver.Version {
-	if v, err := semver.Parse(b.csvVersion()); err == nil {
-		return &v
-	}
-	return nil
-}
-
-// compare orders bundles by version, or by text if one has no valid version.
+// compare orders bundles by version, and those of which one has none by text.
 func (b *bundle) compare(other *bundle) int {
-	mine, its := b.number(), other.number()
+	mine, its := b.number, other.number
 	if mine == nil || its == nil {
 		return strings.Compare(b.csvVersion(), other.csvVersion())
 	}
@@ -201,9 +195,24 @@ func onlyDocument(dir, file string) (document.Document, error) {
 
 // fault returns a finding about the value at a path of keys in a file of a bundle.
 func (r *Repository) fault(rule findings.Rule, b *bundle, file string, at []any, format string, args ...any) *findings.Finding {
+	return r.reporter(rule, b, file)(at, format, args...)
+}
+
+// reporter is like fault, for several findings in a file, which is read once.
+func (r *Repository) reporter(rule findings.Rule, b *bundle, file string) func(at []any, format string, args ...any) *findings.Finding {
 	dir := r.path(OperatorsDir, b.operator, b.folder)
-	if d, err := onlyDocument(dir, file); err == nil && file != "" {
-		return d.FaultAt(rule, at, format, args...).In(b.operator)
+	positions := sync.OnceValues(func() (func([]any) (line, column int), error) {
+		d, err := onlyDocument(dir, file)
+		return d.Positions(), err
+	})
+	return func(at []any, format string, args ...any) *findings.Finding {
+		f := rule.Finding(filepath.Join(dir, filepath.FromSlash(file)), format, args...).In(b.operator)
+		if file == "" {
+			return f
+		}
+		if position, err := positions(); err == nil {
+			f.At(position(at))
+		}
+		return f
 	}
-	return rule.Finding(filepath.Join(dir, filepath.FromSlash(file)), format, args...).In(b.operator)
 }

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +25,7 @@ type Commit struct {
 	ctx      context.Context // of the command that asks
 	dir      string
 	revision string
+	instead  []setting // of the repository's own
 }
 
 // Since returns the commit at which the current branch left ref, such as main.
@@ -30,6 +34,9 @@ func Since(ctx context.Context, dir, ref string) (*Commit, error) {
 		return nil, fmt.Errorf("%q is not the name of a branch or a commit", ref)
 	}
 	c := &Commit{ctx: ctx, dir: dir}
+	if err := c.disarm(); err != nil {
+		return nil, err
+	}
 	out, err := c.git("merge-base", "--end-of-options", ref, "HEAD")
 	if err != nil {
 		return nil, fmt.Errorf("where the branch left %s: %w; fetch it, with its history", ref, err)
@@ -44,13 +51,71 @@ func (c *Commit) git(args ...string) (out []byte, err error) {
 	return out, err
 }
 
-// run runs git and passes its output to read; git ends if read fails. The folder's own configuration cannot make these commands run
-// other programs.
+// setting is a setting of git, and its value.
+type setting struct{ name, value string }
+
+// settings are those of all calls of git. A folder of a branch can look like a repository of its own, without a worktree: it is none.
+var settings = []setting{
+	{"safe.bareRepository", "explicit"},
+	{"core.fsmonitor", "false"},
+	{"core.hooksPath", "/dev/null"},
+	{"gc.auto", "0"}, {"maintenance.auto", "false"}, // after what a partial clone fetches
+}
+
+// protocols are those by which a partial clone may fetch what it lacks. Others run programs of this machine.
+const protocols = "http:https:ssh"
+
+// programs match the settings of a repository by which git would run a program for what is done here, and what they are set to instead. A
+// repository may come from anybody: as an archive, or as a folder of a branch.
+var programs = []struct {
+	names   *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`(?s)^filter\..*\.(clean|smudge|process)$`), ""},
+	{regexp.MustCompile(`(?s)^filter\..*\.required$`), "false"},
+	{regexp.MustCompile(`(?s)^credential\.(.*\.)?helper$`), ""},
+	{regexp.MustCompile(`^core\.askpass$`), ""},
+	{regexp.MustCompile(`^core\.sshcommand$`), "ssh"},
+	{regexp.MustCompile(`^core\.alternaterefscommand$`), "true"},
+}
+
+// disarm finds the settings of the repository that name programs, and sets them to something else. Those of the user stay.
+func (c *Commit) disarm() error {
+	out, err := c.git("config", "--list", "--show-scope", "--name-only", "-z")
+	if err != nil {
+		return fmt.Errorf("the settings of the git repository: %w", err)
+	}
+	for pair := range slices.Chunk(strings.Split(string(out), "\x00"), 2) {
+		if pair[0] != "local" && pair[0] != "worktree" {
+			continue
+		}
+		for _, p := range programs {
+			if p.names.MatchString(pair[1]) {
+				c.instead = append(c.instead, setting{pair[1], p.instead})
+			}
+		}
+	}
+	return nil
+}
+
+// environment returns that of git: the user's, with more settings.
+func (c *Commit) environment() []string {
+	all := append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C", "GIT_ALLOW_PROTOCOL="+cmp.Or(os.Getenv("GIT_ALLOW_PROTOCOL"), protocols))
+	n, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
+	for _, s := range slices.Concat(settings, c.instead) {
+		all = append(all, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, s.name), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, s.value))
+		n++
+	}
+	return append(all, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
+}
+
+// run runs git and has its output read; git ends if that fails. Nothing in the folder's own configuration runs other programs for what is
+// done here.
 func (c *Commit) run(read func(io.Reader) error, args ...string) error {
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
-	command := exec.CommandContext(ctx, "git", append([]string{"-C", c.dir, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
-	command.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
+	command := exec.CommandContext(ctx, "git", append([]string{"-C", c.dir}, args...)...)
+	command.Env = c.environment()
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.StdoutPipe()
@@ -80,7 +145,7 @@ func (c *Commit) Changed() ([]string, error) {
 	var changed, unknown []byte
 	var group errgroup.Group // each command reads all files, which takes most of the time if little has changed
 	group.Go(func() (err error) {
-		changed, err = c.git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", c.revision, "--", ".")
+		changed, err = c.git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=dirty", "--relative", c.revision, "--", ".")
 		return err
 	})
 	group.Go(func() (err error) {

@@ -3,6 +3,7 @@ package repository
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,22 +18,59 @@ const (
 
 var updateModes = []string{replacesMode, semverMode}
 
-// channel returns the bundles of an operator that belong to a channel, by version.
-func channel(all []*bundle, name string) (in []*bundle) {
-	for _, b := range all {
-		if b.err == nil && slices.Contains(b.Channels, name) {
-			in = append(in, b)
-		}
-	}
-	slices.SortStableFunc(in, func(a, b *bundle) int {
-		return cmp.Or(strings.Compare(a.csvOperator(), b.csvOperator()), a.compare(b))
-	})
-	return in
+// inChannel are the bundles of a channel, by version, and which of them update which.
+type inChannel struct {
+	bundles []*bundle
+	edges   map[*bundle][]*bundle
+	// dangling are the names of those that nothing updates, but the last.
+	dangling []string
+	err      error // why the updates are not known
 }
 
-// updates returns the update edges between bundles of a channel, as pipelines compute them without a catalog. The bundles are sorted
-// by version.
-func updates(in []*bundle, mode string) (map[*bundle][]*bundle, error) {
+// comparisons is how many versions are looked at for the updates of an operator's channels: each skipRange of a channel is applied to all of
+// its versions. The largest operators have some hundred thousand.
+const comparisons = 5_000_000
+
+// channels returns the channels of an operator's bundles. They are computed once.
+func (o *operator) channels() map[string]*inChannel {
+	if o.byChannel != nil {
+		return o.byChannel
+	}
+	o.byChannel = map[string]*inChannel{}
+	sorted := slices.Clone(o.bundles)
+	slices.SortStableFunc(sorted, func(a, b *bundle) int {
+		return cmp.Or(strings.Compare(a.csvOperator(), b.csvOperator()), a.compare(b))
+	})
+	for _, b := range sorted {
+		if b.err != nil {
+			continue
+		}
+		names := slices.Clone(b.Channels)
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			in := o.byChannel[name]
+			if in == nil {
+				in = &inChannel{}
+				o.byChannel[name] = in
+			}
+			in.bundles = append(in.bundles, b)
+		}
+	}
+	left := comparisons
+	for _, name := range slices.Sorted(maps.Keys(o.byChannel)) {
+		in := o.byChannel[name]
+		in.edges, in.err = updates(in.bundles, o.mode(), &left)
+		for i, b := range in.bundles {
+			if len(in.edges[b]) == 0 && i < len(in.bundles)-1 {
+				in.dangling = append(in.dangling, b.Name)
+			}
+		}
+	}
+	return o.byChannel
+}
+
+// updates returns which bundles of a channel update which, as pipelines see it before there is a catalog. The bundles are by version.
+func updates(in []*bundle, mode string, left *int) (map[*bundle][]*bundle, error) {
 	edges := map[*bundle][]*bundle{}
 	if mode == semverMode {
 		for i := 1; i < len(in); i++ {
@@ -45,6 +83,13 @@ func updates(in []*bundle, mode string) (map[*bundle][]*bundle, error) {
 		byVersion[b.csvVersion()] = b
 	}
 	for _, b := range in {
+		*left -= len(b.Skips)
+		if b.SkipRange != "" {
+			*left -= len(in) * (1 + len(b.SkipRange)/perComparison)
+		}
+		if *left < 0 {
+			return nil, fmt.Errorf("the operator has so many versions, channels, skips and skipRanges that updates between them take more than %d comparisons; they are not checked", comparisons)
+		}
 		for _, name := range append(slices.Clone(b.Skips), b.Replaces) {
 			if name == "" {
 				continue
@@ -57,12 +102,15 @@ func updates(in []*bundle, mode string) (map[*bundle][]*bundle, error) {
 				edges[before] = append(edges[before], b)
 			}
 		}
+		if b.SkipRange == "" {
+			continue
+		}
 		skipped, err := semver.ParseRange(b.SkipRange)
-		if b.SkipRange == "" || err != nil {
+		if err != nil {
 			continue // the bundle's own rules report it
 		}
 		for _, before := range in {
-			if v := before.number(); v != nil && before != b && skipped(*v) {
+			if v := before.number; v != nil && before != b && skipped(*v) {
 				edges[before] = append(edges[before], b)
 			}
 		}
@@ -70,7 +118,10 @@ func updates(in []*bundle, mode string) (map[*bundle][]*bundle, error) {
 	return edges, nil
 }
 
-// loop returns an edge that closes a loop, or nil values.
+// perComparison is the length of a range with two limits, in bytes. A longer one takes more comparisons.
+const perComparison = 40
+
+// loop returns an edge that closes a loop, or nils.
 func loop(in []*bundle, edges map[*bundle][]*bundle) (from, to *bundle) {
 	const visiting, done = 1, 2
 	state := map[*bundle]int{}

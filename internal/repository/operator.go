@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
 )
@@ -17,6 +20,10 @@ type operator struct {
 	ci      *ciFacts  // from ci.yaml; empty without that file
 	ciFile  document.Document
 	ciErr   error // why it cannot be read
+	// ciAt returns positions in ciFile.
+	ciAt func(path []any) (line, column int)
+
+	byChannel map[string]*inChannel // see channels
 }
 
 // ciFacts holds the fields of ci.yaml that rules need.
@@ -64,9 +71,13 @@ func (r *Repository) operator(name string, facts func(dir string) (Facts, error)
 	} else if o.ciErr == nil {
 		_ = json.Unmarshal(o.ciFile.Content, o.ci) // the rule for its shape reports fields of the wrong type
 	}
+	o.ciAt = o.ciFile.Positions()
 	for _, folder := range r.bundleNames(name) {
 		b := &bundle{operator: name, folder: folder}
 		b.Facts, b.err = facts(r.path(OperatorsDir, name, folder))
+		if v, err := semver.Parse(b.csvVersion()); err == nil {
+			b.number = &v
+		}
 		o.bundles = append(o.bundles, b)
 	}
 	return o
@@ -74,13 +85,26 @@ func (r *Repository) operator(name string, facts func(dir string) (Facts, error)
 
 // names returns of(b) for each readable bundle except one.
 func (o *operator) names(but *bundle, of func(*bundle) string) (all []string) {
+	seen := map[string]bool{}
 	for _, b := range o.bundles {
-		if text := of(b); b != but && b.err == nil && !slices.Contains(all, text) {
+		if text := of(b); b != but && b.err == nil && !seen[text] {
+			seen[text] = true
 			all = append(all, text)
 		}
 	}
 	slices.Sort(all)
 	return all
+}
+
+// namesLimit is how many names a message lists.
+const namesLimit = 8
+
+// list lists names for a message: each bundle may have a message about all others.
+func list(names []string) string {
+	if more := len(names) - namesLimit; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesLimit], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // String is for messages.

@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -48,6 +49,8 @@ type Config struct {
 	Registries []string `json:"allowed_bundle_registries"`
 	// Tests are checks that are not run for some operators.
 	Tests []Waiver `json:"tests"`
+
+	waived map[string][]*regexp.Regexp // the names of operators that checks are not run for
 }
 
 // Waiver is a check that is not run for operators whose names match one of the regular expressions.
@@ -74,17 +77,48 @@ func Open(dir string, config []byte) (*Repository, error) {
 	if err := boundedyaml.Unmarshal(config, &r.Config); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
-	for _, w := range r.Config.Tests {
-		for _, pattern := range w.Operators {
-			if _, err := regexp.Compile(pattern); err != nil {
-				return nil, fmt.Errorf("%s: test %s: %w", filepath.Join(dir, ConfigFile), w.Name, err)
-			}
-		}
+	if err := r.Config.compile(); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
 	return r, nil
 }
 
-// organizations maps organizations to the profiles of their pipelines.
+// patternsLimit is how many bytes the patterns of waivers may have together. A letter can take some hundred times as much when it is compiled,
+// and a number behind it a thousand times as much as that, so there may be none.
+const patternsLimit = 64 << 10
+
+// compile compiles the patterns of waivers, each once.
+func (c *Config) compile() error {
+	c.waived = map[string][]*regexp.Regexp{}
+	left := patternsLimit
+	for _, w := range c.Tests {
+		for _, pattern := range w.Operators {
+			if left -= len(pattern); left < 0 {
+				return fmt.Errorf("test %s: the patterns of all ignore_operators have more than %d bytes; expected fewer", w.Name, patternsLimit)
+			}
+			parsed, err := syntax.Parse(pattern, syntax.Perl)
+			if err != nil {
+				return fmt.Errorf("test %s: %w", w.Name, err)
+			}
+			if repeats(parsed) {
+				return fmt.Errorf("test %s: ignore_operators has a pattern with a number of repetitions, %s; write out what is repeated", w.Name, pattern)
+			}
+			compiled, err := regexp.Compile("^(?:" + pattern + ")")
+			if err != nil {
+				return fmt.Errorf("test %s: %w", w.Name, err)
+			}
+			c.waived[w.Name] = append(c.waived[w.Name], compiled)
+		}
+	}
+	return nil
+}
+
+// repeats reports whether a part of a pattern is repeated a number of times.
+func repeats(pattern *syntax.Regexp) bool {
+	return pattern.Op == syntax.OpRepeat || slices.ContainsFunc(pattern.Sub, repeats)
+}
+
+// organizations are the profiles of the pipelines of organizations.
 var organizations = map[string]findings.Gate{
 	"community-operators": findings.Community,
 	"certified-operators": findings.Certified,
@@ -103,11 +137,7 @@ func (r *Repository) Profiles() []string {
 
 // waives reports whether the configuration waives a check for an operator.
 func (c Config) waives(check, operator string) bool {
-	return slices.ContainsFunc(c.Tests, func(w Waiver) bool {
-		return w.Name == check && slices.ContainsFunc(w.Operators, func(pattern string) bool {
-			return regexp.MustCompile("^(?:" + pattern + ")").MatchString(operator) // Open has compiled it
-		})
-	})
+	return slices.ContainsFunc(c.waived[check], func(of *regexp.Regexp) bool { return of.MatchString(operator) })
 }
 
 // path returns the path by which the caller can open a file of the repository.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -350,13 +349,7 @@ func TestSince(t *testing.T) {
 	delete(f, secondCSV)
 	delete(f, secondNotes)
 	f.write(t, dir)
-	git := func(args ...string) {
-		t.Helper()
-		command := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=Moon", "-c", "user.email=moon@example.com", "-c", "commit.gpgsign=false"}, args...)...)
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
-	}
+	git := gitIn(t, dir)
 	git("init", "--quiet", "--initial-branch=main")
 	git("add", ".")
 	git("commit", "--quiet", "--message=first")

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	catalogrules "github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/nearest"
@@ -51,7 +53,7 @@ func (s *subject) inCI(path []any, format string, args ...any) *findings.Finding
 	if s.ciFile.File == "" {
 		return s.rule.Finding(s.path(OperatorsDir, s.name), format, args...).In(s.name)
 	}
-	return s.ciFile.FaultAt(s.rule, path, format, args...).In(s.name)
+	return s.rule.Finding(s.ciFile.File, format, args...).At(s.ciAt(path)).In(s.name)
 }
 
 // table has the rules that need more than one bundle. Warnings of pipelines are warnings here.
@@ -158,7 +160,7 @@ func checkOperatorName(s *subject, b *bundle) (found []*findings.Finding) {
 		case len(others) == 1 && others[0] != mine:
 			found = append(found, s.at(b, place.file, place.path, "the operator is called %q here, and %q in all other bundles", mine, others[0]))
 		case len(others) > 1:
-			found = append(found, mild.at(b, place.file, place.path, "the operator is called %q here, and in other bundles %s", mine, strings.Join(others, ", ")))
+			found = append(found, mild.at(b, place.file, place.path, "the operator is called %q here, and in other bundles %s", mine, list(others)))
 		}
 	}
 	severe := &mild
@@ -176,7 +178,7 @@ func checkOperatorName(s *subject, b *bundle) (found []*findings.Finding) {
 
 func checkUniqueName(s *subject, _ *bundle) []*findings.Finding {
 	if names := s.names(nil, (*bundle).csvOperator); len(names) > 1 {
-		return one(s.rule.Finding(s.path(OperatorsDir, s.name), "the names of ClusterServiceVersions begin with %s; want one name", strings.Join(names, ", ")).In(s.name))
+		return one(s.rule.Finding(s.path(OperatorsDir, s.name), "the names of ClusterServiceVersions begin with %s; want one name", list(names)).In(s.name))
 	}
 	return nil
 }
@@ -202,7 +204,7 @@ func checkReplaces(s *subject, b *bundle) []*findings.Finding {
 	}
 	i := slices.IndexFunc(s.bundles, func(other *bundle) bool { return other.err == nil && other.csvVersion() == version })
 	if i < 0 {
-		return one(s.at(b, b.CSVFile, at, "spec.replaces is %s, and the repository has no bundle of version %s; it has %s", b.Replaces, version, strings.Join(s.names(b, (*bundle).csvVersion), ", ")))
+		return one(s.at(b, b.CSVFile, at, "spec.replaces is %s, and the repository has no bundle of version %s; it has %s", b.Replaces, version, list(s.names(b, (*bundle).csvVersion))))
 	}
 	replaced := s.bundles[i]
 	if replaced.OpenShift == b.OpenShift && replaced.OpenShiftGiven == b.OpenShiftGiven {
@@ -241,20 +243,15 @@ func checkDangling(s *subject, b *bundle) (found []*findings.Finding) {
 	if b.err != nil || !slices.Contains(updateModes, s.mode()) {
 		return nil // others report it
 	}
+	report := s.reporter(s.rule, b, b.CSVFile)
 	for _, name := range channels(b) {
-		in := channel(s.bundles, name)
-		edges, err := updates(in, s.mode())
-		if err != nil {
-			return one(s.at(b, b.CSVFile, []any{"spec", "replaces"}, "%v", err))
-		}
-		var dangling []string
-		for i, other := range in {
-			if len(edges[other]) == 0 && i < len(in)-1 {
-				dangling = append(dangling, other.Name)
-			}
-		}
-		if len(dangling) > 0 {
-			found = append(found, s.at(b, b.CSVFile, []any{"spec", "replaces"}, "nothing replaces or skips %s in channel %q, whose last version is %s; let a later version replace or skip it", strings.Join(dangling, ", "), name, in[len(in)-1].Name))
+		in := s.operator.channels()[name]
+		switch {
+		case in == nil: // a default channel without versions
+		case in.err != nil:
+			return one(report([]any{"spec", "replaces"}, "%v", in.err))
+		case len(in.dangling) > 0 && len(found) < document.MaxFaults:
+			found = append(found, report([]any{"spec", "replaces"}, "nothing replaces or skips %s in channel %q, whose last version is %s; let a later version replace or skip it", list(in.dangling), name, in.bundles[len(in.bundles)-1].Name))
 		}
 	}
 	return found
@@ -264,18 +261,13 @@ func checkLoop(s *subject, _ *bundle) (found []*findings.Finding) {
 	if !slices.Contains(updateModes, s.mode()) {
 		return nil // checkUpdateMode reports it
 	}
-	var all []string
-	for _, b := range s.bundles {
-		all = append(all, channels(b)...)
-	}
-	slices.Sort(all)
-	for _, name := range slices.Compact(all) {
-		in := channel(s.bundles, name)
-		edges, err := updates(in, s.mode())
-		if err != nil {
-			return one(s.rule.Finding(s.path(OperatorsDir, s.name), "%v", err).In(s.name))
+	byChannel := s.operator.channels()
+	for _, name := range slices.Sorted(maps.Keys(byChannel)) {
+		in := byChannel[name]
+		if in.err != nil {
+			return one(s.rule.Finding(s.path(OperatorsDir, s.name), "%v", in.err).In(s.name))
 		}
-		if from, to := loop(in, edges); from != nil {
+		if from, to := loop(in.bundles, in.edges); from != nil && len(found) < document.MaxFaults {
 			found = append(found, s.at(to, to.CSVFile, []any{"spec", "replaces"}, "%s updates to %s, and that in the end to %s again, in channel %q", from.Name, to.Name, from.Name, name))
 		}
 	}
@@ -302,7 +294,7 @@ func checkPruned(s *subject, b *bundle) []*findings.Finding {
 		return nil
 	}
 	for _, name := range b.Channels {
-		if in := channel(s.bundles, name); len(in) != 1 {
+		if len(s.operator.channels()[name].bundles) != 1 {
 			return one(s.at(b, b.CSVFile, []any{"metadata", "annotations", "olm.skipRange"}, "the bundle has a skipRange and replaces nothing, so all earlier versions leave channel %q; name the version that it replaces, too", name))
 		}
 	}
@@ -342,7 +334,7 @@ func checkMapping(s *subject, _ *bundle) (found []*findings.Finding) {
 	for i, m := range s.ci.FBC.Mapping {
 		for _, catalog := range m.Catalogs {
 			at := []any{"fbc", "catalog_mapping", i, "catalog_names"}
-			if other, taken := first[catalog]; taken {
+			if other, taken := first[catalog]; taken && len(found) < document.MaxFaults {
 				found = append(found, s.inCI(at, "catalog %s is made of template %s, and of %s, too; want one template", catalog, m.Template, other))
 				continue
 			}
@@ -367,8 +359,11 @@ func checkReleaseConfig(s *subject, b *bundle) []*findings.Finding {
 		return nil
 	}
 	found := releaseShape.faults(s.rule, d)
+	position := d.Positions()
 	fault := func(path []any, format string, args ...any) {
-		found = append(found, d.FaultAt(s.rule, path, format, args...))
+		if len(found) < document.MaxFaults {
+			found = append(found, s.rule.Finding(d.File, format, args...).At(position(path)))
+		}
 	}
 	var release struct {
 		Templates []struct {
@@ -379,15 +374,19 @@ func checkReleaseConfig(s *subject, b *bundle) []*findings.Finding {
 	if len(found) == 0 && json.Unmarshal(d.Content, &release) == nil && !s.inCatalogs() {
 		fault(nil, "%s is there, but %s does not say fbc.enabled: true, so it has no effect", releaseFile, ciFile)
 	} else {
+		types := map[string]string{} // of templates
+		for _, m := range slices.Backward(s.ci.FBC.Mapping) {
+			types[m.Template] = m.Type
+		}
 		for i, t := range release.Templates {
 			at := []any{"catalog_templates", i}
-			known := slices.IndexFunc(s.ci.FBC.Mapping, func(m mapping) bool { return m.Template == t.Name })
-			if known < 0 {
+			kind, known := types[t.Name]
+			if !known {
 				fault(append(at, "template_name"), "template %q is not in fbc.catalog_mapping of %s; add it there", t.Name, ciFile)
 				continue
 			}
 			unknown := slices.DeleteFunc(slices.Clone(t.Channels), func(c string) bool { return slices.Contains(semverChannels, c) })
-			if s.ci.FBC.Mapping[known].Type == semverTemplate && len(unknown) > 0 {
+			if kind == semverTemplate && len(unknown) > 0 {
 				fault(append(at, "channels"), "template %s is of type %s, which has no channel %s; want %s", t.Name, semverTemplate, strings.Join(unknown, ", "), strings.Join(semverChannels, ", "))
 			}
 		}

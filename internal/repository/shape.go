@@ -69,9 +69,13 @@ func (s shape) faults(rule findings.Rule, d document.Document) (found []*finding
 	if err := json.Unmarshal(d.Content, &value); err != nil {
 		return []*findings.Finding{d.Fault(rule, "%v", err)}
 	}
+	position := d.Positions()
 	s.check(value, nil, func(path []any, fix func(document.Document) []findings.Edit, format string, args ...any) {
-		f := d.FaultAt(rule, path, format, args...)
-		if fix != nil && len(found) < document.MaxFaults {
+		if len(found) == document.MaxFaults {
+			return
+		}
+		f := rule.Finding(d.File, format, args...).At(position(path))
+		if fix != nil {
 			f.Fixed(fix(d))
 		}
 		found = append(found, f)

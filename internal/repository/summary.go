@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -150,7 +151,7 @@ func (o *operator) before(b *bundle) (before *bundle) {
 		case other == b || other.err != nil:
 		case other.Name == b.Replaces:
 			return other
-		case other.number() != nil && b.number() != nil && other.compare(b) < 0 && (before == nil || before.compare(other) < 0):
+		case other.number != nil && b.number != nil && other.compare(b) < 0 && (before == nil || before.compare(other) < 0):
 			before = other
 		}
 	}
@@ -257,8 +258,12 @@ func (o *operator) drawn() *fbc.Package {
 		config.Bundles = append(config.Bundles, declcfg.Bundle{Schema: declcfg.SchemaBundle, Package: o.name, Name: b.Name,
 			Properties: []property.Property{property.MustBuildPackage(o.name, b.Version)}})
 	}
-	for _, name := range o.channels() {
-		in := channel(o.bundles, name)
+	byChannel := o.channels()
+	for _, name := range slices.Sorted(maps.Keys(byChannel)) {
+		if name == "" {
+			continue
+		}
+		in := byChannel[name].bundles
 		for i, b := range in {
 			e := declcfg.ChannelEntry{Name: b.Name, Replaces: b.Replaces, Skips: b.Skips, SkipRange: b.SkipRange}
 			if o.mode() == semverMode {
@@ -275,15 +280,4 @@ func (o *operator) drawn() *fbc.Package {
 	config.Packages = []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: o.name, DefaultChannel: defaultChannel}}
 	made, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
 	return made.Find(o.name)
-}
-
-// channels are the names of the channels of an operator's bundles, sorted.
-func (o *operator) channels() (all []string) {
-	for _, b := range o.bundles {
-		if b.err == nil {
-			all = append(all, b.Channels...)
-		}
-	}
-	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(name string) bool { return name == "" })
 }

@@ -26,18 +26,25 @@ var checks = config.Config{
 	},
 }
 
-// Breaks returns the lines of OLM's message, sorted, if OLM refuses to replace a CustomResourceDefinition by an updated one. OLM's
-// own lines are in random order. present is the definition in a cluster; see Installed. Breaks fails if a version has no schema, or
-// one that is nested too deep.
+// Breaks returns why OLM refuses to replace a CustomResourceDefinition by an updated one: the lines of its message, sorted, or none
+// if it does not. The present one is as a cluster has it; see Installed. OLM's own lines are in no order. It fails if a version has no
+// schema, or one that is nested too deep, or if too many versions are served.
 func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines []string, err error) {
 	for _, definition := range []*apiextensionsv1.CustomResourceDefinition{present, updated} {
+		served := 0
 		for _, v := range definition.Spec.Versions {
+			if v.Served {
+				served++
+			}
 			if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
 				return nil, fmt.Errorf("version %s of CustomResourceDefinition %s has no schema, want spec.versions[].schema.openAPIV3Schema", v.Name, definition.Name)
 			}
 			if nestsDeeper(v.Schema.OpenAPIV3Schema, deepest) {
 				return nil, fmt.Errorf("version %s of CustomResourceDefinition %s nests schemas more than %d deep; they are not compared", v.Name, definition.Name, deepest)
 			}
+		}
+		if served > mostServed {
+			return nil, fmt.Errorf("CustomResourceDefinition %s serves %d versions, expected at most %d; they are not compared", definition.Name, served, mostServed)
 		}
 	}
 	r, err := runner.New(&checks, runner.DefaultRegistry())
@@ -58,6 +65,9 @@ func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines [
 
 // deepest is the maximum nesting of schemas: crdify copies each with everything below it, so the cost grows with the square.
 const deepest = 100
+
+// mostServed is how many versions may be served: crdify compares each with each.
+const mostServed = 16
 
 // nestsDeeper reports whether schemas are nested deeper than a limit.
 func nestsDeeper(s *apiextensionsv1.JSONSchemaProps, limit int) bool {

@@ -1,6 +1,7 @@
 package crdsafety
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,5 +81,22 @@ func TestBreaksIsBounded(t *testing.T) {
 	}
 	if _, err := Breaks(definition(schema{}, "v1"), definition(deep, "v1")); err == nil || !strings.Contains(err.Error(), "nests schemas more than 100 deep") {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// TestBreaksComparesFewVersions: the comparison of each served version with each takes the square of an attacker's versions.
+func TestBreaksComparesFewVersions(t *testing.T) {
+	many := definition(schema{}, "v1")
+	for i := range mostServed {
+		many = withVersion(many, fmt.Sprintf("v1alpha%d", i+1), schema{})
+	}
+	for _, of := range [][2]*apiextensionsv1.CustomResourceDefinition{{many, definition(schema{}, "v1")}, {definition(schema{}, "v1"), many}} {
+		if _, err := Breaks(of[0], of[1]); err == nil || !strings.Contains(err.Error(), "serves 17 versions, expected at most 16") {
+			t.Errorf("got error %v", err)
+		}
+	}
+	many.Spec.Versions[1].Served = false
+	if _, err := Breaks(many, many); err != nil {
+		t.Error(err)
 	}
 }
