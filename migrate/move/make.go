@@ -62,7 +62,7 @@ func (p *Plan) objects() (objects []migrate.Object) {
 	return objects
 }
 
-// movedAnnotation is on what a move creates, with the UID of the Subscription that was moved. Nothing else that is called the same is
+// movedAnnotation is on what a move creates, and on cluster roles that it keeps, with the UID of the Subscription that was moved. Nothing else that is called the same is
 // taken for it.
 const movedAnnotation = "berth.dev/moved-from"
 
