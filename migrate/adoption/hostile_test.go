@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/hostile"
-	"github.com/berth-csi/berth/test/hostile/shown"
+	"github.com/berth-csi/berth/test/hostile/screen"
 )
 
 // TestHostileFields puts hostile texts into each field of the cluster that a hand-over and its clean-up read, and of the journal, and looks
@@ -17,13 +17,13 @@ import (
 func TestHostileFields(t *testing.T) {
 	for _, text := range hostile.Texts() {
 		in := healthy()
-		fields := hostile.Each(in, text, func(path string) { shown.Check(t, "plan with a hostile "+path, in.plan()) }, drivers.Driver{}, drivers.CustomResource{})
+		fields := hostile.Each(in, text, func(path string) { screen.Check(t, "plan with a hostile "+path, in.plan()) }, drivers.Driver{}, drivers.CustomResource{})
 		m := remaining()
 		fields += hostile.Each(m, text, func(path string) {
 			c := m.cleanup()
-			shown.Check(t, "clean-up with a hostile "+path, c)
+			screen.Check(t, "clean-up with a hostile "+path, c)
 			if _, err := c.next(c); err != nil {
-				shown.CheckError(t, "clean-up with a hostile "+path, err)
+				screen.CheckError(t, "clean-up with a hostile "+path, err)
 			}
 		}, drivers.Driver{}, drivers.CustomResource{}, drivers.Leftover{}, migrate.Journal{})
 		for name, from := range map[string]func() *state{"begun": begun, "unsubscribed": unsubscribed, "deleted": deleted, "quiet": quiet, "ended": ended, "started": started, "handed over": handedOver} {
@@ -36,9 +36,9 @@ func TestHostileFields(t *testing.T) {
 					status := &migrate.Status[*Plan]{Phase: migrate.Applying, Plan: valid(), Next: next.Step, Waits: next.Waits}
 					if err != nil {
 						status.Stuck = err.Error()
-						shown.CheckError(t, what, err)
+						screen.CheckError(t, what, err)
 					}
-					shown.Check(t, what, status)
+					screen.Check(t, what, status)
 				}
 			}, Plan{}, migrate.Journal{}, drivers.Driver{})
 		}
@@ -53,11 +53,11 @@ func TestHostileFields(t *testing.T) {
 			}
 			read, err := Adopt.Read(bytes.NewReader(written))
 			if err != nil { // no such journal is read, and a warning says so
-				shown.CheckError(t, "the error for a hostile "+path, err)
+				screen.CheckError(t, "the error for a hostile "+path, err)
 				return
 			}
-			shown.Check(t, "journal with a hostile "+path, read)
-			shown.CheckCommand(t, "the command for a journal with a hostile "+path, "berth adopt apply"+read.Arguments("apply"))
+			screen.Check(t, "journal with a hostile "+path, read)
+			screen.CheckCommand(t, "the command for a journal with a hostile "+path, "berth adopt apply"+read.Arguments("apply"))
 		})
 	}
 }

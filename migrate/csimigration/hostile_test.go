@@ -6,7 +6,7 @@ import (
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/hostile"
-	"github.com/berth-csi/berth/test/hostile/shown"
+	"github.com/berth-csi/berth/test/hostile/screen"
 )
 
 // TestHostileFields puts hostile texts into each field of the cluster that a switch of CSI migration reads, and looks at all that it shows.
@@ -25,14 +25,14 @@ func TestHostileFields(t *testing.T) {
 				s := &state{observed: o, plan: p, journal: &migrate.Journal{}}
 				fields += hostile.Each(o, text, func(path string) {
 					what := fmt.Sprintf("%s, %s, with a hostile %s", name, direction, path)
-					shown.Check(t, what, o.plan(Request{Direction: direction}))
+					screen.Check(t, what, o.plan(Request{Direction: direction}))
 					status := &migrate.Status[*Plan]{Phase: migrate.Applying, Plan: p}
 					next, err := s.Next()
 					if status.Next, status.Waits = next.Step, next.Waits; err != nil {
 						status.Stuck = err.Error()
-						shown.CheckError(t, what, err)
+						screen.CheckError(t, what, err)
 					}
-					shown.Check(t, what, status)
+					screen.Check(t, what, status)
 					for _, d := range plugins() {
 						for _, standing := range o.standings(d) {
 							hostile.Check(t, what+", in a standing", standing.String(), 1<<20)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/hostile"
-	"github.com/berth-csi/berth/test/hostile/shown"
+	"github.com/berth-csi/berth/test/hostile/screen"
 )
 
 // TestHostileFields puts hostile texts into each field of the cluster that a move reads, and of its journal, and looks at all that it shows:
@@ -15,9 +15,9 @@ func TestHostileFields(t *testing.T) {
 	for _, text := range hostile.Texts() {
 		fields := 0
 		in := healthy()
-		fields += hostile.Each(in, text, func(path string) { shown.Check(t, "plan with a hostile "+path, in.plan()) }, Request{})
+		fields += hostile.Each(in, text, func(path string) { screen.Check(t, "plan with a hostile "+path, in.plan()) }, Request{})
 		way := moved()
-		fields += hostile.Each(way, text, func(path string) { shown.Check(t, "plan of the way back with a hostile "+path, way.plan()) }, Request{})
+		fields += hostile.Each(way, text, func(path string) { screen.Check(t, "plan of the way back with a hostile "+path, way.plan()) }, Request{})
 		for name, from := range map[string]func() *state{"begun": begun, "ending": func() *state { return ending(moveFinalizer, "x") }, "arrived": arrived, "returning": returning,
 			"leaving": func() *state { return leaving(moveFinalizer, "x") }, "free": free, "subscribed": subscribed, "returned": returned} {
 			s := from()
@@ -29,9 +29,9 @@ func TestHostileFields(t *testing.T) {
 					status := &migrate.Status[*Plan]{Phase: migrate.Applying, Journal: "kube-system/berth-move.boat", Plan: healthy().plan(), Next: next.Step, Waits: next.Waits}
 					if err != nil {
 						status.Stuck = err.Error()
-						shown.CheckError(t, what, err)
+						screen.CheckError(t, what, err)
 					}
-					shown.Check(t, what, status)
+					screen.Check(t, what, status)
 				}
 			}, Plan{}, migrate.Journal{})
 		}
@@ -42,12 +42,12 @@ func TestHostileFields(t *testing.T) {
 			hostile.Each(p, text, func(path string) {
 				read, err := Move.Read(strings.NewReader(encoded(p)))
 				if err != nil { // no such journal is read, and a warning says so
-					shown.CheckError(t, "the error for a hostile "+path, err)
+					screen.CheckError(t, "the error for a hostile "+path, err)
 					return
 				}
-				shown.Check(t, "journal with a hostile "+path, &migrate.Status[*Plan]{Phase: migrate.Applying, Plan: read})
-				shown.Check(t, "journal with a hostile "+path, read)
-				shown.CheckCommand(t, "the command for a journal with a hostile "+path, "berth move apply"+read.Arguments("apply"))
+				screen.Check(t, "journal with a hostile "+path, &migrate.Status[*Plan]{Phase: migrate.Applying, Plan: read})
+				screen.Check(t, "journal with a hostile "+path, read)
+				screen.CheckCommand(t, "the command for a journal with a hostile "+path, "berth move apply"+read.Arguments("apply"))
 			})
 		}
 	}

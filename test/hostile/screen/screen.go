@@ -1,5 +1,5 @@
-// Package shown judges what migrations show of what they have read.
-package shown
+// Package screen judges what migrations show of what they have read.
+package screen
 
 import (
 	"bytes"
