@@ -50,4 +50,6 @@ var onSwitch = []Attack{
 		"as long as the version is there, it or its InstallPlan has to name each API", "migrate/move TestForgedJournal/an_API_of_another_operator"},
 	{"put a command into the advice of a journal's checks", "what a journal advises is not shown", "migrate/move TestForgedJournal/a_command_to_run"},
 	{"fill the memory of berth move with large Subscriptions to the package", "of those elsewhere, only names are kept", "migrate/move TestManySubscriptions"},
+	{"keep the clean-up after a hand-over from ending, with a finalizer on what it deletes in the driver's namespace",
+		"nothing waits for what is deleted in a namespace", "migrate/adoption TestHeldRemains"},
 }
