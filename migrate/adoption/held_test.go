@@ -3,6 +3,7 @@ package adoption
 import (
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -12,7 +13,7 @@ import (
 func TestHeldRemains(t *testing.T) {
 	m := remaining()
 	for i := range m.leftovers {
-		m.leftovers[i].object.SetDeletionTimestamp(&metav1.Time{})
+		m.leftovers[i].object.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
 		m.leftovers[i].object.SetFinalizers([]string{"example.com/never"})
 	}
 	c := m.cleanup()
