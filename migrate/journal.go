@@ -162,6 +162,9 @@ func (e Engine[P]) decode(j *Journal) error {
 	if err != nil {
 		return fmt.Errorf("data[%q]: %w", planKey, err)
 	}
+	for i := range p.GetOutline().Checks { // what to do was for whoever made the plan, and nobody is told a command that a journal has
+		p.GetOutline().Checks[i].Do = ""
+	}
 	j.Plan, j.Phase = p, Phase(j.stored.Data[phaseKey])
 	switch o, want := p.GetOutline(), e.journalName(p.GetOutline().Subject); {
 	case j.name != want:
@@ -212,10 +215,17 @@ func encode(p Plan) ([]byte, error) {
 	return text, err
 }
 
-// isFor reports whether the journal holds exactly this plan.
+// isFor reports whether the journal holds exactly this plan, but for what its checks advise.
 func (j *Journal) isFor(p Plan) bool {
 	if j.Plan == nil {
 		return false
+	}
+	o := p.GetOutline()
+	advised := o.Checks
+	defer func() { o.Checks = advised }()
+	o.Checks = slices.Clone(advised)
+	for i := range o.Checks {
+		o.Checks[i].Do = ""
 	}
 	one, err := encode(j.Plan)
 	other, otherErr := encode(p)

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	watched "sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
@@ -180,7 +181,7 @@ func grantsRequired(policy *v1alpha1.SharedVolumePolicy) metav1.Condition {
 			`oc patch sharedvolumepolicy cluster --type=merge -p '{"spec":{"access":"Granted"}}'. SharedVolumes that have a volume by then keep it`
 	default:
 		condition.Reason = reasonUnknownAccess
-		condition.Message = fmt.Sprintf("spec.access is %.64q, want Granted or Open; until it is one of them, grants are required", policy.Spec.Access)
+		condition.Message = fmt.Sprintf("spec.access is %.64q, want Granted or Open; until it is one of them, grants are required", escape.Visible(string(policy.Spec.Access)))
 	}
 	return condition
 }

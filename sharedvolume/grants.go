@@ -42,6 +42,12 @@ func lists(grant *v1alpha1.SharedVolumeGrant, spec v1alpha1.SharedVolumeSpec) bo
 	})
 }
 
+// maxUID is the maximum number of characters that a message has of what should be a UID, which has 36.
+const maxUID = 64
+
+// maxEffect is the maximum number of characters of the message of a grant, whose command must not be cut off.
+const maxEffect = 2048
+
 // effect says whether a grant is effective for a namespace, and why.
 type effect struct {
 	effective       bool
@@ -67,7 +73,7 @@ func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) ef
 	switch {
 	case wanted != "" && wanted != string(namespace.UID):
 		return effect{reason: reasonNamespaceReplaced, message: fmt.Sprintf(
-			"Namespace %s has the UID %s, but the %[4]s of the grant is %[3]s. %[5]s", grant.Name, namespace.UID, wanted, from, settle)}
+			"Namespace %s has the UID %s, but the %[4]s of the grant is %[3]s. %[5]s", grant.Name, namespace.UID, shortened(wanted, maxUID), from, settle)}
 	case wanted == "" && namespace.CreationTimestamp.After(grant.CreationTimestamp.Time):
 		return effect{reason: reasonNamespaceNewer, message: fmt.Sprintf(
 			"Namespace %s was created after the grant, so the grant may have been meant for an earlier one. %s", grant.Name, settle)}
@@ -78,6 +84,7 @@ func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) ef
 // grantStatus returns the status of a grant.
 func grantStatus(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) v1alpha1.SharedVolumeGrantStatus {
 	status, effect := *grant.Status.DeepCopy(), effectOf(grant, namespace)
+	effect.message = shortened(escape.Line(effect.message), maxEffect)
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionEffective, Status: metav1.ConditionFalse, ObservedGeneration: grant.Generation,
 		Reason: effect.reason, Message: effect.message,

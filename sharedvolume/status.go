@@ -59,7 +59,7 @@ var waiting = readiness{
 }
 
 func ready(volume string) *readiness {
-	return &readiness{phase: v1alpha1.Ready, reason: reasonBound, detail: "The claim is bound to PersistentVolume " + volume}
+	return &readiness{phase: v1alpha1.Ready, reason: reasonBound, detail: shown("The claim is bound to PersistentVolume " + volume)}
 }
 
 func pending(reason, format string, args ...any) *readiness {
@@ -71,12 +71,14 @@ func failed(reason, format string, args ...any) *readiness {
 }
 
 func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *readiness {
-	message := fmt.Sprintf(format, args...)
-	message = shortened(message, maxMessage)
+	message := shown(fmt.Sprintf(format, args...))
 	return &readiness{phase: phase, reason: reason, message: message, detail: message}
 }
 
-// shortened returns a text, cut to at most limit characters.
+// shown returns a message as it is written into an object: whoever reads it there sees all its characters.
+func shown(message string) string { return shortened(escape.Line(message), maxMessage) }
+
+// shortened returns a text of at most limit characters: all of it, or its beginning.
 func shortened(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit-1]) + "…"
@@ -116,7 +118,7 @@ func setAvailable(conditions *[]metav1.Condition, found accessPoint, phase v1alp
 	case found.known:
 		condition := metav1.Condition{
 			Type: v1alpha1.ConditionFileSystemAvailable, Status: metav1.ConditionFalse, ObservedGeneration: generation,
-			LastTransitionTime: metav1.NewTime(now), Reason: found.reason, Message: found.message,
+			LastTransitionTime: metav1.NewTime(now), Reason: found.reason, Message: shown(found.message),
 		}
 		if found.present {
 			condition.Status = metav1.ConditionTrue

@@ -100,8 +100,8 @@ func (p program) connect(ctx context.Context) (process, error) {
 	}
 	return process{
 		config: p.limits.applyTo(config), namespace: namespace,
-		recorder: events.NewKubeRecorderWithOptions(kube.CoreV1().Events(namespace),
-			events.RecommendedClusterSingletonCorrelatorOptions(), p.name, about, clock.RealClock{}),
+		recorder: escaping{events.NewKubeRecorderWithOptions(kube.CoreV1().Events(namespace),
+			events.RecommendedClusterSingletonCorrelatorOptions(), p.name, about, clock.RealClock{})},
 	}, nil
 }
 

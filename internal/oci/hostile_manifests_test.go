@@ -442,7 +442,7 @@ func TestAnswersArePaced(t *testing.T) {
 		case *beginning:
 			body = limited.Closer
 		}
-		if _, is := body.(*paced); !is {
+		if _, is := body.(*minRateBody); !is {
 			t.Errorf("%s: the body is a %T, want one that ends if it is too slow", path, body)
 		}
 	}

@@ -201,7 +201,7 @@ var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role"
 func (m *remains) others() (all []judgedObject) {
 	for _, kind := range stages {
 		for _, l := range m.leftovers {
-			if l.object != nil && l.Kind.Kind == kind {
+			if l.object != nil && l.Kind.Kind == kind && !m.isHeld(l) {
 				all = append(all, judgedObject{Remain{Kind: kind, Namespace: l.Namespace, Name: l.Name, UID: l.object.GetUID(), object: l.object}, m.judge(l)})
 			}
 		}
@@ -215,6 +215,12 @@ func (m *remains) others() (all []judgedObject) {
 		all = append(all, judgedObject{Remain{Kind: definitionKind.Kind, Name: d.Definition, UID: d.object.GetUID(), object: d.object}, m.judgeDefinition(d)})
 	}
 	return all
+}
+
+// isHeld reports whether an object in the driver's namespace is deleted and does not go, as anybody may arrange who writes there. Nothing waits
+// for it.
+func (m *remains) isHeld(l leftover) bool {
+	return l.Namespace == m.placed.Namespace && l.object.GetDeletionTimestamp() != nil
 }
 
 // checkComplete refuses while the driver is not handed over completely.

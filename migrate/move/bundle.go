@@ -207,7 +207,7 @@ func (in *input) readGenerated(ctx context.Context, c client.Client) error {
 		}
 	}
 	for _, w := range v.Spec.WebhookDefinitions {
-		name := strings.ReplaceAll(w.DeploymentName, ".", "-") + "-service-cert"
+		name := strings.ReplaceAll(w.DeploymentName, ".", "-") + certificateSuffix
 		found, err := find(ctx, c, secretKind, v.Namespace, name)
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func (s *state) goBack() (migrate.Decision, error) {
 // keeps it, it cannot install it again either. Without the Subscription, it would revert the Subscription's settings
 // for the Deployment, and restart the operator.
 func (s *state) endVersion() (migrate.Decision, error) {
-	if s.again() != nil { // it has a version of its own
+	if s.again() != nil && !s.hasVersionBefore() { // it has a version of its own
 		return migrate.NoStep()
 	}
 	if next, err := s.deleteVersion(); next.Step != "" {
@@ -73,6 +73,11 @@ func (s *state) endVersion() (migrate.Decision, error) {
 		return migrate.Execute(RemoveVersionFinalizer)
 	}
 	return migrate.Wait(RemoveVersionFinalizer, "ClusterServiceVersion %s to be gone", s.version.Name)
+}
+
+// hasVersionBefore reports whether the version is the one from before the move to OLM v1.
+func (s *state) hasVersionBefore() bool {
+	return s.plan.To == ToV1 && s.version != nil && s.version.UID == s.plan.Version.UID
 }
 
 // deleteVersion is complete when OLM v0 does nothing with the version any more.
@@ -256,13 +261,27 @@ func (s *state) rollingOut() string {
 
 // tidy is complete when OLM v0's objects that OLM v1 has recreated are gone.
 func (s *state) tidy() (migrate.Decision, error) {
-	if len(s.replaced) == 0 {
+	switch o := s.toReplace(); {
+	case o == nil:
 		return migrate.NoStep()
-	}
-	if o := s.replaced[0]; o.DeletionTimestamp != nil {
+	case o.DeletionTimestamp != nil:
 		return migrate.Wait(DeleteReplaced, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
 	}
 	return migrate.Execute(DeleteReplaced)
+}
+
+// toReplace returns an object of OLM v0 that OLM v1 has made again, or nil.
+func (s *state) toReplace() *metav1.PartialObjectMetadata {
+	at := slices.IndexFunc(s.replaced, func(o metav1.PartialObjectMetadata) bool { return !isHeld(o) })
+	if at < 0 {
+		return nil
+	}
+	return &s.replaced[at]
+}
+
+// isHeld reports whether an object is deleted and does not go, as anybody may arrange who writes in its namespace. Nothing waits for it.
+func isHeld(o metav1.PartialObjectMetadata) bool {
+	return o.Namespace != "" && o.DeletionTimestamp != nil
 }
 
 // loosen is complete when OLM v1 may update the operator, as OLM v0 did.
@@ -338,11 +357,21 @@ func (s *state) unmarkAll() (migrate.Decision, error) {
 // withMarks returns an object that has something of OLM v1, or nil.
 func (s *state) withMarks() *metav1.PartialObjectMetadata {
 	for _, t := range s.taken {
-		if t.live != nil && hasMarks(t.live) {
+		if t.live != nil && hasMarks(t.live) && !s.isOfAnother(t.live) {
 			return t.live
 		}
 	}
 	return nil
+}
+
+// isOfAnother reports whether OLM v1 has installed an object for another ClusterExtension.
+func (s *state) isOfAnother(o *metav1.PartialObjectMetadata) bool {
+	for key, value := range labelsOf(s.plan.Subject.Name) {
+		if is := o.Labels[key]; is != "" && is != value {
+			return true
+		}
+	}
+	return false
 }
 
 // ownedMade returns something that OLM v1 has made and that would go with the ClusterExtension, or nil. It stays until OLM v0 has made
@@ -362,7 +391,7 @@ func (s *state) forget() (migrate.Decision, error) {
 		return migrate.Wait(DeleteRemembered, "%s to be gone", named(secretKind.Kind, s.remembered[0].Namespace, s.remembered[0].Name))
 	case len(s.remembered) > 0:
 		return migrate.Execute(DeleteRemembered)
-	case len(s.made) > 0 && isWebhook(s.made[0]):
+	case s.toDrop() != nil && isWebhook(*s.toDrop()):
 		return migrate.Execute(DeleteMade)
 	}
 	return migrate.NoStep()
@@ -473,13 +502,26 @@ func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 
 // dropMade is complete when OLM v1's objects that OLM v0 has recreated are gone.
 func (s *state) dropMade() (migrate.Decision, error) {
-	if len(s.made) == 0 {
+	switch o := s.toDrop(); {
+	case o == nil:
 		return migrate.NoStep()
-	}
-	if o := s.made[0]; o.DeletionTimestamp != nil {
+	case o.DeletionTimestamp != nil:
 		return migrate.Wait(DeleteMade, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
 	}
 	return migrate.Execute(DeleteMade)
+}
+
+// toDrop returns an object that OLM v1 has made and OLM v0 has made again, or nil. OLM v1 has made nothing since there is a Subscription:
+// what is newer has only its labels, which anybody may give to an object in the namespace, again and again.
+func (s *state) toDrop() *metav1.PartialObjectMetadata {
+	own := s.again()
+	at := slices.IndexFunc(s.made, func(o metav1.PartialObjectMetadata) bool {
+		return !isHeld(o) && (own == nil || !own.CreationTimestamp.Before(&o.CreationTimestamp))
+	})
+	if at < 0 {
+		return nil
+	}
+	return &s.made[at]
 }
 
 // Holds reports whether the operator is still where it was moved to.

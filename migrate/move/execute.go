@@ -26,9 +26,11 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case KeepPermissions:
 		return change(ctx, c, s.labelled(), func(o client.Object) {
 			removeMetadata(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil)
+			o.SetAnnotations(labels.Merge(o.GetAnnotations(), labels.Set{movedAnnotation: string(s.plan.Subscription.UID)}))
 		})
 	case RestorePermissions:
 		return change(ctx, c, s.unlabelled(), func(o client.Object) {
+			removeMetadata(o, nil, []string{movedAnnotation})
 			o.SetLabels(labels.Merge(o.GetLabels(), labelsOfVersion(s.plan.Namespace, s.plan.Version.Name)))
 		})
 	case AddVersionFinalizer:
@@ -44,7 +46,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case CreateExtension:
 		return c.Create(ctx, s.plan.extension())
 	case DeleteReplaced:
-		return deleteUnchanged(ctx, c, &s.replaced[0])
+		return deleteUnchanged(ctx, c, s.toReplace())
 	case Loosen:
 		changed := s.extension.DeepCopy()
 		if err := unstructured.SetNestedMap(changed.Object, s.plan.loosened(catalogOf(s.extension)), "spec", "source", "catalog"); err != nil {
@@ -70,7 +72,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case RestoreApproval:
 		return change(ctx, c, s.again(), func(o client.Object) { o.(*v1alpha1.Subscription).Spec = s.plan.Subscription.Spec.DeepCopy() })
 	case DeleteMade:
-		return deleteUnchanged(ctx, c, &s.made[0])
+		return deleteUnchanged(ctx, c, s.toDrop())
 	case AwaitV0, AwaitV1:
 		return nil // the time of the step in the journal is all that it takes
 	}

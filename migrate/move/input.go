@@ -31,11 +31,9 @@ type input struct {
 	// served reports whether the cluster has OLM v1.
 	served       bool
 	namespaceUID types.UID
-	// own is the Subscription, twins are other Subscriptions to its package anywhere, and others subscribe to other
-	// packages in its namespace.
-	own    *v1alpha1.Subscription
-	twins  []v1alpha1.Subscription
-	others []v1alpha1.Subscription
+	// own is the Subscription, and twins are others to its package anywhere, of which only what is needed is kept.
+	own   *v1alpha1.Subscription
+	twins []v1alpha1.Subscription
 	// Of the namespace; the versions are not copies.
 	versions     []v1alpha1.ClusterServiceVersion
 	installPlans []v1alpha1.InstallPlan
@@ -73,7 +71,7 @@ func (p present) String() string { return p.Object.String() }
 // observe reads all that a plan is made from.
 func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, error) {
 	in := &input{request: r}
-	if err := in.readSubscriptions(ctx, cluster.Config); err != nil {
+	if err := in.readSubscriptions(ctx, cluster); err != nil {
 		return nil, err
 	}
 	for _, read := range []func(context.Context, client.Client) error{in.readNamespace, in.readExtensions, in.readBundle, in.readGenerated} {
@@ -87,17 +85,17 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	return in, in.predict(ctx, cluster)
 }
 
-// readSubscriptions reads the Subscriptions to the package, and all in the namespace of the requested one. Any user may
-// write Subscriptions, any number of them and as large as the API server accepts, so one at a time is in memory.
-func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) error {
-	c, err := subscriptionsClient(config)
+// readSubscriptions reads the Subscriptions to the package. Any user may write Subscriptions, any number of them and as large as the API
+// server takes, so one at a time is in memory.
+func (in *input) readSubscriptions(ctx context.Context, cluster migrate.Cluster) error {
+	c, err := subscriptionsClient(cluster.Config)
 	if err != nil {
 		return err
 	}
 	var found []v1alpha1.Subscription
 	err = listing.Each(ctx, c, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
 		if s.Spec != nil && s.Spec.Package == in.request.Package {
-			found = append(found, s)
+			found = append(found, kept(s))
 		}
 		return nil
 	})
@@ -110,12 +108,19 @@ func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) err
 	if in.own, in.twins, err = in.request.choose(found); err != nil {
 		return err
 	}
-	return listing.Each(ctx, c, listing.List{Resource: "subscriptions", Namespace: in.own.Namespace}, func(s v1alpha1.Subscription) error {
-		if s.Spec != nil && s.Spec.Package != in.request.Package {
-			in.others = append(in.others, s)
-		}
-		return nil
-	})
+	own := &v1alpha1.Subscription{}
+	exists, err := migrate.Find(ctx, cluster.Client, own, in.own.Namespace, in.own.Name)
+	if err == nil && (!exists || own.UID != in.own.UID || own.Spec == nil) {
+		return fmt.Errorf("somebody has just deleted Subscription %s/%s: make the plan again", in.own.Namespace, in.own.Name)
+	}
+	in.own = own
+	return err
+}
+
+// kept is what is kept of a Subscription to the package until it is known which one is meant.
+func kept(s v1alpha1.Subscription) v1alpha1.Subscription {
+	return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
+		Spec: &v1alpha1.SubscriptionSpec{Package: s.Spec.Package}, Status: v1alpha1.SubscriptionStatus{InstalledCSV: s.Status.InstalledCSV}}
 }
 
 func subscriptionsClient(config *rest.Config) (rest.Interface, error) {

@@ -62,8 +62,8 @@ func (p *Plan) objects() (objects []migrate.Object) {
 	return objects
 }
 
-// movedAnnotation is on objects that a move creates, with the UID of the moved Subscription. Other objects with the
-// same name do not count.
+// movedAnnotation is on objects that a move creates, and on cluster roles that it keeps, with the UID of the moved
+// Subscription. Other objects with the same name do not count.
 const movedAnnotation = "berth.dev/moved-from"
 
 // extension returns the ClusterExtension of exactly the installed version.

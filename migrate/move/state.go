@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -182,11 +183,27 @@ func (s *state) readObjects(ctx context.Context, c client.Client) error {
 		if err != nil {
 			return err
 		}
-		if live != nil && live.UID == o.UID {
+		if live != nil && s.plan.replaces(o, live) {
 			s.replaced = append(s.replaced, *live)
 		}
 	}
 	return nil
+}
+
+// certificateSuffix ends the names of the Secrets that OLM v0 makes for webhooks.
+const certificateSuffix = "-service-cert"
+
+// replaces reports whether a live object is one of OLM v0 that the plan names: a permission has the labels of the version, or the
+// annotation that it gets when the move removes them. The plan alone proves nothing, as it comes from a journal.
+func (p *Plan) replaces(o Object, live *metav1.PartialObjectMetadata) bool {
+	switch {
+	case live.UID != o.UID:
+		return false
+	case o.Kind == secretKind.Kind:
+		return strings.HasSuffix(o.Name, certificateSuffix)
+	}
+	return labels.SelectorFromSet(labelsOfVersion(p.Namespace, p.Version.Name)).Matches(labels.Set(live.Labels)) ||
+		isOfCluster(o.Kind) && live.Annotations[movedAnnotation] == string(p.Subscription.UID)
 }
 
 func (s *state) readDeployments(ctx context.Context, c client.Client) error {
@@ -211,8 +228,12 @@ func (s *state) before() *v1alpha1.Subscription {
 	return s.subscriptionWith(func(n v1alpha1.Subscription) bool { return n.UID == s.plan.Subscription.UID })
 }
 
-// again returns the Subscription that a way back has created, or nil.
+// again returns the Subscription that a way back has created, or nil. Whoever may write in the namespace can give one its name and its
+// annotation, so there is none on the way to OLM v1.
 func (s *state) again() *v1alpha1.Subscription {
+	if s.plan.To == ToV1 && s.journal.Phase != migrate.RollingBack && s.journal.Phase != migrate.RolledBack {
+		return nil
+	}
 	return s.subscriptionWith(func(n v1alpha1.Subscription) bool {
 		return n.Name == s.plan.Subscription.Name && n.Annotations[movedAnnotation] == string(s.plan.Subscription.UID)
 	})

@@ -2,6 +2,7 @@ package move
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +29,9 @@ func (s *state) Verify() error {
 	if err := s.verifyExtension(); err != nil {
 		return err
 	}
+	if err := s.verifyAPIs(); err != nil {
+		return err
+	}
 	for _, t := range s.taken {
 		if t.Kind != definitionKind.Kind && t.Kind != deploymentKind.Kind {
 			continue // the other OLM creates it again
@@ -43,6 +47,32 @@ func (s *state) Verify() error {
 		}
 	}
 	return nil
+}
+
+// verifyAPIs fails unless the APIs that OLM v1 is to take over are of the version, as long as that is there to show it: with their new owner
+// they are deleted, with all their objects, and a journal could name those of others.
+func (s *state) verifyAPIs() error {
+	if !s.hasVersionBefore() {
+		return nil
+	}
+	for _, t := range s.taken {
+		if t.Kind == definitionKind.Kind && !s.brings(t.Name) {
+			return fmt.Errorf("%s is not of ClusterServiceVersion %s/%s, although the plan says so: find out who has written the plan; %s", t, s.version.Namespace, s.version.Name, s.journal.Abandon())
+		}
+	}
+	return nil
+}
+
+// brings reports whether the version or an InstallPlan of it says that its bundle has an API.
+func (s *state) brings(api string) bool {
+	if slices.ContainsFunc(s.version.Spec.CustomResourceDefinitions.Owned, func(o v1alpha1.CRDDescription) bool { return o.Name == api }) {
+		return true
+	}
+	return slices.ContainsFunc(s.installPlans, func(p v1alpha1.InstallPlan) bool {
+		return hasSteps(p, s.version.Name) && slices.ContainsFunc(p.Status.Plan, func(step *v1alpha1.Step) bool {
+			return step != nil && step.Resolving == s.version.Name && step.Resource.Kind == definitionKind.Kind && step.Resource.Name == api
+		})
+	})
 }
 
 // foreign returns the Subscriptions to the package that are not of the plan.

@@ -22,7 +22,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
+
+// maxMessage is the maximum number of characters of what a controller says: it may quote objects and errors, which may be of any length.
+const maxMessage = 8 << 10
 
 // minWriteInterval is the shortest time between two writes of the status.
 const minWriteInterval = 200 * time.Millisecond
@@ -234,7 +239,7 @@ func (r *Reporter) merge(status *operatorv1.OperatorStatus, subjects *Subjects) 
 	for _, controller := range slices.Sorted(maps.Keys(r.applied)) {
 		for _, c := range r.applied[controller].Conditions {
 			setCondition(&status.Conditions, operatorv1.OperatorCondition{Type: *c.Type, Status: *c.Status,
-				Reason: ptr.Deref(c.Reason, ""), Message: ptr.Deref(c.Message, ""), LastTransitionTime: r.statuses[*c.Type].at})
+				Reason: ptr.Deref(c.Reason, ""), Message: escape.Message(ptr.Deref(c.Message, ""), maxMessage), LastTransitionTime: r.statuses[*c.Type].at})
 		}
 		for _, g := range r.applied[controller].Generations {
 			setGeneration(&status.Generations, operatorv1.GenerationStatus{Group: ptr.Deref(g.Group, ""), Resource: ptr.Deref(g.Resource, ""),

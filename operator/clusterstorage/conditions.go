@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 var (
@@ -79,6 +80,9 @@ func platformConditions(o observed, choices []choice) []operatorv1.OperatorCondi
 	return conditions.all
 }
 
+// maxMessage is the maximum number of characters of a condition's message.
+const maxMessage = 16 << 10
+
 // A conditionSet builds conditions whose types have a prefix.
 type conditionSet struct {
 	prefix string
@@ -87,7 +91,7 @@ type conditionSet struct {
 
 // set adds a condition, or replaces the one of its type.
 func (s *conditionSet) set(conditionType string, status operatorv1.ConditionStatus, reason, message string) {
-	condition := operatorv1.OperatorCondition{Type: s.prefix + conditionType, Status: status, Reason: reason, Message: message}
+	condition := operatorv1.OperatorCondition{Type: s.prefix + conditionType, Status: status, Reason: reason, Message: escape.Message(message, maxMessage)}
 	if i := slices.IndexFunc(s.all, func(c operatorv1.OperatorCondition) bool { return c.Type == condition.Type }); i >= 0 {
 		s.all[i] = condition
 		return

@@ -9,4 +9,7 @@ var onAccount = []Attack{
 		"each resource is read again right before its deletion, and a file system with an access point that was not shown is kept",
 		"internal/aws/removal TestMeanwhile/another_cluster's_access_point"},
 	{"give a file system the tag of another cluster meanwhile", "as above", "internal/aws/removal TestMeanwhile/another_cluster's_tag"},
+	{"make a mount target that admits others, in a file system of its token", "as above, with the security groups of mount targets",
+		"internal/aws/provision TestSquatted/a_mount_target"},
+	{"make the file system with a key of another account, which can take all data away", "as above", "internal/aws/provision TestKeyOfAnotherAccount"},
 }

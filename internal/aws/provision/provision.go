@@ -32,7 +32,7 @@ const nfs = 2049
 var Permissions = []string{
 	"ec2:DescribeInstances", "ec2:DescribeSecurityGroups", "ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress", "ec2:CreateTags",
 	"ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces", "ec2:CreateNetworkInterface",
-	"elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeAccessPoints",
+	"elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeMountTargetSecurityGroups", "elasticfilesystem:DescribeAccessPoints",
 	"elasticfilesystem:CreateFileSystem", "elasticfilesystem:CreateMountTarget", "elasticfilesystem:CreateAccessPoint", "elasticfilesystem:TagResource",
 }
 
@@ -354,14 +354,21 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 	if err := c.mustBeOurs(what, client.EFSTags(fs.Tags)); err != nil {
 		return nil, err
 	}
-	var differences []string
+	return &fs, c.mustBeAsAsked(what, "it encrypted, with a key of its account, and with performance mode "+string(efstypes.PerformanceModeGeneralPurpose), differencesOf(fs))
+}
+
+// differencesOf says how a file system differs from what is asked for. Whoever has the key of another account can take all data away.
+func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	if !aws.ToBool(fs.Encrypted) {
-		differences = append(differences, "it is not encrypted")
+		all = append(all, "it is not encrypted")
+	}
+	if key, owner := aws.ToString(fs.KmsKeyId), aws.ToString(fs.OwnerId); key != "" && owner != "" && !strings.Contains(key, ":"+owner+":") {
+		all = append(all, fmt.Sprintf("it is encrypted with %s, the key of another account than %s", key, owner))
 	}
 	if fs.PerformanceMode != "" && fs.PerformanceMode != efstypes.PerformanceModeGeneralPurpose {
-		differences = append(differences, fmt.Sprintf("its performance mode is %s", fs.PerformanceMode))
+		all = append(all, fmt.Sprintf("its performance mode is %s", fs.PerformanceMode))
 	}
-	return &fs, c.mustBeAsAsked(what, "it encrypted, with performance mode "+string(efstypes.PerformanceModeGeneralPurpose), differences)
+	return all
 }
 
 // mountTargets creates a mount target in each zone with nodes.
@@ -370,6 +377,11 @@ func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nod
 	if fileSystem != "" {
 		var err error
 		if existing, err = c.findMountTargets(ctx, fileSystem); err != nil {
+			return err
+		}
+	}
+	for _, zone := range slices.Sorted(maps.Keys(existing)) {
+		if err := c.mustHaveGroup(ctx, existing[zone], group); err != nil {
 			return err
 		}
 	}
@@ -395,6 +407,26 @@ func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nod
 		c.report(r)
 	}
 	return nil
+}
+
+// mustHaveGroup returns an error if a mount target has another security group than the one that admits only the nodes: somebody else in
+// the account may have made it. A group that does not exist yet is "".
+func (c creator) mustHaveGroup(ctx context.Context, target efstypes.MountTargetDescription, group string) error {
+	id := aws.ToString(target.MountTargetId)
+	has, err := c.EFS.DescribeMountTargetSecurityGroups(ctx, &efs.DescribeMountTargetSecurityGroupsInput{MountTargetId: &id})
+	if client.CodeOf(err) == "MountTargetNotFound" { // it has gone since it was listed
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the security groups of mount target %s: %w", id, err)
+	}
+	var differences []string
+	for _, other := range has.SecurityGroups {
+		if other != group {
+			differences = append(differences, "it has the security group "+other)
+		}
+	}
+	return c.mustBeAsAsked("mount target "+id, strings.TrimSpace("only the security group "+c.name()+" "+group), differences)
 }
 
 // findMountTargets returns the mount targets of a file system, by zone.

@@ -240,6 +240,19 @@ func TestSquatted(t *testing.T) {
 				p.t.Fatal(err)
 			}
 		}, []string{"its user is 0:0", "want user 2000:3000 and permissions 0700"}},
+		"a mount target": {func(p *place) {
+			id, evil := fileSystem(p, true), p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
+			subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: p.Zones()[0].Name})
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			if err := p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
+				_, err := p.admin.Clients.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: id, SubnetId: &subnet.ID, SecurityGroups: []string{evil}})
+				return err == nil, err
+			}); err != nil {
+				p.t.Fatal(err)
+			}
+		}, []string{"it has the security group sg-", "want only the security group mine-x7k2p-efs"}},
 		"our own access point, with another user": {func(p *place) {
 			if _, err := p.create(p.t.Context(), false); err != nil {
 				p.t.Fatal(err)
@@ -260,5 +273,17 @@ func TestSquatted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestKeyOfAnotherAccount: somebody who has made the file system first has not chosen a key that others can take away.
+func TestKeyOfAnotherAccount(t *testing.T) {
+	for key, want := range map[string]int{
+		"arn:aws:kms:us-east-1:111122223333:key/1": 0, "arn:aws:kms:us-east-1:999999999999:key/1": 1, "": 0,
+	} {
+		fs := efstypes.FileSystemDescription{Encrypted: aws.Bool(true), OwnerId: aws.String("111122223333"), KmsKeyId: &key}
+		if got := differencesOf(fs); len(got) != want {
+			t.Errorf("key %q: got %q, want %d differences", key, got, want)
+		}
 	}
 }

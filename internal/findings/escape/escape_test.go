@@ -247,6 +247,25 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+func TestMessage(t *testing.T) {
+	for _, tc := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"one\ntwo\x1b\u202e\n::three", 100, "one\ntwo\\x1b\\u202e\n\\x3a:three"},
+		{"", 100, ""},
+		{"tide", 3, "tid… (1 more characters)"},
+	} {
+		if got := Message(tc.text, tc.limit); !strings.HasPrefix(got, tc.want) || len(tc.text) < tc.limit && got != tc.want {
+			t.Errorf("Message(%q) is %q, want %q", tc.text, got, tc.want)
+		}
+	}
+	if got := len(Message(strings.Repeat("\x1b", 1<<20), 100)); got > 200 {
+		t.Errorf("a message of at most 100 characters has %d bytes", got)
+	}
+}
+
 // TestScreen: the writer keeps lines, and does not escape what is already escaped.
 func TestScreen(t *testing.T) {
 	var text bytes.Buffer

@@ -21,6 +21,16 @@ func (l *Lines) AddMarked(mark, format string, args ...any) {
 // String returns the lines.
 func (l *Lines) String() string { return l.text.String() }
 
+// Message returns a message for an object in a cluster, such as that of a condition or an event. It keeps line ends, and has about limit
+// characters at most.
+func Message(text string, limit int) string {
+	lines := strings.Split(Short(text, limit), "\n")
+	for i, line := range lines {
+		lines[i] = Line(line)
+	}
+	return Short(strings.Join(lines, "\n"), limit+64) // with what Short has added
+}
+
 // Messages returns a writer for messages to users. It writes each call of Write as one line.
 func Messages(w io.Writer) io.Writer { return messages{w} }
 

@@ -56,6 +56,7 @@ type MountTarget struct {
 	State string
 
 	vpc, subnet string
+	groups      []string
 	span        span
 }
 
@@ -180,7 +181,8 @@ func (s *Service) Gated() gateway.Service {
 		Handlers: map[string]gateway.Handler{
 			"DescribeFileSystems": s.describeFileSystems, "CreateFileSystem": s.createFileSystem, "DeleteFileSystem": s.deleteFileSystem,
 			"DescribeMountTargets": s.describeMountTargets, "CreateMountTarget": s.createMountTarget, "DeleteMountTarget": s.deleteMountTarget,
-			"DescribeAccessPoints": s.describeAccessPoints, "CreateAccessPoint": s.createAccessPoint, "DeleteAccessPoint": s.deleteAccessPoint,
+			"DescribeMountTargetSecurityGroups": s.describeMountTargetSecurityGroups,
+			"DescribeAccessPoints":              s.describeAccessPoints, "CreateAccessPoint": s.createAccessPoint, "DeleteAccessPoint": s.deleteAccessPoint,
 			"TagResource": s.tagResource, "UntagResource": s.untagResource, "ListTagsForResource": s.listTags,
 		},
 		Also: func(r *gateway.Request) []string {
@@ -230,6 +232,7 @@ var routes = []route{
 	{http.MethodDelete, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)$`), "DeleteFileSystem"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "DescribeMountTargets"},
 	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "CreateMountTarget"},
+	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/mount-targets/(.+)/security-groups$`), "DescribeMountTargetSecurityGroups"},
 	{http.MethodDelete, regexp.MustCompile(`^/2015-02-01/mount-targets/(.+)$`), "DeleteMountTarget"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/access-points()$`), "DescribeAccessPoints"},
 	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/access-points()$`), "CreateAccessPoint"},

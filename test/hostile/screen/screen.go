@@ -1,0 +1,42 @@
+// Package screen judges what migrations show of what they have read.
+package screen
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/test/hostile"
+)
+
+// lineLimit is the maximum number of bytes of a line on a screen: package escape limits characters, and writes some as several.
+const lineLimit = 20 << 10
+
+// Check fails a test unless each form in which a plan or a status is shown is harmless.
+func Check(t testing.TB, what string, r migrate.Report) {
+	t.Helper()
+	for _, format := range migrate.Formats {
+		var shown bytes.Buffer
+		if err := migrate.Write(&shown, format, r, migrate.Plain); err != nil {
+			t.Fatal(err)
+		}
+		limit := lineLimit
+		if format == "json" {
+			limit = 8 << 20 // it is data for a program
+		}
+		hostile.Check(t, what+", as "+format, shown.String(), limit)
+	}
+}
+
+// CheckError is Check for an error, which the command writes as one line.
+func CheckError(t testing.TB, what string, err error) {
+	t.Helper()
+	hostile.Check(t, what, escape.Line(err.Error()), lineLimit)
+}
+
+// CheckCommand is Check for a command.
+func CheckCommand(t testing.TB, what, command string) {
+	t.Helper()
+	hostile.Check(t, what, command, lineLimit)
+}
