@@ -32,6 +32,7 @@ type suite struct {
 	pkg     string
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
+	bench   string   // which benchmarks instead, as in go test -bench
 	logs    bool     // prints what the tests log, and not only those that fail
 	given   string   // the variable with what it needs besides the clone
 	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
@@ -109,6 +110,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "-matrix" {
 		return writeMatrix(out, strings.Join(args[1:], ""))
 	}
+	if len(args) > 0 && (args[0] == "-claim" || args[0] == "-record") {
+		return proveClaim(ctx, strings.Join(args[1:], ""), args[0] == "-record", out)
+	}
 	if len(args) != 1 || args[0] == "" {
 		return fmt.Errorf("want the name of one suite, for example make prove SUITE=%s:\n%s", suites[0].name, list())
 	}
@@ -148,23 +152,38 @@ func list() string {
 
 // prove runs the suite's tests and prints those that fail or are skipped, a line each minute, and the table.
 func (s suite) prove(ctx context.Context, out io.Writer) error {
+	_, err := s.proveWithLog(ctx, out, io.Discard)
+	return err
+}
+
+// proveWithLog is prove that also writes all that the tests print to a log. It returns how many of them passed.
+func (s suite) proveWithLog(ctx context.Context, out, log io.Writer) (passed int, err error) {
 	began := time.Now()
 	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, limit)
-	tests := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1", "-timeout=" + limit.String(), "-run=" + s.run, s.pkg}, s.options...)...)
+	tests := exec.CommandContext(ctx, "go", s.arguments()...)
 	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
 	tests.Stderr = os.Stderr
 	events, err := tests.StdoutPipe()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := tests.Start(); err != nil {
-		return err
+		return 0, err
 	}
-	t := tally{out: out, began: began, logs: s.logs, optional: s.optional, outputs: map[string][]string{}, outcomes: map[string]string{}}
+	t := tally{out: out, log: log, began: began, benchmarks: s.bench != "", logs: s.logs, optional: s.optional, outputs: map[string][]string{}, outcomes: map[string]string{}}
 	readErr := results.Each(events, t.add)
 	runErr := tests.Wait()
 	fmt.Fprintf(out, "\n%s\n%s: %s\n", t.table(), s.name, time.Since(began).Round(time.Second))
-	return cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
+	return t.all().passed, cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
+}
+
+// arguments are those of the go command that runs the suite's tests.
+func (s suite) arguments() []string {
+	args := []string{"test", "-json", "-count=1", "-timeout=" + limit.String(), "-run=" + s.run}
+	if s.bench != "" {
+		args = append(args, "-bench="+s.bench, "-benchtime=1x")
+	}
+	return slices.Concat(args, []string{s.pkg}, s.options)
 }
 
 // complaint prints the suite's own report, and returns what it misses.
@@ -182,19 +201,22 @@ func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 
 // tally is what has happened so far in a suite.
 type tally struct {
-	out      io.Writer
+	out, log io.Writer // the log has all that the tests print
 	began    time.Time
-	logs     bool                // prints what all tests log
-	optional *regexp.Regexp      // as in suite
-	unshown  []string            // the optional tests that were skipped, with their output
-	reported time.Duration       // when the last line about progress was printed
-	outputs  map[string][]string // of tests that run
-	outcomes map[string]string   // "pass", "fail" or "skip", by test
+	// benchmarks says that there are no tests, and that go test says only of the package that all went well.
+	benchmarks bool
+	logs       bool                // prints what all tests log
+	optional   *regexp.Regexp      // as in suite
+	unshown    []string            // the optional tests that were skipped, with their output
+	reported   time.Duration       // when the last line about progress was printed
+	outputs    map[string][]string // of tests that run
+	outcomes   map[string]string   // "pass", "fail" or "skip", by test
 }
 
 func (t *tally) add(event results.Event) {
 	switch event.Action {
 	case "output":
+		fmt.Fprint(t.log, event.Output)
 		t.outputs[event.Test] = append(t.outputs[event.Test], event.Output)
 	case "pass", "fail", "skip":
 		output := strings.Join(t.outputs[event.Test], "")
@@ -270,17 +292,22 @@ func (t *tally) table() string {
 
 // complaint returns why the suite proves nothing.
 func (t *tally) complaint() error {
-	var all group
-	for _, g := range t.groups() {
-		all.passed, all.failed, all.skipped = all.passed+g.passed, all.failed+g.failed, all.skipped+g.skipped
-	}
+	all := t.all()
 	switch {
 	case all.failed > 0:
 		return fmt.Errorf("%d tests failed", all.failed)
 	case all.skipped > len(t.unshown):
 		return fmt.Errorf("%d tests were skipped; a proof needs them all", all.skipped-len(t.unshown))
-	case all.passed == 0:
+	case all.passed == 0 && !t.benchmarks:
 		return errors.New("no test ran")
 	}
 	return nil
+}
+
+// all is the sum of all groups.
+func (t *tally) all() (sum group) {
+	for _, g := range t.groups() {
+		sum.passed, sum.failed, sum.skipped = sum.passed+g.passed, sum.failed+g.failed, sum.skipped+g.skipped
+	}
+	return sum
 }
