@@ -156,7 +156,7 @@ prove: mmdebstrap $(if $(findstring efs-utils,$(SUITE)),buildah) ## Run a suite 
 .PHONY: proof
 proof: ## Prove a claim of docs/proofs.md again: make proof CLAIM=slo-alerts; with RECORD=yes, record it; without a claim, list all
 	@go run ./test/prove $(if $(RECORD),-record,-claim) "$(CLAIM)"
-	@$(if $(RECORD),go test ./test/prove -run '^TestPageShowsTheProofs$$' -update)
+	@$(if $(RECORD),go test ./test/prove -run TestPagesShow -update)
 
 .PHONY: sweep
 sweep: ## Try every fault at every write and watch, and let claims come and go for long: eight of these suites

@@ -1,6 +1,9 @@
 package main
 
-import "regexp"
+import (
+	"regexp"
+	"slices"
+)
 
 // Programs that are real in tests with a cluster.
 var (
@@ -15,7 +18,9 @@ func ofMirror(id, sentence, run string) claim {
 }
 
 // claims are those of the pages that administrators decide by, in the order of the pages.
-var claims = []claim{
+var claims = slices.Concat(aboutBerth, versionClaims(), aboutDrivers)
+
+var aboutBerth = []claim{
 	{
 		id: "catalog-memory", page: "README.md", suite: "catalog-pods", real: append([]string{"opm"}, withNodes...),
 		sentence: "A catalog's pod takes at most 44 MiB of its 50Mi, for 131 MB of catalog and 50 clients. With opm, it is killed",
@@ -60,6 +65,9 @@ var claims = []claim{
 		id: "other-driver", page: "docs/compatibility.md", tests: suite{pkg: "./operator", run: "^TestOtherDriver$"}, real: []string{"Kubernetes", "etcd"}, played: "Red Hat's driver",
 		sentence: "ours changes nothing while that driver is there: `OtherDriver`",
 	},
+}
+
+var aboutDrivers = []claim{
 	{
 		id: "matrix", page: "docs/drivers.md", suite: "drivers", real: withNodes, played: "clouds, and what the page lists",
 		sentence: "Each \"yes\" is a test that ran the real driver: installed by OLM from a catalog, with its sidecars, on two real nodes.",

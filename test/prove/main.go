@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/matrix"
 	"github.com/berth-csi/berth/test/results"
 )
@@ -29,12 +30,14 @@ const limit = 2 * time.Hour
 type suite struct {
 	name    string
 	about   string
-	pkg     string
+	pkg     string   // with spaces between them if there are several
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
 	bench   string   // which benchmarks instead, as in go test -bench
 	logs    bool     // prints what the tests log, and not only those that fail
 	given   string   // the variable with what it needs besides the clone
+	// kubernetes is the version of Kubernetes of its clusters, if it is not the pinned one.
+	kubernetes string
 	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
 	optional *regexp.Regexp
 	// report, which may be nil, returns what else the suite prints of its tests' outcomes, by their names, and the names of
@@ -42,7 +45,7 @@ type suite struct {
 	report func(outcomes map[string]string) (text string, missing []string)
 }
 
-var suites = append(ordinary, certifications()...)
+var suites = slices.Concat(ordinary, certifications(), ofVersions())
 
 // certifications returns a suite for each driver: all drivers together would take hours.
 func certifications() (all []suite) {
@@ -123,11 +126,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return suites[at].prove(ctx, out)
 }
 
-// writeMatrix writes the names of all suites that need nothing besides the clone, or of one suite, as the JSON of a workflow's matrix.
+// writeMatrix writes the names of all suites that need nothing besides the clone and build no other Kubernetes, or of one suite, as the JSON of a workflow's matrix.
 func writeMatrix(out io.Writer, only string) error {
 	names := []string{}
 	for _, s := range suites {
-		if s.name == only || only == "" && s.given == "" {
+		if s.name == only || only == "" && s.given == "" && s.kubernetes == "" {
 			names = append(names, s.name)
 		}
 	}
@@ -163,6 +166,9 @@ func (s suite) proveWithLog(ctx context.Context, out, log io.Writer) (passed int
 	tests := exec.CommandContext(ctx, "go", s.arguments()...)
 	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
 	tests.Stderr = os.Stderr
+	if s.kubernetes != "" {
+		tests.Env = append(os.Environ(), tools.KubernetesVariable+"="+s.kubernetes)
+	}
 	events, err := tests.StdoutPipe()
 	if err != nil {
 		return 0, err
@@ -183,7 +189,7 @@ func (s suite) arguments() []string {
 	if s.bench != "" {
 		args = append(args, "-bench="+s.bench, "-benchtime=1x")
 	}
-	return slices.Concat(args, []string{s.pkg}, s.options)
+	return slices.Concat(args, strings.Fields(s.pkg), s.options)
 }
 
 // complaint prints the suite's own report, and returns what it misses.

@@ -222,7 +222,12 @@ var pinned = map[string]struct{ folder, module string }{
 // versions returns the versions of the claim's real programs.
 func (c claim) versions() (map[string]string, error) {
 	all := map[string]string{}
+	other := c.by().kubernetes
 	for _, name := range c.real {
+		if name == "Kubernetes" && other != "" {
+			all[name] = "v" + other
+			continue
+		}
 		pins, err := tools.PinsOf(pinned[name].folder)
 		if err != nil {
 			return nil, err

@@ -101,15 +101,20 @@ func TestRecordsAreOfClaims(t *testing.T) {
 	}
 }
 
-func TestPageShowsTheProofs(t *testing.T) {
+func TestPagesShowTheRecords(t *testing.T) {
 	records, err := readRecords("proofs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page.Part{
+		File:  "../../docs/compatibility.md",
+		Begin: "<!-- The table is written by go test ./test/prove -run TestPagesShow -update. -->", End: "<!-- end of the table -->",
+		Update: "go test ./test/prove -run TestPagesShow -update",
+	}.Check(t, versionsTable(records), *update)
+	page.Part{
 		File:  "../../docs/proofs.md",
-		Begin: "<!-- The tables are written by go test ./test/prove -run TestPageShowsTheProofs -update. -->", End: "<!-- end of the tables -->",
-		Update: "go test ./test/prove -run TestPageShowsTheProofs -update",
+		Begin: "<!-- The tables are written by go test ./test/prove -run TestPagesShow -update. -->", End: "<!-- end of the tables -->",
+		Update: "go test ./test/prove -run TestPagesShow -update",
 	}.Check(t, markdown(records), *update)
 }
 
