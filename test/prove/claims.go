@@ -54,8 +54,8 @@ var aboutBerth = []claim{
 		sentence: "OLM v0 or [OLM v1](olm-v1.md) installs them: the released [catalogs](release.md) and bundles are for both.",
 	},
 	{
-		id: "tls", page: "docs/compatibility.md", tests: suite{pkg: "./operator/serving", run: "^TestTLSProfile$"}, real: []string{"Kubernetes", "etcd"},
-		sentence: "Their own endpoints and the driver's follow the profile of APIServer `cluster` at once, whatever its `tlsAdherence` says.",
+		id: "tls", page: "docs/compatibility.md", tests: suite{pkg: "./operator/serving ./operator", run: "^Test(TLSProfile|Configuration)$"}, real: []string{"Kubernetes", "etcd"},
+		sentence: "Their own endpoints and the driver's follow the profile of APIServer `cluster` at once",
 	},
 	{
 		id: "network-policies", page: "docs/compatibility.md", tests: suite{pkg: "./drivers", run: "^TestNetworkPolicies$"},
@@ -94,9 +94,9 @@ var aboutDrivers = []claim{
 	ofMirror("again", "Mirror to the same folder again, and only new images are added; what is no longer chosen is deleted.", "^TestSmallerLater$"),
 	ofMirror("choice", "Entries keep what they replace, skip and have in their skipRange, even if that is not mirrored.", "^TestChoose$"),
 	ofMirror("dependencies", "If a bundle depends on something that it lacks, a warning says so.", "^TestDependencies$"),
-	ofMirror("killed", "Whatever ends the command, nothing is half-written:", "^TestKilled$"),
-	ofMirror("dropped", "| a connection drops | the request is repeated, up to four times |", "^TestDroppedConnections$"),
-	ofMirror("slow", "| a registry sends less than 1 KiB a second, or an image takes longer than `--image-timeout` | the others are copied, and the image is named. The catalog stays as it is |", "^TestOneBadImage$"),
+	ofMirror("killed", "nothing is half-written: an image gets its name when everything that belongs to it is there, the catalog's tag is set when all images are there", "^TestKilled$"),
+	ofMirror("dropped", "| a connection drops | the request is repeated", "^TestDroppedConnections$"),
+	ofMirror("slow", "an image takes longer than `--image-timeout` | the others are copied, and the image is named. The catalog stays as it is |", "^TestOneBadImage$"),
 	ofMirror("three", "| a registry fails with three images in a row | it is asked for no others |", "^TestFaults$"),
 	ofMirror("unlisted", "| the catalog lists no images of a bundle, or one without a pull spec | the images that its ClusterServiceVersion names are copied; where that cannot be read, a warning says so |", "^TestUnlistedImages$"),
 	ofMirror("disk", "| the disk is full | the command ends and says where to make room |", "^TestDiskFull$"),
