@@ -153,6 +153,11 @@ buildah: # the EFS driver's image is built with it
 prove: mmdebstrap $(if $(findstring efs-utils,$(SUITE)),buildah) ## Run a suite that is too long for make test: make prove SUITE=sweep-operator-install
 	@go run ./test/prove "$(SUITE)"
 
+.PHONY: proof
+proof: ## Prove a claim of docs/proofs.md again: make proof CLAIM=slo-alerts; with RECORD=yes, record it; without a claim, list all
+	@go run ./test/prove $(if $(RECORD),-record,-claim) "$(CLAIM)"
+	@$(if $(RECORD),go test ./test/prove -run TestPagesShow -update)
+
 .PHONY: sweep
 sweep: ## Try every fault at every write and watch, and let claims come and go for long: eight of these suites
 	@for suite in sweep-operator-install sweep-operator-adopt sweep-operator-uninstall sweep-sharedvolume sweep-clusterstorage sweep-switch sweep-adopt sweep-move endurance; do go run ./test/prove $$suite || exit 1; done

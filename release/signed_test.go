@@ -2,14 +2,16 @@ package main
 
 import (
 	"flag"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
@@ -17,40 +19,157 @@ import (
 // all adds architectures and workstations that take too long for make test.
 var all = flag.Bool("all-architectures", false, "release for all architectures and workstations, sign, and build again in another clone")
 
-// TestSignedRelease is the release as people make it, verified as they do.
+// TestSignedRelease is the release as the workflow of releases makes it, from a clean clone, verified as those do who install it.
 func TestSignedRelease(t *testing.T) {
 	if !*all {
 		t.Skip("compiles everything for all platforms; make prove SUITE=release runs it")
 	}
 	r := startReleasing(t)
+	r.base = r.serveBase(t)
+	u := newVerifier(t)
+	clone := filepath.Join(t.TempDir(), "berth")
+	mustRun(t, r.root, "git", "clone", "-q", r.root, clone)
+	r.releaseByWorkflow(t, clone, u)
+	archives := filepath.Join(clone, "bin", "release", "archives")
+
+	t.Run("binary", func(t *testing.T) { u.checkSums(t, archives); checkArchive(t, archives) })
+	t.Run("images", func(t *testing.T) { r.checkSignatures(t, u) })
+	t.Run("bundles", func(t *testing.T) { r.checkBundles(t) })
+	t.Run("catalogs", func(t *testing.T) { r.checkCatalogs(t) })
+	t.Run("documents", func(t *testing.T) { r.checkDocuments(t); r.checkSignedDocuments(t, u) })
+	t.Run("another clone", func(t *testing.T) { r.checkAnotherClone(t) })
+}
+
+// releaseByWorkflow does in a clone what the workflow of releases does, with a registry, a key and images of this test.
+func (r *releasing) releaseByWorkflow(t *testing.T, clone string, u *verifier) {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(u.keys, "cosign.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-e", "-c", workflowStep(t, clone, "Build, push and sign"))
+	command.Dir = clone
+	command.Env = append(os.Environ(), "REGISTRY="+r.prefix, "SIGNING_KEY="+string(key), "RUNNER_TEMP="+t.TempDir(), "PINS="+r.pins, "MUST_GATHER_BASE="+r.base)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("the release:\n%s", out)
+}
+
+// workflowStep returns what a step of the workflow of releases runs.
+func workflowStep(t *testing.T, root, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct{ Steps []struct{ Name, Run string } }
+	}
+	if err := boundedyaml.Unmarshal(content, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range workflow.Jobs {
+		for _, step := range job.Steps {
+			if step.Name == name {
+				return step.Run
+			}
+		}
+	}
+	t.Fatalf("the workflow of releases has no step %q", name)
+	return ""
+}
+
+// verifier is somebody with cosign and the public key of a release.
+type verifier struct{ cosign, keys string }
+
+func newVerifier(t *testing.T) *verifier {
+	t.Helper()
 	cosign, err := tools.Program{Name: "cosign", Package: "github.com/sigstore/cosign/v3/cmd/cosign", Folder: cosignFolder}.Ensure(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := t.TempDir()
+	u := &verifier{cosign, t.TempDir()}
 	t.Setenv("COSIGN_PASSWORD", "secret")
-	mustRun(t, keys, cosign, "generate-key-pair")
-	r.base = r.serveBase(t)
-	output := t.TempDir()
-	report := r.mustRelease(t, "--architectures", strings.Join(oci.Architectures, ","), "--key", filepath.Join(keys, "cosign.key"), "--output", output)
-	t.Logf("the release:\n%s", report)
+	mustRun(t, u.keys, cosign, "generate-key-pair")
+	return u
+}
 
-	verify := []string{"verify", "--key", filepath.Join(keys, "cosign.pub"), "--private-infrastructure"}
+// verify runs a command of cosign with the public key.
+func (u *verifier) verify(t *testing.T, command string, args ...string) error {
+	t.Helper()
+	args = append([]string{command, "--key", filepath.Join(u.keys, "cosign.pub"), "--private-infrastructure"}, args...)
+	if out, err := exec.CommandContext(t.Context(), u.cosign, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cosign %q: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+// checkSums checks the signature of the checksums, that it is of nothing else, and the checksums.
+func (u *verifier) checkSums(t *testing.T, archives string) {
+	sums := filepath.Join(archives, "SHA256SUMS")
+	if err := u.verify(t, "verify-blob", "--bundle", sums+".sigstore.json", sums); err != nil {
+		t.Error(err)
+	}
+	content, err := os.ReadFile(sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "SHA256SUMS")
+	if err := os.WriteFile(other, append(content, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if u.verify(t, "verify-blob", "--bundle", sums+".sigstore.json", other) == nil {
+		t.Error("cosign verifies checksums that somebody has changed")
+	}
+	mustRun(t, archives, "sha256sum", "--check", "--strict", "SHA256SUMS")
+}
+
+// checkSignatures checks the signature of each image by its digest, and that there is none of another image.
+func (r *releasing) checkSignatures(t *testing.T, u *verifier) {
+	signed := slices.Clone(bundleImages)
 	for _, p := range programImages {
-		mustRun(t, keys, cosign, append(verify, r.prefix+"/"+p.name+":latest")...)
+		signed = append(signed, p.name+":latest")
 		r.checkSizes(t, p.name)
 	}
 	for _, c := range catalogImages {
-		mustRun(t, keys, cosign, append(verify, r.prefix+"/"+c.name+":latest")...)
+		signed = append(signed, c.name+":latest")
 	}
-	sums := filepath.Join(output, "archives", "SHA256SUMS")
-	mustRun(t, keys, cosign, "verify-blob", "--key", filepath.Join(keys, "cosign.pub"), "--private-infrastructure", "--bundle", sums+".sigstore.json", sums)
-	mustRun(t, filepath.Dir(sums), "sha256sum", "--check", "--strict", "SHA256SUMS")
-	if unsigned := exec.CommandContext(t.Context(), cosign, append(verify, r.base)...); unsigned.Run() == nil {
+	for _, reference := range signed {
+		if err := u.verify(t, "verify", r.byDigest(t, reference)); err != nil {
+			t.Error(err)
+		}
+	}
+	if u.verify(t, "verify", r.base) == nil {
 		t.Error("cosign verifies an image that nobody signed")
 	}
+}
 
-	// Another clone, at another path, with an empty build cache, gives the same programs.
+// checkSignedDocuments checks the signatures of the SBOM and the provenance of the operator's image.
+func (r *releasing) checkSignedDocuments(t *testing.T, u *verifier) {
+	index := r.index(t, "berth-operator:latest")
+	whole, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := platform(t, index).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := append(r.documents(t, "berth-operator", whole, provenanceType), r.documents(t, "berth-operator", one, sbomType)...)
+	if len(documents) != 2 {
+		t.Errorf("the registry lists %v, want a provenance and an SBOM", documents)
+	}
+	for _, document := range documents {
+		if err := u.verify(t, "verify", document.Name()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// checkAnotherClone checks that another clone, at another path, compiled without what is compiled already, gives the same programs.
+func (r *releasing) checkAnotherClone(t *testing.T) {
 	clone := filepath.Join(t.TempDir(), "elsewhere", "berth")
 	mustRun(t, r.root, "git", "clone", "-q", r.root, clone)
 	elsewhere := *r

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/test/catalogs"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -234,5 +236,20 @@ func TestLanes(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"1.1.1": 1, "2.0.0": 0}, got); diff != "" {
 			t.Errorf("places (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// TestOPMFindsNoFault: opm accepts the package of the picture.
+func TestOPMFindsNoFault(t *testing.T) {
+	dir := t.TempDir()
+	text, err := os.ReadFile("testdata/buoy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "buoy.yaml"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -117,7 +117,7 @@ func (in *input) readSubscriptions(ctx context.Context, cluster migrate.Cluster)
 	return err
 }
 
-// kept is what is kept of a Subscription to the package until it is known which one is meant.
+// kept returns the parts of a Subscription to the package that are needed until the right one is known.
 func kept(s v1alpha1.Subscription) v1alpha1.Subscription {
 	return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
 		Spec: &v1alpha1.SubscriptionSpec{Package: s.Spec.Package}, Status: v1alpha1.SubscriptionStatus{InstalledCSV: s.Status.InstalledCSV}}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/matrix"
 	"github.com/berth-csi/berth/test/trials"
 )
@@ -29,19 +30,22 @@ const limit = 2 * time.Hour
 type suite struct {
 	name    string
 	about   string
-	pkg     string
+	pkg     string   // with spaces between them if there are several
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
-	logs    bool     // prints the logs of all tests, not only of failing ones
-	given   string   // the variable for its additional input
-	// optional matches the names of tests that may be skipped, because some machines lack their requirements.
+	bench   string   // which benchmarks instead, as in go test -bench
+	logs    bool     // prints what the tests log, and not only those that fail
+	given   string   // the variable with what it needs besides the clone
+	// kubernetes is the version of Kubernetes of its clusters, if it is not the pinned one.
+	kubernetes string
+	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
 	optional *regexp.Regexp
 	// report, which may be nil, returns additional output from the tests' outcomes by name, and the names of missing
 	// tests.
 	report func(outcomes map[string]string) (text string, missing []string)
 }
 
-var suites = append(ordinary, certifications()...)
+var suites = slices.Concat(ordinary, certifications(), ofVersions())
 
 // certifications returns a suite for each driver: all drivers together would take hours.
 func certifications() (all []suite) {
@@ -87,7 +91,7 @@ var ordinary = []suite{
 	{name: "sample", about: "the permissions of the sample driver's operator, which is in no release", pkg: "./test/e2e", run: "^TestPermissionsAreExact$/^sample$", options: []string{"-tags=sample"}},
 	{name: "permissions-clusterstorage", about: "the permissions of the cluster storage operator and of the operators that it runs, on each platform", pkg: "./test/clusterstorage", run: "^TestPermissionsAreExact$", options: []string{"-all-platforms"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
-	{name: "release", about: "a release for all architectures, signed, and the same programs from another clone", pkg: "./release", run: "^TestSignedRelease$", options: []string{"-all-architectures"}, logs: true},
+	{name: "release", about: "a release as the workflow makes it, from a clean clone, for all architectures, signed and verified, and the same programs from another clone", pkg: "./release", run: "^TestSignedRelease$", options: []string{"-all-architectures"}, logs: true},
 	{name: "efs-utils", about: "the image efs-utils-base is built on Debian, and mount.efs, its tunnels, the watchdog and the driver work in it, as root", pkg: "./efs-utils-base", run: "^TestImages$", options: []string{"-build-images"}, logs: true,
 		optional: regexp.MustCompile("^TestImages/driver$")},
 	{name: "release-efs-utils", about: "a release that builds the EFS driver's image on efs-utils-base, as root", pkg: "./release", run: "^TestEFSDriver$", options: []string{"-build-efs-driver"}, logs: true},
@@ -109,6 +113,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "-matrix" {
 		return writeMatrix(out, strings.Join(args[1:], ""))
 	}
+	if len(args) > 0 && (args[0] == "-claim" || args[0] == "-record") {
+		return proveClaim(ctx, strings.Join(args[1:], ""), args[0] == "-record", out)
+	}
 	if len(args) != 1 || args[0] == "" {
 		return fmt.Errorf("want the name of one suite, for example make prove SUITE=%s:\n%s", suites[0].name, list())
 	}
@@ -119,11 +126,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return suites[at].prove(ctx, out)
 }
 
-// writeMatrix writes the names of all suites that need nothing besides the clone, or of one suite, as the JSON of a workflow's matrix.
+// writeMatrix writes the names of all suites that need nothing besides the clone and build no other Kubernetes, or of one suite, as the JSON of a workflow's matrix.
 func writeMatrix(out io.Writer, only string) error {
 	names := []string{}
 	for _, s := range suites {
-		if s.name == only || only == "" && s.given == "" {
+		if s.name == only || only == "" && s.given == "" && s.kubernetes == "" {
 			names = append(names, s.name)
 		}
 	}
@@ -148,23 +155,41 @@ func list() string {
 
 // prove runs the suite's tests and prints failing and skipped tests, a line each minute, and the table.
 func (s suite) prove(ctx context.Context, out io.Writer) error {
+	_, err := s.proveWithLog(ctx, out, io.Discard)
+	return err
+}
+
+// proveWithLog is prove that also writes all that the tests print to a log. It returns how many of them passed.
+func (s suite) proveWithLog(ctx context.Context, out, log io.Writer) (passed int, err error) {
 	began := time.Now()
 	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, limit)
-	tests := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1", "-timeout=" + limit.String(), "-run=" + s.run, s.pkg}, s.options...)...)
+	tests := exec.CommandContext(ctx, "go", s.arguments()...)
 	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
 	tests.Stderr = os.Stderr
+	if s.kubernetes != "" {
+		tests.Env = append(os.Environ(), tools.KubernetesVariable+"="+s.kubernetes)
+	}
 	events, err := tests.StdoutPipe()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := tests.Start(); err != nil {
-		return err
+		return 0, err
 	}
-	t := tally{out: out, began: began, logs: s.logs, optional: s.optional, outputs: map[string][]string{}, outcomes: map[string]string{}}
+	t := tally{out: out, log: log, began: began, benchmarks: s.bench != "", logs: s.logs, optional: s.optional, outputs: map[string][]string{}, outcomes: map[string]string{}}
 	readErr := trials.Each(events, t.add)
 	runErr := tests.Wait()
 	fmt.Fprintf(out, "\n%s\n%s: %s\n", t.table(), s.name, time.Since(began).Round(time.Second))
-	return cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
+	return t.all().passed, cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
+}
+
+// arguments returns the arguments of the go command that runs the suite's tests.
+func (s suite) arguments() []string {
+	args := []string{"test", "-json", "-count=1", "-timeout=" + limit.String(), "-run=" + s.run}
+	if s.bench != "" {
+		args = append(args, "-bench="+s.bench, "-benchtime=1x")
+	}
+	return slices.Concat(args, strings.Fields(s.pkg), s.options)
 }
 
 // complaint prints the suite's own report, and returns its missing tests.
@@ -182,19 +207,22 @@ func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 
 // tally is the progress of a suite.
 type tally struct {
-	out      io.Writer
+	out, log io.Writer // the log has all that the tests print
 	began    time.Time
-	logs     bool                // prints the logs of all tests
-	optional *regexp.Regexp      // as in suite
-	unshown  []string            // the optional tests that were skipped, with their output
-	reported time.Duration       // when the last line about progress was printed
-	outputs  map[string][]string // of tests that run
-	outcomes map[string]string   // "pass", "fail" or "skip", by test
+	// benchmarks says that there are no tests, and that go test says only of the package that all went well.
+	benchmarks bool
+	logs       bool                // prints what all tests log
+	optional   *regexp.Regexp      // as in suite
+	unshown    []string            // the optional tests that were skipped, with their output
+	reported   time.Duration       // when the last line about progress was printed
+	outputs    map[string][]string // of tests that run
+	outcomes   map[string]string   // "pass", "fail" or "skip", by test
 }
 
 func (t *tally) add(event trials.Event) {
 	switch event.Action {
 	case "output":
+		fmt.Fprint(t.log, event.Output)
 		t.outputs[event.Test] = append(t.outputs[event.Test], event.Output)
 	case "pass", "fail", "skip":
 		output := strings.Join(t.outputs[event.Test], "")
@@ -270,17 +298,22 @@ func (t *tally) table() string {
 
 // complaint returns why the suite proves nothing.
 func (t *tally) complaint() error {
-	var all group
-	for _, g := range t.groups() {
-		all.passed, all.failed, all.skipped = all.passed+g.passed, all.failed+g.failed, all.skipped+g.skipped
-	}
+	all := t.all()
 	switch {
 	case all.failed > 0:
 		return fmt.Errorf("%d tests failed", all.failed)
 	case all.skipped > len(t.unshown):
 		return fmt.Errorf("%d tests were skipped; a proof needs them all", all.skipped-len(t.unshown))
-	case all.passed == 0:
+	case all.passed == 0 && !t.benchmarks:
 		return errors.New("no test ran")
 	}
 	return nil
+}
+
+// all is the sum of all groups.
+func (t *tally) all() (sum group) {
+	for _, g := range t.groups() {
+		sum.passed, sum.failed, sum.skipped = sum.passed+g.passed, sum.failed+g.failed, sum.skipped+g.skipped
+	}
+	return sum
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestTally(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out strings.Builder
-			sum := tally{out: &out, began: time.Now(), logs: tc.logs, optional: regexp.MustCompile("/ext4$"), outputs: map[string][]string{}, outcomes: map[string]string{}}
+			sum := tally{out: &out, log: io.Discard, began: time.Now(), logs: tc.logs, optional: regexp.MustCompile("/ext4$"), outputs: map[string][]string{}, outcomes: map[string]string{}}
 			for _, event := range tc.events {
 				sum.add(event)
 			}

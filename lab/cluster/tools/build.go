@@ -62,7 +62,7 @@ func (r recipe) build(ctx context.Context, into string, report func(Progress)) e
 	if r.incomplete {
 		pins := strings.TrimSuffix(into, partialSuffix) + "-pins" + partialSuffix
 		defer os.RemoveAll(pins)
-		modfile, err := copyPins(r.folder, pins)
+		modfile, err := r.writePins(ctx, pins)
 		if err != nil {
 			return err
 		}
@@ -87,6 +87,14 @@ func (r recipe) build(ctx context.Context, into string, report func(Progress)) e
 		return err
 	}
 	return r.nameAfterTools(into)
+}
+
+// writePins writes the go.mod that the go command completes into a folder, and returns its path.
+func (r recipe) writePins(ctx context.Context, into string) (string, error) {
+	if r.kubernetes != "" {
+		return writeModuleOf(ctx, r.kubernetes, into)
+	}
+	return copyPins(r.folder, into)
 }
 
 // copyPins copies the go.mod and go.sum of a folder into another one, and returns the path of that go.mod. A go.sum may be

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,16 +35,22 @@ const goExitGrace = 5 * time.Second
 // program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// clusterPrograms are the tools of a cluster. lab/modules/tools also pins tools that only some clusters need.
-var clusterPrograms = []program{
-	{"etcd", "go.etcd.io/etcd/server/v3"},
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
-	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
-	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
-	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
-	{"olm", "github.com/operator-framework/operator-lifecycle-manager/cmd/olm"},
-	{"catalog", "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
-}
+// The tools of a cluster: those of Kubernetes, of which clusters may have another version, and the others. lab/modules/tools also pins what
+// only some clusters need.
+var (
+	kubernetesPrograms = []program{
+		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
+		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+		{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
+		{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+	}
+	pinnedPrograms = []program{
+		{"etcd", "go.etcd.io/etcd/server/v3"},
+		{"olm", "github.com/operator-framework/operator-lifecycle-manager/cmd/olm"},
+		{"catalog", "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
+	}
+	clusterPrograms = slices.Concat(pinnedPrograms[:1], kubernetesPrograms, pinnedPrograms[1:])
+)
 
 // noC are build tags for opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that they need no C.
 const noC = "json1,containers_image_openpgp,exclude_graphdriver_btrfs"
@@ -58,8 +65,17 @@ func (d Dir) Path(program string) string { return filepath.Join(string(d), progr
 // minutes. If several processes need them at the same time, one builds them and the others wait. report, which may be
 // nil, is called with the progress.
 //
-// A build that fails or is cancelled leaves files only in the go command's own cache.
+// If the build fails or ctx ends, nothing of it stays except in the go command's own cache.
+//
+// The tools are of the version of Kubernetes that KubernetesVariable names, if it is set.
 func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
+	version, pinned, err := Kubernetes()
+	if err != nil {
+		return "", err
+	}
+	if !pinned {
+		return ensureOf(ctx, version, report)
+	}
 	recipe, err := clusterRecipe()
 	if err != nil {
 		return "", err
@@ -215,6 +231,7 @@ type recipe struct {
 	folder     string            // of the pins
 	flags      []string          // of go build
 	pins       [][]byte          // content of go.mod and go.sum, and of all other files if the folder has source code
+	kubernetes string            // the version whose own go.mod says what is built, if it is not the pinned one
 	incomplete bool              // whether the go command completes go.mod and go.sum, in copies of them
 	aligned    bool              // whether these copies have the modules of lab/modules/tools
 	replaced   map[string]string // folders with the source of modules, by the modules' paths, for the copy of go.mod
@@ -223,21 +240,19 @@ type recipe struct {
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }
 
-// kubernetesRecipe returns the recipe of the programs of Kubernetes and of the other modules that lab/modules/tools
-// pins.
+// kubernetesRecipe returns the recipe of programs of Kubernetes, and with the pinned version also of what lab/modules/tools pins beside it.
 func kubernetesRecipe(programs []program) (recipe, error) {
-	pins, err := ToolPins()
+	version, pinned, err := Kubernetes()
 	if err != nil {
 		return recipe{}, err
 	}
-	kubernetes, err := pins.Version("k8s.io/kubernetes")
-	if err != nil {
-		return recipe{}, err
+	if !pinned {
+		return recipeOf(version, programs)
 	}
 	return readRecipe(pinsFolder, programs,
 		"-tags", noC,
 		// Without this version the API server reports v0.0.0, and every CSV's minKubeVersion is unsatisfied.
-		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+kubernetes)
+		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+version)
 }
 
 // readRecipe returns the recipe of programs that the go.mod in a folder pins.

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/internal/openshift"
+	"github.com/berth-csi/berth/lab/cluster/tools"
+)
+
+// TestCombinations: the rows are of the versions of OpenShift with that Kubernetes, and what is called pinned is.
+func TestCombinations(t *testing.T) {
+	pinned := map[string]bool{}
+	for _, c := range combinations {
+		minor := strings.Split(c.kubernetes, ".")[1]
+		for _, version := range strings.Split(c.openshift, ", ") {
+			v, err := openshift.Parse(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if release, known := openshift.Find(v); !known || fmt.Sprint(release.Kubernetes) != minor {
+				t.Errorf("OpenShift %s has Kubernetes 1.%d, want that of %s", version, release.Kubernetes, c.kubernetes)
+			}
+		}
+		for _, column := range columns {
+			if id, is := c.tested[column]; is && id != "" {
+				pinned[c.kubernetes+" "+c.olm] = true
+			}
+		}
+	}
+	pins, err := tools.ToolPins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubernetes, err := pins.Version("k8s.io/kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	olm, err := pins.Version("github.com/operator-framework/operator-lifecycle-manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.TrimPrefix(kubernetes, "v") + " " + strings.TrimSuffix(strings.TrimPrefix(olm, "v"), ".0"); !pinned[want] {
+		t.Errorf("no row is of what is pinned, %s: %v", want, pinned)
+	}
+}
+
+// TestVersionsTable: a cell says "tested" if there is a record of its suite, and "claimed" otherwise.
+func TestVersionsTable(t *testing.T) {
+	text := versionsTable(map[string]record{"versions-1.31": {}})
+	for _, want := range []string{
+		"| 1.31.14 | 4.18 | 0.46 | tested | tested | tested | tested |\n",
+		"| 1.32.9 | 4.19 | 0.46 | claimed | claimed | claimed | claimed |\n",
+		"| 1.36.3 | 4.23, 5.0 | v1, 1.11 | claimed | – | claimed | – |\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// TestSuitesOfVersions: each has the version that it names, and a matrix of a workflow has none of them.
+func TestSuitesOfVersions(t *testing.T) {
+	var matrix strings.Builder
+	if err := writeMatrix(&matrix, ""); err != nil || strings.Contains(matrix.String(), "versions-") || !strings.Contains(matrix.String(), "continuity") {
+		t.Errorf("error %v, matrix %s", err, &matrix)
+	}
+	for _, s := range ofVersions() {
+		if !strings.HasPrefix(s.kubernetes, strings.TrimPrefix(s.name, "versions-")+".") {
+			t.Errorf("suite %s runs on Kubernetes %q", s.name, s.kubernetes)
+		}
+	}
+}
