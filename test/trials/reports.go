@@ -33,7 +33,7 @@ var onReports = []Attack{
 	{"the same for grants and resources of AWS", "as above", "cmd/berth TestHostileFields"},
 	{"the same for SharedVolumes, their claims and volumes, and grants, to have it in a status or an event",
 		"messages are escaped before they are written into objects, and limited", "sharedvolume TestHostileFields"},
-	{"the same for what the controllers of an operator say in conditions", "as above", "operator/status TestHostileMessages"},
+	{"the same for what the controllers of an operator say in conditions", "as above", "operator/clustercsidriver TestHostileMessages"},
 	{"the same for conditions of Storage", "as above", "operator/clusterstorage TestHostileMessages"},
 	{"the same for events of the operators", "as above", "cmd/berth-operator TestHostileEvents"},
 	{"subscribe to the operator of a driver in a project, so that doctor reports faults of a driver that nobody installed",
