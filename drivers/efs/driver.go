@@ -2,6 +2,9 @@
 //
 // The assets are for version 3.4 of the driver. They use nothing that version 2.1 rejects, as OpenShift's image, the
 // default, is still built from that. Where the versions differ, the operator's variable DRIVER_VERSION decides.
+//
+// tags.go says how the driver tags access points that it creates. Package controller tags existing ones, and package internal/aws/provision
+// those of berth aws create.
 package efs
 
 import (

@@ -1,6 +1,7 @@
 // Package prediction predicts what OLM will do with Subscriptions, and OLM v1 with ClusterExtensions, and explains why. It also
-// explains why OLM does nothing, where OLM itself gives no reason. OLM's own resolver, which runs in this process, makes the choice; the
-// explanation comes from the catalog's upgrade graph and from the state of the cluster.
+// explains why OLM does nothing, where OLM itself gives no reason. For Subscriptions, OLM's own resolver, which runs in this process, makes the
+// choice (subscription_resolver.go). For ClusterExtensions, extension_choice.go chooses as operator-controller does, whose resolver cannot be
+// imported. The explanation comes from the catalog's upgrade graph and from the state of the cluster.
 //
 // Observe reads a State for each namespace, Predict runs the resolver on it, and Write shows the Predictions.
 package prediction
