@@ -63,6 +63,11 @@ type Waiver struct {
 // in the folder.
 func Open(dir string, config []byte) (*Repository, error) {
 	r := &Repository{Dir: dir}
+	for _, folder := range []string{OperatorsDir, CatalogsDir} {
+		if info, err := os.Lstat(filepath.Join(dir, folder)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return nil, fmt.Errorf("%s is a link; expected a folder: a link may lead to files that are not in the repository", filepath.Join(dir, folder))
+		}
+	}
 	if info, err := os.Stat(filepath.Join(dir, OperatorsDir)); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s is not a repository of operators: it has no folder %s; expected %s/NAME/VERSION with a bundle each", dir, OperatorsDir, OperatorsDir)
 	}

@@ -1,6 +1,7 @@
 package repository_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -540,5 +541,22 @@ func TestOpenRefuses(t *testing.T) {
 	f.write(t, dir)
 	if _, err := repository.Open(dir, nil); err == nil || !strings.Contains(err.Error(), "check_operator_name") {
 		t.Errorf("a pattern that is none: %v", err)
+	}
+}
+
+// TestLinkedFolders: what a branch links to is not read as if it were the repository's.
+func TestLinkedFolders(t *testing.T) {
+	for _, folder := range []string{repository.OperatorsDir, repository.CatalogsDir} {
+		t.Run(folder, func(t *testing.T) {
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			community().write(t, dir)
+			community().write(t, elsewhere)
+			if err := errors.Join(os.RemoveAll(filepath.Join(dir, folder)), os.Symlink(filepath.Join(elsewhere, folder), filepath.Join(dir, folder))); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := repository.Open(dir, nil); err == nil || !strings.Contains(err.Error(), folder+" is a link") {
+				t.Errorf("got %v, want an error that says that %s is a link", err, folder)
+			}
+		})
 	}
 }

@@ -27,6 +27,7 @@ var onCatalogs = []Attack{
 	{"the same by where a partial clone gets files that it lacks", "it gets them by HTTPS or SSH alone, with the user's own programs", "internal/repository TestHostileGit/file_of_a_partial_clone"},
 	{"the same by the program for SSH of a partial clone", "as above", "internal/repository TestHostileGit/file_of_a_partial_clone_by_ssh"},
 	{"have a repository's regular expressions take minutes and GiB", "they are compiled once, and their length and repetitions are limited", "internal/repository TestHostilePatterns"},
+	{"have `berth check` read and quote files outside of the repository, by a link in place of the folder with the operators or the catalogs", "a link in place of these folders is refused", "internal/repository TestLinkedFolders"},
 	{"make a check of a repository take the cube of an operator's versions", "the updates of each channel are computed once, and the comparisons for that are limited", "cmd/berth TestCosts/check/channels"},
 	{"have a repository's file parsed again for each finding", "a file is parsed once for all its findings, of which there are 50", "cmd/berth TestCosts/check/reviewers"},
 	{"make OLM v1's check of a CustomResourceDefinition take the square of its versions", "it gets those with 16 served versions at most", "olm/crdsafety TestBreaksComparesFewVersions"},
