@@ -100,14 +100,14 @@ func TestLayout(t *testing.T) {
 
 var (
 	asked     = regexp.MustCompile(`[a-z_:]*\b(?:berth|csi)_[a-z_:]+`)
-	declared  = regexp.MustCompile(`(?m)(?:^ *- record: |Name: +")([a-z_:]+)`)
+	declared  = regexp.MustCompile(`(?m)(?:^ *- record: |Name: +"|gauge\(")([a-z_:]+)`)
 	histogram = regexp.MustCompile(`_(bucket|count|sum)$`)
 )
 
 // TestMetricsExist: the operators, their recording rules and the sidecars have each metric that the dashboard asks for.
 func TestMetricsExist(t *testing.T) {
 	exist := map[string]bool{}
-	for _, file := range []string{"operator/metrics/metrics.go", "sharedvolume/metrics.go", "drivers/efs/alerts.yaml", "lab/standin/livenessprobe.go"} {
+	for _, file := range []string{"operator/metrics/metrics.go", "drivers/efs/controller/metrics.go", "sharedvolume/metrics.go", "drivers/efs/alerts.yaml", "lab/standin/livenessprobe.go"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", file))
 		if err != nil {
 			t.Fatal(err)

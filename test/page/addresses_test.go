@@ -99,3 +99,30 @@ func walk(t *testing.T, room string, read func(path, text string)) {
 		t.Fatal(err)
 	}
 }
+
+// TestFilesAtAddresses: each file of the project that a page has its readers fetch by its address exists.
+func TestFilesAtAddresses(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range fetched.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
+				t.Errorf("%s names %s: %v", page, match[0], err)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no page names a file by its address: does the test still know how addresses look?")
+	}
+}
+
+// fetched matches the address of a file of the project, with its path.
+var fetched = regexp.MustCompile(`https://raw\.githubusercontent\.com/berth-csi/berth/main/([\w./-]+)`)
