@@ -66,7 +66,7 @@ func TestFollowPages(t *testing.T) {
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	mustPrint(t, r.Follow(t, "give-access.md", "# Give a team access to a file system"), "fsap-0123456789abcdef0")
 	mustPrint(t, r.Follow(t, "static-volumes.md", "# Volumes by hand"), "persistentvolumeclaim/files condition met")
-	r.Follow(t, "log-levels.md", "# Log levels")
+	r.Follow(t, secure, "## Let namespaces use only what they were granted")
 	r.Follow(t, share, "# Mount an EFS file system")
 	r.Follow(t, secure, "### Names are no proof")
 	mustPrint(t, r.Follow(t, secure, "## Close a cluster that began open"), "sharedvolumegrant.aws-efs.managed.openshift.io/shop ", "sharedvolumepolicy.aws-efs.managed.openshift.io/cluster ")
@@ -86,6 +86,8 @@ func TestFollowPages(t *testing.T) {
 	lost := w.loseUser("shop", "pvc-website")
 	of := w.reader("<namespace>", lost.Namespace, "<pod>", lost.Name, "<node>", lost.Spec.NodeName)
 	mustPrint(t, of.Follow(t, trouble, "## My pod hangs in ContainerCreating"), "ClaimName:  pvc-website", "untainted")
+
+	r.Follow(t, "log-levels.md", "# Log levels")
 
 	// A removal that a pod holds up, and that somebody does not wait for.
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}

@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -36,6 +39,18 @@ func TestFollowSwitchPage(t *testing.T) {
 	r.Follow(t, page, "### Plan", 0, 1)
 	r.Follow(t, page, "## If the package has another name there")
 	w.interruptSwitch(subscription.Approve)
+	cluster.Eventually(t, limit, "OLM to create an InstallPlan for the other catalog's version", func(ctx context.Context) error {
+		var plans v1alpha1.InstallPlanList
+		if err := w.Client().List(ctx, &plans, client.InNamespace("openshift-operators")); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(plans.Items, func(p v1alpha1.InstallPlan) bool {
+			return !p.Spec.Approved && slices.Contains(p.Spec.ClusterServiceVersionNames, w.driver.Package.Name+".v1.0.0") && p.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval
+		}) {
+			return fmt.Errorf("there are %d InstallPlans, and none that waits for approval", len(plans.Items))
+		}
+		return nil
+	})
 	r.Follow(t, page, "### Status and rollback")
 	r.Follow(t, page, "### Apply")
 }
