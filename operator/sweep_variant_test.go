@@ -60,6 +60,10 @@ func newVariant(t *testing.T, original drivers.Driver, number int) *variant {
 	if original.CloudAccess != nil {
 		access := *original.CloudAccess
 		access.Secret = v.toVariant.Replace(access.Secret)
+		access.Rules = slices.Clone(access.Rules)
+		for i := range access.Rules {
+			access.Rules[i].Names = v.renameAll(access.Rules[i].Names)
+		}
 		v.CloudAccess = &access
 	}
 	v.History.Finalizers = v.renameAll(original.History.Finalizers)
