@@ -152,12 +152,24 @@ func (w *environment) taint(key string) {
 	})
 }
 
-// scaleOperator sets how many pods the operator has.
+// scaleOperator scales the operator, and to 0 waits until it has ended.
 func (w *environment) scaleOperator(replicas int32) {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.driver.Operator.Name}}
-		return c.Patch(ctx, deployment, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)))
+		if err := c.Patch(ctx, deployment, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))); err != nil || replicas > 0 {
+			return err
+		}
+		return cluster.Until(ctx, "the operator's pods to be gone", func(ctx context.Context) error {
+			pods := &corev1.PodList{}
+			if err := c.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels)); err != nil {
+				return err
+			}
+			if len(pods.Items) > 0 { // one that ends still notices changes
+				return fmt.Errorf("there are %d", len(pods.Items))
+			}
+			return nil
+		})
 	})
 }
 
