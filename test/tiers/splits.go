@@ -70,7 +70,7 @@ var raceJourneys = map[string]string{
 
 // notWithRaces are tests that run without the race detector: tests of a command's cost, which the detector multiplies,
 // and of each command's output in each format and on each page, which start one process each without concurrency.
-const notWithRaces = "^TestCosts$|^TestHostileYAML$|^TestEveryFormat$|^TestPages$|^TestPageCommands$"
+const notWithRaces = "^TestCosts$|^TestDeepFolders$|^TestHostileYAML$|^TestEveryFormat$|^TestPages$|^TestPageCommands$"
 
 // longJob is how many seconds a package takes that is a job of its own.
 const longJob = 15
