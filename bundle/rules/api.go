@@ -92,14 +92,14 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 	faults := append(apiserver.Unknown(o.Document.Content, kind), apiserver.Validate(object)...)
 	if isDefinition {
 		rule = definitionRule
-		if len(twice) == 0 {
+		if len(twice) == 0 && len(faults) <= document.MaxFaults { // a hostile one may have very many
 			definitionFaults.Store(digest, faults)
 		}
 	}
 	c.report(rule, o.File, faults)
 }
 
-// definitionFaults caches the []apiserver.Fault of CustomResourceDefinitions without duplicate fields, by the SHA-256 digest of their source.
+// definitionFaults caches the []apiserver.Fault of CustomResourceDefinitions with few faults and no duplicate fields, by the SHA-256 digest of their source.
 // Most versions of an operator have the same ones, and no other check takes as long.
 var definitionFaults sync.Map
 

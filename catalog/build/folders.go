@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Graph says how upgrade edges are made. Its values are those of updateGraph in the ci.yaml of operator repositories.
+// Graph says how upgrade edges are made. It has the values of updateGraph in the ci.yaml of operator repositories.
 type Graph string
 
 const (

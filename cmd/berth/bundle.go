@@ -48,7 +48,7 @@ type bundleContent struct {
 
 func (c *bundleContent) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&c.images, "image", nil, "`NAME=PULLSPEC` image to use; its name is that of its environment variable, or "+
+	flags.StringArrayVar(&c.images, "image", nil, "`NAME=PULLSPEC` image to use; NAME is its environment variable, or "+
 		bundle.OperatorImage+" for the operator's own (repeatable)")
 	flags.StringVar(&c.file, "images", "", "YAML `file` with lines NAME: PULLSPEC; --image takes precedence")
 	flags.BoolVar(&c.pinned, "pinned", false, "fail unless every image is given by digest, as releases require")

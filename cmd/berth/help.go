@@ -15,7 +15,7 @@ import (
 const (
 	// placeholderAnnotation is what stands for a flag's value.
 	placeholderAnnotation = "berth/placeholder"
-	// connectionAnnotation is that of flags which are listed by "berth options", and not by each command.
+	// connectionAnnotation marks flags that only "berth options" lists.
 	connectionAnnotation = "berth/connection"
 )
 
@@ -197,7 +197,7 @@ func row(first string, column int, second string) string {
 	return text + strings.Join(wrap(second, helpColumns-column), "\n"+indent) + "\n"
 }
 
-// reflow wraps the paragraphs of a text. Lines with an indentation stay as they are: lists, and what a file has.
+// reflow wraps the paragraphs of a text. Indented lines, such as lists and examples of files, stay as they are.
 func reflow(text string, columns int) string {
 	var lines []string
 	paragraph := ""

@@ -65,7 +65,7 @@ func TestDescriptionsSayMore(t *testing.T) {
 	}
 }
 
-// TestGroupsSayThatTheyAre: what only has subcommands is listed as such, and its usage wants one.
+// TestGroupsSayThatTheyAre: help lists commands that only have subcommands apart, and their usage asks for one.
 func TestGroupsSayThatTheyAre(t *testing.T) {
 	root := newCommand()
 	_, groups, found := strings.Cut(helpOf(root), "\nGroups of commands:\n")

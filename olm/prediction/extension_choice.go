@@ -180,16 +180,21 @@ func compare(a, b *candidate) int {
 
 // choose returns the bundle that OLM installs over an installed one, or as the first. It returns nil if OLM installs none.
 func (sel *selection) choose(installed installation) (chosen *candidate) {
-	successors := sel.successors(installed.Version)
-	for _, c := range sel.wanted {
-		if installed.Name != "" && !sel.extension.SelfCertified && successors[c.Name] == nil && !c.is(installed) {
-			continue
-		}
+	for _, c := range sel.eligible(installed) {
 		if chosen == nil || compare(c, chosen) < 0 {
 			chosen = c
 		}
 	}
 	return chosen
+}
+
+// eligible returns the bundles that OLM v1 chooses from: the installed one, and those to which an edge leads from it, or all.
+func (sel *selection) eligible(installed installation) []*candidate {
+	if installed.Name == "" || sel.extension.SelfCertified {
+		return sel.wanted
+	}
+	successors := sel.successors(installed.Version)
+	return slices.DeleteFunc(slices.Clone(sel.wanted), func(c *candidate) bool { return successors[c.Name] == nil && !c.is(installed) })
 }
 
 // rivals returns the names of the bundles that OLM v1 could choose as well: it reads the files of a package at the same time, and sorts
@@ -199,10 +204,8 @@ func (sel *selection) rivals(chosen *candidate) (names []string) {
 	if chosen.is(installed) {
 		return nil
 	}
-	successors := sel.successors(installed.Version)
-	for _, c := range sel.wanted {
-		may := installed.Name == "" || sel.extension.SelfCertified || successors[c.Name] != nil
-		if c != chosen && may && compare(c, chosen) == 0 {
+	for _, c := range sel.eligible(installed) {
+		if c != chosen && compare(c, chosen) == 0 {
 			names = append(names, c.Name)
 		}
 	}

@@ -54,7 +54,7 @@ var aboutBerth = []claim{
 		sentence: "OLM v0 or [OLM v1](olm-v1.md) installs them: the released [catalogs](release.md) and bundles are for both.",
 	},
 	{
-		id: "tls", page: "docs/compatibility.md", tests: suite{pkg: "./operator/serving ./operator", run: "^Test(TLSProfile|Configuration)$"}, real: []string{"Kubernetes", "etcd"},
+		id: "tls", page: "docs/compatibility.md", tests: suite{pkg: "./operator/metrics ./operator", run: "^Test(TLSProfile|Configuration)$"}, real: []string{"Kubernetes", "etcd"},
 		sentence: "Their own endpoints and the driver's follow the profile of APIServer `cluster` at once",
 	},
 	{

@@ -52,26 +52,24 @@ func TestClaimsCanBeProved(t *testing.T) {
 		s := c.by()
 		whole, _, _ := strings.Cut(cmp.Or(s.bench, s.run), "/")
 		wanted := regexp.MustCompile(whole)
-		var files []string
-		for _, folder := range strings.Fields(s.pkg) {
-			more, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+		for _, folder := range strings.Fields(s.pkg) { // go test says nothing of a package in which no test has a name that is wanted
+			files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			files = append(files, more...)
-		}
-		found := false
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+			found := false
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, match := range function.FindAllStringSubmatch(string(content), -1) {
+					found = found || wanted.MatchString(match[1])
+				}
 			}
-			for _, match := range function.FindAllStringSubmatch(string(content), -1) {
-				found = found || wanted.MatchString(match[1])
+			if !found {
+				t.Errorf("claim %s: %s has no test %s", c.id, folder, wanted)
 			}
-		}
-		if !found {
-			t.Errorf("claim %s: %s has no test %s", c.id, s.pkg, wanted)
 		}
 		if _, err := c.versions(); err != nil {
 			t.Errorf("claim %s: %v", c.id, err)

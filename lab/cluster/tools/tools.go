@@ -1,7 +1,7 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
 // Manager - from the modules that lab/modules/tools pins. For tests it also builds opm, promtool
 // (lab/modules/promtool), the container runtime of real nodes (lab/modules/node) and etcd's programs for backups
-// (hack/etcd). A Program is any other one, such as a CSI driver.
+// (lab/modules/etcd). A Program is any other one, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
