@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -120,6 +121,12 @@ func redeem(ticket wire.Ticket) (int, error) {
 	descriptors, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(descriptors) != 1 {
 		return 0, fmt.Errorf("got %d descriptors, want one: %w", len(descriptors), err)
+	}
+	// Until the server has closed its own descriptor of the mount and then the connection, the mount is busy: nobody could
+	// unmount it.
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		unix.Close(descriptors[0])
+		return 0, err
 	}
 	return descriptors[0], nil
 }
