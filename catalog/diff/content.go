@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 )
 
-// compareHeads returns the difference between two bundles.
-func compareHeads(before, after *fbc.Bundle) (*access.Content, error) {
+// Heads returns the difference between two bundles, such as the head of a channel in two catalogs.
+func Heads(before, after *fbc.Bundle) (*access.Content, error) {
 	was, err := before.Details()
 	if err != nil {
 		return nil, err

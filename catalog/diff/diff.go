@@ -286,7 +286,7 @@ func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 		if was == nil || is == nil { // a channel has several heads, or one without a bundle
 			return d, nil
 		}
-		if d.Content, err = compareHeads(was, is); err != nil {
+		if d.Content, err = Heads(was, is); err != nil {
 			return nil, err
 		}
 		d.RemovedAPIs = removedAPIs(after, now, old.Heads[0], was)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/berth-csi/berth/bundle/registryv1/access"
+	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
@@ -26,10 +28,13 @@ var (
 	againstAPI = findings.Rule{ID: "against-api-version", Severity: findings.Warning,
 		What: "Updates from the heads of the earlier catalog remove no version of an API.",
 		Why:  "OLM refuses the update on clusters whose CustomResourceDefinition has the version in status.storedVersions: the InstallPlan fails."}
+	againstAccess = findings.Rule{ID: "against-access", Severity: findings.Warning,
+		What: "New heads ask for no dangerous permissions, rights of pods, webhooks or images without a digest that the earlier heads do not ask for.",
+		Why:  "Subscriptions with automatic approval give the operator what it asks for, and nobody is asked."}
 )
 
 // AgainstRules are the rules that Against and AgainstGates apply.
-var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone, againstAPI, againstPruned}
+var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone, againstAPI, againstAccess, againstPruned}
 
 // Against checks what happens to clusters that installed from an earlier catalog when this one replaces it, in the same
 // CatalogSource or because their Subscription changes its source.
@@ -55,6 +60,9 @@ func AgainstAt(now, before *fbc.Catalog, place Place) (found []*findings.Finding
 		}
 		if len(gone) > 0 {
 			found = append(found, channelsGone(p, gone, place).In(was.Name))
+		}
+		for _, f := range accessAgainst(p, was, place) {
+			found = append(found, f.In(was.Name))
 		}
 	}
 	findings.Sort(found)
@@ -121,4 +129,59 @@ func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph,
 		}
 	}
 	return found
+}
+
+// listedRisks is how many requests a finding lists. "berth catalog diff" shows the others.
+const listedRisks = 5
+
+// accessAgainst reports what the heads of channels ask for and the heads of the same channels of an earlier package did not.
+// Channels with the same heads have one finding.
+func accessAgainst(p, was *fbc.Package, place Place) (found []*findings.Finding) {
+	reported := map[[2]string]bool{}
+	for _, earlier := range was.Channels {
+		c := p.FindChannel(earlier.Name)
+		if c == nil {
+			continue
+		}
+		before, after := headBundle(was, earlier), headBundle(p, c)
+		if before == nil || after == nil || before.Name == after.Name || reported[[2]string{before.Name, after.Name}] {
+			continue
+		}
+		reported[[2]string{before.Name, after.Name}] = true
+		content, err := diff.Heads(before, after)
+		if err != nil {
+			found = append(found, place(againstAccess, after.Span, nil, "what the head %s of channel %q asks for cannot be compared with %s: %v", after.Name, c.Name, before.Name, err))
+			continue
+		}
+		if len(content.Risks) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("the head %s of channel %q asks for what %s does not: %s", after.Name, c.Name, before.Name, listed(content.Risks))
+		if len(content.Dropped) > 0 {
+			text += ". It no longer asks for " + listed(content.Dropped)
+		}
+		found = append(found, place(againstAccess, after.Span, nil, "%s", text))
+	}
+	return found
+}
+
+// headBundle returns the bundle of a channel's only head, or nil.
+func headBundle(p *fbc.Package, c *fbc.Channel) *fbc.Bundle {
+	heads := upgrade.Of(p, c).Heads
+	if len(heads) != 1 {
+		return nil // Check reports that
+	}
+	return p.FindBundle(heads[0].Name)
+}
+
+// listed lists requests, the worst first.
+func listed(risks []access.Risk) string {
+	var texts []string
+	for _, r := range risks[:min(len(risks), listedRisks)] {
+		texts = append(texts, r.What+": "+r.Why)
+	}
+	if more := len(risks) - listedRisks; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more, which berth catalog diff lists", more))
+	}
+	return strings.Join(texts, "; ")
 }
