@@ -5,6 +5,7 @@ package diff
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/catalog/olmv1"
+	"github.com/berth-csi/berth/catalog/requests"
 	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -237,6 +239,9 @@ func channelNames(p *fbc.Package) (names []string) {
 	return names
 }
 
+// sortedKeys returns the keys of a map in order.
+func sortedKeys(m map[string]*Change) []string { return slices.Sorted(maps.Keys(m)) }
+
 // union returns the elements of two lists, sorted and without duplicates.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
@@ -286,7 +291,7 @@ func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 		if was == nil || is == nil { // a channel has several heads, or one without a bundle
 			return d, nil
 		}
-		if d.Content, err = Heads(was, is); err != nil {
+		if d.Content, err = requests.Compare(was, is); err != nil {
 			return nil, err
 		}
 		d.RemovedAPIs = removedAPIs(after, now, old.Heads[0], was)

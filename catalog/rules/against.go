@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/bundle/registryv1/access"
-	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/requests"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -148,7 +148,7 @@ func accessAgainst(p, was *fbc.Package, place Place) (found []*findings.Finding)
 			continue
 		}
 		reported[[2]string{before.Name, after.Name}] = true
-		content, err := diff.Heads(before, after)
+		content, err := requests.Compare(before, after)
 		if err != nil {
 			found = append(found, place(againstAccess, after.Span, nil, "what the head %s of channel %q asks for cannot be compared with %s: %v", after.Name, c.Name, before.Name, err))
 			continue

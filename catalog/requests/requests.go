@@ -1,7 +1,8 @@
-package diff
+// Package requests compares what bundles in catalogs request from a cluster: permissions, rights of pods, webhooks, images, APIs and
+// dependencies.
+package requests
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,8 +13,9 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 )
 
-// Heads returns the difference between two bundles, such as the head of a channel in two catalogs.
-func Heads(before, after *fbc.Bundle) (*access.Content, error) {
+// Compare returns the difference between two bundles, such as the heads of a channel in two catalogs. It fails if an object of a
+// bundle cannot be decoded.
+func Compare(before, after *fbc.Bundle) (*access.Content, error) {
 	was, err := before.Details()
 	if err != nil {
 		return nil, err
@@ -96,6 +98,3 @@ func joined(lists map[string][]string) map[string]string {
 	}
 	return texts
 }
-
-// sortedKeys returns the keys of a map in order.
-func sortedKeys(m map[string]*Change) []string { return slices.Sorted(maps.Keys(m)) }
