@@ -236,7 +236,10 @@ func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oc
 
 // copy copies the images and the catalog, and says how far it is.
 func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.Mirror, d mirror.Document) error {
-	begin, images := time.Now(), len(d.Images)+1
+	begin, images := time.Now(), len(d.Images)
+	if d.Catalog.Digest != "" {
+		images++
+	}
 	var done atomic.Int64
 	progress := func() string {
 		return progressOf(m.Copied(), d.Missing, int(done.Load()), images, time.Since(begin))
@@ -308,6 +311,10 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 			}
 		}
 	}
+	if !d.DryRun && d.Catalog.Digest == "" {
+		_, err := fmt.Fprintln(w, count(len(d.Images), "image"))
+		return err
+	}
 	if !d.DryRun {
 		_, err := fmt.Fprintf(w, "catalog %s, %s, with %s\n", escape.Cell(d.Catalog.Destination), d.Catalog.Digest, count(len(d.Images), "image"))
 		return err
@@ -323,6 +330,9 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	for _, blocked := range d.Blocked {
+		fmt.Fprintf(w, "blocked: %s\n", escape.Cell(blocked))
+	}
 	for _, host := range d.NewHosts {
 		fmt.Fprintf(w, "new registry: %s\n", escape.Cell(host))
 	}
@@ -335,7 +345,11 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 	for _, former := range slices.Sorted(maps.Keys(moved)) {
 		fmt.Fprintf(w, "moves: %s to %s; what is there stays, and the objects for clusters name both\n", escape.Cell(former), escape.Cell(moved[former]))
 	}
-	_, err := fmt.Fprintf(w, "%s of %s would be copied, %s and the catalog\n", size(d.Missing), size(d.Size), count(len(d.Images), "image"))
+	what := count(len(d.Images), "image")
+	if d.Catalog.Digest != "" {
+		what += " and the catalog"
+	}
+	_, err := fmt.Fprintf(w, "%s of %s would be copied, %s\n", size(d.Missing), size(d.Size), what)
 	return err
 }
 
