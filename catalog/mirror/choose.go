@@ -19,6 +19,8 @@ import (
 type Choice struct {
 	// Selections choose versions; without any, everything is kept.
 	Selections []Selection
+	// HeadsOnly says that, without selections, only the head of each channel is kept.
+	HeadsOnly bool
 	// DefaultChannels are default channels to set, by package.
 	DefaultChannels map[string]string
 }
@@ -45,7 +47,11 @@ func choose(c *fbc.Catalog, choice Choice) ([]*keptPackage, error) {
 	selections := choice.Selections
 	if len(selections) == 0 {
 		for _, p := range c.Packages {
-			selections = append(selections, Selection{Package: p.Name})
+			s := Selection{Package: p.Name}
+			if choice.HeadsOnly {
+				s.Range = headOnly
+			}
+			selections = append(selections, s)
 		}
 	}
 	byPackage := map[string][]Selection{}

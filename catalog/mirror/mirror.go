@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Document struct {
 	// Size is the number of bytes of the catalog and all images, and Missing the number that the destination lacked.
 	Size    int64 `json:"size"`
 	Missing int64 `json:"missing"`
+	// Blocked are images that the catalog needs and the user does not want.
+	Blocked []string `json:"blocked,omitempty"`
 	// NewHosts are the registries that the catalog did not name when it was last mirrored to the destination, except for its own.
 	NewHosts []string `json:"newHosts,omitempty"`
 	// Warnings are about missing dependencies of clusters that install from this catalog alone.
@@ -94,6 +97,12 @@ type Options struct {
 	Choice
 	// Name is the name of the catalog, its image and the objects for clusters. Tag is the tag of its image.
 	Name, Tag string
+	// Repository is the repository of the catalog's image below the destination. By default it is the name.
+	Repository string
+	// Platforms are the platforms whose images are mirrored, such as linux/amd64. Without any, all are.
+	Platforms []string
+	// Blocked matches references of images that are not mirrored.
+	Blocked []*regexp.Regexp
 	// Namespace is the namespace of the CatalogSource.
 	Namespace string
 	// Jobs is the number of images that are handled concurrently.
@@ -116,8 +125,9 @@ type Mirror struct {
 	// Others are the faults of packages that are not mirrored.
 	Others []*findings.Finding
 
-	folder string // of the catalog
-	needs  []need
+	folder  string // of the catalog
+	needs   []need
+	blocked []string
 	// unlisted are the bundles whose images the catalog does not list, or not all of them.
 	unlisted []*fbc.Bundle
 	images   []Image
@@ -186,8 +196,31 @@ func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error
 	return m, m.check(ctx)
 }
 
+// NewImages mirrors images that the user names, without a catalog.
+func NewImages(references []string, options Options) (*Mirror, error) {
+	m := &Mirror{Options: options}
+	var faults faults
+	for _, reference := range references {
+		ref, err := name.ParseReference(reference)
+		if err != nil {
+			faults.add(fmt.Errorf("%q is not the name of an image: %w", reference, err))
+			continue
+		}
+		m.needs = append(m.needs, need{reference: ref.Name()})
+	}
+	return m, faults.joined()
+}
+
+// hasCatalog reports whether there is a catalog.
+func (m *Mirror) hasCatalog() bool { return m.folder != "" }
+
 // Close deletes the temporary files of the mirror.
-func (m *Mirror) Close() error { return os.RemoveAll(m.folder) }
+func (m *Mirror) Close() error {
+	if !m.hasCatalog() {
+		return nil
+	}
+	return os.RemoveAll(m.folder)
+}
 
 // check fails unless the smaller catalog is valid, and adds warnings about missing dependencies.
 func (m *Mirror) check(ctx context.Context) error {
@@ -227,30 +260,23 @@ func (k *keptPackage) report() Package {
 const noRegistry = "mirror.invalid"
 
 // catalogReference is the name of the catalog's image until it is in a registry.
-func (m *Mirror) catalogReference() string { return noRegistry + "/" + m.Name + ":" + m.Tag }
+func (m *Mirror) catalogReference() string {
+	return noRegistry + "/" + cmp.Or(m.Repository, m.Name) + ":" + m.Tag
+}
 
 // Inspect finds the manifests and blobs of all images, and which of them the destination lacks. It continues after an image that
 // its registry does not provide; Fault then returns the errors.
 func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destination) (err error) {
-	content, err := build.Image(ctx, m.folder)
-	if err != nil {
-		return err
+	m.to, m.transfer = to, &oci.Transfer{From: from, To: to, Moving: true, Platforms: m.Platforms}
+	if m.hasCatalog() {
+		if err := m.inspectCatalog(ctx); err != nil {
+			return err
+		}
+		if err := m.addUnlisted(ctx, from); err != nil {
+			return err
+		}
 	}
-	index, err := content.Index()
-	if err != nil {
-		return err
-	}
-	own, err := oci.Built(index)
-	if err != nil {
-		return err
-	}
-	m.to, m.transfer, m.own = to, &oci.Transfer{From: from, To: to, Moving: true}, &oci.Transfer{From: own, To: to, Catalog: true}
-	if m.catalog, m.ownWhole, err = inspected(ctx, m.own, m.catalogReference()); err != nil {
-		return err
-	}
-	if err := m.addUnlisted(ctx, from); err != nil {
-		return err
-	}
+	m.block()
 	images, wholes := make([]Image, len(m.needs)), make([]*oci.Whole, len(m.needs))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
@@ -273,7 +299,40 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 		}
 	}
 	m.catalog.Source = ""
+	if !m.hasCatalog() {
+		return nil // the user has named each of their tags
+	}
 	return m.checkTags(ctx)
+}
+
+// inspectCatalog builds the image of the smaller catalog, and finds out what the destination has of it.
+func (m *Mirror) inspectCatalog(ctx context.Context) error {
+	content, err := build.Image(ctx, m.folder)
+	if err != nil {
+		return err
+	}
+	index, err := content.Index()
+	if err != nil {
+		return err
+	}
+	own, err := oci.Built(index)
+	if err != nil {
+		return err
+	}
+	m.own = &oci.Transfer{From: own, To: m.to, Catalog: true}
+	m.catalog, m.ownWhole, err = inspected(ctx, m.own, m.catalogReference())
+	return err
+}
+
+// block takes away the images that the user does not want.
+func (m *Mirror) block() {
+	m.needs = slices.DeleteFunc(m.needs, func(n need) bool {
+		is := slices.ContainsFunc(m.Blocked, func(b *regexp.Regexp) bool { return b.MatchString(n.reference) })
+		if is {
+			m.blocked = append(m.blocked, n.reference)
+		}
+		return is
+	})
 }
 
 // Fault returns the errors of images that cannot be mirrored, because of which the catalog is not mirrored either.
@@ -321,6 +380,9 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 	if err := m.Fault(); err != nil {
 		return err
 	}
+	if !m.hasCatalog() {
+		return nil
+	}
 	if err := m.own.Copy(ctx, m.ownWhole); err != nil {
 		return err
 	}
@@ -332,11 +394,16 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 }
 
 // Copied is the number of bytes that Copy has copied so far.
-func (m *Mirror) Copied() int64 { return m.transfer.Copied() + m.own.Copied() }
+func (m *Mirror) Copied() int64 {
+	if !m.hasCatalog() {
+		return m.transfer.Copied()
+	}
+	return m.transfer.Copied() + m.own.Copied()
+}
 
 // Document describes the mirror.
 func (m *Mirror) Document(source, destination string, dryRun bool) Document {
-	d := Document{Schema: Schema, Source: source, Destination: destination, DryRun: dryRun, Packages: m.Packages, Catalog: m.catalog, Images: m.images, NewHosts: m.newHosts(), Warnings: m.Warnings,
+	d := Document{Schema: Schema, Source: source, Destination: destination, DryRun: dryRun, Packages: m.Packages, Catalog: m.catalog, Images: m.images, NewHosts: m.newHosts(), Blocked: m.blocked, Warnings: m.Warnings,
 		Size: m.catalog.Size, Missing: m.catalog.Missing}
 	for _, i := range m.images {
 		d.Size += i.Size
@@ -416,7 +483,10 @@ func (f *faults) note(ctx context.Context, bundle string, err error) error {
 		f.out[out.host]++
 		return nil
 	}
-	f.add(fmt.Errorf("bundle %s: %w", bundle, err))
+	if bundle != "" {
+		err = fmt.Errorf("bundle %s: %w", bundle, err)
+	}
+	f.add(err)
 	return nil
 }
 

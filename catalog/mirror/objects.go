@@ -37,23 +37,15 @@ func (m *Mirror) objects() (map[string][]byte, error) {
 		into, places := byDigest, []string{to.Context().Name()}
 		if _, is := from.(name.Tag); is {
 			into = byTag
-		} else if former := m.record.Former[from.Context().Name()]; former != "" {
+		} else if former := m.former()[from.Context().Name()]; former != "" {
 			places = append(places, former) // it still has the versions that nobody chose this time
 		}
 		into[sourceName(from.Context())] = places
 	}
-	all := map[string]map[string]any{
-		catalogSourceFile: object("operators.coreos.com/v1alpha1", "CatalogSource", m.Name, map[string]any{
-			"sourceType": "grpc", "image": m.catalog.Destination, "displayName": m.Name,
-			"updateStrategy": map[string]any{"registryPoll": map[string]any{"interval": "60m"}},
-			"grpcPodConfig": map[string]any{"securityContextConfig": "restricted",
-				"extractContent": map[string]any{"catalogDir": "/configs"}},
-		}),
-		clusterCatalogFile: object("olm.operatorframework.io/v1", "ClusterCatalog", m.Name, map[string]any{
-			"source": map[string]any{"type": "Image", "image": map[string]any{"ref": m.catalog.Destination, "pollIntervalMinutes": pollMinutes}},
-		}),
+	all := map[string]map[string]any{}
+	if m.hasCatalog() {
+		all = m.catalogObjects()
 	}
-	all[catalogSourceFile]["metadata"].(map[string]any)["namespace"] = m.Namespace
 	if len(byDigest) > 0 {
 		all[digestMirrorsFile] = object("config.openshift.io/v1", "ImageDigestMirrorSet", m.Name, map[string]any{"imageDigestMirrors": mirrors(byDigest)})
 	}
@@ -69,6 +61,31 @@ func (m *Mirror) objects() (map[string][]byte, error) {
 		texts[file] = text
 	}
 	return texts, nil
+}
+
+// former are the places where an earlier version of this program put images, by source repository.
+func (m *Mirror) former() map[string]string {
+	if m.record == nil {
+		return nil
+	}
+	return m.record.Former
+}
+
+// catalogObjects returns the catalog for OLM v0 and v1, by file.
+func (m *Mirror) catalogObjects() map[string]map[string]any {
+	all := map[string]map[string]any{
+		catalogSourceFile: object("operators.coreos.com/v1alpha1", "CatalogSource", m.Name, map[string]any{
+			"sourceType": "grpc", "image": m.catalog.Destination, "displayName": m.Name,
+			"updateStrategy": map[string]any{"registryPoll": map[string]any{"interval": "60m"}},
+			"grpcPodConfig": map[string]any{"securityContextConfig": "restricted",
+				"extractContent": map[string]any{"catalogDir": "/configs"}},
+		}),
+		clusterCatalogFile: object("olm.operatorframework.io/v1", "ClusterCatalog", m.Name, map[string]any{
+			"source": map[string]any{"type": "Image", "image": map[string]any{"ref": m.catalog.Destination, "pollIntervalMinutes": pollMinutes}},
+		}),
+	}
+	all[catalogSourceFile]["metadata"].(map[string]any)["namespace"] = m.Namespace
+	return all
 }
 
 func object(version, kind, name string, spec map[string]any) map[string]any {

@@ -63,8 +63,13 @@ func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
 	fresh, former := filepath.Join(staging, "new"), filepath.Join(staging, "former")
-	if err := os.CopyFS(filepath.Join(fresh, catalogFolder), os.DirFS(m.folder)); err != nil {
+	if err := os.Mkdir(fresh, 0o755); err != nil {
 		return nil, err
+	}
+	if m.hasCatalog() {
+		if err := os.CopyFS(filepath.Join(fresh, catalogFolder), os.DirFS(m.folder)); err != nil {
+			return nil, err
+		}
 	}
 	for file, text := range objects {
 		if err := os.WriteFile(filepath.Join(fresh, file), text, 0o644); err != nil {

@@ -23,7 +23,7 @@ catalog. These commands make such folders, check them, and answer OLM from them.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCatalogBuildCommand(), newCatalogAddCommand(), newCatalogConvertCommand(), newCatalogValidateCommand(), newCatalogRulesCommand(), newCatalogRenderCommand(), newCatalogListCommand(),
-		newCatalogLifecycleCommand(), newCatalogDiffCommand(), newCatalogPlanCommand(), newCatalogGraphCommand(), newCatalogServeCommand(), newCatalogImageCommand(), newCatalogMirrorCommand())
+		newCatalogLifecycleCommand(), newCatalogDiffCommand(), newCatalogPlanCommand(), newCatalogGraphCommand(), newCatalogServeCommand(), newCatalogImageCommand(), newCatalogMirrorCommand(), newCatalogUnmirrorCommand())
 	return cmd
 }
 

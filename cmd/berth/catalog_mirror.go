@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,13 +18,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/catalog/mirror/imageset"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/faults"
 	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // mirrorCommand holds the flags of the command catalog mirror.
 type mirrorCommand struct {
+	config    string
+	platforms []string
+	blocked   []*regexp.Regexp
+	// chosen is the choice by a configuration, which also says where the catalog's image is. It is nil if flags choose.
+	chosen    *imageset.Catalog
 	packages  []string
 	defaults  map[string]string
 	name, tag string
@@ -40,7 +48,7 @@ type mirrorCommand struct {
 func newCatalogMirrorCommand() *cobra.Command {
 	m := &mirrorCommand{}
 	cmd := &cobra.Command{
-		Use:   "mirror SOURCE DESTINATION",
+		Use:   "mirror [SOURCE] DESTINATION",
 		Short: "Copy chosen packages of a catalog, with all their images, for disconnected clusters",
 		Long: `Copy a smaller catalog, and every image that its bundles need, to a registry that a disconnected cluster
 can reach, or to a folder that can be carried there.
@@ -56,7 +64,10 @@ skip, and a choice that would strand versions or leave a channel with several he
 do instead. The rules of "berth catalog validate" apply to the smaller catalog. Its other documents are passed
 through.
 
-Images are copied by digest and unchanged, for all architectures, with what is attached to them: signatures,
+With --config, a file of oc-mirror v2 (ImageSetConfiguration) names the catalogs, what is chosen of each, additional
+images, and images to leave out. What it has for releases of OpenShift and Helm charts is not followed; warnings name it.
+
+Images are copied by digest and unchanged, for all platforms or those of --platform, with what is attached to them: signatures,
 SBOMs and provenance, as referrers of OCI or by the tags of cosign. Only what the destination lacks is copied.
 A command that was interrupted can be repeated, and continues. An image that its registry does not give holds
 no other. The catalog comes last, when all images are there.
@@ -80,10 +91,16 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
     --package 'aws-efs-operator/stable@>=1.0.0'
   oc apply -f mirror/imagedigestmirrorset.yaml -f mirror/catalogsource.yaml
 
+  # What a file of oc-mirror v2 names
+  berth catalog mirror --config imageset.yaml registry.example.com/mirror --dry-run
+
   # By a folder, which is carried
   berth catalog mirror catalog/certified oci:/media/usb/mirror --package aws-efs-operator
   berth catalog mirror oci:/media/usb/mirror registry.example.com/mirror`,
-		Args: cobra.MatchAll(takes("SOURCE", "DESTINATION"), func(*cobra.Command, []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := m.takes(cmd, args); err != nil {
+				return err
+			}
 			if m.time <= 0 {
 				return fmt.Errorf("--image-timeout is %s, want more than 0", m.time)
 			}
@@ -91,12 +108,19 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 				return fmt.Errorf("--jobs is %d, want 1 to 64", m.jobs)
 			}
 			return nil
-		}),
+		},
 		ValidArgsFunction: completing(folders, folders, nothing),
-		RunE:              func(cmd *cobra.Command, args []string) error { return m.run(cmd, args[0], args[1]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if m.config != "" {
+				return m.runConfig(cmd, args[0])
+			}
+			return m.run(cmd, args[0], args[1])
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&m.packages, "package", nil, "`PACKAGE[/CHANNEL][@RANGE]` what to mirror, such as tide, tide/stable or 'tide@>=1.2.0 <2.0.0' (repeatable)")
+	flags.StringVarP(&m.config, "config", "c", "", "`file` of oc-mirror v2, an ImageSetConfiguration, that says what to mirror")
+	flags.StringArrayVar(&m.platforms, "platform", nil, "`OS/ARCHITECTURE` platform whose images are mirrored, such as linux/amd64 (default all; repeatable)")
 	flags.StringToStringVar(&m.defaults, "default-channel", nil, "`PACKAGE=CHANNEL` default channel of a package whose own is not mirrored")
 	flags.StringVar(&m.name, "name", "", "`name` of the mirrored catalog, for its image and the objects (default that of the source)")
 	flags.StringVar(&m.tag, "tag", "latest", "`tag` of the catalog's image, under which clusters look for a new one")
@@ -107,7 +131,7 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`host` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network (repeatable)")
 	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`reference` of a tag in DESTINATION to set although it names something that is not this catalog's (repeatable)")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and what the destination lacks, and copy nothing")
-	for flag, by := range map[string]cobra.CompletionFunc{"package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
+	for flag, by := range map[string]cobra.CompletionFunc{"platform": nothing, "package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
 		"image-timeout": nothing, "allow-host": nothing, "overwrite": nothing} {
 		completeFlag(cmd, flag, by)
 	}
@@ -130,7 +154,10 @@ func completeSelection(cmd *cobra.Command, args []string, typed string) ([]cobra
 
 func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	options := mirror.Options{Choice: mirror.Choice{DefaultChannels: c.defaults}, Name: c.name, Tag: c.tag, Namespace: c.namespace, Jobs: c.jobs,
-		Time: c.time, Text: from, Overwrite: c.overwrite, Last: mirror.Last(c.resources)}
+		Time: c.time, Text: from, Overwrite: c.overwrite, Last: mirror.Last(c.resources), Platforms: c.platforms, Blocked: c.blocked}
+	if c.chosen != nil {
+		options.Choice, options.Repository = c.chosen.Choice, c.chosen.Repository
+	}
 	for _, text := range c.packages {
 		s, err := mirror.ParseSelection(text)
 		if err != nil {
@@ -156,14 +183,20 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	defer func() { err = errors.Join(err, m.Close()) }()
 	opened.NameFindings(m.Others)
 	printWarnings(cmd, from, m.Others)
-	destination, err := mirror.OpenDestination(to, options.Name)
+	stop()
+	return c.transfer(cmd, m, opened.Images(cmd.Context(), c.hosts), from, to)
+}
+
+// transfer copies what a mirror needs, or says what it would copy.
+func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oci.Source, from, to string) (err error) {
+	destination, err := mirror.OpenDestination(to, m.Name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, destination.Close()) }()
-	stop()
-	stop = startProgress(cmd.ErrOrStderr(), "looking for what is missing")
-	if err := m.Inspect(cmd.Context(), opened.Images(cmd.Context(), c.hosts), destination); err != nil {
+	stop := startProgress(cmd.ErrOrStderr(), "looking for what is missing")
+	defer func() { stop() }()
+	if err := m.Inspect(cmd.Context(), images, destination); err != nil {
 		return &faults.Listed{Head: "cannot mirror " + from + " to " + to + ":", Faults: err}
 	}
 	stop()
@@ -203,7 +236,10 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 
 // copy copies the images and the catalog, and says how far it is.
 func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.Mirror, d mirror.Document) error {
-	begin, images := time.Now(), len(d.Images)+1
+	begin, images := time.Now(), len(d.Images)
+	if d.Catalog.Digest != "" {
+		images++
+	}
 	var done atomic.Int64
 	progress := func() string {
 		return progressOf(m.Copied(), d.Missing, int(done.Load()), images, time.Since(begin))
@@ -275,6 +311,10 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 			}
 		}
 	}
+	if !d.DryRun && d.Catalog.Digest == "" {
+		_, err := fmt.Fprintln(w, count(len(d.Images), "image"))
+		return err
+	}
 	if !d.DryRun {
 		_, err := fmt.Fprintf(w, "catalog %s, %s, with %s\n", escape.Cell(d.Catalog.Destination), d.Catalog.Digest, count(len(d.Images), "image"))
 		return err
@@ -290,6 +330,9 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	for _, blocked := range d.Blocked {
+		fmt.Fprintf(w, "blocked: %s\n", escape.Cell(blocked))
+	}
 	for _, host := range d.NewHosts {
 		fmt.Fprintf(w, "new registry: %s\n", escape.Cell(host))
 	}
@@ -302,7 +345,11 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 	for _, former := range slices.Sorted(maps.Keys(moved)) {
 		fmt.Fprintf(w, "moves: %s to %s; what is there stays, and the objects for clusters name both\n", escape.Cell(former), escape.Cell(moved[former]))
 	}
-	_, err := fmt.Fprintf(w, "%s of %s would be copied, %s and the catalog\n", size(d.Missing), size(d.Size), count(len(d.Images), "image"))
+	what := count(len(d.Images), "image")
+	if d.Catalog.Digest != "" {
+		what += " and the catalog"
+	}
+	_, err := fmt.Fprintf(w, "%s of %s would be copied, %s\n", size(d.Missing), size(d.Size), what)
 	return err
 }
 

@@ -141,6 +141,7 @@ grpc_health_probe it asks a server for its health.`,
 		newOptionsCommand(), newExitCodesCommand())
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		hush(cmd)
+		logRequests(cmd)
 		endAfter(cmd)
 	}
 	version.AddTo(root)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,13 @@ var mirrored = scene{
 	varies: regexp.MustCompile(`[0-9.]+ [KM]?i?B(/s, [0-9]+m?s left|/s)?`),
 }
 
+// mirroredWith is the scene for mirrors after further commands.
+func mirroredWith(commands ...string) scene {
+	s := mirrored
+	s.setup = slices.Concat(s.setup, commands)
+	return s
+}
+
 // templates are the scenes of templates of opm, with their images in a registry.
 var templates = scene{
 	files: "pages/templates.txtar",
@@ -66,8 +74,12 @@ var scenes = map[string]map[string][]scene{
 		}}, {files: "check.txtar", setup: []string{"mv repository/* .", "sed -i s/replaces-mode/replace-mode/ operators/tide/ci.yaml"}}},
 		"## What an update asks for": {{files: "bundle_permissions.txtar"}}},
 	"coming-from-opm.md": {"## With what you have": {templates}},
-	"disconnected.md":    {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored}},
-	"olm-v1.md":          {"## What OLM v1 refuses": {{files: "olm_v1.txtar"}}},
+	"disconnected.md": {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored},
+		"## A file of oc-mirror": {mirroredWith(`printf 'apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n  platform:\n    channels: [{name: stable-4.20}]\n  operators:\n  - catalog: catalog\n    targetCatalog: team/tides\n    packages:\n    - name: tide\n      channels: [{name: stable, minVersion: 0.2.0}]\n  additionalImages:\n  - name: '$REGISTRY'/example/tide-bundle:v0.1.0\n' > imageset.yaml`)},
+		"## Delete what is not needed": {mirroredWith(`printf 'apiVersion: mirror.openshift.io/v2alpha1\nkind: DeleteImageSetConfiguration\ndelete:\n  operators:\n  - catalog: catalog\n    packages: [{name: tide, maxVersion: 0.2.0}]\n' > delete.yaml`,
+			"berth catalog mirror catalog $MIRROR/mirror", "berth catalog mirror catalog $MIRROR/mirror --package 'tide/stable@>=0.2.0'")},
+	},
+	"olm-v1.md": {"## What OLM v1 refuses": {{files: "olm_v1.txtar"}}},
 	"release.md": {
 		"## Bundle": {
 			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},

@@ -77,11 +77,6 @@ func explain(err error) error {
 	return err
 }
 
-// addVerbose adds the flag for what explain leaves out.
-func addVerbose(root *cobra.Command) {
-	root.PersistentFlags().BoolP("verbose", "v", false, "when it fails, also print the errors behind the message")
-}
-
 // printCauses prints each error behind another one that its text does not have.
 func printCauses(cmd *cobra.Command, err error) {
 	said := err.Error()

@@ -69,7 +69,7 @@ func printError(cmd *cobra.Command, fault error) {
 	for _, line := range lines {
 		cmd.PrintErrln(line)
 	}
-	if verbose, err := cmd.Root().PersistentFlags().GetBool("verbose"); verbose && err == nil {
+	if verbosity(cmd) >= causesLevel {
 		printCauses(cmd, fault)
 	}
 }

@@ -104,3 +104,22 @@ func checkPlatform(ctx context.Context, repo name.Repository, platform v1.Descri
 func incomplete(ref name.Digest, err error) error {
 	return fmt.Errorf("the registry does not have all of %s: %w%s", ref, err, pushRemedy(ref.Context(), err))
 }
+
+// Delete deletes the manifest with a pull spec's digest from its registry. It is no fault if it is gone.
+func Delete(ctx context.Context, pullSpec string) error {
+	ref, err := name.NewDigest(pullSpec)
+	if err != nil {
+		return fmt.Errorf("%q: want an image by digest: %w", pullSpec, err)
+	}
+	err = remote.Delete(ref, remoteOptions(ctx)...)
+	if isAbsent(err) {
+		return nil
+	}
+	if refused := (*transport.Error)(nil); errors.As(err, &refused) && refused.StatusCode == http.StatusMethodNotAllowed {
+		return fmt.Errorf("deleting %s: its registry does not allow to delete: switch that on there: %w", pullSpec, err)
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w%s", pullSpec, err, pushRemedy(ref.Context(), err))
+	}
+	return nil
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -22,6 +23,9 @@ type Transfer struct {
 	To   Destination
 	// Catalog says that it copies the image of the mirrored catalog, whose place strangers do not choose.
 	Catalog bool
+	// Platforms are the platforms whose images it copies, such as linux/amd64 and linux/arm64/v8. The list of an image's platforms
+	// stays unchanged, by its digest. Without any, it copies the images for all platforms.
+	Platforms []string
 	// Moving makes it also look in the places of earlier versions of this program.
 	Moving bool
 
@@ -50,7 +54,7 @@ func (t *Transfer) Place(reference string) (string, error) {
 
 // Inspect finds the parts of an image, and those that the destination lacks.
 func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error) {
-	w, err := walkImage(ctx, t.From, reference)
+	w, err := walkImage(ctx, t.From, reference, t.Platforms...)
 	if err != nil {
 		return nil, &sourceError{err}
 	}
@@ -175,6 +179,9 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 			if err == nil {
 				t.copied.Add(m.Size)
 			}
+			if w.Sparse && isIncomplete(err) {
+				err = contentErrorf("the registry of the destination takes no list of which it lacks images: have it take them, or copy the images for all platforms: %v", err)
+			}
 			return err
 		})
 		if err != nil {
@@ -193,6 +200,14 @@ func (t *Transfer) copy(ctx context.Context, w *Whole) error {
 		}
 	}
 	return nil
+}
+
+// isIncomplete reports whether a registry has refused a list because it lacks images that the list names.
+func isIncomplete(err error) bool {
+	refused := (*transport.Error)(nil)
+	return errors.As(err, &refused) && slices.ContainsFunc(refused.Errors, func(d transport.Diagnostic) bool {
+		return d.Code == transport.ManifestUnknownErrorCode || d.Code == transport.ManifestBlobUnknownErrorCode
+	})
 }
 
 // text reads the text of a manifest once more.

@@ -27,6 +27,8 @@ type Whole struct {
 	// Former is the place where an earlier version of this program put the image, if it is still there and not at its present
 	// place.
 	Former string
+	// Sparse says that its list names images for platforms that are not wanted.
+	Sparse bool
 
 	ref       name.Reference
 	manifests []contentDescriptor // each after the ones that it needs
@@ -93,13 +95,13 @@ func isAttachedTag(tag string) bool {
 	return strings.HasPrefix(tag, "sha256-") && slices.ContainsFunc(attachedTags, func(ending string) bool { return strings.HasSuffix(tag, ending) })
 }
 
-// walkImage finds the parts of an image.
-func walkImage(ctx context.Context, from Source, reference string) (*Whole, error) {
+// walkImage finds the parts of an image, for the given platforms or for all.
+func walkImage(ctx context.Context, from Source, reference string, platforms ...string) (*Whole, error) {
 	ref, err := parseName(reference)
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{Whole: &Whole{Reference: reference, ref: ref}, from: from, repository: ref.Context(), seen: map[v1.Hash]bool{}}
+	w := &walk{Whole: &Whole{Reference: reference, ref: ref}, from: from, platforms: platforms, repository: ref.Context(), seen: map[v1.Hash]bool{}}
 	root, err := w.manifest(ctx, ref, nil, nil, 0)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w%s", reference, err, remedy(ref.Context(), err))
@@ -113,6 +115,7 @@ func walkImage(ctx context.Context, from Source, reference string) (*Whole, erro
 type walk struct {
 	*Whole
 	from       Source
+	platforms  []string // whose images are wanted; without any, all
 	repository name.Repository
 	seen       map[v1.Hash]bool
 	text       int // bytes of the manifests so far
@@ -161,7 +164,11 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 	if len(m.content.Manifests) > maxManifests || len(m.content.Layers) > maxLayers {
 		return contentErrorf("the manifest %s lists %d images and %d layers; expected at most %d and %d", m.Digest, len(m.content.Manifests), len(m.content.Layers), maxManifests, maxLayers)
 	}
-	for _, child := range m.content.Manifests {
+	listed, err := w.wanted(m.content.Manifests)
+	if err != nil {
+		return err
+	}
+	for _, child := range listed {
 		if err := checkNotForeign(child); err != nil {
 			return err
 		}
@@ -190,6 +197,36 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 		}
 	}
 	return nil
+}
+
+// unknownPlatform is the platform that build tools give to what is not an image, such as provenance.
+const unknownPlatform = "unknown/unknown"
+
+// wanted returns the manifests of a list that are for a wanted platform, and those that are for none.
+func (w *walk) wanted(listed []v1.Descriptor) (some []v1.Descriptor, err error) {
+	if len(w.platforms) == 0 || len(listed) == 0 {
+		return listed, nil
+	}
+	var others []string
+	for _, child := range listed {
+		platform := unknownPlatform
+		if child.Platform != nil {
+			platform = child.Platform.OS + "/" + child.Platform.Architecture
+		}
+		is := func(want string) bool {
+			return want == platform || child.Platform != nil && want == platform+"/"+child.Platform.Variant
+		}
+		if platform != unknownPlatform && !slices.ContainsFunc(w.platforms, is) {
+			others = append(others, platform)
+			continue
+		}
+		some = append(some, child)
+	}
+	if len(others) == len(listed) {
+		return nil, contentErrorf("it has images for %s; expected one for %s", shortened(strings.Join(others, ", ")), strings.Join(w.platforms, " or "))
+	}
+	w.Sparse = w.Sparse || len(others) > 0
+	return some, nil
 }
 
 // attached visits the attachments of a manifest: manifests with it as their subject (OCI 1.1), or with a tag of cosign's.

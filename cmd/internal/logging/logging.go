@@ -3,7 +3,10 @@ package logging
 
 import (
 	"flag"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
 
 	"k8s.io/klog/v2"
 
@@ -21,4 +24,33 @@ func To(w io.Writer) {
 		}
 	}
 	klog.SetOutput(escape.Messages(w))
+}
+
+// Level sets up to which level of verbosity klog writes messages.
+func Level(n int) {
+	var level klog.Level
+	if err := level.Set(strconv.Itoa(n)); err != nil {
+		panic(err) // it takes any number
+	}
+}
+
+// LeaveOutBodies keeps what requests and their responses contain out of messages: it may be a Secret.
+func LeaveOutBodies() { klog.SetLogFilter(withoutBodies{}) }
+
+// bodyKey is the key under which client-go logs what a request or its response contains.
+const bodyKey = "body"
+
+type withoutBodies struct{}
+
+func (withoutBodies) Filter(args []any) []any                           { return args }
+func (withoutBodies) FilterF(format string, args []any) (string, []any) { return format, args }
+
+func (withoutBodies) FilterS(message string, pairs []any) (string, []any) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if text, is := pairs[i+1].(string); is && pairs[i] == bodyKey {
+			pairs = slices.Clone(pairs)
+			pairs[i+1] = fmt.Sprintf("%d characters, left out", len(text))
+		}
+	}
+	return message, pairs
 }

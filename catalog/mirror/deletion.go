@@ -1,0 +1,121 @@
+package mirror
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/internal/oci"
+)
+
+// Deletion says which images of a destination are not needed any more.
+type Deletion struct {
+	// Unneeded and Needed are images of the destination by digest, with the names of their sources. Those that are needed are named by
+	// a catalog of the destination.
+	Unneeded, Needed map[string]string
+	// Absent are images that the destination does not have.
+	Absent []string
+}
+
+// PlanDeletion finds the images of mirrors that a destination has and no catalog in it names. Nothing is written.
+func PlanDeletion(ctx context.Context, to oci.Destination, chosen, present []*Mirror) (*Deletion, error) {
+	needed := map[string]string{}
+	for _, m := range present {
+		if len(m.unlisted) > 0 {
+			return nil, fmt.Errorf("catalog %s in the destination does not list the images of bundle %s, so it is unknown which are needed; nothing is listed: expected relatedImages there", m.Text, m.unlisted[0].Name)
+		}
+		if _, err := m.find(ctx, to, needed); err != nil {
+			return nil, err
+		}
+	}
+	d := &Deletion{Unneeded: map[string]string{}, Needed: map[string]string{}}
+	for _, m := range chosen {
+		m.block()
+		absent, err := m.find(ctx, to, d.Unneeded)
+		if err != nil {
+			return nil, err
+		}
+		d.Absent = append(d.Absent, absent...)
+	}
+	for image := range needed {
+		if source, is := d.Unneeded[image]; is {
+			d.Needed[image] = source
+			delete(d.Unneeded, image)
+		}
+	}
+	slices.Sort(d.Absent)
+	return d, nil
+}
+
+// find adds the images that the destination has to found, by digest, and returns the others.
+func (m *Mirror) find(ctx context.Context, to oci.Destination, found map[string]string) (absent []string, err error) {
+	var mu sync.Mutex
+	transfer := &oci.Transfer{To: to}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(m.Jobs)
+	for _, n := range m.needs {
+		group.Go(func() error {
+			place, err := transfer.Place(n.reference)
+			if err != nil {
+				return err
+			}
+			digest, err := oci.Find(ctx, place)
+			if err != nil {
+				return fmt.Errorf("looking for image %s: %w", place, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if digest == "" {
+				absent = append(absent, n.reference)
+				return nil
+			}
+			found[repositoryOf(place)+"@"+digest] = n.reference
+			return nil
+		})
+	}
+	return absent, group.Wait()
+}
+
+// Write writes the list of images to delete, one a line, for people to read and for ReadDeletion.
+func (d *Deletion) Write(w io.Writer) error {
+	text := bufio.NewWriter(w)
+	for _, image := range slices.Sorted(maps.Keys(d.Needed)) {
+		fmt.Fprintf(text, "# kept, as a catalog of the destination names it: %s\n", image)
+	}
+	for _, reference := range d.Absent {
+		fmt.Fprintf(text, "# not in the destination: %s\n", reference)
+	}
+	for _, image := range slices.Sorted(maps.Keys(d.Unneeded)) {
+		fmt.Fprintln(text, image)
+	}
+	return text.Flush()
+}
+
+// ReadDeletion reads a list of images to delete. All must be below the path of a destination, and by digest.
+func ReadDeletion(text []byte, path string) (images []string, err error) {
+	var faults faults
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		ref, err := name.NewDigest(line, name.StrictValidation)
+		if err != nil || ref.Name() != line {
+			faults.add(fmt.Errorf("line %d is %q; expected an image by its digest", number, line))
+		} else if !strings.HasPrefix(line, strings.TrimSuffix(path, "/")+"/") {
+			faults.add(fmt.Errorf("line %d is %q; expected an image below %s", number, line, path))
+		}
+		images = append(images, line)
+	}
+	return images, faults.joined()
+}
