@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -193,5 +194,30 @@ func TestManyLabelledObjects(t *testing.T) {
 	}
 	if _, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"}, Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}}); err != nil {
 		t.Errorf("%.300v", err)
+	}
+}
+
+// TestLabelledDeployment: somebody who may write in the operator's namespace creates a Deployment with the labels of the ClusterExtension
+// before a way back, whose pods never run, or deletes it in the middle. The way back ends all the same.
+func TestLabelledDeployment(t *testing.T) {
+	forged := func(s *state) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "forged", UID: "f-1"}}
+		o.SetGroupVersionKind(deploymentKind)
+		s.taken = append(s.taken, taken{objectOf(*o), o})
+		s.deployments = append(s.deployments, appsv1.Deployment{ObjectMeta: o.ObjectMeta})
+		return o
+	}
+	s := returned()
+	want, err := s.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged(s)
+	if got, err := s.Next(); err != nil || got.Step != want.Step || got.Waits != want.Waits {
+		t.Errorf("with a Deployment whose pods never run: step %q, waits %q, error %v; want %q, %q", got.Step, got.Waits, err, want.Step, want.Waits)
+	}
+	s.taken[len(s.taken)-1].live = nil
+	if err := s.Verify(); err != nil {
+		t.Errorf("when it is deleted: %v", err)
 	}
 }

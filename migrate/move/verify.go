@@ -38,8 +38,8 @@ func (s *state) Verify() error {
 		return err
 	}
 	for _, t := range s.taken {
-		if t.Kind != definitionKind.Kind && t.Kind != deploymentKind.Kind {
-			continue // the other OLM creates it again
+		if t.Kind != definitionKind.Kind && (t.Kind != deploymentKind.Kind || p.To == ToV0) {
+			continue // the other OLM creates it again; on a way back, the plan may name Deployments of others in the namespace
 		}
 		if t.live == nil {
 			return fmt.Errorf("somebody has deleted %s, which had UID %s; %s", t, t.UID, s.journal.Abandon())

@@ -57,4 +57,6 @@ var onSwitch = []Attack{
 		"migrate/move TestForgedJournal/a_version_that_does_not_exist"},
 	{"keep a way back to OLM v0 from starting, with thousands of ConfigMaps in the operator's namespace that have the labels of the ClusterExtension",
 		"of each kind in a namespace, the plan names what was taken over and the 100 oldest others", "migrate/move TestManyLabelledObjects"},
+	{"keep a way back from ending, with a Deployment in the operator's namespace that has the labels of the ClusterExtension and never runs, or is deleted meanwhile",
+		"only the Deployments of the version are waited for, and only APIs have to stay", "migrate/move TestLabelledDeployment"},
 }
