@@ -96,7 +96,7 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 			err = provision.Create(ctx, clients, request, dryRun, func(r provision.Resource) {
 				created.Resources = append(created.Resources, r)
 				if progress != nil {
-					fmt.Fprintf(progress, "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), r.About)
+					showResource(progress, r, dryRun)
 				}
 			})
 			if err != nil {
@@ -137,6 +137,11 @@ func printCreated(w io.Writer, format string, created provision.Report, name str
 	}
 	_, err = w.Write(manifests)
 	return err
+}
+
+// showResource prints a line about a resource.
+func showResource(w io.Writer, r provision.Resource, dryRun bool) {
+	fmt.Fprintf(escape.Messages(w), "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), r.About)
 }
 
 // verbOf returns "found", "missing" or "created" for a resource.
@@ -215,7 +220,7 @@ To delete, it needs these:` + listed(removal.Permissions),
 			}
 			return stopped(ctx, removal.Delete(ctx, clients, inventory, func(r removal.Resource) {
 				if output == "text" {
-					fmt.Fprintf(cmd.OutOrStdout(), "deleted   %s\n", r)
+					fmt.Fprintf(escape.Messages(cmd.OutOrStdout()), "deleted   %s\n", r)
 				}
 			}))
 		},

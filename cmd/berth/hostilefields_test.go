@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/internal/aws/provision"
 	"github.com/berth-csi/berth/internal/aws/removal"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
@@ -49,6 +50,32 @@ func TestHostileFields(t *testing.T) {
 				t.Fatal(err)
 			}
 			hostile.Check(t, "resources as JSON, with a hostile "+path, data.String(), 1<<20)
+		})
+		created := &provision.Report{Schema: provision.Schema, Cluster: "mine", Region: "us-east-1",
+			Resources: []provision.Resource{{Kind: removal.FileSystem, ID: "fs-0123456789abcdef0", About: "mine-efs"}, {Kind: removal.MountTarget, ID: "fsmt-0123456789abcdef0", About: "us-east-1a", Found: true},
+				{Kind: removal.AccessPoint, ID: "fsap-0123456789abcdef0", About: "/a"}}}
+		hostile.Each(created, text, func(path string) {
+			var out, data bytes.Buffer
+			for _, r := range created.Resources {
+				showResource(&out, r, false)
+			}
+			hostile.Check(t, "created resources with a hostile "+path, out.String(), limit)
+			if lines := bytes.Count(out.Bytes(), []byte("\n")); lines != len(created.Resources) {
+				t.Errorf("a hostile %s makes %d lines of %d resources", path, lines, len(created.Resources))
+			}
+			if err := printCreated(&data, "json", *created, "efs"); err != nil {
+				t.Fatal(err)
+			}
+			hostile.Check(t, "created resources as JSON, with a hostile "+path, data.String(), 1<<20)
+			for _, format := range []string{formatSharedVolume, formatStorageClass} {
+				data.Reset()
+				if err := printCreated(&data, format, *created, "efs"); err != nil {
+					hostile.Check(t, "the error for a hostile "+path, escape.Line(err.Error()), limit)
+				} else if data.Len() > 1<<10 {
+					t.Errorf("a hostile %s gets into a manifest: %.300s", path, &data)
+				}
+				hostile.Check(t, "a "+format+" with a hostile "+path, data.String(), limit)
+			}
 		})
 	}
 }

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"migrate":  {"catalog/fbc", "drivers", "internal/boundedyaml", "internal/findings", "internal/listing", "olm"},
 	"catalog": {"bundle/registryv1", "catalog/fbc", "internal/boundedyaml", "internal/connections", "internal/findings", "internal/gates",
 		"internal/oci", "internal/openshift", "olm"},
-	"olm":          {"catalog/fbc", "internal/findings", "internal/openshift"},
+	"olm":          {"catalog/fbc", "internal/findings", "internal/listing", "internal/openshift"},
 	"drivers":      {"internal/boundedyaml", "internal/findings", "internal/listing"},
 	"sharedvolume": {"internal/findings", "internal/listing"},
 

@@ -2,14 +2,18 @@ package move
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-csi/berth/migrate"
@@ -128,6 +132,24 @@ func TestForgedJournal(t *testing.T) {
 			t.Errorf("got %v, want that the API is not of the operator", err)
 		}
 	})
+	t.Run("a version that does not exist", func(t *testing.T) {
+		for name, change := range map[string]func(*state){
+			"never existed":            func(s *state) { s.version = nil },
+			"is another one":           func(s *state) { s.version.UID = "v-9" },
+			"is of another Subscriber": func(s *state) { s.version = nil; s.log(DeleteSubscription, time.Minute); s.log(AwaitV0, time.Minute) },
+		} {
+			s := begun()
+			s.subscriptions, s.installPlans = nil, nil
+			change(s)
+			err := s.Verify()
+			if err == nil || !strings.Contains(err.Error(), "there is no ClusterServiceVersion harbour/boat.v1.0.0 with UID") || !strings.Contains(err.Error(), "kubectl -n kube-system delete configmap berth-move.boat") {
+				t.Errorf("%s: got %v, want where the version is missing and what to do with the journal", name, err)
+			}
+		}
+		if s := left(); s.Verify() != nil {
+			t.Errorf("a version that the move has deleted: %v", s.Verify())
+		}
+	})
 	t.Run("an object of another ClusterExtension", func(t *testing.T) {
 		s := free()
 		s.taken[0].live.Labels = labelsOf("ship")
@@ -148,5 +170,54 @@ func TestManySubscriptions(t *testing.T) {
 	}
 	if kept.UID != types.UID("s-tenantboats") || kept.Namespace != "tenant" || kept.Spec.Package != "boat" {
 		t.Errorf("got %+v, want what it is told by", kept)
+	}
+}
+
+// TestManyLabelledObjects: whoever may write in the operator's namespace can create very many objects with the labels of the
+// ClusterExtension; the plan of a way back still fits into its journal, with all that was taken over.
+func TestManyLabelledObjects(t *testing.T) {
+	in := moved()
+	var forged []metav1.PartialObjectMetadata
+	for i := range 10_000 {
+		o := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: fmt.Sprintf("forged-%d", i), UID: types.UID(fmt.Sprintf("f-%d", i)), Labels: labelsOf("boat"),
+			CreationTimestamp: metav1.NewTime(time.Unix(2_000_000_000, 0))}}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+		forged = append(forged, o)
+	}
+	own := forged[0]
+	own.Name, own.UID, own.CreationTimestamp = "of-a-later-version", "l-1", metav1.NewTime(time.Unix(1_900_000_000, 0))
+	was := len(in.installed)
+	in.installed = append(in.installed, believed(append(forged, own), false)...)
+	p := in.plan()
+	if !slices.ContainsFunc(p.TakenOver, func(o Object) bool { return o.UID == "l-1" }) || len(p.TakenOver) > was+maxNew {
+		t.Errorf("the plan has %d objects, want those of the operator, and at most %d others", len(p.TakenOver), maxNew)
+	}
+	if _, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"}, Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}}); err != nil {
+		t.Errorf("%.300v", err)
+	}
+}
+
+// TestLabelledDeployment: somebody who may write in the operator's namespace creates a Deployment with the labels of the ClusterExtension
+// before a way back, whose pods never run, or deletes it in the middle. The way back ends all the same.
+func TestLabelledDeployment(t *testing.T) {
+	forged := func(s *state) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "forged", UID: "f-1"}}
+		o.SetGroupVersionKind(deploymentKind)
+		s.taken = append(s.taken, taken{objectOf(*o), o})
+		s.deployments = append(s.deployments, appsv1.Deployment{ObjectMeta: o.ObjectMeta})
+		return o
+	}
+	s := returned()
+	want, err := s.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged(s)
+	if got, err := s.Next(); err != nil || got.Step != want.Step || got.Waits != want.Waits {
+		t.Errorf("with a Deployment whose pods never run: step %q, waits %q, error %v; want %q, %q", got.Step, got.Waits, err, want.Step, want.Waits)
+	}
+	s.taken[len(s.taken)-1].live = nil
+	if err := s.Verify(); err != nil {
+		t.Errorf("when it is deleted: %v", err)
 	}
 }

@@ -1,9 +1,11 @@
 package move
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
@@ -88,11 +90,27 @@ func (in *back) readInstalled(ctx context.Context, c client.Client) error {
 		if err != nil {
 			return err
 		}
-		for _, o := range found {
+		for _, o := range believed(found, kind.ofCluster) {
 			add(o)
 		}
 	}
 	return nil
+}
+
+// maxNew is the maximum number of objects of a kind in the operator's namespace that a later version may have brought.
+const maxNew = 100
+
+// believed returns the objects with the labels of OLM v1 that a plan names: all of the cluster, and the first in the operator's namespace.
+// Whoever may write there can create any number, and a plan that names them all would fit into no journal. Those that are left out keep
+// their labels, and nothing else: what was taken over is found by the plan that did it.
+func believed(found []metav1.PartialObjectMetadata, ofCluster bool) []metav1.PartialObjectMetadata {
+	if ofCluster || len(found) <= maxNew {
+		return found
+	}
+	slices.SortFunc(found, func(a, b metav1.PartialObjectMetadata) int { // what is older was not created to keep others out
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return found[:maxNew]
 }
 
 func readExtension(ctx context.Context, c client.Client, name string) (*unstructured.Unstructured, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -203,7 +204,7 @@ func (s *state) takeOver() (migrate.Decision, error) {
 	if is, why := isInstalled(e, p.Version); !is {
 		return migrate.Wait(AwaitExtension, "OLM v1 to install %s: %s", p.Version.Name, why)
 	}
-	if waits := s.rollingOut(); waits != "" {
+	if waits := rollingOut(s.deployments); waits != "" {
 		return migrate.Wait(AwaitExtension, "%s", waits)
 	}
 	return migrate.NoStep()
@@ -245,9 +246,20 @@ func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
 	return text(e, "status", "install", "bundle", "name") == v.Name, "it has not begun"
 }
 
-// rollingOut says for which Deployment to wait; "" if all are up to date.
-func (s *state) rollingOut() string {
+// deploymentsOf returns the Deployments that a version has. On a way back, the plan also names others with the labels of the ClusterExtension,
+// which anybody may create who writes in the namespace.
+func (s *state) deploymentsOf(v *v1alpha1.ClusterServiceVersion) (found []appsv1.Deployment) {
 	for _, d := range s.deployments {
+		if slices.ContainsFunc(v.Spec.InstallStrategy.StrategySpec.DeploymentSpecs, func(of v1alpha1.StrategyDeploymentSpec) bool { return of.Name == d.Name }) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// rollingOut says for which Deployment to wait; "" if all are up to date.
+func rollingOut(deployments []appsv1.Deployment) string {
+	for _, d := range deployments {
 		wanted := int32(1)
 		if d.Spec.Replicas != nil {
 			wanted = *d.Spec.Replicas
@@ -434,7 +446,7 @@ func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	case installed == "":
 		return migrate.Wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
 	}
-	if waits := s.rollingOut(); waits != "" {
+	if waits := rollingOut(s.deploymentsOf(v)); waits != "" {
 		return migrate.Wait(AwaitVersion, "%s", waits)
 	}
 	return migrate.NoStep()

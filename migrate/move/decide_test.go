@@ -47,6 +47,7 @@ func held() *state {
 	s := begun()
 	s.version.Finalizers = append(s.version.Finalizers, moveFinalizer)
 	s.replaced[0].Labels = nil
+	s.log(AddVersionFinalizer, 2*time.Minute)
 	return s
 }
 

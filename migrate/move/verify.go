@@ -6,6 +6,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/berth-csi/berth/migrate"
 )
 
 // Verify fails unless the live objects match the plan, changed by nothing but the move: above all, the APIs and the
@@ -23,6 +25,9 @@ func (s *state) Verify() error {
 	if err := s.verifyBefore(); err != nil {
 		return err
 	}
+	if err := s.verifyVersion(); err != nil {
+		return err
+	}
 	if err := s.verifyAgain(); err != nil {
 		return err
 	}
@@ -33,8 +38,8 @@ func (s *state) Verify() error {
 		return err
 	}
 	for _, t := range s.taken {
-		if t.Kind != definitionKind.Kind && t.Kind != deploymentKind.Kind {
-			continue // the other OLM creates it again
+		if t.Kind != definitionKind.Kind && (t.Kind != deploymentKind.Kind || p.To == ToV0) {
+			continue // the other OLM creates it again; on a way back, the plan may name Deployments of others in the namespace
 		}
 		if t.live == nil {
 			return fmt.Errorf("somebody has deleted %s, which had UID %s; %s", t, t.UID, s.journal.Abandon())
@@ -103,6 +108,17 @@ func (s *state) verifyBefore() error {
 		return fmt.Errorf("somebody has deleted ClusterServiceVersion %s/%s; %s", p.Namespace, p.Version.Name, s.journal.Abandon())
 	}
 	return nil
+}
+
+// verifyVersion fails if the version does not exist and no step of the move has kept it with its finalizer before: a journal could name one that never was, whose
+// objects nothing shows, to have OLM v1 own those of others.
+func (s *state) verifyVersion() error {
+	p := s.plan
+	if p.To != ToV1 || s.journal.Phase != migrate.Applying || s.hasVersionBefore() || s.hasStarted(AddVersionFinalizer) {
+		return nil
+	}
+	return fmt.Errorf("there is no ClusterServiceVersion %s/%s with UID %s, although the plan in the journal is to move it and no step has kept it with a finalizer before it went: find out who has deleted it or written the journal; %s",
+		p.Namespace, p.Version.Name, p.Version.UID, s.journal.Abandon())
 }
 
 // verifyAgain fails unless the Subscription of a move back is as the move creates or leaves it: anyone who may write in

@@ -62,6 +62,9 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	if in == nil {
 		return nil, withoutSubscription(ctx, cluster.Client, r)
 	}
+	if err := in.readSubscription(ctx, cluster.Client); err != nil {
+		return nil, err
+	}
 	if in.namespaceUID, err = migrate.NamespaceUID(ctx, cluster.Client, in.Namespace); err != nil {
 		return nil, err
 	}
@@ -72,6 +75,20 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 		return nil, err
 	}
 	return in, nil
+}
+
+// readSubscription reads all of the Subscription: a prediction keeps only a part, because there may be many.
+func (in *input) readSubscription(ctx context.Context, c client.Client) error {
+	s, whole := in.subscription, &v1alpha1.Subscription{}
+	found, err := migrate.Find(ctx, c, whole, s.Namespace, s.Name)
+	if err != nil {
+		return fmt.Errorf("reading Subscription %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	if !found || whole.UID != s.UID || whole.Spec == nil {
+		return fmt.Errorf("Subscription %s/%s was deleted or replaced while the cluster was read: want the one with UID %s; run the command again", s.Namespace, s.Name, s.UID)
+	}
+	*s = *whole
+	return nil
 }
 
 // withoutSubscription returns the error for a missing Subscription, with OLM v1's installation instead.

@@ -129,8 +129,11 @@ func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 
 // overlapping returns the other namespaces whose OperatorGroup has a target namespace in common with this one's.
 func (st *State) overlapping() (found []*State) {
-	for _, other := range st.Elsewhere {
-		if len(st.OperatorGroups) == 1 && len(other.OperatorGroups) == 1 && overlap(st.OperatorGroups[0], other.OperatorGroups[0]) {
+	if len(st.OperatorGroups) != 1 {
+		return nil
+	}
+	for _, other := range st.WithGroup {
+		if other.Namespace != st.Namespace && len(other.OperatorGroups) == 1 && overlap(st.OperatorGroups[0], other.OperatorGroups[0]) {
 			found = append(found, other)
 		}
 	}

@@ -19,34 +19,87 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 // Observe reads the state that OLM resolves from: one State for each namespace with Subscriptions, sorted by name. An empty
 // namespace means all. It always reads all namespaces, because operators in one affect what OLM can install in another. It
 // does not read catalogs, and writes nothing.
+//
+// Its memory does not grow with the size of objects, which tenants can write: they are read one at a time, and only the
+// fields that a prediction needs are kept; of a namespace that was not asked for, even fewer.
 func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*State, error) {
-	c, err := readCluster(ctx, config)
+	c, err := readCluster(ctx, config, namespace)
 	if err != nil {
 		return nil, err
 	}
-	namespaces := map[string]bool{}
-	for _, g := range c.groups {
-		namespaces[g.Namespace] = true
+	return c.states(namespace), nil
+}
+
+// states returns the States of the namespaces with Subscriptions.
+func (c *clusterObjects) states(namespace string) (wanted []*State) {
+	namespaces := map[string]*namespaceObjects{}
+	of := func(namespace string) *namespaceObjects {
+		if namespaces[namespace] == nil {
+			namespaces[namespace] = &namespaceObjects{}
+		}
+		return namespaces[namespace]
 	}
-	for _, s := range c.subscriptions {
-		namespaces[s.Namespace] = true
+	for i, o := range c.subscriptions {
+		of(o.Namespace).subscriptions = append(of(o.Namespace).subscriptions, &c.subscriptions[i])
 	}
-	var all, wanted []*State
+	for i, o := range c.csvs {
+		of(o.Namespace).csvs = append(of(o.Namespace).csvs, &c.csvs[i])
+	}
+	for i, o := range c.installPlans {
+		of(o.Namespace).installPlans = append(of(o.Namespace).installPlans, &c.installPlans[i])
+	}
+	for i, o := range c.groups {
+		of(o.Namespace).groups = append(of(o.Namespace).groups, &c.groups[i])
+	}
+	for i, o := range c.conditions {
+		of(o.Namespace).conditions = append(of(o.Namespace).conditions, &c.conditions[i])
+	}
+	for i, o := range c.sources {
+		of(o.Namespace).sources = append(of(o.Namespace).sources, &c.sources[i])
+	}
+	global := c.globalNamespace()
+	var withGroup []*State // no tenant can make an OperatorGroup, so their namespaces do not make this longer
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
-		all = append(all, c.state(name))
-	}
-	for _, st := range all {
-		st.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *State) bool { return other == st })
-		if len(st.Subscriptions) > 0 && (namespace == "" || st.Namespace == namespace) {
+		objects := namespaces[name]
+		if len(objects.groups) == 0 && len(objects.subscriptions) == 0 {
+			continue
+		}
+		st := &State{
+			Namespace: name, Kubernetes: c.kubernetes, OpenShift: c.openShift,
+			Subscriptions: sorted(objects.subscriptions), CSVs: sorted(objects.csvs), InstallPlans: sorted(objects.installPlans),
+			OperatorGroups: sorted(objects.groups), Conditions: sorted(objects.conditions), CatalogSources: sorted(objects.sources),
+			Catalogs: map[Source]*fbc.Catalog{}, api: c.stored,
+		}
+		if global != name && namespaces[global] != nil {
+			st.CatalogSources = append(st.CatalogSources, sorted(namespaces[global].sources)...)
+		}
+		if len(st.OperatorGroups) > 0 {
+			withGroup = append(withGroup, st)
+		}
+		if len(st.Subscriptions) > 0 && (namespace == "" || name == namespace) {
 			wanted = append(wanted, st)
 		}
 	}
-	return wanted, nil
+	for _, st := range wanted {
+		st.WithGroup = withGroup
+	}
+	return wanted
+}
+
+// namespaceObjects are the objects of one namespace.
+type namespaceObjects struct {
+	subscriptions []*v1alpha1.Subscription
+	csvs          []*v1alpha1.ClusterServiceVersion
+	installPlans  []*v1alpha1.InstallPlan
+	groups        []*operatorsv1.OperatorGroup
+	conditions    []*operatorsv2.OperatorCondition
+	sources       []*v1alpha1.CatalogSource
 }
 
 // clusterObjects holds the objects that Observe reads from a cluster.
@@ -64,7 +117,7 @@ type clusterObjects struct {
 // ErrNoOLM says that a cluster has no OLM v0.
 var ErrNoOLM = errors.New("no Operator Lifecycle Manager")
 
-func readCluster(ctx context.Context, config *rest.Config) (*clusterObjects, error) {
+func readCluster(ctx context.Context, config *rest.Config, namespace string) (*clusterObjects, error) {
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -79,56 +132,32 @@ func readCluster(ctx context.Context, config *rest.Config) (*clusterObjects, err
 	if c.openShift, err = openShiftVersion(ctx, config); err != nil {
 		return nil, err
 	}
-	subscriptions, err := client.OperatorsV1alpha1().Subscriptions("").List(ctx, metav1.ListOptions{})
+	v1, v1alpha1Client, v2 := client.OperatorsV1().RESTClient(), client.OperatorsV1alpha1().RESTClient(), client.OperatorsV2().RESTClient()
+	k := keeper{namespace}
+	err = collect(ctx, v1alpha1Client, listing.List{Resource: "subscriptions"}, k.subscription, &c.subscriptions)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the cluster at %s has %w: it knows no Subscriptions", config.Host, ErrNoOLM)
 	} else if err != nil {
-		return nil, fmt.Errorf("listing Subscriptions: %w", err)
+		return nil, err
 	}
-	csvs, err := client.OperatorsV1alpha1().ClusterServiceVersions("").List(ctx, metav1.ListOptions{LabelSelector: "!" + v1alpha1.CopiedLabelKey})
-	if err != nil {
-		return nil, fmt.Errorf("listing ClusterServiceVersions: %w", err)
+	if err := errors.Join(
+		collect(ctx, v1alpha1Client, listing.List{Resource: "clusterserviceversions", Labels: "!" + v1alpha1.CopiedLabelKey}, k.csv, &c.csvs),
+		collect(ctx, v1alpha1Client, listing.List{Resource: "installplans"}, k.installPlan, &c.installPlans),
+		collect(ctx, v1, listing.List{Resource: "operatorgroups"}, k.operatorGroup, &c.groups),
+		collect(ctx, v2, listing.List{Resource: "operatorconditions"}, k.condition, &c.conditions),
+		collect(ctx, v1alpha1Client, listing.List{Resource: "catalogsources"}, k.source, &c.sources),
+	); err != nil {
+		return nil, err
 	}
-	installPlans, err := client.OperatorsV1alpha1().InstallPlans("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing InstallPlans: %w", err)
-	}
-	groups, err := client.OperatorsV1().OperatorGroups("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing OperatorGroups: %w", err)
-	}
-	conditions, err := client.OperatorsV2().OperatorConditions("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing OperatorConditions: %w", err)
-	}
-	sources, err := client.OperatorsV1alpha1().CatalogSources("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing CatalogSources: %w", err)
-	}
-	c.subscriptions, c.csvs, c.installPlans, c.groups, c.conditions, c.sources =
-		subscriptions.Items, csvs.Items, installPlans.Items, groups.Items, conditions.Items, sources.Items
 	return c, nil
 }
 
-// state returns the State of a namespace.
-func (c *clusterObjects) state(namespace string) *State {
-	st := &State{
-		Namespace:      namespace,
-		Kubernetes:     c.kubernetes,
-		OpenShift:      c.openShift,
-		Subscriptions:  in[v1alpha1.Subscription](namespace, c.subscriptions),
-		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, c.csvs),
-		InstallPlans:   in[v1alpha1.InstallPlan](namespace, c.installPlans),
-		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, c.groups),
-		Conditions:     in[operatorsv2.OperatorCondition](namespace, c.conditions),
-		CatalogSources: in[v1alpha1.CatalogSource](namespace, c.sources),
-		Catalogs:       map[Source]*fbc.Catalog{},
-		api:            c.stored,
-	}
-	if global := c.globalNamespace(); global != namespace {
-		st.CatalogSources = append(st.CatalogSources, in[v1alpha1.CatalogSource](global, c.sources)...)
-	}
-	return st
+// collect appends what is kept of the objects of a list.
+func collect[T any](ctx context.Context, client rest.Interface, list listing.List, keep func(*T) T, into *[]T) error {
+	return listing.Each(ctx, client, list, func(o T) error {
+		*into = append(*into, keep(&o))
+		return nil
+	})
 }
 
 // openShiftCatalogs is the namespace of global catalogs on OpenShift.
@@ -185,16 +214,8 @@ func kubernetesVersion(client versioned.Interface) (*semver.Version, error) {
 	return &version, nil
 }
 
-// in returns the objects of one namespace, sorted by name.
-func in[T any, P interface {
-	*T
-	metav1.Object
-}](namespace string, objects []T) (found []P) {
-	for i := range objects {
-		if o := P(&objects[i]); o.GetNamespace() == namespace {
-			found = append(found, o)
-		}
-	}
-	slices.SortFunc(found, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return found
+// sorted sorts objects of one namespace by name.
+func sorted[P metav1.Object](objects []P) []P {
+	slices.SortFunc(objects, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return objects
 }

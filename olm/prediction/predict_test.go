@@ -356,7 +356,7 @@ func elsewhere(st *State, apis string) *State {
 	all.Annotations = map[string]string{operatorsv1.OperatorGroupProvidedAPIsAnnotationKey: apis}
 	all.Status.Namespaces = []string{""}
 	there := &State{Namespace: "harbour", OperatorGroups: []*operatorsv1.OperatorGroup{all}}
-	st.Elsewhere = append(st.Elsewhere, there)
+	st.WithGroup = append(st.WithGroup, there)
 	return there
 }
 

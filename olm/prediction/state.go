@@ -39,8 +39,8 @@ type State struct {
 	Today lifecycle.Date
 	// CatalogSources are the CatalogSources of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
-	// Elsewhere are the other namespaces of the cluster that have an OperatorGroup or a Subscription.
-	Elsewhere []*State
+	// WithGroup are all namespaces of the cluster that have an OperatorGroup, this one among them. The States of a cluster share it.
+	WithGroup []*State
 	// Catalogs are the content of CatalogSources that Subscriptions name. A missing catalog is assumed to have only the versions that
 	// are installed from it.
 	Catalogs map[Source]*fbc.Catalog

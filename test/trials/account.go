@@ -12,4 +12,6 @@ var onAccount = []Attack{
 	{"make a mount target that admits others, in a file system of its token", "as above, with the security groups of mount targets",
 		"internal/aws/provision TestSquatted/a_mount_target"},
 	{"make the file system with a key of another account, which can take all data away", "as above", "internal/aws/provision TestKeyOfAnotherAccount"},
+	{"put terminal sequences, lines or a long text into what berth aws create prints, by a service that answers in the place of AWS",
+		"each resource is a line of visible characters, and no manifest has an ID that is not one", "cmd/berth TestHostileFields"},
 }

@@ -52,4 +52,11 @@ var onSwitch = []Attack{
 	{"fill the memory of berth move with large Subscriptions to the package", "of those elsewhere, only names are kept", "migrate/move TestManySubscriptions"},
 	{"keep the clean-up after a hand-over from ending, with a finalizer on what it deletes in the driver's namespace",
 		"nothing waits for what is deleted in a namespace", "migrate/adoption TestHeldRemains"},
+	{"have OLM v1 own APIs of others, with a journal in kube-system that names a version that does not exist",
+		"a version may only be missing after the move has kept it with its finalizer; otherwise the move stops, and says where and how to abandon it",
+		"migrate/move TestForgedJournal/a_version_that_does_not_exist"},
+	{"keep a way back to OLM v0 from starting, with thousands of ConfigMaps in the operator's namespace that have the labels of the ClusterExtension",
+		"of each kind in a namespace, the plan names what was taken over and the 100 oldest others", "migrate/move TestManyLabelledObjects"},
+	{"keep a way back from ending, with a Deployment in the operator's namespace that has the labels of the ClusterExtension and never runs, or is deleted meanwhile",
+		"only the Deployments of the version are waited for, and only APIs have to stay", "migrate/move TestLabelledDeployment"},
 }

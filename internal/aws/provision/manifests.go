@@ -32,6 +32,9 @@ func (r Report) SharedVolumes() ([]byte, error) {
 			name = fmt.Sprintf("%s-%d", objectName(resource.About), n)
 		}
 		taken[name] = true
+		if err := checkID("access point", resource.ID); err != nil {
+			return nil, err
+		}
 		document, err := boundedyaml.Marshal(map[string]any{
 			"apiVersion": "aws-efs.managed.openshift.io/v1alpha1",
 			"kind":       "SharedVolume",
@@ -66,10 +69,22 @@ func (r Report) StorageClass(fileSystemName string) ([]byte, error) {
 func (r Report) fileSystem() (string, error) {
 	for _, resource := range r.Resources {
 		if resource.Kind == removal.FileSystem && resource.ID != "" {
-			return resource.ID, nil
+			return resource.ID, checkID("file system", resource.ID)
 		}
 	}
 	return "", errors.New("there is no file system yet")
+}
+
+// id matches the IDs of file systems and access points.
+var id = regexp.MustCompile(`^fs(ap)?-[0-9a-f]{1,40}$`)
+
+// checkID returns an error unless an answer of AWS has an ID that can be in an object.
+func checkID(what, found string) error {
+	if id.MatchString(found) {
+		return nil
+	}
+	return fmt.Errorf("AWS says that the ID of the %s is %q, want one like fs-0123456789abcdef0 or fsap-0123456789abcdef0: no object is made; "+
+		"look at it with `aws efs describe-file-systems`, and check that AWS_ENDPOINT_URL is not set to another service", what, found)
 }
 
 // notInNames matches characters that are not allowed in names of objects.
