@@ -52,7 +52,7 @@ type observed struct {
 	// rejection is the status for why the API server rejected the claim or the volume.
 	rejection *readiness
 	now       time.Time
-	// record is what is remembered from earlier passes. No decision depends on it.
+	// record has the memory of earlier passes. No decision depends on it.
 	record *record
 }
 

@@ -57,7 +57,7 @@ type records struct {
 	ungranted  int // how many have no grant
 }
 
-// record is what the controller remembers about one SharedVolume.
+// record holds everything that the controller remembers about one SharedVolume.
 type record struct {
 	key types.NamespacedName
 
