@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// TestWaitingTime: time counts only while the controller and the cluster have something to do, and nobody else.
-func TestWaitingTime(t *testing.T) {
+// TestReadinessTimer: time counts only while the controller and the cluster have something to do, and nobody else.
+func TestReadinessTimer(t *testing.T) {
 	created := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	key := types.NamespacedName{Namespace: "shop", Name: "website"}
 	notBound, notGranted := *pending(reasonNotBound, "it is not bound"), *failed(reasonNotGranted, "there is no grant")
