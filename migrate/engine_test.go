@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
@@ -322,7 +323,7 @@ func TestResume(t *testing.T) {
 		t.Fatalf("got %+v, %v; want that it waits, and can be rolled back", status, err)
 	}
 	suffix := "source target -n " + s.namespace + " --journal-namespace " + s.journals
-	if text := status.Text(migrate.Plain); !strings.Contains(text, "create-target") || !strings.Contains(text, "berth move rollback "+suffix) {
+	if text := status.Text(findings.Plain); !strings.Contains(text, "create-target") || !strings.Contains(text, "berth move rollback "+suffix) {
 		t.Errorf("the status does not show the steps and how to roll back:\n%s", text)
 	}
 	other := s.request()
@@ -403,7 +404,7 @@ func TestUnsafePlan(t *testing.T) {
 	s := newScene(t)
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "target"}})
 	p := s.plan()
-	if text := p.Text(migrate.Plain); p.Safe || p.Steps != nil || !strings.Contains(text, "✗ the target exists") || !strings.Contains(text, "do: delete it") {
+	if text := p.Text(findings.Plain); p.Safe || p.Steps != nil || !strings.Contains(text, "✗ the target exists") || !strings.Contains(text, "do: delete it") {
 		t.Errorf("got %+v:\n%s\nwant that it is not safe, and what to do", p, text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
@@ -78,7 +79,7 @@ func (p *movePlan) Describe(lines *escape.Lines) {
 	lines.Add("ConfigMap %s is moved to %s", p.Subject, p.Target)
 }
 
-func (p *movePlan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+func (p *movePlan) Text(colour findings.Palette) string { return migrate.Text(p, colour) }
 
 func (p *movePlan) Observe(ctx context.Context, cluster migrate.Cluster, _ *migrate.Journal) (migrate.State, error) {
 	return observeMove(ctx, cluster.Client, p)
@@ -204,9 +205,9 @@ func (r moveRequest) Plan(ctx context.Context, cluster migrate.Cluster) (*movePl
 		return nil, err
 	}
 	p.Subject.UID, p.Data = s.source.UID, s.source.Data
-	check := migrate.Check{Code: "target", Verdict: migrate.OK, What: "the target does not exist yet"}
+	check := findings.Check{Code: "target", Verdict: findings.OK, What: "the target does not exist yet"}
 	if s.target != nil {
-		check = migrate.Check{Code: "target", Verdict: migrate.Refused, What: "the target exists", Do: "delete it"}
+		check = findings.Check{Code: "target", Verdict: findings.Refused, What: "the target exists", Do: "delete it"}
 	}
 	p.Checks = migrate.Checks{check}
 	p.Objects = []migrate.Object{

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Outline is the part that the plans of all migrations have in common.
@@ -40,47 +42,27 @@ func (s Subject) String() string {
 	return s.Namespace + "/" + s.Name
 }
 
-// Verdict is the result of a check.
-type Verdict string
-
-// The verdicts.
-const (
-	OK      Verdict = "ok"      // the check has passed
-	Warning Verdict = "warning" // somebody should know it, and the migration is safe
-	Refused Verdict = "refused" // the migration is not safe
-)
-
-// Check is a precondition of the migration.
-type Check struct {
-	// Code identifies the check. It stays the same when the text changes.
-	Code    string  `json:"code"`
-	Verdict Verdict `json:"verdict"`
-	What    string  `json:"what"`
-	// Do says how to solve the problem.
-	Do string `json:"do,omitempty"`
-}
-
 // Checks are the checks of a plan.
-type Checks []Check
+type Checks []findings.Check
 
 // Pass is a check that finds nothing wrong.
 func Pass(code, what string, args ...any) Checks {
-	return Checks{{Code: code, Verdict: OK, What: fmt.Sprintf(what, args...)}}
+	return Checks{findings.Pass(code, what, args...)}
 }
 
 // Refuse is a check that refuses the migration. do says what helps.
 func Refuse(code, do, what string, args ...any) Checks {
-	return Checks{{Code: code, Verdict: Refused, What: fmt.Sprintf(what, args...), Do: do}}
+	return Checks{{Code: code, Verdict: findings.Refused, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
 // Warn is a check that warns. do says what helps.
 func Warn(code, do, what string, args ...any) Checks {
-	return Checks{{Code: code, Verdict: Warning, What: fmt.Sprintf(what, args...), Do: do}}
+	return Checks{findings.Warn(code, do, what, args...)}
 }
 
 // Safe reports whether no check refuses the migration.
 func (c Checks) Safe() bool {
-	return !slices.ContainsFunc(c, func(check Check) bool { return check.Verdict == Refused })
+	return !slices.ContainsFunc(c, func(check findings.Check) bool { return check.Verdict == findings.Refused })
 }
 
 // StepName identifies a step.

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // maxPlan is the maximum size of a plan in bytes. A ConfigMap holds a MiB.
@@ -75,8 +77,8 @@ func (e Engine[P]) checkSteps(p P) error {
 func (o *Outline) validate(clusterScoped bool) error {
 	errs := []error{o.Subject.validate(clusterScoped)}
 	for _, c := range o.Checks {
-		if !slices.Contains([]Verdict{OK, Warning, Refused}, c.Verdict) {
-			errs = append(errs, fmt.Errorf("the verdict of check %q is %q, want one of %q", c.Code, c.Verdict, []Verdict{OK, Warning, Refused}))
+		if !slices.Contains([]findings.Verdict{findings.OK, findings.Warning, findings.Refused}, c.Verdict) {
+			errs = append(errs, fmt.Errorf("the verdict of check %q is %q, want one of %q", c.Code, c.Verdict, []findings.Verdict{findings.OK, findings.Warning, findings.Refused}))
 		}
 	}
 	if safe := o.Checks.Safe(); o.Safe != safe {

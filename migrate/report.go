@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
@@ -13,29 +14,16 @@ import (
 var Formats = []string{"text", "json"}
 
 // Report is something that Write can write, a plan or a status.
-type Report interface{ Text(Palette) string }
+type Report interface{ Text(findings.Palette) string }
 
 // Write writes a plan or a status.
-func Write(w io.Writer, format string, what Report, palette Palette) error {
+func Write(w io.Writer, format string, what Report, palette findings.Palette) error {
 	if format == "json" {
 		return escape.JSON(w, what)
 	}
 	_, err := io.WriteString(w, what.Text(palette))
 	return err
 }
-
-// Palette colours a mark by its verdict.
-type Palette func(Verdict, string) string
-
-// Plain is the Palette without colours.
-func Plain(_ Verdict, mark string) string { return mark }
-
-// Colours is the Palette for a terminal.
-func Colours(verdict Verdict, mark string) string {
-	return map[Verdict]string{OK: "\x1b[32m", Warning: "\x1b[33m", Refused: "\x1b[31m"}[verdict] + mark + "\x1b[0m"
-}
-
-var marks = map[Verdict]string{OK: "✔", Warning: "!", Refused: "✗"}
 
 // Described is a plan, or something else with an Outline.
 type Described interface {
@@ -45,29 +33,29 @@ type Described interface {
 }
 
 // Text describes a plan for people. Plans call it in their method of the same name.
-func Text(p Described, colour Palette) string {
+func Text(p Described, colour findings.Palette) string {
 	var t escape.Lines
 	o := p.GetOutline()
 	p.Describe(&t)
 	t.Add("")
 	t.Add("Checks")
 	for _, c := range o.Checks {
-		t.AddMarked("  "+colour(c.Verdict, marks[c.Verdict]), " %s", c.What)
-		if c.Verdict != OK && c.Do != "" {
+		t.AddMarked("  "+colour.Mark(c.Verdict), " %s", c.What)
+		if c.Verdict != findings.OK && c.Do != "" {
 			t.Add("    do: %s", c.Do)
 		}
 	}
-	verdict, conclusion := OK, "The plan is safe to apply."
+	verdict, conclusion := findings.OK, "The plan is safe to apply."
 	switch {
 	case !o.Safe:
-		verdict, conclusion = Refused, "The plan is not safe to apply. See above for what to do first. Nothing was changed."
+		verdict, conclusion = findings.Refused, "The plan is not safe to apply. See above for what to do first. Nothing was changed."
 	case len(o.Objects) == 0:
 		conclusion = "There is nothing to do."
 	default:
 		o.describeSteps(&t)
 	}
 	t.Add("")
-	t.AddMarked(colour(verdict, marks[verdict]), " %s", conclusion)
+	t.AddMarked(colour.Mark(verdict), " %s", conclusion)
 	return t.String()
 }
 
@@ -118,7 +106,7 @@ func (o *Outline) describeObjects(t *escape.Lines) {
 }
 
 // Text describes a status for people.
-func (s *Status[P]) Text(colour Palette) string {
+func (s *Status[P]) Text(colour findings.Palette) string {
 	var t escape.Lines
 	s.Plan.Describe(&t)
 	if s.Phase == Applying || s.Phase == RollingBack {
@@ -131,24 +119,24 @@ func (s *Status[P]) Text(colour Palette) string {
 	}
 	verdict, summary := s.summary()
 	t.Add("")
-	t.AddMarked(colour(verdict, marks[verdict]), " %s", summary)
+	t.AddMarked(colour.Mark(verdict), " %s", summary)
 	if s.Phase == Applying && s.CanRollBack {
 		t.Add("  To undo it: %s", s.rollback)
 	}
 	return t.String()
 }
 
-func (s *Status[P]) summary() (Verdict, string) {
+func (s *Status[P]) summary() (findings.Verdict, string) {
 	doing := map[Phase]string{Applying: "The plan is being applied", RollingBack: "The plan is being rolled back"}[s.Phase]
 	switch {
 	case s.Phase == Completed:
-		return OK, "The plan was applied."
+		return findings.OK, "The plan was applied."
 	case s.Phase == RolledBack:
-		return OK, "The plan was rolled back."
+		return findings.OK, "The plan was rolled back."
 	case s.Stuck != "":
-		return Refused, doing + ", but cannot continue: " + s.Stuck
+		return findings.Refused, doing + ", but cannot continue: " + s.Stuck
 	case s.Waits != "":
-		return Warning, fmt.Sprintf("%s, and step %s waits for %s.", doing, s.Next, s.Waits)
+		return findings.Warning, fmt.Sprintf("%s, and step %s waits for %s.", doing, s.Next, s.Waits)
 	}
-	return Warning, fmt.Sprintf("%s; the next step is %s.", doing, s.Next)
+	return findings.Warning, fmt.Sprintf("%s; the next step is %s.", doing, s.Next)
 }

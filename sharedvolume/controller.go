@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -177,13 +175,11 @@ func add(mgr manager.Manager, opts Options, staleGrants chan<- event.GenericEven
 		live:         mgr.GetAPIReader(),
 		client:       mgr.GetClient(),
 		events:       mgr.GetEventRecorder(controllerName),
-		expectations: newExpectations(),
-		slots:        newSlots(),
+		records:      newRecords(),
 		users:        users,
-		ungranted:    newUngranted(),
 		staleGrants:  staleGrants,
-		retry:        workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
 	}
+	current.Store(r.records)
 	return builder.ControllerManagedBy(mgr).
 		Named("sharedvolume").
 		For(&v1alpha1.SharedVolume{}).
@@ -198,7 +194,7 @@ func add(mgr manager.Manager, opts Options, staleGrants chan<- event.GenericEven
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				queue := newQueue(name, limiter)
 				requeue := func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) }
-				r.slots.requeue, r.users.requeue = requeue, requeue
+				r.records.requeue, r.users.requeue = requeue, requeue
 				return queue
 			},
 		}).
@@ -264,205 +260,4 @@ func (r *reconciler) requests(ctx context.Context, options ...client.ListOption)
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
 	}
 	return requests
-}
-
-type reconciler struct {
-	cached       client.Reader
-	live         client.Reader
-	client       client.Client
-	events       events.EventRecorder
-	expectations *expectations
-	slots        *slots
-	users        *users
-	// ungranted counts the SharedVolumes without a grant for a metric.
-	ungranted *ungranted
-	// accessPoints is nil if nobody asks AWS.
-	accessPoints AccessPoints
-	staleGrants  chan<- event.GenericEvent
-	// retry is the backoff for actions that may become possible without an event.
-	retry workqueue.TypedRateLimiter[types.NamespacedName]
-}
-
-// maxActions is how many actions a pass may perform. No SharedVolume needs more than each of the 14 actions twice.
-const maxActions = 28
-
-// Reconcile performs one action after another until the decision is to wait.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	o, err := r.observe(ctx, request.NamespacedName)
-	if err != nil {
-		r.expectations.markUncertain(request.NamespacedName)
-		return reconcile.Result{}, err
-	}
-	if o.sharedVolume == nil {
-		r.forget(request.NamespacedName)
-		return reconcile.Result{}, nil
-	}
-	waits.begin(request.NamespacedName, o.sharedVolume)
-	log := klog.FromContext(ctx)
-	for range maxActions {
-		d := next(o)
-		if d.action == wait {
-			// Before the status is written, because another SharedVolume may be waiting for the slot.
-			d.requeueAfter = r.updateSlot(request.NamespacedName, d)
-		}
-		log.V(4).Info("Decided", "action", d.action, "requeueAfter", d.requeueAfter, "backoff", d.backoff)
-		if d.status != nil {
-			waited, done := waits.observe(request.NamespacedName, o, *d.status)
-			err = r.writeStatus(ctx, &o, *d.status)
-			if err == nil && done {
-				readyDuration.WithLabelValues(DriverName).Observe(waited.Seconds())
-			}
-		}
-		if err == nil && d.action == wait {
-			return r.result(request.NamespacedName, o, d), nil
-		}
-		if err == nil {
-			err = r.perform(ctx, &o, d)
-		}
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			// Somebody else wrote or deleted the object. The caches will show that in a moment.
-			log.V(4).Info("Somebody else changed an object", "action", d.action, "err", err)
-			r.expectations.forget(request.NamespacedName)
-			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
-		}
-		if err != nil {
-			// The API server may have performed the request nevertheless.
-			r.expectations.markUncertain(request.NamespacedName)
-			return reconcile.Result{}, fmt.Errorf("%s: %w", d.action, err)
-		}
-	}
-	return reconcile.Result{}, fmt.Errorf("not settled after %d actions; the next is to %s", maxActions, next(o).action)
-}
-
-// updateSlot releases the SharedVolume's slot unless it still needs it. It returns when to requeue.
-func (r *reconciler) updateSlot(key types.NamespacedName, d decision) time.Duration {
-	switch d.slot {
-	case bindWithSlot:
-		if remaining := r.slots.startBinding(key); remaining > 0 {
-			return min(d.requeueAfter, remaining)
-		}
-	case releaseSlot:
-		r.slots.release(key)
-	}
-	return d.requeueAfter
-}
-
-func (r *reconciler) result(key types.NamespacedName, o observed, d decision) reconcile.Result {
-	if d.backoff {
-		return reconcile.Result{RequeueAfter: r.retry.When(key)}
-	}
-	r.retry.Forget(key)
-	if o.expecting && (d.requeueAfter == 0 || d.requeueAfter > expectationTimeout) {
-		return reconcile.Result{RequeueAfter: expectationTimeout}
-	}
-	return reconcile.Result{RequeueAfter: d.requeueAfter}
-}
-
-func (r *reconciler) forget(key types.NamespacedName) {
-	r.expectations.forget(key)
-	r.slots.release(key)
-	r.retry.Forget(key)
-	r.ungranted.set(key, true)
-	if r.accessPoints != nil {
-		r.accessPoints.Release(key.String())
-	}
-	waits.forget(key)
-}
-
-// observe reads the state from the caches, with the expected writes that they do not show yet. If a request about the
-// SharedVolume has failed, it reads claim and volumes from the API server. The SharedVolume is nil if it does not exist.
-func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (observed, error) {
-	o := observed{now: time.Now()}
-	var err error
-	o.sharedVolume, err = get[v1alpha1.SharedVolume](ctx, r.cached, key)
-	if err != nil || o.sharedVolume == nil {
-		return o, err
-	}
-	policy, err := get[v1alpha1.SharedVolumePolicy](ctx, r.cached, policyKey)
-	if err != nil {
-		return o, err
-	}
-	if o.grant, err = get[v1alpha1.SharedVolumeGrant](ctx, r.cached, types.NamespacedName{Name: key.Namespace}); err != nil {
-		return o, err
-	}
-	o.open = isOpen(policy)
-	r.ungranted.set(key, lists(o.grant, o.sharedVolume.Spec) && !isIneffective(o.grant))
-	o.accessPoint = r.findAccessPoint(key, o)
-	if r.expectations.takeUncertain(key) {
-		if err := r.readObjects(ctx, r.live, &o); err != nil {
-			return o, err
-		}
-		r.expectations.expectRead(key, o)
-	} else if err := r.readObjects(ctx, r.cached, &o); err != nil {
-		return o, err
-	}
-	expected := r.expectations.pending(key)
-	o.sharedVolume = newest(expected, key.Name, o.sharedVolume)
-	o.claim = newest(expected, ClaimName(key.Name), o.claim)
-	o.volume = newest(expected, volumeName(o.sharedVolume), o.volume)
-	o.communityVolume = newest(expected, communityVolumeName(o.sharedVolume), o.communityVolume)
-	o.expecting = r.expectations.replace(key, expected)
-	return o, nil
-}
-
-// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the
-// access point: others would learn which ones exist.
-func (r *reconciler) findAccessPoint(key types.NamespacedName, o observed) accessPoint {
-	spec := o.sharedVolume.Spec
-	if r.accessPoints == nil {
-		return accessPoint{}
-	}
-	if o.sharedVolume.DeletionTimestamp != nil || !lists(o.grant, spec) || !isEffective(o.grant) {
-		r.accessPoints.Release(key.String())
-		return accessPoint{known: true}
-	}
-	present, reason, message, known := r.accessPoints.Find(key.String(), spec.FileSystemID, spec.AccessPointID)
-	return accessPoint{known: known, present: present, reason: reason, message: message}
-}
-
-// readObjects reads the claim and the volumes of a SharedVolume.
-func (r *reconciler) readObjects(ctx context.Context, from client.Reader, o *observed) error {
-	var err error
-	if o.claim, err = get[corev1.PersistentVolumeClaim](ctx, from, claimKey(o.sharedVolume)); err != nil {
-		return err
-	}
-	if o.volume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: volumeName(o.sharedVolume)}); err != nil {
-		return err
-	}
-	o.communityVolume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: communityVolumeName(o.sharedVolume)})
-	return err
-}
-
-func claimKey(sv *v1alpha1.SharedVolume) types.NamespacedName {
-	return types.NamespacedName{Namespace: sv.Namespace, Name: ClaimName(sv.Name)}
-}
-
-// getListed reads a SharedVolume from the API server; it returns nil if it does not exist. A list with a field selector for
-// the name is as cheap as a get, and needs no permission that the cache does not need.
-func getListed(ctx context.Context, live client.Reader, key types.NamespacedName) (*v1alpha1.SharedVolume, error) {
-	list := &v1alpha1.SharedVolumeList{}
-	err := live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
-	if err != nil {
-		return nil, fmt.Errorf("reading SharedVolume %s: %w", key, err)
-	}
-	if len(list.Items) == 0 {
-		return nil, nil
-	}
-	return &list.Items[0], nil
-}
-
-// get reads an object; it returns nil if the object does not exist.
-func get[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, from client.Reader, key types.NamespacedName) (P, error) {
-	object := P(new(T))
-	err := from.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %T %s: %w", object, key, err)
-	}
-	return object, nil
 }

@@ -51,9 +51,9 @@ type observed struct {
 	slot, slotKnown bool
 	// rejection is the status for why the API server rejected the claim or the volume.
 	rejection *readiness
-	// expecting is true if the caches do not show all writes yet.
-	expecting bool
 	now       time.Time
+	// record has the memory of earlier passes. No decision depends on it.
+	record *record
 }
 
 // action is the next action for a SharedVolume. Most are one request.

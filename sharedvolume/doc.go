@@ -41,7 +41,7 @@
 //
 //   - Its work queue serves namespaces round-robin (queue.go): however many SharedVolumes a namespace has, the next
 //     request is for another one.
-//   - A namespace has only a few claims in flight, and creates the next one when one of them is bound (slots.go). A
+//   - A namespace has only a few claims in flight, and creates the next one when one of them is bound (record.go). A
 //     concurrency limiter finds out how many (limiter.go), as TCP Vegas controls congestion: as few as keep the binder
 //     busy, between 2 and 16. A SharedVolume that is blocked, for example by a quota, releases its slot immediately,
 //     and one whose claim is never bound loses it after ten seconds.
@@ -54,9 +54,9 @@
 //
 // # Where to read on
 //
-// Reconcile (sharedvolume/controller.go) observes the state from the caches, with the writes that these do not show yet
-// (expectations.go). A pure function (decide.go) returns the next decision: the status (status.go) and one action
-// (actions.go), such as to create the claim or the volume (desired.go, names.go). Reconcile performs it, adds the result
-// to the observed state, and repeats that until the decision is to wait. At log level 2 it logs each write and each
-// change of a status; doc.go lists all levels.
+// Reconcile (sharedvolume/reconcile.go) observes the state from the caches, with what it remembers from earlier passes
+// (record.go): writes that the caches do not show yet, and the in-flight slot. A pure function (decide.go) returns the
+// next decision: the status (status.go) and one action, such as to create the claim or the volume (desired.go, names.go).
+// Reconcile performs it, adds the result to the observed state, and repeats that until the decision is to wait. At log
+// level 2 it logs each write and each change of a status; doc.go lists all levels.
 package sharedvolume

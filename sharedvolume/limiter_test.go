@@ -81,20 +81,20 @@ type model struct {
 // are bound, and how long one of the other namespace takes.
 func (m model) run(n int) (took, other time.Duration) {
 	s := &simulation{clock: now, random: rand.New(rand.NewPCG(1, 1)), model: m}
-	s.slots, s.requeued = slotsAt(&s.clock)
+	s.records, s.requeued = recordsAt(&s.clock)
 	bound := 0
 	begin := func(key types.NamespacedName) {
 		s.after(m.making, func() {
-			s.slots.startBinding(key)
+			s.records.startBinding(s.records.of(key))
 			s.bind(func() {
 				if bound++; bound == n {
 					took = s.clock.Sub(now)
 				}
-			}, func() { s.slots.release(key) })
+			}, func() { s.records.release(s.records.of(key)) })
 		})
 	}
 	for i := range n {
-		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.slots.acquire(key) {
+		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.records.acquire(s.records.of(key)) {
 			begin(key)
 		}
 	}
@@ -124,7 +124,7 @@ type simulation struct {
 	clock    time.Time
 	random   *rand.Rand
 	agenda   []scheduledCall
-	slots    *slots
+	records  *records
 	requeued *[]string
 	queue    []func() // the binder's
 	allowed  time.Time

@@ -1,15 +1,10 @@
 package sharedvolume
 
 import (
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-
-	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
 // The controller's metrics. Each series has the label "driver", the name of the driver that mounts the
@@ -40,7 +35,12 @@ var (
 		Help:           "Number of SharedVolumes that are not Ready after a minute although their authors and administrators have nothing to solve.",
 		ConstLabels:    map[string]string{"driver": DriverName},
 		StabilityLevel: metrics.ALPHA,
-	}, func() float64 { return float64(waits.overdue(time.Now())) })
+	}, func() float64 {
+		if records := current.Load(); records != nil {
+			return float64(records.overdue(time.Now()))
+		}
+		return 0
+	})
 )
 
 func init() {
@@ -52,87 +52,10 @@ func init() {
 // it, too.
 const readyObjective = time.Minute
 
-// waits are the SharedVolumes of this process that are not Ready yet.
-var waits = readinessTimer{since: map[types.NamespacedName]time.Time{}}
-
-// readinessTimer measures how long SharedVolumes take to become Ready. It does not count the time while somebody else
-// has to solve a problem, such as a missing grant.
-type readinessTimer struct {
-	mu    sync.Mutex
-	since map[types.NamespacedName]time.Time
-}
-
-// begin records a SharedVolume whose status no controller has written: it waits since its creation.
-func (w *readinessTimer) begin(key types.NamespacedName, sv *v1alpha1.SharedVolume) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, known := w.since[key]; !known && sv.Status.ObservedGeneration == 0 && sv.DeletionTimestamp == nil {
-		w.since[key] = sv.CreationTimestamp.Time
-	}
-}
-
-// observe records the next readiness of a SharedVolume. It returns how long the SharedVolume has waited, once it is
-// Ready.
-func (w *readinessTimer) observe(key types.NamespacedName, o observed, now readiness) (waited time.Duration, done bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	since, known := w.since[key]
-	if !known {
-		since = o.now
-	}
-	if now.reason == reasonPending || now.reason == reasonNotBound {
-		w.since[key] = since
-		return 0, false
-	}
-	delete(w.since, key)
-	if now.phase != v1alpha1.Ready || meta.IsStatusConditionTrue(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady) {
-		return 0, false
-	}
-	return max(0, o.now.Sub(since)), true
-}
-
-func (w *readinessTimer) forget(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.since, key)
-}
-
-// overdue returns how many wait longer than they should.
-func (w *readinessTimer) overdue(now time.Time) (count int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, since := range w.since {
-		if now.Sub(since) > readyObjective {
-			count++
-		}
-	}
-	return count
-}
-
 func setOpenMetric(open bool) {
 	value := 0.0
 	if open {
 		value = 1
 	}
 	openAccess.WithLabelValues(DriverName).Set(value)
-}
-
-// ungranted are the SharedVolumes without a grant.
-type ungranted struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]struct{}
-}
-
-func newUngranted() *ungranted { return &ungranted{all: map[types.NamespacedName]struct{}{}} }
-
-// set records whether a SharedVolume has a grant. A deleted one counts as having one.
-func (u *ungranted) set(key types.NamespacedName, has bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if has {
-		delete(u.all, key)
-	} else {
-		u.all[key] = struct{}{}
-	}
-	withoutGrant.WithLabelValues(DriverName).Set(float64(len(u.all)))
 }

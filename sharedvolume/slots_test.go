@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// slotsAt returns slots with a clock of the test, and the names of the SharedVolumes that they requeue.
-func slotsAt(clock *time.Time) (*slots, *[]string) {
+// recordsAt returns records with a clock of the test, and the names of the SharedVolumes that they requeue.
+func recordsAt(clock *time.Time) (*records, *[]string) {
 	requeued := &[]string{}
-	t := newSlots()
+	t := newRecords()
 	t.now = func() time.Time { return *clock }
 	t.requeue = func(key types.NamespacedName) { *requeued = append(*requeued, key.String()) }
 	return t, requeued
@@ -48,8 +48,8 @@ func TestSlots(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			clock := now
-			slots, requeued := slotsAt(&clock)
-			slots.limiter.limit = 2
+			records, requeued := recordsAt(&clock)
+			records.limiter.limit = 2
 			var immediate []string
 			for _, word := range strings.Fields(test.do) {
 				name := strings.TrimRight(word, "-=")
@@ -59,13 +59,13 @@ func TestSlots(t *testing.T) {
 				}
 				switch word[len(name):] {
 				case "-":
-					slots.release(key)
+					records.release(records.of(key))
 				case "=":
-					slots.startBinding(key)
+					records.startBinding(records.of(key))
 				default:
 					if word == "+" {
 						clock = clock.Add(slotTimeout)
-					} else if slots.acquire(key) {
+					} else if records.acquire(records.of(key)) {
 						immediate = append(immediate, name)
 					}
 				}
@@ -86,20 +86,20 @@ func TestSlots(t *testing.T) {
 
 func TestSlotsTimeOut(t *testing.T) {
 	clock := now
-	slots, _ := slotsAt(&clock)
+	records, _ := recordsAt(&clock)
 	key := types.NamespacedName{Namespace: "a", Name: "1"}
-	if got := slots.startBinding(key); got != 0 {
+	if got := records.startBinding(records.of(key)); got != 0 {
 		t.Errorf("without a slot, %v remain", got)
 	}
-	slots.acquire(key)
+	records.acquire(records.of(key))
 	clock = clock.Add(slotTimeout / 4)
-	slots.acquire(key) // does not restart the timeout
-	if got, want := slots.startBinding(key), slotTimeout*3/4; got != want {
+	records.acquire(records.of(key)) // does not restart the timeout
+	if got, want := records.startBinding(records.of(key)), slotTimeout*3/4; got != want {
 		t.Errorf("after a quarter, %v remain, want %v", got, want)
 	}
 	clock = clock.Add(slotTimeout * 3 / 4)
-	if got := slots.startBinding(key); got != 0 || len(slots.namespaces) != 0 {
-		t.Errorf("at the end, %v remain, and of the namespace %v", got, slots.namespaces)
+	if got := records.startBinding(records.of(key)); got != 0 || len(records.namespaces) != 0 {
+		t.Errorf("at the end, %v remain, and of the namespace %v", got, records.namespaces)
 	}
 }
 
@@ -107,14 +107,14 @@ func TestSlotsTimeOut(t *testing.T) {
 // no state.
 func TestSlotsReachEverybody(t *testing.T) {
 	clock := now
-	slots, requeued := slotsAt(&clock)
+	records, requeued := recordsAt(&clock)
 	var all []types.NamespacedName
 	for i := range 100 {
 		all = append(all, types.NamespacedName{Namespace: fmt.Sprint("n", i%3), Name: fmt.Sprint(i)})
 	}
 	having := map[string][]types.NamespacedName{}
 	for _, key := range all {
-		if slots.acquire(key) {
+		if records.acquire(records.of(key)) {
 			having[key.Namespace] = append(having[key.Namespace], key)
 		}
 	}
@@ -122,7 +122,7 @@ func TestSlotsReachEverybody(t *testing.T) {
 	for len(served) < len(all) {
 		for _, name := range *requeued {
 			key := requestOf(name).NamespacedName
-			if !slots.acquire(key) {
+			if !records.acquire(records.of(key)) {
 				t.Fatalf("%v was requeued without a slot", key)
 			}
 			having[key.Namespace] = append(having[key.Namespace], key)
@@ -130,11 +130,11 @@ func TestSlotsReachEverybody(t *testing.T) {
 		*requeued = nil
 		before := len(served)
 		for namespace, keys := range having {
-			if len(keys) > slots.limiter.limit {
+			if len(keys) > records.limiter.limit {
 				t.Fatalf("in %s, %v hold a slot", namespace, keys)
 			}
 			if len(keys) > 0 {
-				slots.release(keys[0])
+				records.release(records.of(keys[0]))
 				served = append(served, keys[0])
 				having[namespace] = keys[1:]
 			}
@@ -148,7 +148,7 @@ func TestSlotsReachEverybody(t *testing.T) {
 			t.Errorf("%v never got a slot", key)
 		}
 	}
-	if len(slots.namespaces) != 0 {
-		t.Errorf("these remain: %v", slots.namespaces)
+	if len(records.namespaces) != 0 {
+		t.Errorf("these remain: %v", records.namespaces)
 	}
 }

@@ -19,7 +19,7 @@ func TestGates(t *testing.T) {
 		file, old, new string
 		profiles       string
 		rule           string
-		severity       findings.Severity
+		severity       findings.Verdict
 		want           string // part of the message; without one, there is no finding of the rule
 	}{
 		"a short description":                {tideCSV, "It comes and goes.", "It comes.", "community", "required-fields", findings.Error, "spec.description is not what is expected: 20 characters or more"},

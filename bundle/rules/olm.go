@@ -93,7 +93,7 @@ func checkDuplicates(c *checked, rule findings.Rule) {
 
 func checkAnnotations(c *checked, rule findings.Rule) {
 	annotations := c.bundle.Metadata.Annotations
-	complain := func(severity findings.Severity, key, format string, args ...any) *findings.Finding {
+	complain := func(severity findings.Verdict, key, format string, args ...any) *findings.Finding {
 		rule := rule
 		if c.options.Profile.Has(ownHubs...) {
 			severity = findings.Error // they run the check of the format that opm had

@@ -60,7 +60,7 @@ var validators = []struct {
 // definitionRule is also the rule of definitions that are checked as the API server does.
 var definitionRule = rule("customresourcedefinition", findings.Error, "The API server accepts each CustomResourceDefinition.")
 
-func rule(id string, severity findings.Severity, what string) findings.Rule {
+func rule(id string, severity findings.Verdict, what string) findings.Rule {
 	return findings.Rule{ID: id, Severity: severity, What: what}
 }
 
@@ -287,7 +287,7 @@ func compressedSize(size int64, files []registryv1.File) (sum int64) {
 }
 
 // add adds a finding of a validator.
-func (c *checked) add(rule findings.Rule, severity findings.Severity, file string, e validationerrors.Error) {
+func (c *checked) add(rule findings.Rule, severity findings.Verdict, file string, e validationerrors.Error) {
 	message := inOrder(e.Detail)
 	if e.Field != "" && !strings.Contains(message, e.Field) {
 		message = e.Field + ": " + message
@@ -325,7 +325,7 @@ func inOrder(message string) string {
 // ordered sorts the findings and drops duplicates from different validators.
 func (c *checked) ordered() []*findings.Finding {
 	type key struct {
-		severity      findings.Severity
+		severity      findings.Verdict
 		file, message string
 	}
 	seen := map[key]bool{}

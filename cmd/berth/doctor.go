@@ -14,6 +14,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/internal/doctor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/migrate"
@@ -116,16 +117,11 @@ func (f *clusterFlags) examine(cmd *cobra.Command, named []drivers.Driver) (*doc
 	return doctor.Examine(cmd.Context(), cluster, registry.All(), named)
 }
 
-// verdictsOfDoctor are the verdicts of plans that have the colours of a doctor's.
-var verdictsOfDoctor = map[doctor.Verdict]migrate.Verdict{
-	doctor.OK: migrate.OK, doctor.Warning: migrate.Warning, doctor.NotExamined: migrate.Warning, doctor.Fault: migrate.Refused,
-}
-
 // writeReport writes a report.
-func writeReport(w io.Writer, output string, report *doctor.Report, colours migrate.Palette) error {
+func writeReport(w io.Writer, output string, report *doctor.Report, colours findings.Palette) error {
 	if output == "json" {
 		return escape.JSON(w, report)
 	}
-	_, err := fmt.Fprint(w, report.Text(func(v doctor.Verdict, mark string) string { return colours(verdictsOfDoctor[v], mark) }))
+	_, err := fmt.Fprint(w, report.Text(colours))
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/migrate/subscription"
@@ -61,11 +62,11 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 }
 
 // palette returns the colours of marks, which are for terminals only.
-func palette(w io.Writer) migrate.Palette {
+func palette(w io.Writer) findings.Palette {
 	if isTerminal(w) && os.Getenv("NO_COLOR") == "" {
-		return migrate.Colours
+		return findings.Colours
 	}
-	return migrate.Plain
+	return findings.Plain
 }
 
 // runFlags limit how long a command runs.
@@ -260,7 +261,7 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 
 // printReport writes a report to standard error, where each message is a line.
 func printReport(cmd *cobra.Command, r migrate.Report) {
-	for line := range strings.Lines(r.Text(migrate.Plain)) {
+	for line := range strings.Lines(r.Text(findings.Plain)) {
 		cmd.PrintErrln(strings.TrimSuffix(line, "\n"))
 	}
 }

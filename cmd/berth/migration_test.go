@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
-	"github.com/berth-csi/berth/migrate"
 )
 
 type report string
 
-func (r report) Text(migrate.Palette) string { return string(r) }
+func (r report) Text(findings.Palette) string { return string(r) }
 
 // TestPrintReport: a report on standard error keeps its lines, though messages there are a line each.
 func TestPrintReport(t *testing.T) {

@@ -9,11 +9,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-csi/berth/cmd/internal/faults"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
-
-// colours are the sequences that reports have of their own; see migrate.Colours.
-var colours = []string{"\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"}
 
 // show has the commands write to the standard streams. Messages, on standard error, are a line each, and all that
 // they are put together from is text. Reports, on standard output, escape what comes from outside by their formats,
@@ -23,7 +21,7 @@ func show(root *cobra.Command) {
 	root.SetErr(stream{escape.Messages(os.Stderr), os.Stderr})
 	root.SetOut(os.Stdout)
 	if isTerminal(os.Stdout) {
-		root.SetOut(stream{escape.Screen(os.Stdout, colours...), os.Stdout})
+		root.SetOut(stream{escape.Screen(os.Stdout, findings.Sequences...), os.Stdout})
 	}
 }
 

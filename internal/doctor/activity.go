@@ -19,8 +19,8 @@ import (
 
 // examineActivity examines whether one of the operators is active. A settled operator writes nothing, so its reports look the same
 // long after it has ended: only the lock shows that it is active, and only its permissions that it can act.
-func (p *examinedDriver) examineActivity(ctx context.Context) ([]Result, error) {
-	var results []Result
+func (p *examinedDriver) examineActivity(ctx context.Context) ([]findings.Check, error) {
+	var results []findings.Check
 	var ours []client.ObjectKey
 	for _, namespace := range p.operators() {
 		deployment := &appsv1.Deployment{}
@@ -47,25 +47,25 @@ func (p *examinedDriver) examineActivity(ctx context.Context) ([]Result, error) 
 		results = append(results, judgeHolder(key, holder), lacking)
 	}
 	if len(ours) > 0 && len(results) == 0 {
-		results = []Result{judgeUnheld(ours[0], p.driver.Operator.Name)}
+		results = []findings.Check{judgeUnheld(ours[0], p.driver.Operator.Name)}
 	}
 	for _, result := range results {
-		p.inactive = p.inactive || result.Verdict == Fault
+		p.inactive = p.inactive || result.Verdict == findings.Fault
 	}
 	return results, nil
 }
 
 // judgeUnheld judges a lock that no pod holds.
-func judgeUnheld(key client.ObjectKey, operator string) Result {
-	return fail(operatorInactive, escape.Command("oc -n %s describe deployment %s; oc -n %s logs deployment/%s", key.Namespace, operator, key.Namespace, operator),
+func judgeUnheld(key client.ObjectKey, operator string) findings.Check {
+	return findings.Fail(operatorInactive, escape.Command("oc -n %s describe deployment %s; oc -n %s logs deployment/%s", key.Namespace, operator, key.Namespace, operator),
 		"no pod holds the lock %s: no operator of the driver is active, nothing reconciles the driver, and its conditions are those of before", key)
 }
 
 // judgeHolder judges the pod that holds a lock.
-func judgeHolder(key client.ObjectKey, holder *corev1.Pod) Result {
+func judgeHolder(key client.ObjectKey, holder *corev1.Pod) findings.Check {
 	for _, c := range holder.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && holder.DeletionTimestamp == nil {
-			return fine(operatorActive, "pod %s/%s holds the lock %s: it is the active operator", holder.Namespace, holder.Name, key.Name)
+			return findings.Pass(operatorActive, "pod %s/%s holds the lock %s: it is the active operator", holder.Namespace, holder.Name, key.Name)
 		}
 	}
 	var of pod
@@ -74,12 +74,12 @@ func judgeHolder(key client.ObjectKey, holder *corev1.Pod) Result {
 	if holder.DeletionTimestamp != nil {
 		trouble = strings.TrimPrefix(trouble+"; it is being deleted", "; ")
 	}
-	return fail(operatorInactive, escape.Command("oc -n %s describe pod %s", holder.Namespace, holder.Name)+"; if its node is lost for good, delete the Node: see "+findings.Page("install.md#when-the-operator-waits"),
+	return findings.Fail(operatorInactive, escape.Command("oc -n %s describe pod %s", holder.Namespace, holder.Name)+"; if its node is lost for good, delete the Node: see "+findings.Page("install.md#when-the-operator-waits"),
 		"pod %s/%s holds the lock %s, so no other operator is active, but it is not Ready on node %s%s", holder.Namespace, holder.Name, key.Name, holder.Spec.NodeName, suffix(trouble))
 }
 
 // examinePermissions checks the permissions that an operator needs to read its ClusterCSIDriver and to report. Checking them writes nothing.
-func (p *examinedDriver) examinePermissions(ctx context.Context, namespace, account string) (Result, error) {
+func (p *examinedDriver) examinePermissions(ctx context.Context, namespace, account string) (findings.Check, error) {
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", namespace, account)
 	var lacks []string
 	for _, of := range []struct{ verb, subresource string }{{"list", ""}, {"watch", ""}, {"patch", ""}, {"patch", "status"}} {
@@ -91,7 +91,7 @@ func (p *examinedDriver) examinePermissions(ctx context.Context, namespace, acco
 		if err := p.Client.Create(ctx, review); apierrors.IsForbidden(err) {
 			return notExamined(fmt.Errorf("permissions of %s: %w", user, err))
 		} else if err != nil {
-			return Result{}, fmt.Errorf("permissions of %s: %w", user, err)
+			return findings.Check{}, fmt.Errorf("permissions of %s: %w", user, err)
 		}
 		if !review.Status.Allowed {
 			lacks = append(lacks, of.verb+" clustercsidrivers"+strings.TrimSuffix("/"+of.subresource, "/"))
@@ -100,10 +100,10 @@ func (p *examinedDriver) examinePermissions(ctx context.Context, namespace, acco
 	return judgePermissions(user, p.driver.CSIName, lacks), nil
 }
 
-func judgePermissions(user, driver string, lacks []string) Result {
+func judgePermissions(user, driver string, lacks []string) findings.Check {
 	if len(lacks) == 0 {
-		return fine(operatorPermitted, "%s may see ClusterCSIDriver %s and write its status", user, driver)
+		return findings.Pass(operatorPermitted, "%s may see ClusterCSIDriver %s and write its status", user, driver)
 	}
-	return fail(operatorForbidden, "find out who took its ClusterRole or ClusterRoleBinding away: OLM or the cluster storage operator creates them again, or install the operator again",
+	return findings.Fail(operatorForbidden, "find out who took its ClusterRole or ClusterRoleBinding away: OLM or the cluster storage operator creates them again, or install the operator again",
 		"%s may not %s %s: it does nothing, and its reports are those of before", user, strings.Join(lacks, ", "), driver)
 }

@@ -17,16 +17,16 @@ import (
 var defaultClassAnnotations = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
 
 // examineDefaultClass examines the StorageClass of claims that name none.
-func examineDefaultClass(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func examineDefaultClass(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := p.list(ctx, classes); err != nil {
 		return nil, err
 	}
-	return []Result{judgeDefaultClass(classes.Items)}, nil
+	return []findings.Check{judgeDefaultClass(classes.Items)}, nil
 }
 
 // examineClassRisks finds StorageClasses of the driver that endanger files.
-func examineClassRisks(ctx context.Context, p *examinedDriver) (results []Result, err error) {
+func examineClassRisks(ctx context.Context, p *examinedDriver) (results []findings.Check, err error) {
 	if p.driver.ClassRisk == nil {
 		return nil, nil
 	}
@@ -37,20 +37,20 @@ func examineClassRisks(ctx context.Context, p *examinedDriver) (results []Result
 	return judgeClassRisks(p.driver, classes.Items), nil
 }
 
-func judgeClassRisks(d drivers.Driver, classes []storagev1.StorageClass) (results []Result) {
+func judgeClassRisks(d drivers.Driver, classes []storagev1.StorageClass) (results []findings.Check) {
 	for _, class := range classes {
 		if class.Provisioner != d.CSIName {
 			continue
 		}
 		if risk := d.ClassRisk(&class); risk != "" {
-			results = append(results, warn(classRisk, "replace it by a class with reclaimPolicy Retain; and before somebody deletes a claim, set the reclaim policy of its PersistentVolume to Retain: see "+
+			results = append(results, findings.Warn(classRisk, "replace it by a class with reclaimPolicy Retain; and before somebody deletes a claim, set the reclaim policy of its PersistentVolume to Retain: see "+
 				findings.Page("install.md#files-of-deleted-volumes"), "StorageClass %s: %s", class.Name, risk))
 		}
 	}
 	return results
 }
 
-func judgeDefaultClass(classes []storagev1.StorageClass) Result {
+func judgeDefaultClass(classes []storagev1.StorageClass) findings.Check {
 	var defaults []string
 	for _, class := range classes {
 		if slices.ContainsFunc(defaultClassAnnotations, func(key string) bool { return class.Annotations[key] == "true" }) {
@@ -59,9 +59,9 @@ func judgeDefaultClass(classes []storagev1.StorageClass) Result {
 	}
 	switch len(defaults) {
 	case 0:
-		return fine(defaultClassNone, "no StorageClass is the default: claims have to name one")
+		return findings.Pass(defaultClassNone, "no StorageClass is the default: claims have to name one")
 	case 1:
-		return fine(defaultClass, "StorageClass %s is the default", defaults[0])
+		return findings.Pass(defaultClass, "StorageClass %s is the default", defaults[0])
 	}
-	return warn(defaultClassSeveral, escape.Command("oc annotate storageclass NAME %s", defaultClassAnnotations[0]+"-"), "%d StorageClasses are the default, of which claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
+	return findings.Warn(defaultClassSeveral, escape.Command("oc annotate storageclass NAME %s", defaultClassAnnotations[0]+"-"), "%d StorageClasses are the default, of which claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // examineCustomResource examines the reports of the driver's operator.
-func examineCustomResource(_ context.Context, p *examinedDriver) ([]Result, error) {
+func examineCustomResource(_ context.Context, p *examinedDriver) ([]findings.Check, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
 	}
@@ -21,39 +21,39 @@ func examineCustomResource(_ context.Context, p *examinedDriver) ([]Result, erro
 }
 
 // judgeCustomResource judges the operator's reports, which are out of date if it is inactive.
-func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inactive bool) []Result {
+func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inactive bool) []findings.Check {
 	describe := escape.Command("oc describe clustercsidriver %s", name)
 	if custom == nil {
-		return []Result{fail(customResourceMissing, "create it, with spec.managementState Managed: see "+findings.Page("install.md#install-the-driver"), "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
+		return []findings.Check{findings.Fail(customResourceMissing, "create it, with spec.managementState Managed: see "+findings.Page("install.md#install-the-driver"), "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
 	}
-	var results []Result
+	var results []findings.Check
 	if at := custom.DeletionTimestamp; at != nil {
-		results = append(results, warn(removing, "see what a removal waits for: "+findings.Page("uninstall.md#what-a-removal-waits-for"), "ClusterCSIDriver %s is being deleted since %s", name, at.UTC().Format("2006-01-02 15:04 MST")))
+		results = append(results, findings.Warn(removing, "see what a removal waits for: "+findings.Page("uninstall.md#what-a-removal-waits-for"), "ClusterCSIDriver %s is being deleted since %s", name, at.UTC().Format("2006-01-02 15:04 MST")))
 	}
 	switch state := custom.Spec.ManagementState; state {
 	case operatorv1.Managed:
 	case operatorv1.Unmanaged:
-		results = append(results, warn(unmanaged, "set spec.managementState to Managed when you want it reconciled again", "spec.managementState is Unmanaged: the operator does not reconcile, and the driver keeps running"))
+		results = append(results, findings.Warn(unmanaged, "set spec.managementState to Managed when you want it reconciled again", "spec.managementState is Unmanaged: the operator does not reconcile, and the driver keeps running"))
 	case operatorv1.Removed:
-		results = append(results, warn(removed, "to keep the driver, set spec.managementState to Managed; see "+findings.Page("uninstall.md"), "spec.managementState is Removed: the operator removes the driver"))
+		results = append(results, findings.Warn(removed, "to keep the driver, set spec.managementState to Managed; see "+findings.Page("uninstall.md"), "spec.managementState is Removed: the operator removes the driver"))
 	default:
-		results = append(results, fail(managementState, "set it to Managed, Unmanaged or Removed", "spec.managementState is %q, so the driver is left as it is", state))
+		results = append(results, findings.Fail(managementState, "set it to Managed, Unmanaged or Removed", "spec.managementState is %q, so the driver is left as it is", state))
 	}
 	if len(custom.Status.Conditions) == 0 {
-		return append(results, fail(conditionsMissing, "see the operator above: it does not run, or waits for permissions", "no operator has reported anything in ClusterCSIDriver %s", name))
+		return append(results, findings.Fail(conditionsMissing, "see the operator above: it does not run, or waits for permissions", "no operator has reported anything in ClusterCSIDriver %s", name))
 	}
 	bad := judgeConditions(custom.Status.Conditions, describe)
 	seen := custom.Status.ObservedGeneration
 	observed := seen == 0 || seen >= custom.Generation // other projects' operators do not report it
 	if !observed {
-		results = append(results, fail(generationUnobserved, "if somebody changed it just now, look again; otherwise see the operator above",
+		results = append(results, findings.Fail(generationUnobserved, "if somebody changed it just now, look again; otherwise see the operator above",
 			"the operator has reported on generation %d of ClusterCSIDriver %s, and it has generation %d by now", seen, name, custom.Generation))
 	}
 	switch {
 	case inactive:
-		results = append(results, warn(conditionsStale, "see the operator above: nobody writes conditions any more", "the conditions of ClusterCSIDriver %s are those of before, when an operator was active", name))
+		results = append(results, findings.Warn(conditionsStale, "see the operator above: nobody writes conditions any more", "the conditions of ClusterCSIDriver %s are those of before, when an operator was active", name))
 	case len(bad) == 0 && observed:
-		results = append(results, fine(conditionsFine, "all %d conditions of ClusterCSIDriver %s are as they should be", len(custom.Status.Conditions), name))
+		results = append(results, findings.Pass(conditionsFine, "all %d conditions of ClusterCSIDriver %s are as they should be", len(custom.Status.Conditions), name))
 	}
 	return append(results, bad...)
 }
@@ -66,18 +66,18 @@ var summaries = []string{operatorv1.OperatorStatusTypeAvailable, operatorv1.Oper
 var kindsOfConditions = []struct {
 	suffix string
 	want   operatorv1.ConditionStatus
-	is     Verdict
+	is     findings.Verdict
 }{
-	{operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse, Fault},
-	{operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionTrue, Fault},
-	{operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionFalse, Warning},
-	{"ControllerDisabled", operatorv1.ConditionFalse, Warning},
-	{"", operatorv1.ConditionTrue, Warning},
+	{operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse, findings.Fault},
+	{operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionTrue, findings.Fault},
+	{operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionFalse, findings.Warning},
+	{"ControllerDisabled", operatorv1.ConditionFalse, findings.Warning},
+	{"", operatorv1.ConditionTrue, findings.Warning},
 }
 
 // judgeConditions returns the conditions that report a fault. Instead of a summary, it returns its parts.
-func judgeConditions(conditions []operatorv1.OperatorCondition, describe string) []Result {
-	var bad []Result
+func judgeConditions(conditions []operatorv1.OperatorCondition, describe string) []findings.Check {
+	var bad []findings.Check
 	told := map[string]bool{} // suffixes of parts
 	for _, summary := range []bool{false, true} {
 		for _, c := range conditions {
@@ -92,9 +92,9 @@ func judgeConditions(conditions []operatorv1.OperatorCondition, describe string)
 					told[kind.suffix] = true
 					verdict := kind.is
 					if c.Status == operatorv1.ConditionUnknown {
-						verdict = Warning
+						verdict = findings.Warning
 					}
-					bad = append(bad, Result{Code: conditionBad, Verdict: verdict, What: fmt.Sprintf("%s is %s: %s", c.Type, c.Status, explained(c.Reason, c.Message)), Do: helpFor(c.Reason, describe)})
+					bad = append(bad, findings.Check{Code: conditionBad, Verdict: verdict, What: fmt.Sprintf("%s is %s: %s", c.Type, c.Status, explained(c.Reason, c.Message)), Do: helpFor(c.Reason, describe)})
 				}
 				break
 			}

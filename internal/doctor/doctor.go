@@ -32,35 +32,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // Schema is the schema of a Report in JSON.
 const Schema = "berth.doctor.v1"
 
-// Verdict is the result of a check.
-type Verdict string
-
-// The verdicts.
-const (
-	OK          Verdict = "ok"           // no fault
-	Warning     Verdict = "warning"      // somebody should know of it; the driver works
-	Fault       Verdict = "fault"        // something does not work, or will not
-	NotExamined Verdict = "not-examined" // it could not be read, or does not run
-)
-
-// Result is the result of one check.
-type Result struct {
-	Code    Code    `json:"code"`
-	Verdict Verdict `json:"verdict"`
-	What    string  `json:"what"`
-	// Do is advice. It is empty if there is no fault.
-	Do string `json:"do,omitempty"`
-}
-
 // Section has the results about one subject.
 type Section struct {
-	Subject string   `json:"subject"`
-	Results []Result `json:"results"`
+	Subject string           `json:"subject"`
+	Results []findings.Check `json:"results"`
 }
 
 // DriverReport holds the results about a driver.
@@ -106,7 +87,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // subject is a part of a driver's installation. examine reads it and returns the results.
 type subject struct {
 	name    string
-	examine func(context.Context, *examinedDriver) ([]Result, error)
+	examine func(context.Context, *examinedDriver) ([]findings.Check, error)
 }
 
 // ofCluster are the subjects that all drivers share, and ofDriver the subjects of each driver. The cause of faults is in the first
@@ -168,7 +149,7 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 	if unread != nil {
 		result, _ := notExamined(unread) // find has returned all others
 		result.What = "which drivers are installed: " + result.What
-		report.Cluster, report.Healthy = append(report.Cluster, Section{Subject: "Drivers", Results: []Result{result}}), false
+		report.Cluster, report.Healthy = append(report.Cluster, Section{Subject: "Drivers", Results: []findings.Check{result}}), false
 	}
 	return report, nil
 }
@@ -186,7 +167,7 @@ func (r *Report) examine(ctx context.Context, subjects []subject, p *examinedDri
 			results = append(results, result)
 		}
 		for _, result := range results {
-			r.Healthy = r.Healthy && result.Verdict != Fault && result.Verdict != NotExamined
+			r.Healthy = r.Healthy && result.Verdict != findings.Fault && result.Verdict != findings.NotExamined
 		}
 		if len(results) > 0 {
 			sections = append(sections, Section{Subject: s.name, Results: results})
@@ -196,11 +177,11 @@ func (r *Report) examine(ctx context.Context, subjects []subject, p *examinedDri
 }
 
 // notExamined returns a result if the API server refused to show an object, and an error if it did not answer.
-func notExamined(err error) (Result, error) {
+func notExamined(err error) (findings.Check, error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-		return Result{}, err
+		return findings.Check{}, err
 	}
-	result := Result{Code: notExaminedCode, Verdict: NotExamined, What: err.Error(), Do: "try again"}
+	result := findings.Check{Code: notExaminedCode, Verdict: findings.NotExamined, What: err.Error(), Do: "try again"}
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		result.Do = "run it as a cluster administrator; for your own namespace alone: berth doctor -n NAMESPACE"
 	}
@@ -252,17 +233,4 @@ func (c Cluster) rest(api schema.GroupVersion) (rest.Interface, error) {
 		config.APIPath = "/api"
 	}
 	return rest.RESTClientFor(config)
-}
-
-// fine, warn and fail return results.
-func fine(code Code, format string, args ...any) Result {
-	return Result{Code: code, Verdict: OK, What: fmt.Sprintf(format, args...)}
-}
-
-func warn(code Code, do, format string, args ...any) Result {
-	return Result{Code: code, Verdict: Warning, What: fmt.Sprintf(format, args...), Do: do}
-}
-
-func fail(code Code, do, format string, args ...any) Result {
-	return Result{Code: code, Verdict: Fault, What: fmt.Sprintf(format, args...), Do: do}
 }

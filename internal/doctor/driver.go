@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/rollout"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/internal/listing"
 )
@@ -33,12 +34,12 @@ func (p *examinedDriver) manifests() ([]drivers.Manifest, error) {
 var credentialsRequestKind = schema.GroupVersionKind{Group: "cloudcredential.openshift.io", Version: "v1", Kind: "CredentialsRequest"}
 
 // examineCredentials examines the reports of the cloud credential operator. It reads no Secret.
-func examineCredentials(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func examineCredentials(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	manifests, err := p.manifests()
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
+	var results []findings.Check
 	for _, m := range drivers.OfKind(manifests, credentialsRequestKind.Kind) {
 		request := &unstructured.Unstructured{}
 		request.SetGroupVersionKind(credentialsRequestKind)
@@ -55,7 +56,7 @@ func examineCredentials(ctx context.Context, p *examinedDriver) ([]Result, error
 
 // judgeCredentials judges a CredentialsRequest. All its conditions report trouble. The operator's conditions say whether the cluster
 // needs credentials at all.
-func judgeCredentials(request *unstructured.Unstructured) Result {
+func judgeCredentials(request *unstructured.Unstructured) findings.Check {
 	name := request.GetNamespace() + "/" + request.GetName()
 	describe := escape.Command("oc -n %s describe credentialsrequest %s", request.GetNamespace(), request.GetName())
 	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions")
@@ -68,21 +69,21 @@ func judgeCredentials(request *unstructured.Unstructured) Result {
 		kind, _ := c["type"].(string)
 		reason, _ := c["reason"].(string)
 		message, _ := c["message"].(string)
-		return fail(credentialsRefused, describe, "CredentialsRequest %s has %s: %s", name, kind, explained(reason, message))
+		return findings.Fail(credentialsRefused, describe, "CredentialsRequest %s has %s: %s", name, kind, explained(reason, message))
 	}
 	if provisioned, _, _ := unstructured.NestedBool(request.Object, "status", "provisioned"); !provisioned {
-		return warn(credentialsNotProvisioned, "if credentials are manual, nothing; otherwise: "+describe, "CredentialsRequest %s is not provisioned", name)
+		return findings.Warn(credentialsNotProvisioned, "if credentials are manual, nothing; otherwise: "+describe, "CredentialsRequest %s is not provisioned", name)
 	}
-	return fine(credentialsFine, "CredentialsRequest %s is provisioned", name)
+	return findings.Pass(credentialsFine, "CredentialsRequest %s is provisioned", name)
 }
 
 // examineWorkloads examines the driver's pods, and whether kubelets know the driver.
-func examineWorkloads(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func examineWorkloads(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	manifests, err := p.manifests()
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
+	var results []findings.Check
 	var sets []*appsv1.DaemonSet
 	for _, m := range drivers.OfKind(manifests, "Deployment") {
 		of, err := p.examineDeployment(ctx, m.Object.GetNamespace(), m.Object.GetName())
@@ -98,7 +99,7 @@ func examineWorkloads(ctx context.Context, p *examinedDriver) ([]Result, error) 
 			return nil, err
 		}
 		if !exists {
-			results = append(results, fail(daemonSetMissing, "see the operator and its conditions above: it creates the DaemonSet",
+			results = append(results, findings.Fail(daemonSetMissing, "see the operator and its conditions above: it creates the DaemonSet",
 				"DaemonSet %s/%s does not exist", m.Object.GetNamespace(), m.Object.GetName()))
 			continue
 		}
@@ -113,7 +114,7 @@ func examineWorkloads(ctx context.Context, p *examinedDriver) ([]Result, error) 
 }
 
 // examineNodes examines whether kubelets know the driver, and whether pods may use the nodes where it runs.
-func (p *examinedDriver) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([]Result, error) {
+func (p *examinedDriver) examineNodes(ctx context.Context, sets []*appsv1.DaemonSet) ([]findings.Check, error) {
 	var want int32
 	for _, set := range sets {
 		want = max(want, set.Status.DesiredNumberScheduled)
@@ -135,7 +136,7 @@ func (p *examinedDriver) examineNodes(ctx context.Context, sets []*appsv1.Daemon
 			return nil, err
 		}
 	}
-	return append([]Result{r.judge(p.driver.CSIName)}, judgeTaints(startupTaintOf(p.driver.CSIName), tainted)...), nil
+	return append([]findings.Check{r.judge(p.driver.CSIName)}, judgeTaints(startupTaintOf(p.driver.CSIName), tainted)...), nil
 }
 
 // registrarOf returns the container of a driver's DaemonSets that registers it with the kubelet. Its name differs between drivers.
@@ -150,7 +151,7 @@ func registrarOf(sets []*appsv1.DaemonSet) string {
 	return "node-driver-registrar"
 }
 
-func (p *examinedDriver) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]Result, error) {
+func (p *examinedDriver) examineDaemonSet(ctx context.Context, set *appsv1.DaemonSet) ([]findings.Check, error) {
 	status := set.Status
 	w := workload{kind: "DaemonSet", namespace: set.Namespace, name: set.Name, available: status.NumberAvailable, updated: status.UpdatedNumberScheduled,
 		want: status.DesiredNumberScheduled, observed: status.ObservedGeneration >= set.Generation}
@@ -233,9 +234,9 @@ func (p *examinedDriver) scheduledOn(ctx context.Context, sets []*appsv1.DaemonS
 }
 
 // judge judges the nodes on which pods of the driver should run. Other nodes may also lack the driver.
-func (r registrations) judge(driver string) Result {
+func (r registrations) judge(driver string) findings.Check {
 	if len(r.known) >= r.want {
-		return fine(registrationFine, "the kubelets of %s know driver %s", number(len(r.known), "node"), driver)
+		return findings.Pass(registrationFine, "the kubelets of %s know driver %s", number(len(r.known), "node"), driver)
 	}
 	reported := slices.DeleteFunc(slices.Clone(r.reported), func(node string) bool { return slices.Contains(r.known, node) })
 	if want := r.want - len(reported); len(r.known) < want {
@@ -243,15 +244,15 @@ func (r registrations) judge(driver string) Result {
 		if len(r.missing) > 0 {
 			without = "; nodes without it: " + names(r.missing)
 		}
-		return fail(notRegistered, "look at the driver's pods on nodes without it: their container "+r.registrar+" registers the driver with the kubelet",
+		return findings.Fail(notRegistered, "look at the driver's pods on nodes without it: their container "+r.registrar+" registers the driver with the kubelet",
 			"the kubelets of %s know driver %s, want %d%s", number(len(r.known), "node"), driver, want, without)
 	}
 	these := "these nodes"
 	if len(reported) == 1 {
 		these = "this node"
 	}
-	return Result{
-		Code: registrationNotExamined, Verdict: NotExamined, What: fmt.Sprintf("not examined: pods of %s are reported, not run: %s", these, names(reported)),
+	return findings.Check{
+		Code: registrationNotExamined, Verdict: findings.NotExamined, What: fmt.Sprintf("not examined: pods of %s are reported, not run: %s", these, names(reported)),
 		Do: "nothing, if that is how they should be; a kubelet can know the driver only where its pods run",
 	}
 }
@@ -300,10 +301,10 @@ func (p *examinedDriver) nodes(ctx context.Context) (tainted, reporting []string
 
 // judgeTaints judges nodes with a driver's startup taint. Only some drivers remove it, because that needs permission to change any
 // Node.
-func judgeTaints(key string, nodes []string) []Result {
+func judgeTaints(key string, nodes []string) []findings.Check {
 	if len(nodes) == 0 {
 		return nil
 	}
-	return []Result{warn(startupTaint, "if it stays although the driver runs on the node, remove it: "+escape.Command("oc adm taint nodes NODE %s", key+"-")+". Not every driver does",
+	return []findings.Check{findings.Warn(startupTaint, "if it stays although the driver runs on the node, remove it: "+escape.Command("oc adm taint nodes NODE %s", key+"-")+". Not every driver does",
 		"nodes have the taint %s, which keeps pods off them: %s", key, names(nodes))}
 }

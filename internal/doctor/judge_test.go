@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
@@ -61,8 +62,8 @@ func class(name, isDefault string) storagev1.StorageClass {
 
 // TestJudgements: objects, and the results about them.
 func TestJudgements(t *testing.T) {
-	one := func(r Result) []Result { return []Result{r} }
-	csv := func(phase v1alpha1.ClusterServiceVersionPhase) []Result {
+	one := func(r findings.Check) []findings.Check { return []findings.Check{r} }
+	csv := func(phase v1alpha1.ClusterServiceVersionPhase) []findings.Check {
 		return one(judgeCSV(&v1alpha1.ClusterServiceVersion{ObjectMeta: named("pkg.v1"), Status: v1alpha1.ClusterServiceVersionStatus{Phase: phase, Reason: "Why", Message: "it is so"}}))
 	}
 	source := func(state string) *v1alpha1.CatalogSource {
@@ -97,7 +98,7 @@ func TestJudgements(t *testing.T) {
 	set := workload{kind: "DaemonSet", namespace: "ns", name: "node", available: 3, updated: 3, want: 3, observed: true}
 	with := func(edit func(*workload)) workload { w := set; edit(&w); return w }
 	for name, test := range map[string]struct {
-		got  []Result
+		got  []findings.Check
 		want string // code and verdict of each
 		says string // is part of the text
 	}{
@@ -189,7 +190,7 @@ func TestJudgements(t *testing.T) {
 			for _, r := range test.got {
 				got = append(got, fmt.Sprintf("%s %s", r.Code, r.Verdict))
 				text = append(text, r.What, r.Do)
-				if (r.Verdict == OK) != (r.Do == "") {
+				if (r.Verdict == findings.OK) != (r.Do == "") {
 					t.Errorf("verdict %s, and to do is %q", r.Verdict, r.Do)
 				}
 			}
@@ -214,7 +215,7 @@ func TestClassRisks(t *testing.T) {
 	other := bad
 	other.Provisioner = "ebs.csi.aws.com"
 	got := judgeClassRisks(d, []storagev1.StorageClass{other, bad, {ObjectMeta: metav1.ObjectMeta{Name: "fine"}, Provisioner: d.CSIName}})
-	if len(got) != 1 || got[0].Verdict != Warning || !strings.Contains(got[0].What, "StorageClass bad: ") {
+	if len(got) != 1 || got[0].Verdict != findings.Warning || !strings.Contains(got[0].What, "StorageClass bad: ") {
 		t.Errorf("got %+v, want one warning about class bad", got)
 	}
 }
@@ -264,12 +265,12 @@ func TestSharedVolumes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := absent.judge(); len(got) != 2 || got[0].Verdict != OK || got[1].Code != fileSystemNotAvailable || got[1].Verdict != Warning ||
+	if got := absent.judge(); len(got) != 2 || got[0].Verdict != findings.OK || got[1].Code != fileSystemNotAvailable || got[1].Verdict != findings.Warning ||
 		got[1].What != "1 of 2 SharedVolumes is Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
 		t.Errorf("with an access point that does not exist: %+v", got)
 	}
 	var none count
-	if got := none.judge(); len(got) != 1 || got[0].Verdict != OK {
+	if got := none.judge(); len(got) != 1 || got[0].Verdict != findings.OK {
 		t.Errorf("without SharedVolumes: %+v", got)
 	}
 }
@@ -278,7 +279,7 @@ func TestSharedVolumes(t *testing.T) {
 func TestRefusedReads(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
 	result, err := notExamined(fmt.Errorf("listing nodes: %w", forbidden))
-	if err != nil || result.Verdict != NotExamined || !strings.Contains(result.Do, "cluster administrator") {
+	if err != nil || result.Verdict != findings.NotExamined || !strings.Contains(result.Do, "cluster administrator") {
 		t.Errorf("got %+v, %v", result, err)
 	}
 	if result, err := notExamined(os.ErrDeadlineExceeded); err == nil {
@@ -288,21 +289,21 @@ func TestRefusedReads(t *testing.T) {
 
 // TestText: each conclusion, and a stranger's text.
 func TestText(t *testing.T) {
-	report := func(verdicts ...Verdict) *Report {
-		var results []Result
+	report := func(verdicts ...findings.Verdict) *Report {
+		var results []findings.Check
 		for _, v := range verdicts {
-			results = append(results, Result{Verdict: v, What: "evil\x1b[2J\ntext"})
+			results = append(results, findings.Check{Verdict: v, What: "evil\x1b[2J\ntext"})
 		}
 		return &Report{Drivers: []DriverReport{{Driver: "d", Sections: []Section{{Subject: "s", Results: results}}}}}
 	}
 	for want, r := range map[string]*Report{
 		"✔ No driver is installed.":                         {},
-		"✔ Everything is as it should be.":                  report(OK),
-		"! No fault was found; 2 warnings.":                 report(OK, Warning, Warning),
-		"? No fault was found, but not everything":          report(Warning, NotExamined),
-		"✗ 1 fault, 2 warnings. Begin with the first fault": report(Warning, Fault, Warning, NotExamined),
+		"✔ Everything is as it should be.":                  report(findings.OK),
+		"! No fault was found; 2 warnings.":                 report(findings.OK, findings.Warning, findings.Warning),
+		"? No fault was found, but not everything":          report(findings.Warning, findings.NotExamined),
+		"✗ 1 fault, 2 warnings. Begin with the first fault": report(findings.Warning, findings.Fault, findings.Warning, findings.NotExamined),
 	} {
-		text := r.Text(func(_ Verdict, mark string) string { return mark })
+		text := r.Text(func(_ findings.Verdict, mark string) string { return mark })
 		if !strings.Contains(text, "\n"+want) {
 			t.Errorf("got %q, want %q", text, want)
 		}
@@ -341,15 +342,15 @@ func TestExtensions(t *testing.T) {
 		conditions []any
 		deleted    *metav1.Time
 		subscribed bool
-		want       []Code
+		want       []string
 		says       string
 	}{
-		"installed":           {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, want: []Code{extensionFine}, says: "aws-efs-operator.v1.0.0"},
-		"cannot be updated":   {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, condition("Progressing", "True", "Retrying")}, want: []Code{extensionUnhealthy}, says: "Retrying: because"},
-		"nothing installed":   {conditions: []any{condition("Installed", "False", "Failed")}, want: []Code{extensionUnhealthy}, says: "Installed=False"},
-		"not yet seen by OLM": {want: []Code{extensionUnhealthy}},
-		"being deleted":       {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, deleted: &now, want: []Code{extensionUnhealthy}, says: "their objects"},
-		"a Subscription, too": {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, subscribed: true, want: []Code{extensionFine, olmTwice}},
+		"installed":           {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, want: []string{extensionFine}, says: "aws-efs-operator.v1.0.0"},
+		"cannot be updated":   {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, condition("Progressing", "True", "Retrying")}, want: []string{extensionUnhealthy}, says: "Retrying: because"},
+		"nothing installed":   {conditions: []any{condition("Installed", "False", "Failed")}, want: []string{extensionUnhealthy}, says: "Installed=False"},
+		"not yet seen by OLM": {want: []string{extensionUnhealthy}},
+		"being deleted":       {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, deleted: &now, want: []string{extensionUnhealthy}, says: "their objects"},
+		"a Subscription, too": {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, subscribed: true, want: []string{extensionFine, olmTwice}},
 	} {
 		e := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": test.conditions, "install": map[string]any{"bundle": map[string]any{"name": test.bundle}}}}}
 		e.SetName("aws-efs-operator")
@@ -358,7 +359,7 @@ func TestExtensions(t *testing.T) {
 		if test.subscribed {
 			f.subscriptions = make([]v1alpha1.Subscription, 1)
 		}
-		var codes []Code
+		var codes []string
 		var text strings.Builder
 		for _, result := range judgeExtensions(&examinedDriver{driver: d, location: f}) {
 			codes = append(codes, result.Code)
@@ -378,7 +379,7 @@ func TestUnsubscribed(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		proven []string
-		want   Code
+		want   string
 	}{
 		"the operator's":     {[]string{"openshift-operators"}, csvUnsubscribed},
 		"perhaps somebody's": {nil, subscriptionMissing},

@@ -17,7 +17,7 @@ import (
 )
 
 // examineNamespace examines the driver's namespace, and whether the cluster's monitoring reads it.
-func examineNamespace(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func examineNamespace(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	if p.driverErr != nil {
 		return nil, p.driverErr
 	}
@@ -53,16 +53,16 @@ func examineNamespace(ctx context.Context, p *examinedDriver) ([]Result, error) 
 	return results, nil
 }
 
-func (p *examinedDriver) judgePlacement() []Result {
+func (p *examinedDriver) judgePlacement() []findings.Check {
 	switch refusal := p.decision.Refusal; {
 	case refusal != nil && (p.custom != nil || p.csiDriver != nil):
-		return []Result{fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
+		return []findings.Check{findings.Fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
 	case refusal != nil || p.decision.Namespace == "":
 		return nil // there is no driver yet
 	case p.decision.Create:
-		return []Result{warn(namespaceMissing, "the operator creates it when it installs the driver", "namespace %s does not exist", p.decision.Namespace)}
+		return []findings.Check{findings.Warn(namespaceMissing, "the operator creates it when it installs the driver", "namespace %s does not exist", p.decision.Namespace)}
 	}
-	return []Result{fine(namespaceFine, "the driver is in namespace %s, as cluster-scoped objects show", p.decision.Namespace)}
+	return []findings.Check{findings.Pass(namespaceFine, "the driver is in namespace %s, as cluster-scoped objects show", p.decision.Namespace)}
 }
 
 // hasMonitoring reports whether the cluster serves the API of the Prometheus operator.
@@ -79,11 +79,11 @@ func (p *examinedDriver) hasMonitoring(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-func judgeMonitoring(namespace string, labels map[string]string) Result {
+func judgeMonitoring(namespace string, labels map[string]string) findings.Check {
 	if labels[drivers.MonitoringLabel] == "true" {
-		return fine(monitored, "the cluster's monitoring reads metrics in namespace %s", namespace)
+		return findings.Pass(monitored, "the cluster's monitoring reads metrics in namespace %s", namespace)
 	}
-	return warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true")+
+	return findings.Warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true")+
 		" has the cluster's Prometheus read every ServiceMonitor, PodMonitor and PrometheusRule in it, also those of other operators: see "+
 		findings.Page("install.md#watch-it"),
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
@@ -93,12 +93,12 @@ func judgeMonitoring(namespace string, labels map[string]string) Result {
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // judgePodSecurity judges this label of the driver's namespace. The driver's pods on nodes are privileged: they mount volumes.
-func judgePodSecurity(namespace string, labels map[string]string) []Result {
+func judgePodSecurity(namespace string, labels map[string]string) []findings.Check {
 	level, labelled := labels[podSecurityLabel]
 	if !labelled || level == "privileged" {
 		return nil
 	}
-	return []Result{fail(podSecurity, allowPods(namespace), "namespace %s has the label %s=%s: the API server refuses new pods of the driver there", namespace, podSecurityLabel, level)}
+	return []findings.Check{findings.Fail(podSecurity, allowPods(namespace), "namespace %s has the label %s=%s: the API server refuses new pods of the driver there", namespace, podSecurityLabel, level)}
 }
 
 // allowPods is the command that makes the API server admit the driver's pods in a namespace. Without the second label, OpenShift

@@ -24,15 +24,15 @@ import (
 const olmOperators = "operator-lifecycle-manager"
 
 // examineOLM examines whether OLM can install operators at all.
-func examineOLM(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func examineOLM(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	err := p.Client.List(ctx, &v1alpha1.SubscriptionList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) {
 		if extensions, err := clusterextension.List(ctx, p.Client); err != nil {
 			return nil, err
 		} else if len(extensions) > 0 {
-			return []Result{fine(olmFine, "the cluster serves the API of OLM v1, and not that of OLM v0")}, nil
+			return []findings.Check{findings.Pass(olmFine, "the cluster serves the API of OLM v1, and not that of OLM v0")}, nil
 		}
-		return []Result{warn(olmMissing, "install it, or let the cluster storage operator run the drivers",
+		return []findings.Check{findings.Warn(olmMissing, "install it, or let the cluster storage operator run the drivers",
 			"the cluster does not serve the API of the Operator Lifecycle Manager (OLM)")}, nil
 	}
 	if err != nil {
@@ -45,27 +45,27 @@ func examineOLM(ctx context.Context, p *examinedDriver) ([]Result, error) {
 	return judgeOLM(operators.Items), nil
 }
 
-func judgeOLM(operators []configv1.ClusterOperator) []Result {
-	var results []Result
+func judgeOLM(operators []configv1.ClusterOperator) []findings.Check {
+	var results []findings.Check
 	for _, operator := range operators {
 		if !strings.HasPrefix(operator.Name, olmOperators) {
 			continue
 		}
 		for _, c := range operator.Status.Conditions {
 			if c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue || c.Type == configv1.OperatorDegraded && c.Status == configv1.ConditionTrue {
-				results = append(results, fail(olmUnhealthy, escape.Command("oc describe clusteroperator %s", operator.Name),
+				results = append(results, findings.Fail(olmUnhealthy, escape.Command("oc describe clusteroperator %s", operator.Name),
 					"ClusterOperator %s has %s=%s: %s", operator.Name, c.Type, c.Status, explained(c.Reason, c.Message)))
 			}
 		}
 	}
 	if len(results) == 0 {
-		results = append(results, fine(olmFine, "the cluster serves OLM's API, and no ClusterOperator reports trouble of OLM"))
+		results = append(results, findings.Pass(olmFine, "the cluster serves OLM's API, and no ClusterOperator reports trouble of OLM"))
 	}
 	return results
 }
 
 // examineSubscriptions examines the Subscriptions and ClusterExtensions of the driver's package.
-func examineSubscriptions(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func examineSubscriptions(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	if p.subscriptionsErr != nil {
 		return nil, p.subscriptionsErr
 	}
@@ -91,7 +91,7 @@ func examineSubscriptions(ctx context.Context, p *examinedDriver) ([]Result, err
 		for _, s := range p.subscriptions[:min(n, maxSubscriptions)] {
 			names = append(names, s.Namespace+"/"+s.Name)
 		}
-		results = append(results, warn(subscriptionsSeveral, "keep one Subscription, and delete the others and their ClusterServiceVersions",
+		results = append(results, findings.Warn(subscriptionsSeveral, "keep one Subscription, and delete the others and their ClusterServiceVersions",
 			"%d Subscriptions ask for package %s, such as %s", n, p.driver.Package.Name, strings.Join(names, ", ")))
 	}
 	return results, nil
@@ -100,7 +100,7 @@ func examineSubscriptions(ctx context.Context, p *examinedDriver) ([]Result, err
 // maxSubscriptions bounds the Subscriptions to a package that are examined. Anybody may create more.
 const maxSubscriptions = 5
 
-func (p *examinedDriver) examineSubscription(ctx context.Context, s *v1alpha1.Subscription) ([]Result, error) {
+func (p *examinedDriver) examineSubscription(ctx context.Context, s *v1alpha1.Subscription) ([]findings.Check, error) {
 	source, groups := &v1alpha1.CatalogSource{}, &operatorsv1.OperatorGroupList{}
 	exists, err := p.read(ctx, source, s.Spec.CatalogSourceNamespace, s.Spec.CatalogSource)
 	if err != nil {
@@ -112,21 +112,21 @@ func (p *examinedDriver) examineSubscription(ctx context.Context, s *v1alpha1.Su
 	if err := p.list(ctx, groups, client.InNamespace(s.Namespace)); err != nil {
 		return nil, err
 	}
-	return append([]Result{judgeSource(s, source), judgeGroups(s.Namespace, groups.Items)}, judgeSubscription(s)...), nil
+	return append([]findings.Check{judgeSource(s, source), judgeGroups(s.Namespace, groups.Items)}, judgeSubscription(s)...), nil
 }
 
 // faultsToWarnings turns faults into warnings, for objects that may be a stranger's.
-func faultsToWarnings(results []Result) []Result {
+func faultsToWarnings(results []findings.Check) []findings.Check {
 	for i := range results {
-		if results[i].Verdict == Fault {
-			results[i].Verdict = Warning
+		if results[i].Verdict == findings.Fault {
+			results[i].Verdict = findings.Warning
 		}
 	}
 	return results
 }
 
 // judgeExtensions judges the ClusterExtensions from which OLM v1 installs the driver's operator.
-func judgeExtensions(p *examinedDriver) (results []Result) {
+func judgeExtensions(p *examinedDriver) (results []findings.Check) {
 	for _, e := range p.extensions {
 		installed, _, _ := unstructured.NestedString(e.Object, "status", "install", "bundle", "name")
 		trouble := ""
@@ -138,70 +138,70 @@ func judgeExtensions(p *examinedDriver) (results []Result) {
 		}
 		switch {
 		case e.GetDeletionTimestamp() != nil:
-			results = append(results, fail(extensionUnhealthy, "the APIs that it has installed may go with it, and all their objects: see "+findings.Page("olm-v1.md#remove-the-operator"), "ClusterExtension %s is being deleted", e.GetName()))
+			results = append(results, findings.Fail(extensionUnhealthy, "the APIs that it has installed may go with it, and all their objects: see "+findings.Page("olm-v1.md#remove-the-operator"), "ClusterExtension %s is being deleted", e.GetName()))
 		case installed == "" || trouble != "":
-			results = append(results, fail(extensionUnhealthy, escape.Command("oc describe clusterextension %s", e.GetName()), "ClusterExtension %s has installed %q: %s", e.GetName(), installed, trouble))
+			results = append(results, findings.Fail(extensionUnhealthy, escape.Command("oc describe clusterextension %s", e.GetName()), "ClusterExtension %s has installed %q: %s", e.GetName(), installed, trouble))
 		default:
-			results = append(results, fine(extensionFine, "OLM v1 has installed %s for ClusterExtension %s", installed, e.GetName()))
+			results = append(results, findings.Pass(extensionFine, "OLM v1 has installed %s for ClusterExtension %s", installed, e.GetName()))
 		}
 	}
 	if len(p.extensions) > 0 && len(p.subscriptions) > 0 {
-		results = append(results, warn(olmTwice, "remove one of both: see "+findings.Page("uninstall.md")+" and "+findings.Page("olm-v1.md#remove-the-operator"),
+		results = append(results, findings.Warn(olmTwice, "remove one of both: see "+findings.Page("uninstall.md")+" and "+findings.Page("olm-v1.md#remove-the-operator"),
 			"OLM v1 installs package %s for a ClusterExtension, and a Subscription asks OLM v0 for it: only one of the operators is active", p.driver.Package.Name))
 	}
 	return results
 }
 
 // judgeUnsubscribed judges a driver without a Subscription.
-func judgeUnsubscribed(p *examinedDriver) []Result {
+func judgeUnsubscribed(p *examinedDriver) []findings.Check {
 	switch {
 	case p.decision.Owner != nil:
-		return []Result{fine(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.decision.Owner.Trace.Owner)}
+		return []findings.Check{findings.Pass(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.decision.Owner.Trace.Owner)}
 	case p.driverErr != nil:
 		return nil // the cluster storage operator may run it; a later section says that it could not be read
 	case !p.driver.HasPackage():
-		return []Result{fail(operatorMissing, "see ClusterOperator storage", "the cluster storage operator does not run the driver's operator; this platform may not need it")}
+		return []findings.Check{findings.Fail(operatorMissing, "see ClusterOperator storage", "the cluster storage operator does not run the driver's operator; this platform may not need it")}
 	}
 	for _, version := range p.unsubscribed {
 		if slices.Contains(p.proven, version.Namespace) { // or it may be a stranger's
-			return []Result{warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription: OLM installs nothing next to it. The driver and its volumes stay. See "+findings.Page("install.md#install-the-operator"),
+			return []findings.Check{findings.Warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription: OLM installs nothing next to it. The driver and its volumes stay. See "+findings.Page("install.md#install-the-operator"),
 				"ClusterServiceVersion %s has the driver's operator, but no Subscription asks OLM for package %s: OLM does not update it", version, p.driver.Package.Name)}
 		}
 	}
-	return []Result{fail(subscriptionMissing, "create a Subscription in a namespace with an OperatorGroup for all namespaces: see "+findings.Page("install.md#install-the-operator"),
+	return []findings.Check{findings.Fail(subscriptionMissing, "create a Subscription in a namespace with an OperatorGroup for all namespaces: see "+findings.Page("install.md#install-the-operator"),
 		"no Subscription from which OLM would install it asks for package %s", p.driver.Package.Name)}
 }
 
 // judgeSource judges the catalog of a Subscription.
-func judgeSource(s *v1alpha1.Subscription, source *v1alpha1.CatalogSource) Result {
+func judgeSource(s *v1alpha1.Subscription, source *v1alpha1.CatalogSource) findings.Check {
 	name := s.Spec.CatalogSourceNamespace + "/" + s.Spec.CatalogSource
 	switch {
 	case source == nil:
-		return fail(catalogMissing, "create it, or name another one in spec.source and spec.sourceNamespace of the Subscription",
+		return findings.Fail(catalogMissing, "create it, or name another one in spec.source and spec.sourceNamespace of the Subscription",
 			"CatalogSource %s, which Subscription %s/%s names, does not exist", name, s.Namespace, s.Name)
 	case !catalogsource.Reachable(source):
-		return fail(catalogUnreachable, escape.Command("oc -n %s get pods -l %s", source.Namespace, "olm.catalogSource="+source.Name),
+		return findings.Fail(catalogUnreachable, escape.Command("oc -n %s get pods -l %s", source.Namespace, "olm.catalogSource="+source.Name),
 			"OLM does not reach the catalog of CatalogSource %s: the connection is %s%s", name, catalogsource.ConnectionState(source), suffix(source.Status.Message))
 	}
-	return fine(catalogFine, "OLM reaches the catalog of CatalogSource %s", name)
+	return findings.Pass(catalogFine, "OLM reaches the catalog of CatalogSource %s", name)
 }
 
 // judgeGroups judges the OperatorGroups of an operator's namespace. OLM requires exactly one, and drivers' operators support only
 // groups for all namespaces.
-func judgeGroups(namespace string, groups []operatorsv1.OperatorGroup) Result {
+func judgeGroups(namespace string, groups []operatorsv1.OperatorGroup) findings.Check {
 	if len(groups) != 1 {
 		var names []string
 		for _, group := range groups {
 			names = append(names, group.Name)
 		}
-		return fail(operatorGroupCount, "leave exactly one, without spec.targetNamespaces",
+		return findings.Fail(operatorGroupCount, "leave exactly one, without spec.targetNamespaces",
 			"namespace %s has %s, want one: OLM installs nothing there%s", namespace, number(len(groups), "OperatorGroup"), suffix(strings.Join(names, ", ")))
 	}
 	if spec := groups[0].Spec; len(spec.TargetNamespaces) > 0 || spec.Selector != nil && len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) > 0 {
-		return fail(operatorGroupScope, "delete spec.targetNamespaces and spec.selector",
+		return findings.Fail(operatorGroupScope, "delete spec.targetNamespaces and spec.selector",
 			"OperatorGroup %s/%s is not for all namespaces, but the operator supports nothing else", namespace, groups[0].Name)
 	}
-	return fine(operatorGroupFine, "OperatorGroup %s/%s is for all namespaces", namespace, groups[0].Name)
+	return findings.Pass(operatorGroupFine, "OperatorGroup %s/%s is for all namespaces", namespace, groups[0].Name)
 }
 
 // faultsOfSubscriptions are the conditions of a Subscription that are faults if they are true, with advice.
@@ -214,34 +214,34 @@ var faultsOfSubscriptions = map[v1alpha1.SubscriptionConditionType]string{
 }
 
 // judgeSubscription judges OLM's reports in a Subscription.
-func judgeSubscription(s *v1alpha1.Subscription) []Result {
+func judgeSubscription(s *v1alpha1.Subscription) []findings.Check {
 	name := s.Namespace + "/" + s.Name
-	var results []Result
+	var results []findings.Check
 	for _, c := range s.Status.Conditions {
 		do, isFault := faultsOfSubscriptions[c.Type]
 		if c.Status == corev1.ConditionTrue && isFault {
-			results = append(results, fail(subscriptionUnhealthy, do, "Subscription %s has %s: %s", name, c.Type, explained(c.Reason, c.Message)))
+			results = append(results, findings.Fail(subscriptionUnhealthy, do, "Subscription %s has %s: %s", name, c.Type, explained(c.Reason, c.Message)))
 		}
 	}
-	slices.SortStableFunc(results, func(a, b Result) int { return strings.Compare(a.What, b.What) })
+	slices.SortStableFunc(results, func(a, b findings.Check) int { return strings.Compare(a.What, b.What) })
 	pending := s.Status.State == v1alpha1.SubscriptionStateUpgradePending
 	switch {
 	case pending && s.GetInstallPlanApproval() == v1alpha1.ApprovalManual && s.Status.InstallPlanRef != nil:
 		plan := s.Status.InstallPlanRef.Name
-		result := warn(approvalPending, "read it, and approve it: set spec.approved of the InstallPlan to true",
+		result := findings.Warn(approvalPending, "read it, and approve it: set spec.approved of the InstallPlan to true",
 			"Subscription %s waits until somebody approves InstallPlan %s/%s, which installs %s", name, s.Namespace, plan, s.Status.CurrentCSV)
 		if s.Status.InstalledCSV == "" {
-			result.Verdict = Fault
+			result.Verdict = findings.Fault
 		}
 		results = append(results, result)
 	case len(results) > 0:
 	case s.Status.InstalledCSV == "":
-		results = append(results, fail(nothingInstalled, fmt.Sprintf("wait a minute; then check that the catalog has package %s with channel %q", s.Spec.Package, s.Spec.Channel),
+		results = append(results, findings.Fail(nothingInstalled, fmt.Sprintf("wait a minute; then check that the catalog has package %s with channel %q", s.Spec.Package, s.Spec.Channel),
 			"OLM has installed nothing yet for Subscription %s", name))
 	case pending:
-		results = append(results, warn(updatePending, "wait", "OLM is updating Subscription %s from %s to %s", name, s.Status.InstalledCSV, s.Status.CurrentCSV))
+		results = append(results, findings.Warn(updatePending, "wait", "OLM is updating Subscription %s from %s to %s", name, s.Status.InstalledCSV, s.Status.CurrentCSV))
 	default:
-		results = append(results, fine(subscriptionFine, "Subscription %s has installed %s", name, s.Status.InstalledCSV))
+		results = append(results, findings.Pass(subscriptionFine, "Subscription %s has installed %s", name, s.Status.InstalledCSV))
 	}
 	return results
 }

@@ -9,12 +9,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // examineOperator examines the operators that OLM or the cluster storage operator runs.
-func examineOperator(ctx context.Context, p *examinedDriver) ([]Result, error) {
-	var results []Result
+func examineOperator(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
+	var results []findings.Check
 	for _, s := range p.subscriptions {
 		if s.Status.InstalledCSV == "" || p.mayBeForeign(s) {
 			continue
@@ -25,12 +26,12 @@ func examineOperator(ctx context.Context, p *examinedDriver) ([]Result, error) {
 			return nil, err
 		}
 		if exists && csv.IsCopied() {
-			results = append(results, fail(csvMissing, "delete the Subscription: the operator is installed in namespace "+csv.Labels[v1alpha1.CopiedLabelKey],
+			results = append(results, findings.Fail(csvMissing, "delete the Subscription: the operator is installed in namespace "+csv.Labels[v1alpha1.CopiedLabelKey],
 				"ClusterServiceVersion %s/%s, which Subscription %s has installed according to OLM, is only a copy", s.Namespace, s.Status.InstalledCSV, s.Name))
 			continue
 		}
 		if !exists {
-			results = append(results, fail(csvMissing, "delete the Subscription and create it again; the driver and its volumes stay",
+			results = append(results, findings.Fail(csvMissing, "delete the Subscription and create it again; the driver and its volumes stay",
 				"ClusterServiceVersion %s/%s, which Subscription %s has installed, does not exist", s.Namespace, s.Status.InstalledCSV, s.Name))
 			continue
 		}
@@ -62,27 +63,27 @@ func examineOperator(ctx context.Context, p *examinedDriver) ([]Result, error) {
 }
 
 // judgeCSV judges an installed ClusterServiceVersion.
-func judgeCSV(csv *v1alpha1.ClusterServiceVersion) Result {
+func judgeCSV(csv *v1alpha1.ClusterServiceVersion) findings.Check {
 	name := csv.Namespace + "/" + csv.Name
 	switch status := csv.Status; status.Phase {
 	case v1alpha1.CSVPhaseSucceeded:
-		return fine(csvFine, "ClusterServiceVersion %s has phase %s", name, status.Phase)
+		return findings.Pass(csvFine, "ClusterServiceVersion %s has phase %s", name, status.Phase)
 	case v1alpha1.CSVPhaseFailed, v1alpha1.CSVPhaseUnknown:
-		return fail(csvFailed, "make what the message names possible: OLM tries again", "ClusterServiceVersion %s has phase %s: %s", name, status.Phase, explained(string(status.Reason), status.Message))
+		return findings.Fail(csvFailed, "make what the message names possible: OLM tries again", "ClusterServiceVersion %s has phase %s: %s", name, status.Phase, explained(string(status.Reason), status.Message))
 	default:
-		return warn(csvUnfinished, "wait; if it stays so, look at the operator's Deployment below", "ClusterServiceVersion %s has phase %q: %s", name, status.Phase, explained(string(status.Reason), status.Message))
+		return findings.Warn(csvUnfinished, "wait; if it stays so, look at the operator's Deployment below", "ClusterServiceVersion %s has phase %q: %s", name, status.Phase, explained(string(status.Reason), status.Message))
 	}
 }
 
 // examineDeployment examines a Deployment, and its pods if they are not all available.
-func (p *examinedDriver) examineDeployment(ctx context.Context, namespace, name string) ([]Result, error) {
+func (p *examinedDriver) examineDeployment(ctx context.Context, namespace, name string) ([]findings.Check, error) {
 	deployment := &appsv1.Deployment{}
 	exists, err := p.read(ctx, deployment, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	if !exists {
-		return []Result{fail(deploymentMissing, "find out who deleted it: its operator, OLM or the cluster storage operator creates it again",
+		return []findings.Check{findings.Fail(deploymentMissing, "find out who deleted it: its operator, OLM or the cluster storage operator creates it again",
 			"Deployment %s/%s does not exist", namespace, name)}, nil
 	}
 	w := workload{kind: "Deployment", namespace: namespace, name: name, available: deployment.Status.AvailableReplicas, want: replicas(deployment),
@@ -128,26 +129,26 @@ func allOf(pods int32) string {
 }
 
 // judge judges a workload. troubles say why its pods do not start.
-func (w workload) judge(troubles []string) Result {
+func (w workload) judge(troubles []string) findings.Check {
 	name := fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name)
 	state := fmt.Sprintf("%s has %d of %s available, and %d up to date", name, w.available, number(int(w.want), "pod"), w.updated)
 	switch {
 	case w.kind == "DaemonSet" && w.observed && w.want == 0:
-		return warn(noNodes, "look at the node selector and the tolerations: "+escape.Command("oc -n %s describe daemonset %s", w.namespace, w.name), "%s is for no node at all", name)
+		return findings.Warn(noNodes, "look at the node selector and the tolerations: "+escape.Command("oc -n %s describe daemonset %s", w.namespace, w.name), "%s is for no node at all", name)
 	case w.kind == "Deployment" && w.want == 0:
-		return fail(scaledToZero, escape.Command("oc -n %s scale deployment %s --replicas=1", w.namespace, w.name), "%s is scaled to 0: nothing of it runs", name)
+		return findings.Fail(scaledToZero, escape.Command("oc -n %s scale deployment %s --replicas=1", w.namespace, w.name), "%s is scaled to 0: nothing of it runs", name)
 	case w.isComplete():
-		return fine(workloadFine, "%s has %s available and up to date", name, allOf(w.want))
+		return findings.Pass(workloadFine, "%s has %s available and up to date", name, allOf(w.want))
 	case w.refused != "":
-		return fail(podsRefused, helpForRefusal(w), "%s; pods cannot be created: %s", state, escape.Short(w.refused, maxRefusal))
+		return findings.Fail(podsRefused, helpForRefusal(w), "%s; pods cannot be created: %s", state, escape.Short(w.refused, maxRefusal))
 	case len(w.notReady) > 0 && len(troubles) == 0:
-		return warn(nodesNotReady, "repair the nodes, or delete their Node objects", "%s; nodes are NotReady: %s", state, names(w.notReady))
+		return findings.Warn(nodesNotReady, "repair the nodes, or delete their Node objects", "%s; nodes are NotReady: %s", state, names(w.notReady))
 	case len(troubles) > 0:
-		return fail(podsFail, escape.Command("oc -n %s describe %s %s; oc -n %s get events", w.namespace, strings.ToLower(w.kind), w.name, w.namespace), "%s: %s", state, strings.Join(troubles, "; "))
+		return findings.Fail(podsFail, escape.Command("oc -n %s describe %s %s; oc -n %s get events", w.namespace, strings.ToLower(w.kind), w.name, w.namespace), "%s: %s", state, strings.Join(troubles, "; "))
 	case w.available == 0 && w.want > 0:
-		return fail(podsMissing, escape.Command("oc -n %s describe %s %s", w.namespace, strings.ToLower(w.kind), w.name)+": its events say why pods are not created", "%s", state)
+		return findings.Fail(podsMissing, escape.Command("oc -n %s describe %s %s", w.namespace, strings.ToLower(w.kind), w.name)+": its events say why pods are not created", "%s", state)
 	}
-	return warn(rolloutPending, "wait", "%s", state)
+	return findings.Warn(rolloutPending, "wait", "%s", state)
 }
 
 // maxRefusal is the maximum length of a refusal in a result, in bytes.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 var update = flag.Bool("update", false, "write the picture of the README")
@@ -24,7 +26,7 @@ func TestPicture(t *testing.T) {
 	if err := json.Unmarshal(recorded, report); err != nil {
 		t.Fatal(err)
 	}
-	want := picture("berth doctor efs.csi.aws.com", report.Text(func(_ Verdict, mark string) string { return mark }))
+	want := picture("berth doctor efs.csi.aws.com", report.Text(func(_ findings.Verdict, mark string) string { return mark }))
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers/rollout"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/listing"
 )
 
@@ -55,9 +56,9 @@ func (p pod) trouble() string {
 }
 
 // examineWorkload examines a workload, and its pods if they are not all available.
-func (p *examinedDriver) examineWorkload(ctx context.Context, w workload, selector *metav1.LabelSelector) ([]Result, error) {
+func (p *examinedDriver) examineWorkload(ctx context.Context, w workload, selector *metav1.LabelSelector) ([]findings.Check, error) {
 	if w.isComplete() {
-		return []Result{w.judge(nil)}, nil
+		return []findings.Check{w.judge(nil)}, nil
 	}
 	selected, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
@@ -84,7 +85,7 @@ func (p *examinedDriver) examineWorkload(ctx context.Context, w workload, select
 	if more > 0 {
 		troubles = append(troubles, fmt.Sprintf("and %s", number(more, "more pod")))
 	}
-	return []Result{w.judge(troubles)}, nil
+	return []findings.Check{w.judge(troubles)}, nil
 }
 
 // names lists the first names, and counts the others.

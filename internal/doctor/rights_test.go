@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // serving returns a connection to an API server that shows some lists, by their paths, and forbids everything else.
@@ -54,7 +55,7 @@ func TestFewRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := report.Text(func(_ Verdict, mark string) string { return mark })
+	text := report.Text(func(_ findings.Verdict, mark string) string { return mark })
 	if report.Faults() || report.Healthy || len(report.Drivers) > 0 || !strings.Contains(text, "? which drivers are installed: ") {
 		t.Errorf("got %s", text)
 	}
@@ -73,7 +74,7 @@ func TestFewRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := report.Text(func(_ Verdict, mark string) string { return mark }); report.Faults() || len(report.Drivers) != 2 {
+	if text := report.Text(func(_ findings.Verdict, mark string) string { return mark }); report.Faults() || len(report.Drivers) != 2 {
 		t.Errorf("of drivers that are named: %s", text)
 	}
 }
@@ -119,7 +120,7 @@ func TestTeam(t *testing.T) {
 		if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
-		if text := report.Text(func(_ Verdict, mark string) string { return mark }); !strings.HasPrefix(text, "Namespace shop\n") || strings.Contains(text, "No driver is installed") {
+		if text := report.Text(func(_ findings.Verdict, mark string) string { return mark }); !strings.HasPrefix(text, "Namespace shop\n") || strings.Contains(text, "No driver is installed") {
 			t.Errorf("%s: the text is %s", test.name, text)
 		}
 	}

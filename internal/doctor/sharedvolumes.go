@@ -48,7 +48,7 @@ type tally struct {
 }
 
 // examineSharedVolumes examines the SharedVolumes of all namespaces, if the driver's operator serves that API.
-func examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	apis, err := p.driver.ServedAPIs()
 	if err != nil || !slices.Contains(apis, sharedVolumes+"."+v1alpha1.GroupVersion.Group) || p.custom == nil && len(p.operators()) == 0 {
 		return nil, err
@@ -63,7 +63,7 @@ func examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]Result, err
 		return nil, err
 	}
 	if err != nil {
-		return []Result{fail(sharedVolumeAPIMissing, "install the operator again, or create its CustomResourceDefinitions", "the cluster does not serve SharedVolumes")}, nil
+		return []findings.Check{findings.Fail(sharedVolumeAPIMissing, "install the operator again, or create its CustomResourceDefinitions", "the cluster does not serve SharedVolumes")}, nil
 	}
 	return counted.judge(), nil
 }
@@ -118,17 +118,17 @@ func allReady(n int) string {
 
 // judge judges SharedVolumes. Anybody may write one that can never work, so no SharedVolume is a fault of the
 // cluster.
-func (c *count) judge() []Result {
-	var results []Result
+func (c *count) judge() []findings.Check {
+	var results []findings.Check
 	if c.all == c.ready {
-		results = append(results, fine(sharedVolumesFine, "%s", allReady(c.all)))
+		results = append(results, findings.Pass(sharedVolumesFine, "%s", allReady(c.all)))
 	}
 	for _, reason := range c.unready.reasons() {
-		results = append(results, warn(sharedVolumesNotReady, "oc get sharedvolumes -A; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"),
+		results = append(results, findings.Warn(sharedVolumesNotReady, "oc get sharedvolumes -A; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"),
 			"%d of %s %s not Ready, with reason %s, such as %s", c.unready.number[reason], number(c.all, "SharedVolume"), are(c.unready.number[reason]), reason, c.unready.first[reason]))
 	}
 	for _, reason := range c.absent.reasons() {
-		results = append(results, warn(fileSystemNotAvailable, "correct the IDs, or create what is missing in AWS; the reasons: "+findings.Page("sharedvolume.md#status"),
+		results = append(results, findings.Warn(fileSystemNotAvailable, "correct the IDs, or create what is missing in AWS; the reasons: "+findings.Page("sharedvolume.md#status"),
 			"%d of %s %s Ready, but AWS lacks something, with reason %s, such as %s", c.absent.number[reason], number(c.all, "SharedVolume"), are(c.absent.number[reason]), reason, c.absent.first[reason]))
 	}
 	return results

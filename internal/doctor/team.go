@@ -39,13 +39,13 @@ type team struct {
 	waiting []string
 }
 
-func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	c, err := p.rest(v1alpha1.GroupVersion)
 	if err != nil {
 		return nil, err
 	}
 	var all int
-	var bad []Result
+	var bad []findings.Check
 	err = listing.Each(ctx, c, listing.List{Resource: sharedVolumes, Namespace: t.namespace}, func(v sharedVolume) error {
 		all++
 		if result := judgeOne(v); result != nil && len(bad) < maxOfTeam {
@@ -57,27 +57,27 @@ func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]R
 		return nil, nil // the cluster does not serve them
 	}
 	if err == nil && len(bad) == 0 {
-		bad = []Result{fine(sharedVolumesFine, "%s", allReady(all))}
+		bad = []findings.Check{findings.Pass(sharedVolumesFine, "%s", allReady(all))}
 	}
 	return bad, err
 }
 
 // judgeOne judges one SharedVolume. It returns nil if it has no fault.
-func judgeOne(v sharedVolume) *Result {
+func judgeOne(v sharedVolume) *findings.Check {
 	var c count
 	if err := c.add(v); err != nil {
 		return nil // add never fails
 	}
 	describe := escape.Command("oc -n %s describe sharedvolume %s", v.Metadata.Namespace, v.Metadata.Name)
 	for reason, text := range c.unready.first {
-		r := fail(sharedVolumesNotReady, describe+"; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"), "SharedVolume %s is not Ready, with reason %s: %s", v.Metadata.Name, reason, message(text))
+		r := findings.Fail(sharedVolumesNotReady, describe+"; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"), "SharedVolume %s is not Ready, with reason %s: %s", v.Metadata.Name, reason, message(text))
 		if v.Status.Phase == v1alpha1.Pending || v.Status.Phase == v1alpha1.Deleting {
-			r.Verdict = Warning
+			r.Verdict = findings.Warning
 		}
 		return &r
 	}
 	for reason, text := range c.absent.first {
-		r := warn(fileSystemNotAvailable, describe+"; the reasons: "+findings.Page("sharedvolume.md#status"), "SharedVolume %s is Ready, but AWS lacks something, with reason %s: %s", v.Metadata.Name, reason, message(text))
+		r := findings.Warn(fileSystemNotAvailable, describe+"; the reasons: "+findings.Page("sharedvolume.md#status"), "SharedVolume %s is Ready, but AWS lacks something, with reason %s: %s", v.Metadata.Name, reason, message(text))
 		return &r
 	}
 	return nil
@@ -89,7 +89,7 @@ func message(of string) string {
 	return text
 }
 
-func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -110,15 +110,15 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]Result, 
 		return nil, err
 	}
 	if len(t.waiting) == 0 {
-		return []Result{fine(claimsFine, "%s bound", number(all, "claim")+" "+are(all))}, nil
+		return []findings.Check{findings.Pass(claimsFine, "%s bound", number(all, "claim")+" "+are(all))}, nil
 	}
 	said, err := t.events(ctx, p, "PersistentVolumeClaim")
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
+	var results []findings.Check
 	for _, name := range t.waiting {
-		results = append(results, warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("troubleshooting.md#my-claim-is-pending"),
+		results = append(results, findings.Warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("troubleshooting.md#my-claim-is-pending"),
 			"claim %s is not bound%s", name, suffix(said[name])))
 	}
 	return results, nil
@@ -143,7 +143,7 @@ func (p teamPod) claims() (names []string) {
 	return names
 }
 
-func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]Result, error) {
+func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	core, err := p.rest(corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
@@ -163,20 +163,20 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]Result, er
 		return nil, err
 	}
 	if len(stuck) == 0 {
-		return []Result{fine(podsStarted, "%s that %s claims, and none waits to start", number(all, "pod"), map[bool]string{true: "uses", false: "use"}[all == 1])}, nil
+		return []findings.Check{findings.Pass(podsStarted, "%s that %s claims, and none waits to start", number(all, "pod"), map[bool]string{true: "uses", false: "use"}[all == 1])}, nil
 	}
 	said, err := t.events(ctx, p, "Pod")
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
+	var results []findings.Check
 	for _, of := range stuck {
 		of.pod.Spec.NodeName = of.Spec.NodeName
 		text := strings.Join(slices.DeleteFunc([]string{of.trouble(), said[of.Metadata.Name]}, func(s string) bool { return s == "" }), "; ")
-		r := fail(podWaits, escape.Command("oc -n %s describe pod %s", t.namespace, of.Metadata.Name)+"; "+findings.Page("troubleshooting.md#my-pod-hangs-in-containercreating"),
+		r := findings.Fail(podWaits, escape.Command("oc -n %s describe pod %s", t.namespace, of.Metadata.Name)+"; "+findings.Page("troubleshooting.md#my-pod-hangs-in-containercreating"),
 			"pod %s, which uses %s, waits to start%s", of.Metadata.Name, names(of.claims()), suffix(text))
 		if text == "" {
-			r.Verdict = Warning // it may have been created a moment ago
+			r.Verdict = findings.Warning // it may have been created a moment ago
 		}
 		results = append(results, r)
 	}

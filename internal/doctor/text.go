@@ -7,11 +7,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// marks are the marks at the beginning of lines, by verdict.
-var marks = map[Verdict]string{OK: "✔", Warning: "!", Fault: "✗", NotExamined: "?"}
-
 // Text describes the report for people. colour colours a mark by its verdict.
-func (r *Report) Text(colour func(Verdict, string) string) string {
+func (r *Report) Text(colour findings.Palette) string {
 	var t escape.Lines
 	if r.Namespace != "" {
 		t.Add("Namespace %s", r.Namespace)
@@ -27,15 +24,15 @@ func (r *Report) Text(colour func(Verdict, string) string) string {
 	}
 	t.Add("")
 	verdict, conclusion := r.conclusion()
-	t.AddMarked(colour(verdict, marks[verdict]), " %s", conclusion)
+	t.AddMarked(colour.Mark(verdict), " %s", conclusion)
 	return t.String()
 }
 
-func describe(t *escape.Lines, sections []Section, colour func(Verdict, string) string) {
+func describe(t *escape.Lines, sections []Section, colour findings.Palette) {
 	for _, s := range sections {
 		t.Add("  %s", s.Subject)
 		for _, result := range s.Results {
-			t.AddMarked("    "+colour(result.Verdict, marks[result.Verdict]), " %s", result.What)
+			t.AddMarked("    "+colour.Mark(result.Verdict), " %s", result.What)
 			if result.Do != "" {
 				t.Add("      do: %s", result.Do)
 			}
@@ -44,24 +41,24 @@ func describe(t *escape.Lines, sections []Section, colour func(Verdict, string) 
 }
 
 // conclusion sums the report up.
-func (r *Report) conclusion() (Verdict, string) {
+func (r *Report) conclusion() (findings.Verdict, string) {
 	counts := r.counts()
 	switch {
-	case r.Namespace == "" && len(r.Drivers) == 0 && counts[Fault]+counts[NotExamined] == 0:
-		return OK, "No driver is installed. How to install one: " + findings.Page("install.md")
-	case counts[Fault] > 0:
-		return Fault, fmt.Sprintf("%s, %s. Begin with the first fault: what follows may be due to it.", number(counts[Fault], "fault"), number(counts[Warning], "warning"))
-	case counts[NotExamined] > 0:
-		return NotExamined, "No fault was found, but not everything could be examined."
-	case counts[Warning] > 0:
-		return Warning, fmt.Sprintf("No fault was found; %s.", number(counts[Warning], "warning"))
+	case r.Namespace == "" && len(r.Drivers) == 0 && counts[findings.Fault]+counts[findings.NotExamined] == 0:
+		return findings.OK, "No driver is installed. How to install one: " + findings.Page("install.md")
+	case counts[findings.Fault] > 0:
+		return findings.Fault, fmt.Sprintf("%s, %s. Begin with the first fault: what follows may be due to it.", number(counts[findings.Fault], "fault"), number(counts[findings.Warning], "warning"))
+	case counts[findings.NotExamined] > 0:
+		return findings.NotExamined, "No fault was found, but not everything could be examined."
+	case counts[findings.Warning] > 0:
+		return findings.Warning, fmt.Sprintf("No fault was found; %s.", number(counts[findings.Warning], "warning"))
 	}
-	return OK, "Everything is as it should be."
+	return findings.OK, "Everything is as it should be."
 }
 
 // counts counts the results by their verdict.
-func (r *Report) counts() map[Verdict]int {
-	counts := map[Verdict]int{}
+func (r *Report) counts() map[findings.Verdict]int {
+	counts := map[findings.Verdict]int{}
 	add := func(sections []Section) {
 		for _, s := range sections {
 			for _, result := range s.Results {
@@ -78,7 +75,7 @@ func (r *Report) counts() map[Verdict]int {
 }
 
 // Faults reports whether there is a fault.
-func (r *Report) Faults() bool { return r.counts()[Fault] > 0 }
+func (r *Report) Faults() bool { return r.counts()[findings.Fault] > 0 }
 
 // are is the verb for a number of things.
 func are(n int) string {

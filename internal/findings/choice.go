@@ -9,15 +9,15 @@ import (
 )
 
 // Off is the severity of a rule that a user has turned off. No finding has it.
-const Off Severity = "off"
+const Off = Verdict("off")
 
 // Severities are the severities that a user can give a rule.
-var Severities = []Severity{Error, Warning, Off}
+var Severities = []Verdict{Error, Warning, Off}
 
 // Choice is a user's choice of the findings to report.
 type Choice struct {
 	rules      []Rule
-	severities map[string]Severity
+	severities map[string]Verdict
 	ignored    map[scope]bool
 }
 
@@ -26,16 +26,16 @@ type scope struct{ rule, pkg string }
 
 // NewChoice parses a choice: severities as RULE=SEVERITY, and ignored rules as RULE or RULE:PACKAGE.
 func NewChoice(rules []Rule, severityOf, ignored []string) (Choice, error) {
-	c := Choice{rules, map[string]Severity{}, map[scope]bool{}}
+	c := Choice{rules, map[string]Verdict{}, map[scope]bool{}}
 	for _, text := range severityOf {
 		id, severity, given := strings.Cut(text, "=")
-		if !given || !slices.Contains(Severities, Severity(severity)) {
+		if !given || !slices.Contains(Severities, Verdict(severity)) {
 			return c, fmt.Errorf("--severity is %q, want RULE=error, RULE=warning or RULE=off", text)
 		}
 		if err := c.checkRule(id); err != nil {
 			return c, fmt.Errorf("--severity: %w", err)
 		}
-		c.severities[id] = Severity(severity)
+		c.severities[id] = Verdict(severity)
 	}
 	for _, text := range ignored {
 		id, pkg, given := strings.Cut(text, ":")

@@ -9,21 +9,11 @@ import (
 	"strings"
 )
 
-// Severity is the severity of a finding.
-type Severity string
-
-const (
-	// Error means that the checked files do not work.
-	Error Severity = "error"
-	// Warning means that somebody should look at the finding.
-	Warning Severity = "warning"
-)
-
 // Rule is a rule that files are checked against.
 type Rule struct {
 	// ID names the rule in reports. It must never change: users suppress and count findings by it.
-	ID       string   `json:"id"`
-	Severity Severity `json:"severity"`
+	ID       string  `json:"id"`
+	Severity Verdict `json:"severity"`
 	// What states the rule as a sentence about files that comply.
 	What string `json:"what"`
 	// Why says what happens otherwise.
@@ -43,8 +33,8 @@ type Finding struct {
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
 	// Package is the package that the finding is about. It is empty if there is none, or the document could not be read.
-	Package  string   `json:"package,omitempty"`
-	Severity Severity `json:"severity"`
+	Package  string  `json:"package,omitempty"`
+	Severity Verdict `json:"severity"`
 	// Rule is the ID of the violated rule.
 	Rule string `json:"rule"`
 	// Message says what was found and what was expected.
@@ -98,7 +88,7 @@ func Sort(all []*Finding) {
 }
 
 // Count returns the number of findings with a severity.
-func Count(all []*Finding, severity Severity) int {
+func Count(all []*Finding, severity Verdict) int {
 	count := 0
 	for _, f := range all {
 		if f.Severity == severity {

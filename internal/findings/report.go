@@ -81,7 +81,7 @@ func (r Report) writeMarkdown(w io.Writer) error {
 }
 
 // counted returns the number of findings with a severity, and its name.
-func counted(all []*Finding, severity Severity) string {
+func counted(all []*Finding, severity Verdict) string {
 	if n := Count(all, severity); n != 1 {
 		return fmt.Sprintf("%d %ss", n, severity)
 	}
@@ -130,14 +130,14 @@ type (
 		Default          sarifDefault  `json:"defaultConfiguration"`
 	}
 	sarifDefault struct {
-		Level Severity `json:"level"` // SARIF uses the same words for severities
+		Level Verdict `json:"level"` // SARIF uses the same words for severities
 	}
 	sarifMessage struct {
 		Text string `json:"text"`
 	}
 	sarifResult struct {
 		RuleID    string          `json:"ruleId"`
-		Level     Severity        `json:"level"`
+		Level     Verdict         `json:"level"`
 		Message   sarifMessage    `json:"message"`
 		Locations []sarifLocation `json:"locations"`
 	}

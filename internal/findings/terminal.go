@@ -12,9 +12,6 @@ import (
 // remedy finds the advice in a message.
 var remedy = regexp.MustCompile(`(?:; |: )((?:expected|add|let|did you mean|remove|write|choose|rename|set|give|use|list)\b.*)$`)
 
-// colours of severities on a terminal.
-var colours = map[Severity]string{Error: "\x1b[31m", Warning: "\x1b[33m"}
-
 // WriteTerminal writes the report for a terminal with so many columns: each finding below its place, with advice on a line of its
 // own. Severities have colours if colour is true.
 func (r Report) WriteTerminal(w io.Writer, columns int, colour bool) error {
@@ -26,7 +23,7 @@ func (r Report) WriteTerminal(w io.Writer, columns int, colour bool) error {
 		}
 		severity := string(f.Severity)
 		if colour {
-			severity = colours[f.Severity] + severity + "\x1b[0m"
+			severity = Colours(f.Severity, severity)
 		}
 		text.WriteString(escape.Line(f.Place()) + "\n")
 		text.WriteString(wrapped("  "+severity+": ", len(f.Severity)+4, escape.Line(message+" ("+f.Rule+")"), columns))

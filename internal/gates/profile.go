@@ -78,7 +78,7 @@ func (p Profile) Applied(rules []findings.Rule) []findings.Rule {
 }
 
 // Severity returns Error if a gate of the profile refuses violations of the rule, or else own.
-func (p Profile) Severity(r findings.Rule, own findings.Severity) findings.Severity {
+func (p Profile) Severity(r findings.Rule, own findings.Verdict) findings.Verdict {
 	if p.Asks(r) {
 		return findings.Error
 	}

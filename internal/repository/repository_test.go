@@ -506,7 +506,7 @@ func TestSettings(t *testing.T) {
 		return s, err
 	}
 	got, err := read("profiles: [community, openshift-4.20]\nseverities: {folder-version: warning}\nignore: [fips, related-images:tide]\nbaseline: known.json\npackages: [tide]\n")
-	want := repository.Settings{Profiles: []string{"community", "openshift-4.20"}, Severities: map[string]findings.Severity{"folder-version": findings.Warning},
+	want := repository.Settings{Profiles: []string{"community", "openshift-4.20"}, Severities: map[string]findings.Verdict{"folder-version": findings.Warning},
 		Ignore: []string{"fips", "related-images:tide"}, Baseline: "known.json", Packages: []string{"tide"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v: %s", err, diff)

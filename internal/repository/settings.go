@@ -22,7 +22,7 @@ type Settings struct {
 	// Profiles are the names of profiles. The default is the profile of the repository's pipeline.
 	Profiles []string `json:"profiles,omitempty"`
 	// Severities are error, warning or off, by rule.
-	Severities map[string]findings.Severity `json:"severities,omitempty"`
+	Severities map[string]findings.Verdict `json:"severities,omitempty"`
 	// Ignore lists rules to ignore, as RULE or RULE:PACKAGE.
 	Ignore []string `json:"ignore,omitempty"`
 	// Baseline is the path in the repository of a JSON report with known findings.

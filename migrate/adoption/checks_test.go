@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
-	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // boat is a driver that OLM may have run.
@@ -74,97 +74,97 @@ func TestChecks(t *testing.T) {
 		name    string
 		change  func(*input)
 		code    string
-		verdict migrate.Verdict
+		verdict findings.Verdict
 		what    string // a fragment of it
 	}{
 		{"F11: two Subscriptions in the namespace", func(in *input) { in.subscriptions = append(in.subscriptions, another("harbour", "boat-2")) },
-			subscriptions, migrate.Refused, "harbour/boat-2"},
+			subscriptions, findings.Refused, "harbour/boat-2"},
 		{"F11: a Subscription in another namespace in which OLM installs", func(in *input) {
 			in.subscriptions, in.groups = append(in.subscriptions, another("quay", "boat")), append(in.groups, "quay")
-		}, subscriptions, migrate.Refused, "quay/boat"},
+		}, subscriptions, findings.Refused, "quay/boat"},
 		{"a Subscription of a tenant", func(in *input) { in.subscriptions = append(in.subscriptions, another("project", "boat")) },
-			subscriptions, migrate.Warning, "project/boat"},
-		{"a deleted Subscription", func(in *input) { in.subscriptions = nil }, subscriptions, migrate.Warning, "deleted the Subscription"},
+			subscriptions, findings.Warning, "project/boat"},
+		{"a deleted Subscription", func(in *input) { in.subscriptions = nil }, subscriptions, findings.Warning, "deleted the Subscription"},
 		{"F4: two operators", func(in *input) {
 			second := in.proven[0]
 			second.Namespace = "quay"
 			in.proven = append(in.proven, second)
-		}, severalOperators, migrate.Refused, "harbour, quay"},
-		{"F10: a ClusterExtension", func(in *input) { in.extensions = []extension{boatExtension()} }, clusterExtension, migrate.Refused, "ClusterExtension boat"},
+		}, severalOperators, findings.Refused, "harbour, quay"},
+		{"F10: a ClusterExtension", func(in *input) { in.extensions = []extension{boatExtension()} }, clusterExtension, findings.Refused, "ClusterExtension boat"},
 		{"F10: permissions of a ClusterExtension", func(in *input) {
 			in.proven[0].Kind, in.subscriptions, in.versions = predecessor.Extension, nil, nil
-		}, clusterExtension, migrate.Refused, "boat-operator.v1.4.0"},
+		}, clusterExtension, findings.Refused, "boat-operator.v1.4.0"},
 		{"F11: an InstallPlan that waits for approval", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseRequiresApproval },
-			pendingUpdate, migrate.Refused, "RequiresApproval"},
+			pendingUpdate, findings.Refused, "RequiresApproval"},
 		{"F11: an InstallPlan that OLM carries out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling },
-			pendingUpdate, migrate.Refused, "Installing"},
-		{"an InstallPlan without a phase", func(in *input) { in.installPlans[0].Status.Phase = "" }, pendingUpdate, migrate.Refused, "not known yet"},
+			pendingUpdate, findings.Refused, "Installing"},
+		{"an InstallPlan without a phase", func(in *input) { in.installPlans[0].Status.Phase = "" }, pendingUpdate, findings.Refused, "not known yet"},
 		{"F11: half an update", func(in *input) {
 			next := in.versions[0]
 			next.Name, next.UID = "boat-operator.v1.5.0", "v-2"
 			in.versions = append(in.versions, next)
-		}, pendingUpdate, migrate.Refused, "boat-operator.v1.5.0"},
+		}, pendingUpdate, findings.Refused, "boat-operator.v1.5.0"},
 		{"F11: an update that has been resolved", func(in *input) { in.subscriptions[0].Status.CurrentCSV = "boat-operator.v1.5.0" },
-			pendingUpdate, migrate.Refused, `"boat-operator.v1.5.0" as current`},
+			pendingUpdate, findings.Refused, `"boat-operator.v1.5.0" as current`},
 		{"F11: a Subscription that has installed nothing", func(in *input) { in.subscriptions[0].Status = v1alpha1.SubscriptionStatus{} },
-			pendingUpdate, migrate.Refused, `has "" installed`},
-		{"F11: a missing ClusterServiceVersion", func(in *input) { in.versions = nil }, installedVersion, migrate.Refused, "does not exist"},
-		{"a ClusterServiceVersion that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, migrate.Refused, "being deleted"},
-		{"a failed ClusterServiceVersion", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, migrate.Refused, "Failed"},
+			pendingUpdate, findings.Refused, `has "" installed`},
+		{"F11: a missing ClusterServiceVersion", func(in *input) { in.versions = nil }, installedVersion, findings.Refused, "does not exist"},
+		{"a ClusterServiceVersion that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, findings.Refused, "being deleted"},
+		{"a failed ClusterServiceVersion", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, findings.Refused, "Failed"},
 		{"an unknown version", func(in *input) {
 			in.versions[0].Name, in.proven[0].Name = "boat-operator.v2.0.0", "boat-operator.v2.0.0"
 			in.versions[0].Spec.Version = version.OperatorVersion{Version: semver.MustParse("2.0.0")}
 			in.subscriptions[0].Status.InstalledCSV, in.subscriptions[0].Status.CurrentCSV = "boat-operator.v2.0.0", "boat-operator.v2.0.0"
-		}, knownVersion, migrate.Refused, "version 2.0.0"},
+		}, knownVersion, findings.Refused, "version 2.0.0"},
 		{"a version that is not that of its name", func(in *input) {
 			in.versions[0].Spec.Version = version.OperatorVersion{Version: semver.MustParse("1.4.1")}
-		}, knownVersion, migrate.Refused, "1.4.1"},
-		{"a ClusterServiceVersion that owns no API", func(in *input) { in.versions[0].Spec.CustomResourceDefinitions.Owned = nil }, knownVersion, migrate.Refused, "does not own"},
+		}, knownVersion, findings.Refused, "1.4.1"},
+		{"a ClusterServiceVersion that owns no API", func(in *input) { in.versions[0].Spec.CustomResourceDefinitions.Owned = nil }, knownVersion, findings.Refused, "does not own"},
 		{"a ClusterServiceVersion with another Deployment", func(in *input) {
 			in.versions[0].Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Name = "raft"
-		}, knownVersion, migrate.Refused, "old-boat-operator"},
+		}, knownVersion, findings.Refused, "old-boat-operator"},
 		{"a configured operator", func(in *input) {
 			in.subscriptions[0].Spec.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "ROLE"}}, Tolerations: []corev1.Toleration{{}}}
-		}, configuration, migrate.Warning, "does not get: tolerations, env ROLE"},
-		{"an unmanaged driver", func(in *input) { in.old[0].ManagementState = operatorv1.Unmanaged }, managementState, migrate.Refused, "Unmanaged"},
-		{"a driver to be removed", func(in *input) { in.old[0].ManagementState = operatorv1.Removed }, managementState, migrate.Refused, "Removed"},
-		{"F1, F2: a driver that is being removed", func(in *input) { in.old[0].Deleted = true }, managementState, migrate.Refused, "being deleted"},
+		}, configuration, findings.Warning, "does not get: tolerations, env ROLE"},
+		{"an unmanaged driver", func(in *input) { in.old[0].ManagementState = operatorv1.Unmanaged }, managementState, findings.Refused, "Unmanaged"},
+		{"a driver to be removed", func(in *input) { in.old[0].ManagementState = operatorv1.Removed }, managementState, findings.Refused, "Removed"},
+		{"F1, F2: a driver that is being removed", func(in *input) { in.old[0].Deleted = true }, managementState, findings.Refused, "being deleted"},
 		{"an unmanaged ClusterCSIDriver", func(in *input) {
 			in.custom = &operatorv1.ClusterCSIDriver{}
 			in.custom.Spec.ManagementState = operatorv1.Unmanaged
-		}, managementState, migrate.Refused, "Unmanaged"},
+		}, managementState, findings.Refused, "Unmanaged"},
 		{"a ClusterCSIDriver that is being deleted", func(in *input) {
 			in.custom = &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
-		}, managementState, migrate.Refused, "being deleted"},
-		{"a foreign CSIDriver", func(in *input) { in.csiDriver.Annotations = nil }, csiDriverOwner, migrate.Refused, "boat.csi.example.com"},
+		}, managementState, findings.Refused, "being deleted"},
+		{"a foreign CSIDriver", func(in *input) { in.csiDriver.Annotations = nil }, csiDriverOwner, findings.Refused, "boat.csi.example.com"},
 		{"a driver of another cluster storage operator", func(in *input) {
 			in.references = []placement.Reference{{Namespace: drivers.ClusterStorageNamespace, Account: "boat-node-sa", Trace: drivers.Trace{Name: "boat-binding"}}}
-		}, driverOwner, migrate.Refused, "boat-binding"},
-		{"the new operator has been started", func(in *input) { in.started = true }, driverOwner, migrate.Warning, "started its operator"},
+		}, driverOwner, findings.Refused, "boat-binding"},
+		{"the new operator has been started", func(in *input) { in.started = true }, driverOwner, findings.Warning, "started its operator"},
 		{"a driver in an unknown place", func(in *input) {
 			in.placed = placement.Decision{Refusal: &placement.Refusal{Message: "anybody may have created it"}}
-		}, driverPlace, migrate.Refused, "anybody may have created it"},
+		}, driverPlace, findings.Refused, "anybody may have created it"},
 		{"F9: another selector of a Deployment", func(in *input) {
 			in.deployments[0].live.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "raft"}}
-		}, selectors, migrate.Refused, "app=raft"},
+		}, selectors, findings.Refused, "app=raft"},
 		{"F9: another selector of a DaemonSet", func(in *input) {
 			in.daemonSets[0].live.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "raft"}}
-		}, selectors, migrate.Refused, "app=raft"},
-		{"F14: a paused Deployment", func(in *input) { in.deployments[0].live.Spec.Paused = true }, rolloutState, migrate.Refused, "paused"},
+		}, selectors, findings.Refused, "app=raft"},
+		{"F14: a paused Deployment", func(in *input) { in.deployments[0].live.Spec.Paused = true }, rolloutState, findings.Refused, "paused"},
 		{"F14: a DaemonSet that is not updated", func(in *input) { in.daemonSets[0].live.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType },
-			rolloutState, migrate.Refused, "OnDelete"},
-		{"F14: a DaemonSet that rolls out", func(in *input) { in.daemonSets[0].live.Status.DesiredNumberScheduled = 3 }, rolloutState, migrate.Refused, "0 of 3"},
-		{"F14: a node that is not ready", func(in *input) { in.daemonSets[0].live.Status.NumberUnavailable = 1 }, rolloutState, migrate.Warning, "1 pods"},
-		{"no Storage", func(in *input) { in.storage = nil }, successor, migrate.Refused, "no Storage"},
-		{"unmanaged storage", func(in *input) { in.storage.Spec.ManagementState = operatorv1.Unmanaged }, successor, migrate.Refused, "Unmanaged"},
-		{"a cluster storage operator that does not wait", func(in *input) { in.storage.Status.Conditions[0].Reason = "AsExpected" }, successor, migrate.Refused, "does not say that it waits"},
-		{"no cluster storage operator, or another platform", func(in *input) { in.storage.Status.Conditions = nil }, successor, migrate.Refused, "does not say that it waits"},
+			rolloutState, findings.Refused, "OnDelete"},
+		{"F14: a DaemonSet that rolls out", func(in *input) { in.daemonSets[0].live.Status.DesiredNumberScheduled = 3 }, rolloutState, findings.Refused, "0 of 3"},
+		{"F14: a node that is not ready", func(in *input) { in.daemonSets[0].live.Status.NumberUnavailable = 1 }, rolloutState, findings.Warning, "1 pods"},
+		{"no Storage", func(in *input) { in.storage = nil }, successor, findings.Refused, "no Storage"},
+		{"unmanaged storage", func(in *input) { in.storage.Spec.ManagementState = operatorv1.Unmanaged }, successor, findings.Refused, "Unmanaged"},
+		{"a cluster storage operator that does not wait", func(in *input) { in.storage.Status.Conditions[0].Reason = "AsExpected" }, successor, findings.Refused, "does not say that it waits"},
+		{"no cluster storage operator, or another platform", func(in *input) { in.storage.Status.Conditions = nil }, successor, findings.Refused, "does not say that it waits"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := healthy()
 			tc.change(in)
 			p := in.plan()
-			at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool { return c.Code == tc.code && c.Verdict == tc.verdict })
+			at := slices.IndexFunc(p.Checks, func(c findings.Check) bool { return c.Code == tc.code && c.Verdict == tc.verdict })
 			if at < 0 {
 				t.Fatalf("no check %s is %s: %+v", tc.code, tc.verdict, p.Checks)
 			}
@@ -172,12 +172,12 @@ func TestChecks(t *testing.T) {
 			if !strings.Contains(check.What, tc.what) || check.Do == "" {
 				t.Errorf("it says %q, do %q; want %q in it, and what to do", check.What, check.Do, tc.what)
 			}
-			if safe := tc.verdict != migrate.Refused; p.Checks.Safe() != safe || (len(p.Objects) > 0) != safe {
+			if safe := tc.verdict != findings.Refused; p.Checks.Safe() != safe || (len(p.Objects) > 0) != safe {
 				t.Errorf("safe: %t, with %d objects; want safe: %t", p.Checks.Safe(), len(p.Objects), safe)
 			}
 			for _, c := range p.Checks {
 				alsoRefuses := tc.code == installedVersion && c.Code == pendingUpdate || tc.code == severalOperators && c.Code == subscriptions
-				if c.Verdict == migrate.Refused && c.Code != tc.code && !alsoRefuses {
+				if c.Verdict == findings.Refused && c.Code != tc.code && !alsoRefuses {
 					t.Errorf("check %s refuses, too: %s", c.Code, c.What)
 				}
 			}
@@ -189,7 +189,7 @@ func TestChecks(t *testing.T) {
 func TestHealthy(t *testing.T) {
 	p := healthy().plan()
 	for _, c := range p.Checks {
-		if c.Verdict != migrate.OK {
+		if c.Verdict != findings.OK {
 			t.Errorf("check %s is %s: %s", c.Code, c.Verdict, c.What)
 		}
 	}
@@ -243,7 +243,7 @@ func TestConfiguration(t *testing.T) {
 	in.driver.Operator.Env = []string{"ROLE"}
 	in.subscriptions[0].Spec.Config = config
 	found := in.checkConfiguration(in.operator())
-	if len(found) != 1 || found[0].Verdict != migrate.Warning {
+	if len(found) != 1 || found[0].Verdict != findings.Warning {
 		t.Fatalf("checks %+v, want one warning", found)
 	}
 	for i := range fields.NumField() {

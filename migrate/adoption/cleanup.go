@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
@@ -69,7 +70,7 @@ func (c *Cleanup) Describe(lines *escape.Lines) {
 }
 
 // Text describes the cleanup for people.
-func (c *Cleanup) Text(colour migrate.Palette) string { return migrate.Text(c, colour) }
+func (c *Cleanup) Text(colour findings.Palette) string { return migrate.Text(c, colour) }
 
 // Cleanup returns the objects that can be deleted after a driver's operators. Nothing is written.
 func (r Request) Cleanup(ctx context.Context, cluster migrate.Cluster) (*Cleanup, error) {
@@ -101,7 +102,7 @@ func (r Request) CleanUp(ctx context.Context, cluster migrate.Cluster, c *Cleanu
 // next returns the first object that is left, according to a later observation.
 func (c *Cleanup) next(now *Cleanup) (*Remain, error) {
 	for _, check := range now.Checks {
-		if check.Verdict == migrate.Refused {
+		if check.Verdict == findings.Refused {
 			return nil, fmt.Errorf("%s; do: %s", check.What, check.Do)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -82,7 +83,7 @@ func remaining() *remains {
 func TestCleanupOrder(t *testing.T) {
 	c := remaining().cleanup()
 	if !c.Safe {
-		t.Fatalf("the cleanup is not safe:\n%s", c.Text(migrate.Plain))
+		t.Fatalf("the cleanup is not safe:\n%s", c.Text(findings.Plain))
 	}
 	var got []string
 	for _, r := range c.Remains {
@@ -108,11 +109,11 @@ func TestCleanupUses(t *testing.T) {
 		return func(p *podUser) { p.spec.Volumes = []corev1.Volume{{VolumeSource: source}} }
 	}
 	of := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
-	const refuse, stay = migrate.Refused, migrate.Warning
+	const refuse, stay = findings.Refused, findings.Warning
 	for _, tc := range []struct {
 		name    string
 		change  func(*remains)
-		verdict migrate.Verdict
+		verdict findings.Verdict
 		what    string
 	}{
 		{"a pod with the account", func(m *remains) { pod(m, func(p *podUser) { p.spec.ServiceAccountName = "old-boat" }) }, refuse, "ServiceAccount openshift-boat/old-boat is in use: pod openshift-boat/late"},
@@ -175,9 +176,9 @@ func TestCleanupUses(t *testing.T) {
 			m := remaining()
 			tc.change(m)
 			c := m.cleanup()
-			i := slices.IndexFunc(c.Checks, func(check migrate.Check) bool { return strings.Contains(check.What, tc.what) })
+			i := slices.IndexFunc(c.Checks, func(check findings.Check) bool { return strings.Contains(check.What, tc.what) })
 			if i < 0 || c.Checks[i].Verdict != tc.verdict || c.Checks[i].Do == "" {
-				t.Errorf("the cleanup is\n%s\nwant %q, %s, with what to do", c.Text(migrate.Plain), tc.what, tc.verdict)
+				t.Errorf("the cleanup is\n%s\nwant %q, %s, with what to do", c.Text(findings.Plain), tc.what, tc.verdict)
 			}
 			switch n := len(c.Remains); {
 			case tc.verdict == refuse && (c.Safe || n > 0):
@@ -216,8 +217,8 @@ func TestCleanupRefused(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m := remaining()
 			tc.change(m)
-			if c := m.cleanup(); c.Safe || len(c.Remains) > 0 || !strings.Contains(c.Text(migrate.Plain), tc.what) {
-				t.Errorf("the cleanup is\n%s\nwant %q, and nothing to be deleted", c.Text(migrate.Plain), tc.what)
+			if c := m.cleanup(); c.Safe || len(c.Remains) > 0 || !strings.Contains(c.Text(findings.Plain), tc.what) {
+				t.Errorf("the cleanup is\n%s\nwant %q, and nothing to be deleted", c.Text(findings.Plain), tc.what)
 			}
 		})
 	}
@@ -227,7 +228,7 @@ func TestCleanupRefused(t *testing.T) {
 	// The cluster storage operator's own operator may have the name of a former one.
 	done.bindings = append(done.bindings, binding{"ClusterRoleBinding", "", "own", []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: drivers.ClusterStorageNamespace, Name: boat.Operator.Name}}, rbacv1.RoleRef{}})
 	if c := done.cleanup(); !c.Safe {
-		t.Errorf("an InstallPlan that was carried out, and the new operator: the cleanup is\n%s", c.Text(migrate.Plain))
+		t.Errorf("an InstallPlan that was carried out, and the new operator: the cleanup is\n%s", c.Text(findings.Plain))
 	}
 }
 

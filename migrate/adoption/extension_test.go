@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -108,7 +109,7 @@ func TestExtensionChecks(t *testing.T) {
 			in := healthyExtension()
 			tc.change(in)
 			p := in.plan()
-			at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool { return c.Code == tc.code && c.Verdict == migrate.Refused })
+			at := slices.IndexFunc(p.Checks, func(c findings.Check) bool { return c.Code == tc.code && c.Verdict == findings.Refused })
 			if at < 0 {
 				t.Fatalf("no check %s refuses: %+v", tc.code, p.Checks)
 			}
@@ -128,7 +129,7 @@ func TestHealthyExtension(t *testing.T) {
 	in.extensions[0].set(map[string]any{"configType": "Inline"}, "spec", "config")
 	p := in.plan()
 	for _, c := range p.Checks {
-		if c.Verdict == migrate.Refused || c.Verdict == migrate.Warning && c.Code != configuration {
+		if c.Verdict == findings.Refused || c.Verdict == findings.Warning && c.Code != configuration {
 			t.Errorf("check %s is %s: %s", c.Code, c.Verdict, c.What)
 		}
 	}

@@ -39,6 +39,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
@@ -146,7 +147,7 @@ func (s *Settings) describe() string {
 func (p *Plan) Arguments(string) string { return escape.Command(" %s", p.Driver) }
 
 // Text describes the plan for people.
-func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+func (p *Plan) Text(colour findings.Palette) string { return migrate.Text(p, colour) }
 
 // Describe writes the driver and its operator.
 func (p *Plan) Describe(lines *escape.Lines) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -133,7 +134,7 @@ func refusal(checks migrate.Checks) predecessor.Handover {
 	h := predecessor.Handover{Stage: predecessor.Refused}
 	var lines []string
 	for _, c := range checks {
-		if c.Verdict != migrate.Refused {
+		if c.Verdict != findings.Refused {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s (%s)", c.What, c.Do))

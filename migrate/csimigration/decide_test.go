@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -246,10 +247,10 @@ func TestPlan(t *testing.T) {
 			var refusals, says []string
 			for _, c := range p.Checks {
 				says = append(says, c.What+" "+c.Do)
-				if c.Verdict == migrate.Refused {
+				if c.Verdict == findings.Refused {
 					refusals = append(refusals, c.What)
 				}
-				if c.Verdict == migrate.Refused && c.Do == "" {
+				if c.Verdict == findings.Refused && c.Do == "" {
 					t.Errorf("check %s refuses and does not say what helps", c.Code)
 				}
 			}
@@ -284,7 +285,7 @@ func TestHosted(t *testing.T) {
 		o.hosted, o.operators, o.pools = true, nil, nil
 		o.nodesOn()
 		report := o.overview()
-		if text := report.Text(migrate.Plain); report.Safe != safe || !report.Hosted || !strings.Contains(text, "the control plane is not on nodes of this cluster") {
+		if text := report.Text(findings.Plain); report.Safe != safe || !report.Hosted || !strings.Contains(text, "the control plane is not on nodes of this cluster") {
 			t.Errorf("version %s: safe %t, want %t, and why:\n%s", version, report.Safe, safe, text)
 		}
 	}
@@ -304,7 +305,7 @@ func TestNothingToSwitch(t *testing.T) {
 			o.nodes[i].hasCSINode = false // as on a cluster without a driver
 		}
 		report := o.overview()
-		text := report.Text(migrate.Plain)
+		text := report.Text(findings.Plain)
 		if !report.Safe || !strings.Contains(text, want) || version != "4.11.0" && (strings.Contains(text, "unknown") || strings.Contains(text, "safe to go on")) {
 			t.Errorf("safe %t, and it says\n%swant\n%s", report.Safe, text, want)
 		}

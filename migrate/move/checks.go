@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
@@ -68,9 +69,9 @@ func (in *input) checks() (found migrate.Checks) {
 		found = append(found, check()...)
 	}
 	for i, check := range found {
-		if check.Verdict == migrate.Refused && slices.Contains(acceptable, check.Code) {
+		if check.Verdict == findings.Refused && slices.Contains(acceptable, check.Code) {
 			if slices.Contains(in.request.Accepted, check.Code) {
-				found[i].Verdict, found[i].Do = migrate.Warning, "nothing: it is accepted"
+				found[i].Verdict, found[i].Do = findings.Warning, "nothing: it is accepted"
 			} else {
 				found[i].Do += "; or accept it with " + escape.Command("--accept %s", check.Code)
 			}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/featuregates"
 	"github.com/berth-csi/berth/olm/prediction"
@@ -103,136 +104,136 @@ func TestChecks(t *testing.T) {
 		name    string
 		change  func(*input)
 		code    string
-		verdict migrate.Verdict
+		verdict findings.Verdict
 		what    string // a fragment of it
 	}{
-		{"no OLM v1", func(in *input) { in.served, in.now, in.then = false, nil, nil }, olmV1, migrate.Refused, "no OLM v1"},
-		{"a ClusterExtension of the name", func(in *input) { in.extensions = []*unstructured.Unstructured{newExtension("boat")} }, extensionExists, migrate.Refused, "ClusterExtension boat"},
+		{"no OLM v1", func(in *input) { in.served, in.now, in.then = false, nil, nil }, olmV1, findings.Refused, "no OLM v1"},
+		{"a ClusterExtension of the name", func(in *input) { in.extensions = []*unstructured.Unstructured{newExtension("boat")} }, extensionExists, findings.Refused, "ClusterExtension boat"},
 		{"a ClusterExtension of the package", func(in *input) {
 			e := newExtension("ship")
 			e.Object["spec"] = map[string]any{"source": map[string]any{"catalog": map[string]any{"packageName": "boat"}}}
 			in.extensions = []*unstructured.Unstructured{e}
-		}, extensionExists, migrate.Refused, "ClusterExtension ship"},
-		{"two Subscriptions", func(in *input) { in.twins = []v1alpha1.Subscription{other("harbour", "boats-2", "boat", "")} }, subscriptions, migrate.Refused, "harbour/boats-2"},
+		}, extensionExists, findings.Refused, "ClusterExtension ship"},
+		{"two Subscriptions", func(in *input) { in.twins = []v1alpha1.Subscription{other("harbour", "boats-2", "boat", "")} }, subscriptions, findings.Refused, "harbour/boats-2"},
 		{"an installation in another namespace", func(in *input) {
 			in.twins = []v1alpha1.Subscription{other("quay", "boats", "boat", "boat.v1.0.0")}
-		}, subscriptions, migrate.Refused, "quay/boats"},
+		}, subscriptions, findings.Refused, "quay/boats"},
 		{"a Subscription of a tenant that installs nothing", func(in *input) { in.twins = []v1alpha1.Subscription{other("quay", "boats", "boat", "")} },
-			subscriptions, migrate.OK, ""},
+			subscriptions, findings.OK, ""},
 		{"a Subscription that OLM v0 made for a dependency", func(in *input) { in.own.Annotations = map[string]string{generatedAnnotation: "install-7"} },
-			generatedBy, migrate.Refused, "install-7"},
-		{"nothing installed", func(in *input) { in.own.Status.InstalledCSV = "" }, installedVersion, migrate.Refused, "installed nothing"},
-		{"a missing version", func(in *input) { in.versions = nil }, installedVersion, migrate.Refused, "does not exist"},
-		{"a version that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, migrate.Refused, "being deleted"},
-		{"a failed version", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, migrate.Refused, "Failed"},
-		{"an InstallPlan that is carried out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling }, pendingUpdate, migrate.Refused, "under way"},
+			generatedBy, findings.Refused, "install-7"},
+		{"nothing installed", func(in *input) { in.own.Status.InstalledCSV = "" }, installedVersion, findings.Refused, "installed nothing"},
+		{"a missing version", func(in *input) { in.versions = nil }, installedVersion, findings.Refused, "does not exist"},
+		{"a version that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, findings.Refused, "being deleted"},
+		{"a failed version", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, findings.Refused, "Failed"},
+		{"an InstallPlan that is carried out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling }, pendingUpdate, findings.Refused, "under way"},
 		{"half an update", func(in *input) {
 			next := in.versions[0]
 			next.Name, next.UID, next.Spec.Replaces = "boat.v1.1.0", "v-3", "boat.v1.0.0"
 			in.versions = append(in.versions, next)
-		}, pendingUpdate, migrate.Refused, "boat.v1.1.0"},
-		{"an update that comes", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateUpgradePending }, pendingUpdate, migrate.Refused, "about to update"},
+		}, pendingUpdate, findings.Refused, "boat.v1.1.0"},
+		{"an update that comes", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateUpgradePending }, pendingUpdate, findings.Refused, "about to update"},
 		{"an update that nobody has approved", func(in *input) {
 			in.own.Status.State, in.own.Spec.InstallPlanApproval = v1alpha1.SubscriptionStateUpgradePending, v1alpha1.ApprovalManual
-		}, pendingUpdate, migrate.Warning, "is dropped"},
-		{"an unhealthy Subscription", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateFailed }, pendingUpdate, migrate.Refused, "UpgradeFailed"},
-		{"no OperatorGroup", func(in *input) { in.groups = nil }, operatorGroup, migrate.Refused, "0 OperatorGroups"},
-		{"one namespace, without the gate", watches("harbour"), operatorGroup, migrate.Refused, "SingleOwnNamespaceInstallSupport"},
+		}, pendingUpdate, findings.Warning, "is dropped"},
+		{"an unhealthy Subscription", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateFailed }, pendingUpdate, findings.Refused, "UpgradeFailed"},
+		{"no OperatorGroup", func(in *input) { in.groups = nil }, operatorGroup, findings.Refused, "0 OperatorGroups"},
+		{"one namespace, without the gate", watches("harbour"), operatorGroup, findings.Refused, "SingleOwnNamespaceInstallSupport"},
 		{"one namespace, with the gate", func(in *input) {
 			watches("harbour")(in)
 			in.request.Gates = featuregates.Set{featuregates.SingleOwnNamespace: true}
-		}, operatorGroup, migrate.OK, "watchNamespace"},
-		{"two namespaces", watches("harbour", "quay"), operatorGroup, migrate.Refused, "2 namespaces"},
-		{"fewer permissions", func(in *input) { in.groups[0].Spec.ServiceAccountName = "mate" }, scopedAccount, migrate.Refused, "mate"},
+		}, operatorGroup, findings.OK, "watchNamespace"},
+		{"two namespaces", watches("harbour", "quay"), operatorGroup, findings.Refused, "2 namespaces"},
+		{"fewer permissions", func(in *input) { in.groups[0].Spec.ServiceAccountName = "mate" }, scopedAccount, findings.Refused, "mate"},
 		{"fewer permissions, accepted", func(in *input) {
 			in.groups[0].Spec.ServiceAccountName, in.request.Accepted = "mate", []string{scopedAccount}
-		}, scopedAccount, migrate.Warning, "mate"},
-		{"a strategy of updates", func(in *input) { in.groups[0].Spec.UpgradeStrategy = operatorsv1.UpgradeStrategyUnsafeFailForward }, operatorGroup, migrate.Warning, "upgradeStrategy"},
+		}, scopedAccount, findings.Warning, "mate"},
+		{"a strategy of updates", func(in *input) { in.groups[0].Spec.UpgradeStrategy = operatorsv1.UpgradeStrategyUnsafeFailForward }, operatorGroup, findings.Warning, "upgradeStrategy"},
 		{"another operator needs the API", dependent(func(v *v1alpha1.ClusterServiceVersion) {
 			v.Spec.CustomResourceDefinitions.Required = []v1alpha1.CRDDescription{{Name: boats}}
-		}), dependents, migrate.Refused, "port.v1.0.0 needs API boats.example.com"},
+		}), dependents, findings.Refused, "port.v1.0.0 needs API boats.example.com"},
 		{"another operator needs the API by its bundle", dependent(func(v *v1alpha1.ClusterServiceVersion) {
 			v.Annotations = map[string]string{propertiesAnnotation: `{"properties":[{"type":"olm.gvk.required","value":{"group":"example.com","kind":"Boat","version":"v1"}}]}`}
-		}), dependents, migrate.Refused, "port.v1.0.0 needs API boats.example.com"},
+		}), dependents, findings.Refused, "port.v1.0.0 needs API boats.example.com"},
 		{"another operator needs the package", dependent(func(v *v1alpha1.ClusterServiceVersion) {
 			v.Annotations = map[string]string{propertiesAnnotation: `{"properties":[{"type":"olm.package.required","value":{"packageName":"boat","versionRange":">0"}}]}`}
-		}), dependents, migrate.Refused, "port.v1.0.0 needs package boat"},
-		{"another operator needs nothing", dependent(func(*v1alpha1.ClusterServiceVersion) {}), dependents, migrate.OK, ""},
-		{"settings of the Deployment", resources, subscriptionConf, migrate.Refused, "spec.config"},
+		}), dependents, findings.Refused, "port.v1.0.0 needs package boat"},
+		{"another operator needs nothing", dependent(func(*v1alpha1.ClusterServiceVersion) {}), dependents, findings.OK, ""},
+		{"settings of the Deployment", resources, subscriptionConf, findings.Refused, "spec.config"},
 		{"settings of the Deployment, with the gate", func(in *input) {
 			resources(in)
 			in.request.Gates = featuregates.Set{featuregates.DeploymentConfig: true}
-		}, subscriptionConf, migrate.OK, "gets what"},
+		}, subscriptionConf, findings.OK, "gets what"},
 		{"a selector, which never had an effect", func(in *input) {
 			in.own.Spec.Config = &v1alpha1.SubscriptionConfig{Selector: &metav1.LabelSelector{}}
-		}, subscriptionConf, migrate.OK, "sets nothing"},
-		{"the operator wants no update", told(metav1.ConditionFalse), conditions, migrate.Refused, "at sea"},
-		{"the operator allows updates", told(metav1.ConditionTrue), conditions, migrate.Warning, "no effect any more"},
-		{"OLM v0's objects", permit([]string{"operators.coreos.com"}, []string{"subscriptions"}), olmV0APIs, migrate.Refused, "subscriptions"},
-		{"OLM v0's objects and OLM v1's", permit([]string{"operators.coreos.com", "olm.operatorframework.io"}, []string{"subscriptions"}), olmV0APIs, migrate.OK, ""},
-		{"OperatorConditions, as every operator", permit([]string{"operators.coreos.com"}, []string{"operatorconditions"}), olmV0APIs, migrate.OK, ""},
+		}, subscriptionConf, findings.OK, "sets nothing"},
+		{"the operator wants no update", told(metav1.ConditionFalse), conditions, findings.Refused, "at sea"},
+		{"the operator allows updates", told(metav1.ConditionTrue), conditions, findings.Warning, "no effect any more"},
+		{"OLM v0's objects", permit([]string{"operators.coreos.com"}, []string{"subscriptions"}), olmV0APIs, findings.Refused, "subscriptions"},
+		{"OLM v0's objects and OLM v1's", permit([]string{"operators.coreos.com", "olm.operatorframework.io"}, []string{"subscriptions"}), olmV0APIs, findings.OK, ""},
+		{"OperatorConditions, as every operator", permit([]string{"operators.coreos.com"}, []string{"operatorconditions"}), olmV0APIs, findings.OK, ""},
 		{"a conversion webhook", func(in *input) {
 			in.versions[0].Spec.WebhookDefinitions = []v1alpha1.WebhookDescription{{Type: v1alpha1.ConversionWebhook, GenerateName: "convert", ConversionCRDs: []string{boats}}}
-		}, conversion, migrate.Refused, boats},
+		}, conversion, findings.Refused, boats},
 		{"a webhook", func(in *input) {
 			in.versions[0].Spec.WebhookDefinitions = []v1alpha1.WebhookDescription{{Type: v1alpha1.ValidatingAdmissionWebhook}}
-		}, webhooks, migrate.Warning, "1 webhooks"},
-		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, migrate.Refused, "no InstallPlan"},
-		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, migrate.Refused, "ship.v1"},
-		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: ptr.To(true)}), foreignObjects, migrate.Refused, "Fleet north"},
-		{"OLM v1 owns an object", owned(metav1.OwnerReference{APIVersion: "olm.operatorframework.io/v1", Kind: "ClusterExtension", Name: "ship", UID: "e-1"}), foreignObjects, migrate.Refused, "ClusterExtension ship"},
-		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, migrate.Refused, "fleet"},
+		}, webhooks, findings.Warning, "1 webhooks"},
+		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, findings.Refused, "no InstallPlan"},
+		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, findings.Refused, "ship.v1"},
+		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: ptr.To(true)}), foreignObjects, findings.Refused, "Fleet north"},
+		{"OLM v1 owns an object", owned(metav1.OwnerReference{APIVersion: "olm.operatorframework.io/v1", Kind: "ClusterExtension", Name: "ship", UID: "e-1"}), foreignObjects, findings.Refused, "ClusterExtension ship"},
+		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, findings.Refused, "fleet"},
 		{"an object that OLM v0 has not brought", func(in *input) {
 			in.present = append(in.present, exists("", "ConfigMap", "harbour", "chart"))
-		}, foreignObjects, migrate.Refused, "OLM v0 has not brought it"},
+		}, foreignObjects, findings.Refused, "OLM v0 has not brought it"},
 		{"an object that an InstallPlan has created", func(in *input) {
 			chart := exists("", "ConfigMap", "harbour", "chart")
 			chart.stepped = true
 			in.present = append(in.present, chart)
-		}, foreignObjects, migrate.OK, "4 objects"},
+		}, foreignObjects, findings.OK, "4 objects"},
 		{"another content of the version", func(in *input) {
 			csv := in.versions[0].DeepCopy()
 			csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec = appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}
 			in.offered = &refusal.Bundle{CSV: csv}
-		}, differentContent, migrate.Refused, "differ"},
+		}, differentContent, findings.Refused, "differ"},
 		{"no catalog has the version", func(in *input) {
 			in.now = &prediction.Prediction{Verdict: prediction.Refused, Why: []prediction.Reason{{Code: prediction.NoBundle, What: "no bundle"}}}
-		}, string(prediction.NoBundle), migrate.Refused, "no bundle"},
+		}, string(prediction.NoBundle), findings.Refused, "no bundle"},
 		{"a dependency", func(in *input) {
 			in.now = &prediction.Prediction{Verdict: prediction.Refused, Why: []prediction.Reason{{Code: prediction.Code(refusal.Dependency), What: "a dependency", Do: "leave it"}}}
-		}, string(refusal.Dependency), migrate.Refused, "a dependency"},
-		{"another bundle of the version", func(in *input) { in.now.Next.Name = "boat-v1" }, exactVersion, migrate.Refused, "boat-v1"},
+		}, string(refusal.Dependency), findings.Refused, "a dependency"},
+		{"another bundle of the version", func(in *input) { in.now.Next.Name = "boat-v1" }, exactVersion, findings.Refused, "boat-v1"},
 		{"a later version comes", func(in *input) {
 			in.then = &prediction.Prediction{Verdict: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
-		}, laterVersions, migrate.Warning, "boat.v1.1.0"},
+		}, laterVersions, findings.Warning, "boat.v1.1.0"},
 		{"a later version comes, with manual approval", func(in *input) {
 			in.then = &prediction.Prediction{Verdict: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
 			in.own.Spec.InstallPlanApproval = v1alpha1.ApprovalManual
-		}, laterVersions, migrate.OK, "stays at 1.0.0"},
+		}, laterVersions, findings.OK, "stays at 1.0.0"},
 		{"OLM v1 does not go on", func(in *input) {
 			in.then = &prediction.Prediction{Verdict: prediction.Stranded, Why: []prediction.Reason{{Code: prediction.NoEdge, What: "no edge", Do: "add one"}}}
-		}, laterVersions, migrate.Warning, "no edge"},
-		{"the API server refuses the ClusterExtension", func(in *input) { in.refusedBy = errors.New("spec.serviceAccount: Required value") }, extensionRefused, migrate.Refused, "Required value"},
+		}, laterVersions, findings.Warning, "no edge"},
+		{"the API server refuses the ClusterExtension", func(in *input) { in.refusedBy = errors.New("spec.serviceAccount: Required value") }, extensionRefused, findings.Refused, "Required value"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := healthy()
 			tc.change(in)
 			p := in.plan()
-			at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool {
+			at := slices.IndexFunc(p.Checks, func(c findings.Check) bool {
 				return c.Code == tc.code && c.Verdict == tc.verdict && strings.Contains(c.What, tc.what)
 			})
 			if at < 0 {
 				t.Fatalf("got %+v, want %s %s with %q", p.Checks, tc.code, tc.verdict, tc.what)
 			}
 			for i, c := range p.Checks {
-				if i != at && c.Verdict == migrate.Refused && tc.verdict != migrate.Refused {
+				if i != at && c.Verdict == findings.Refused && tc.verdict != findings.Refused {
 					t.Errorf("check %+v refuses it, too", c)
 				}
-				if c.Verdict != migrate.OK && c.Do == "" {
+				if c.Verdict != findings.OK && c.Do == "" {
 					t.Errorf("check %+v says nothing to do", c)
 				}
 			}
-			if want := tc.verdict == migrate.Refused; want == (len(p.Objects) > 0) {
+			if want := tc.verdict == findings.Refused; want == (len(p.Objects) > 0) {
 				t.Errorf("the plan has %d objects that change, and the verdict is %s", len(p.Objects), tc.verdict)
 			}
 		})
@@ -268,7 +269,7 @@ func TestPlanOfHealthy(t *testing.T) {
 	if found := changes(p, read); len(found) > 0 {
 		t.Errorf("it was read with changes: %q", found)
 	}
-	if text := p.Text(migrate.Plain); !strings.Contains(text, "from  OLM v0: Subscription harbour/boats") || !strings.Contains(text, "keeps 1 CustomResourceDefinition, 1 Deployment, 1 ServiceAccount") {
+	if text := p.Text(findings.Plain); !strings.Contains(text, "from  OLM v0: Subscription harbour/boats") || !strings.Contains(text, "keeps 1 CustomResourceDefinition, 1 Deployment, 1 ServiceAccount") {
 		t.Errorf("its text is\n%s", text)
 	}
 }

@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 )
@@ -25,7 +26,7 @@ func Observe(ctx context.Context, cluster migrate.Cluster) (*Overview, error) {
 }
 
 // Text describes the overview for people.
-func (o *Overview) Text(migrate.Palette) string {
+func (o *Overview) Text(findings.Palette) string {
 	var t escape.Lines
 	if len(o.Moves) == 0 {
 		t.Add("Nobody has moved an operator.")

@@ -42,6 +42,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
@@ -212,7 +213,7 @@ func (p *Plan) Arguments(verb string) string {
 }
 
 // Text describes the plan for people.
-func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+func (p *Plan) Text(colour findings.Palette) string { return migrate.Text(p, colour) }
 
 // Describe writes the operator and the direction.
 func (p *Plan) Describe(lines *escape.Lines) {

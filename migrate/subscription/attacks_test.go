@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
@@ -184,7 +185,7 @@ func forgePanic(a *attack) {
 		"status": func() error {
 			status, err := subscription.Switch.Status(a.t.Context(), p.admin(), subscription.Request{Package: a.pkg})
 			if err == nil {
-				status.Text(migrate.Plain)
+				status.Text(findings.Plain)
 			}
 			return err
 		},

@@ -74,7 +74,7 @@ func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
 		}
 		left = slices.DeleteFunc(left, about)
 		if len(results) == before && !unknown && (p.Target != "" || !c.target) {
-			results = append(results, migrate.Check{Code: string(c.codes[0]), Verdict: migrate.OK, What: c.passed})
+			results = append(results, findings.Check{Code: string(c.codes[0]), Verdict: findings.OK, What: c.passed})
 		}
 	}
 	for _, reason := range left {
@@ -85,7 +85,7 @@ func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
 
 // checkSwitched is the check of a Subscription that is switched already.
 func checkSwitched(p *Plan) migrate.Checks {
-	return migrate.Checks{{Code: switched, Verdict: migrate.OK,
+	return migrate.Checks{{Code: switched, Verdict: findings.OK,
 		What: fmt.Sprintf("the Subscription is to %s already, which has %s", p.To, p.Installed)}}
 }
 
@@ -97,13 +97,13 @@ var asFlags = strings.NewReplacer(
 	"set spec.name of the Subscription to", "set --new-package to",
 )
 
-func checkOf(reason prediction.Reason) migrate.Check {
-	c := migrate.Check{Code: string(reason.Code), Verdict: migrate.Refused, What: reason.What, Do: asFlags.Replace(reason.Do)}
+func checkOf(reason prediction.Reason) findings.Check {
+	c := findings.Check{Code: string(reason.Code), Verdict: findings.Refused, What: reason.What, Do: asFlags.Replace(reason.Do)}
 	switch {
 	case reason.Code == prediction.ManualApproval || reason.Code == prediction.ManualApprovalElsewhere:
-		c.Verdict, c.Do = migrate.Warning, "nothing: apply approves the InstallPlan if it is the predicted one"
+		c.Verdict, c.Do = findings.Warning, "nothing: apply approves the InstallPlan if it is the predicted one"
 	case slices.Contains(tolerated, reason.Code):
-		c.Verdict = migrate.Warning
+		c.Verdict = findings.Warning
 	}
 	return c
 }
@@ -112,7 +112,7 @@ func checkOf(reason prediction.Reason) migrate.Check {
 func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 	var results migrate.Checks
 	warn := func(code, do, format string, args ...any) {
-		results = append(results, migrate.Check{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(format, args...), Do: do})
+		results = append(results, findings.Check{Code: code, Verdict: findings.Warning, What: fmt.Sprintf(format, args...), Do: do})
 	}
 	if channelDefaulted {
 		warn(channelChanged, "choose a channel with --channel if you want another one",
@@ -123,11 +123,11 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 			"some catalogs could not be read: %s", strings.Join(in.unread, "; "))
 	}
 	if d := in.driver; d != nil && d.placed.Refusal != nil {
-		verdict := migrate.Warning
+		verdict := findings.Warning
 		if p.createsDriver() { // the operator would refuse to install it
-			verdict = migrate.Refused
+			verdict = findings.Refused
 		}
-		results = append(results, migrate.Check{Code: driverUnplaced, Verdict: verdict,
+		results = append(results, findings.Check{Code: driverUnplaced, Verdict: verdict,
 			What: fmt.Sprintf("the operator will not touch driver %s: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
 	}
 	if d := in.driver; d != nil && len(d.podChanges) > 0 && (d.managed || p.createsDriver()) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
@@ -32,7 +33,7 @@ func offeredLater(p *place) {
 	p.mustBeComplete(longer, reviewed)
 	p.withoutJournal(func() {
 		if made := p.plan(p.to(longer)); !made.Safe || len(made.Objects) > 0 {
-			p.t.Errorf("got a plan that changes %+v; want one that has nothing to do:\n%s", made.Objects, made.Text(migrate.Plain))
+			p.t.Errorf("got a plan that changes %+v; want one that has nothing to do:\n%s", made.Objects, made.Text(findings.Plain))
 		}
 		p.mustWriteNothing(p.apply(p.to(longer), migrate.Options{}))
 	})

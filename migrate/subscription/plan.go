@@ -13,6 +13,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
@@ -169,7 +170,7 @@ func (p *Plan) Arguments(verb string) string {
 }
 
 // Text describes the plan for people.
-func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+func (p *Plan) Text(colour findings.Palette) string { return migrate.Text(p, colour) }
 
 // Describe writes the Subscription's old and new catalog.
 func (p *Plan) Describe(lines *escape.Lines) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/crds"
 	"github.com/berth-csi/berth/migrate"
@@ -34,8 +35,8 @@ func unsafePlan(p *place) {
 }
 
 // check returns the check of a plan with a code, or nil.
-func check(p *subscription.Plan, code prediction.Code) *migrate.Check {
-	at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool { return c.Code == string(code) })
+func check(p *subscription.Plan, code prediction.Code) *findings.Check {
+	at := slices.IndexFunc(p.Checks, func(c findings.Check) bool { return c.Code == string(code) })
 	if at < 0 {
 		return nil
 	}
@@ -112,7 +113,7 @@ func (p *place) mustRefuse(r subscription.Request, code prediction.Code) {
 	p.t.Helper()
 	made := p.plan(r)
 	c := check(made, code)
-	if made.Safe || c == nil || c.Verdict != migrate.Refused || c.Do == "" {
+	if made.Safe || c == nil || c.Verdict != findings.Refused || c.Do == "" {
 		p.t.Fatalf("the plan is safe: %t, check %s is %+v; want it refused, with what to do", made.Safe, code, c)
 	}
 	if strings.Contains(c.Do, "spec.") {
@@ -121,7 +122,7 @@ func (p *place) mustRefuse(r subscription.Request, code prediction.Code) {
 	if later := check(made, prediction.Downgrade); made.Target == "" && later != nil {
 		p.t.Errorf("OLM installs nothing, but there is a check of the version: %+v", later)
 	}
-	p.t.Logf("\n%s", made.Text(migrate.Plain))
+	p.t.Logf("\n%s", made.Text(findings.Plain))
 }
 
 func inProgress(p *place) {
@@ -211,7 +212,7 @@ func conflictingRequest(p *place) {
 		p.t.Errorf("got %v, want that another channel is requested", err)
 	}
 	_, resumed, err := subscription.Switch.Ensure(p.t.Context(), p.admin(), p.to(second))
-	if err != nil || resumed == nil || resumed.Next != subscription.Approve || !strings.Contains(resumed.Text(migrate.Plain), "approve the InstallPlan") {
+	if err != nil || resumed == nil || resumed.Next != subscription.Approve || !strings.Contains(resumed.Text(findings.Plain), "approve the InstallPlan") {
 		p.t.Errorf("got %+v, %v; want its status and its steps", resumed, err)
 	}
 	p.run(p.rollback)
@@ -219,7 +220,7 @@ func conflictingRequest(p *place) {
 
 func changedConfig(p *place) {
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
-	if text := p.plan(p.to(second)).Text(migrate.Plain); !strings.Contains(text, "value: high") {
+	if text := p.plan(p.to(second)).Text(findings.Plain); !strings.Contains(text, "value: high") {
 		p.t.Errorf("the plan does not show the configuration:\n%s", text)
 	}
 	applyToApproval(p)

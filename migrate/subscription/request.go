@@ -9,6 +9,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
 )
@@ -65,7 +66,7 @@ func (r Request) Conflicts(p *Plan) error {
 	if r.NewPackage == "" {
 		requested.Package = r.Package // which may be the new name
 	}
-	if r.Channel == "" && slices.ContainsFunc(p.Checks, func(c migrate.Check) bool { return c.Code == channelChanged }) {
+	if r.Channel == "" && slices.ContainsFunc(p.Checks, func(c findings.Check) bool { return c.Code == channelChanged }) {
 		requested.Channel = p.To.Channel
 	}
 	compare("--to", p.To.SourceNamespace+"/"+p.To.Source, requested.SourceNamespace+"/"+requested.Source)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
 )
@@ -91,7 +92,7 @@ func TestRead(t *testing.T) {
 		"a content from another catalog":      {Update, func(p *Plan) { p.Contents[0].Source = "third" }, "contents has buoy.v1.1.0 from harbour/third"},
 		"another package's driver":            {Update, func(p *Plan) { p.Driver = &Driver{Name: "efs.csi.aws.com"} }, "driver is"},
 		"an unknown verdict":                  {Update, func(p *Plan) { p.Checks = migrate.Checks{{Code: "x", Verdict: "fine"}} }, "verdict of check"},
-		"safe although a check is refused":    {Update, func(p *Plan) { p.Checks = migrate.Checks{{Code: "x", Verdict: migrate.Refused}} }, "safe is true"},
+		"safe although a check is refused":    {Update, func(p *Plan) { p.Checks = migrate.Checks{{Code: "x", Verdict: findings.Refused}} }, "safe is true"},
 		"unsafe although no check is refused": {Update, func(p *Plan) { p.Safe = false }, "safe is false"},
 		"steps of another strategy":           {Update, func(p *Plan) { p.Steps = valid(Replace).Steps }, "steps are not those"},
 		"no outcomes":                         {Update, func(p *Plan) { p.Outcomes = nil }, "outcomes has none"},
@@ -134,7 +135,7 @@ func TestParseJournal(t *testing.T) {
 	name, written, nonce := journalName, text(t, p), strings.Repeat("0", nonceLength)
 	const log = "2026-11-21T20:53:58Z record-plan\n"
 	unsafe := valid(Update)
-	unsafe.Safe, unsafe.Steps, unsafe.Checks = false, nil, migrate.Checks{{Verdict: migrate.Refused}}
+	unsafe.Safe, unsafe.Steps, unsafe.Checks = false, nil, migrate.Checks{{Verdict: findings.Refused}}
 	withMetadata := func(note string) *corev1.ConfigMap {
 		s := stored(name, written, "Applying", log, nonce, "s-2")
 		s.Data[metadataKey] = note
@@ -202,7 +203,7 @@ func TestRequestConflicts(t *testing.T) {
 		"another channel":     {Update, func(r *Request, _ *Plan) { r.Channel = "fast" }, "--channel"},
 		"a channel not named": {Update, func(_ *Request, p *Plan) { p.To.Channel = "fast" }, "--channel"},
 		"the default channel": {Update, func(_ *Request, p *Plan) {
-			p.To.Channel, p.Checks = "fast", migrate.Checks{{Code: channelChanged, Verdict: migrate.Warning}}
+			p.To.Channel, p.Checks = "fast", migrate.Checks{{Code: channelChanged, Verdict: findings.Warning}}
 		}, ""},
 		"a package not named": {Replace, func(*Request, *Plan) {}, "--new-package"},
 		"a package named":     {Replace, func(r *Request, _ *Plan) { r.NewPackage = "beacon" }, ""},
@@ -252,8 +253,8 @@ func TestRandomJournals(t *testing.T) {
 		if err != nil || text(t, again) != text(t, p) {
 			t.Fatalf("it reads as another plan when it is written again: %v\n%s", err, plan)
 		}
-		_ = p.Text(migrate.Plain)
-		_ = (&migrate.Status[*Plan]{Phase: j.Phase, Plan: p, Log: []string{log}}).Text(migrate.Colours)
+		_ = p.Text(findings.Plain)
+		_ = (&migrate.Status[*Plan]{Phase: j.Phase, Plan: p, Log: []string{log}}).Text(findings.Colours)
 		_ = j.Command(p, "apply")
 		_ = Request{Package: p.From.Package}.Conflicts(p)
 		for _, s := range states(j) {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
@@ -80,9 +81,9 @@ func (f *former) cleaning(ctx context.Context, config *restclient.Config) error 
 	if err != nil {
 		return err
 	}
-	f.t.Logf("the cleanup:\n%s", listed.Text(migrate.Plain))
+	f.t.Logf("the cleanup:\n%s", listed.Text(findings.Plain))
 	if !listed.Safe {
-		return errors.New(listed.Text(migrate.Plain))
+		return errors.New(listed.Text(findings.Plain))
 	}
 	return r.CleanUp(ctx, to, listed, migrate.Options{Report: func(e migrate.Event) { f.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }})
 }
@@ -312,7 +313,7 @@ func (f *former) mustKeepShared() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	text := listed.Text(migrate.Plain)
+	text := listed.Text(findings.Plain)
 	for _, want := range []string{"ClusterRoleBinding " + shared.Name + " stays: it also names User somebody", "Namespace " + f.namespace + " stays: there is something else in it: ConfigMap note"} {
 		if !strings.Contains(text, want) {
 			f.t.Errorf("the cleanup is\n%s\nwant %q in it", text, want)

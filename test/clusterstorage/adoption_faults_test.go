@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
-	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/release"
 )
 
@@ -102,7 +102,7 @@ func (f *former) removeAgain() {
 	f.create(f.subscription)
 	cluster.Eventually(f.t, limit, "OLM to install the operator again", func(context.Context) error {
 		if p := f.plan(); p.Operator == nil || p.Operator.Subscription == nil {
-			return fmt.Errorf("the plan is:\n%s", p.Text(migrate.Plain))
+			return fmt.Errorf("the plan is:\n%s", p.Text(findings.Plain))
 		}
 		return nil
 	})
@@ -135,7 +135,7 @@ func (f *former) awaitSafePlan() {
 	f.t.Helper()
 	cluster.Eventually(f.t, limit, "a plan that is safe", func(context.Context) error {
 		if p := f.plan(); !p.Safe {
-			return fmt.Errorf("it is:\n%s", p.Text(migrate.Plain))
+			return fmt.Errorf("it is:\n%s", p.Text(findings.Plain))
 		}
 		return nil
 	})

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
@@ -230,11 +231,11 @@ func (f *former) giveBack() {
 			return errors.New("it runs none")
 		}
 		for _, c := range plan.Checks {
-			if c.Verdict == migrate.Refused && c.Code != "cluster-storage-operator" {
+			if c.Verdict == findings.Refused && c.Code != "cluster-storage-operator" {
 				return errors.New(c.What)
 			}
 		}
-		if text := plan.Text(migrate.Plain); !strings.Contains(text, "of Subscription "+subscription.Name) {
+		if text := plan.Text(findings.Plain); !strings.Contains(text, "of Subscription "+subscription.Name) {
 			return errors.New(text)
 		}
 		return nil

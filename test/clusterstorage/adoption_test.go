@@ -28,6 +28,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
@@ -256,7 +257,7 @@ func (f *former) adopting(report func(migrate.Event)) func(context.Context, *res
 			return err
 		}
 		if !made.Safe {
-			return fmt.Errorf("the plan is not safe:\n%s", made.Text(migrate.Plain))
+			return fmt.Errorf("the plan is not safe:\n%s", made.Text(findings.Plain))
 		}
 		return adoption.Adopt.Apply(ctx, to, made, migrate.Options{Report: func(e migrate.Event) {
 			f.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)

@@ -19,15 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/internal/doctor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/schemas"
 )
 
 // working are the verdicts of "berth doctor" for a driver that works.
-var working = map[doctor.Code]doctor.Verdict{
-	"operator-active": doctor.OK, "operator-permitted": doctor.OK, "conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK,
-	"sharedvolumes": doctor.OK,
+var working = map[string]findings.Verdict{
+	"operator-active": findings.OK, "operator-permitted": findings.OK, "conditions": findings.OK, "credentials": findings.OK, "workload": findings.OK, "registered": findings.OK,
+	"sharedvolumes": findings.OK,
 }
 
 // TestDoctor: from an empty cluster to volumes, "berth doctor" names the missing parts, and a stranger's mistakes are
@@ -35,11 +36,11 @@ var working = map[doctor.Code]doctor.Verdict{
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
-	w.mustDiagnose("an empty cluster", 1, map[doctor.Code]doctor.Verdict{"subscription-missing": doctor.Fault, "clustercsidriver-missing": doctor.Fault})
+	w.mustDiagnose("an empty cluster", 1, map[string]findings.Verdict{"subscription-missing": findings.Fault, "clustercsidriver-missing": findings.Fault})
 
 	early := w.subscription("elsewhere", w.driver.Package.Channel)
 	w.create(early)
-	w.mustDiagnose("a catalog that does not exist", 1, map[doctor.Code]doctor.Verdict{"catalog-missing": doctor.Fault, "operatorgroup": doctor.OK})
+	w.mustDiagnose("a catalog that does not exist", 1, map[string]findings.Verdict{"catalog-missing": findings.Fault, "operatorgroup": findings.OK})
 	w.step(func(ctx context.Context, c client.Client) error {
 		if err := c.Delete(ctx, early); err != nil {
 			return err
@@ -50,15 +51,15 @@ func TestDoctor(t *testing.T) {
 	w.serveCatalog()
 	w.subscribe(nil)
 	w.checkOperatorProcess()
-	w.mustDiagnose("an operator without a ClusterCSIDriver", 1, map[doctor.Code]doctor.Verdict{
-		"catalog": doctor.OK, "operatorgroup": doctor.OK, "subscription": doctor.OK, "csv": doctor.OK, "workload": doctor.OK, "clustercsidriver-missing": doctor.Fault,
+	w.mustDiagnose("an operator without a ClusterCSIDriver", 1, map[string]findings.Verdict{
+		"catalog": findings.OK, "operatorgroup": findings.OK, "subscription": findings.OK, "csv": findings.OK, "workload": findings.OK, "clustercsidriver-missing": findings.Fault,
 	})
 
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.InstallDriver(ctx, c, w.driver.CSIName)
 	})
-	w.mustDiagnose("nodes that only report the driver's pods", 2, map[doctor.Code]doctor.Verdict{
-		"conditions": doctor.OK, "namespace": doctor.OK, "workload": doctor.OK, "registration-not-examined": doctor.NotExamined,
+	w.mustDiagnose("nodes that only report the driver's pods", 2, map[string]findings.Verdict{
+		"conditions": findings.OK, "namespace": findings.OK, "workload": findings.OK, "registration-not-examined": findings.NotExamined,
 	})
 	w.register()
 	shared := sharedVolume("kept")
@@ -67,7 +68,7 @@ func TestDoctor(t *testing.T) {
 	w.mustDiagnose("a driver that works", 0, working)
 
 	w.taint(w.driver.CSIName + "/agent-not-ready")
-	w.mustDiagnose("a node that keeps pods off although the driver runs there", 0, map[doctor.Code]doctor.Verdict{"startup-taint": doctor.Warning})
+	w.mustDiagnose("a node that keeps pods off although the driver runs there", 0, map[string]findings.Verdict{"startup-taint": findings.Warning})
 
 	// A tenant has a SharedVolume without a grant, and a Subscription with an invalid name.
 	stranger := w.Namespace(t)
@@ -77,18 +78,18 @@ func TestDoctor(t *testing.T) {
 	refused := sharedVolume("refused")
 	refused.Namespace = stranger
 	w.create(refused)
-	w.mustDiagnose("what strangers break", 0, map[doctor.Code]doctor.Verdict{
-		"catalog-missing": doctor.Warning, "subscriptions-several": doctor.Warning, "sharedvolume-not-ready": doctor.Warning, "csv": doctor.OK, "registered": doctor.OK,
+	w.mustDiagnose("what strangers break", 0, map[string]findings.Verdict{
+		"catalog-missing": findings.Warning, "subscriptions-several": findings.Warning, "sharedvolume-not-ready": findings.Warning, "csv": findings.OK, "registered": findings.OK,
 	})
 
 	w.scaleOperator(0)
 	w.patchState(operatorv1.Unmanaged)
-	w.mustDiagnose("an operator that is scaled to 0, and does not see a change", 1, map[doctor.Code]doctor.Verdict{
-		"scaled-to-zero": doctor.Fault, "operator-inactive": doctor.Fault, "conditions-stale": doctor.Warning, "generation-unobserved": doctor.Fault,
+	w.mustDiagnose("an operator that is scaled to 0, and does not see a change", 1, map[string]findings.Verdict{
+		"scaled-to-zero": findings.Fault, "operator-inactive": findings.Fault, "conditions-stale": findings.Warning, "generation-unobserved": findings.Fault,
 	})
 	w.scaleOperator(1)
 	w.setState(operatorv1.Unmanaged)
-	w.mustDiagnose("a driver that is not reconciled", 0, map[doctor.Code]doctor.Verdict{"unmanaged": doctor.Warning})
+	w.mustDiagnose("a driver that is not reconciled", 0, map[string]findings.Verdict{"unmanaged": findings.Warning})
 	w.step(func(ctx context.Context, c client.Client) error {
 		sets := &appsv1.DaemonSetList{}
 		if err := c.List(ctx, sets, client.InNamespace(namespace)); err != nil {
@@ -96,11 +97,11 @@ func TestDoctor(t *testing.T) {
 		}
 		return c.Delete(ctx, &sets.Items[0])
 	})
-	w.mustDiagnose("a DaemonSet that somebody has deleted", 1, map[doctor.Code]doctor.Verdict{"daemonset-missing": doctor.Fault})
+	w.mustDiagnose("a DaemonSet that somebody has deleted", 1, map[string]findings.Verdict{"daemonset-missing": findings.Fault})
 
 	groups := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}}
 	w.create(groups)
-	w.mustDiagnose("a second OperatorGroup", 1, map[doctor.Code]doctor.Verdict{"operatorgroup-count": doctor.Fault})
+	w.mustDiagnose("a second OperatorGroup", 1, map[string]findings.Verdict{"operatorgroup-count": findings.Fault})
 
 	w.step(func(ctx context.Context, c client.Client) error {
 		subscriptions := &v1alpha1.SubscriptionList{}
@@ -114,7 +115,7 @@ func TestDoctor(t *testing.T) {
 		}
 		return nil
 	})
-	w.mustDiagnose("nobody subscribes any more", 1, map[doctor.Code]doctor.Verdict{"csv-without-subscription": doctor.Warning})
+	w.mustDiagnose("nobody subscribes any more", 1, map[string]findings.Verdict{"csv-without-subscription": findings.Warning})
 }
 
 // register plays kubelets, which say that they know the driver.
@@ -201,7 +202,7 @@ func (w *environment) setState(state operatorv1.ManagementState) {
 }
 
 // mustDiagnose waits until "berth doctor" exits with a code, and its findings include the wanted ones.
-func (w *environment) mustDiagnose(what string, code int, want map[doctor.Code]doctor.Verdict) {
+func (w *environment) mustDiagnose(what string, code int, want map[string]findings.Verdict) {
 	w.t.Helper()
 	w.step(func(ctx context.Context, _ client.Client) error {
 		return cluster.Until(ctx, "berth doctor to diagnose "+what, func(ctx context.Context) error {
@@ -229,8 +230,8 @@ func (w *environment) mustDiagnose(what string, code int, want map[doctor.Code]d
 }
 
 // findingsMissing returns the wanted findings that a report lacks.
-func findingsMissing(report *doctor.Report, want map[doctor.Code]doctor.Verdict) []doctor.Code {
-	found := map[doctor.Code][]doctor.Verdict{}
+func findingsMissing(report *doctor.Report, want map[string]findings.Verdict) []string {
+	found := map[string][]findings.Verdict{}
 	sections := slices.Clone(report.Cluster)
 	for _, d := range report.Drivers {
 		sections = append(sections, d.Sections...)
@@ -240,7 +241,7 @@ func findingsMissing(report *doctor.Report, want map[doctor.Code]doctor.Verdict)
 			found[result.Code] = append(found[result.Code], result.Verdict)
 		}
 	}
-	var missing []doctor.Code
+	var missing []string
 	for code, verdict := range want {
 		if !slices.Contains(found[code], verdict) {
 			missing = append(missing, code)

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/internal/doctor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/ports"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
@@ -28,7 +28,7 @@ import (
 func TestTheMainJob(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
-	w.mustDiagnose("an empty cluster", 1, map[doctor.Code]doctor.Verdict{"subscription-missing": doctor.Fault, "clustercsidriver-missing": doctor.Fault})
+	w.mustDiagnose("an empty cluster", 1, map[string]findings.Verdict{"subscription-missing": findings.Fault, "clustercsidriver-missing": findings.Fault})
 	w.serveCatalog()
 
 	csv := w.subscribe(nil)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
@@ -352,7 +353,7 @@ func (m *mover) play(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !p.Safe {
-		t.Fatalf("it is refused:\n%s", p.Text(migrate.Plain))
+		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
 	}
 	for _, to := range []move.Target{move.ToV1, move.ToV0} {
 		if slices.Contains(m.shape.restarts, to) {
@@ -386,9 +387,9 @@ func (m *mover) mustRefuse(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool { return c.Verdict == migrate.Refused && c.Code == m.shape.refused })
+		at := slices.IndexFunc(p.Checks, func(c findings.Check) bool { return c.Verdict == findings.Refused && c.Code == m.shape.refused })
 		if at < 0 {
-			return fmt.Errorf("it says\n%s", p.Text(migrate.Plain))
+			return fmt.Errorf("it says\n%s", p.Text(findings.Plain))
 		}
 		t.Logf("refused: %s; do: %s", p.Checks[at].What, p.Checks[at].Do)
 		return nil
@@ -405,7 +406,7 @@ func (m *mover) apply(t *testing.T, to move.Target) {
 		t.Fatal(err)
 	}
 	if !p.Safe {
-		t.Fatalf("it is refused:\n%s", p.Text(migrate.Plain))
+		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
 	}
 	if err := move.Move.Apply(ctx, m.to(), p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}); err != nil {
 		t.Fatal(err)

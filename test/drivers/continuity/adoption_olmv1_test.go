@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
@@ -96,7 +97,7 @@ func (a *adopted) runUntil(t *testing.T, kill func(migrate.Event) bool) *adoptio
 		t.Fatal(err)
 	}
 	if !p.Safe {
-		t.Fatalf("the plan is not safe:\n%s", p.Text(migrate.Plain))
+		t.Fatalf("the plan is not safe:\n%s", p.Text(findings.Plain))
 	}
 	killed := false
 	err = adoption.Adopt.Apply(ctx, a.to(), p, migrate.Options{Report: func(e migrate.Event) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/hostile"
@@ -18,7 +19,7 @@ func Check(t testing.TB, what string, r migrate.Report) {
 	t.Helper()
 	for _, format := range migrate.Formats {
 		var shown bytes.Buffer
-		if err := migrate.Write(&shown, format, r, migrate.Plain); err != nil {
+		if err := migrate.Write(&shown, format, r, findings.Plain); err != nil {
 			t.Fatal(err)
 		}
 		limit := lineLimit

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,19 +15,86 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
+
+// reconciler reconciles SharedVolumes.
+type reconciler struct {
+	cached  client.Reader
+	live    client.Reader
+	client  client.Client
+	events  events.EventRecorder
+	records *records
+	users   *users
+	// accessPoints is nil if nobody asks AWS.
+	accessPoints AccessPoints
+	staleGrants  chan<- event.GenericEvent
+}
+
+// maxActions is how many actions a pass may perform. No SharedVolume needs more than each of the 14 actions twice.
+const maxActions = 28
+
+// Reconcile performs one action after another until the decision is to wait.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	o, err := r.observe(ctx, request.NamespacedName)
+	if err != nil || o.sharedVolume == nil {
+		return reconcile.Result{}, err
+	}
+	log := klog.FromContext(ctx)
+	for range maxActions {
+		d := next(o)
+		// Before the status is written, because another SharedVolume may be waiting for the slot.
+		requeueAfter, waited := r.records.follow(&o, d)
+		log.V(4).Info("Decided", "action", d.action, "requeueAfter", requeueAfter, "backoff", d.backoff)
+		if d.status != nil {
+			if err = r.writeStatus(ctx, &o, *d.status); err == nil && waited != nil {
+				readyDuration.WithLabelValues(DriverName).Observe(waited.Seconds())
+			}
+		}
+		if err == nil && d.action == wait {
+			return result(o.record, requeueAfter, d.backoff), nil
+		}
+		if err == nil {
+			err = r.perform(ctx, &o, d)
+		}
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			// Somebody else wrote or deleted the object. The caches will show that in a moment.
+			log.V(4).Info("Somebody else changed an object", "action", d.action, "err", err)
+			o.record.writes, o.record.uncertain = nil, false
+			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+		}
+		if err != nil {
+			// The API server may have performed the request nevertheless.
+			o.record.uncertain = true
+			return reconcile.Result{}, fmt.Errorf("%s: %w", d.action, err)
+		}
+	}
+	return reconcile.Result{}, fmt.Errorf("not settled after %d actions; the next is to %s", maxActions, next(o).action)
+}
+
+// result returns when to reconcile a SharedVolume again.
+func result(of *record, requeueAfter time.Duration, backoff bool) reconcile.Result {
+	if backoff {
+		return reconcile.Result{RequeueAfter: of.backoff.Step()}
+	}
+	of.backoff = retryBackoff
+	if len(of.writes) > 0 && (requeueAfter == 0 || requeueAfter > expectationTimeout) {
+		requeueAfter = expectationTimeout
+	}
+	return reconcile.Result{RequeueAfter: requeueAfter}
+}
 
 // perform performs the action of a decision, and adds the result to the observed state.
 func (r *reconciler) perform(ctx context.Context, o *observed, d decision) error {
 	switch d.action {
 	case acquireSlot:
-		o.slot, o.slotKnown = r.slots.acquire(client.ObjectKeyFromObject(o.sharedVolume)), true
-		if !o.slot {
+		if !o.slot { // The record has asked for one.
 			klog.FromContext(ctx).V(2).Info("Waiting for an in-flight slot of the namespace")
 		}
 		return nil
@@ -110,6 +178,20 @@ func (r *reconciler) patchFinalizers(ctx context.Context, o *observed, change fu
 		"metadata": map[string]any{"finalizers": finalizers}}})
 }
 
+// getListed reads a SharedVolume from the API server; it returns nil if it does not exist. A list with a field selector for
+// the name is as cheap as a get, and needs no permission that the cache does not need.
+func getListed(ctx context.Context, live client.Reader, key types.NamespacedName) (*v1alpha1.SharedVolume, error) {
+	list := &v1alpha1.SharedVolumeList{}
+	err := live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
+	if err != nil {
+		return nil, fmt.Errorf("reading SharedVolume %s: %w", key, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return &list.Items[0], nil
+}
+
 // createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it.
 // The next decision finds out who owns an existing one. For a new SharedVolume nobody has had a reason yet to take the
 // name. For others it reads first, because the caches do not have objects without our labels, and an attempt to create
@@ -134,7 +216,7 @@ func createOrGet[T any, P interface {
 		return nil, err
 	}
 	klog.FromContext(ctx).V(2).Info("Created "+kindOf(object), "object", klog.KObj(object))
-	r.recordWrite(o, object)
+	o.wrote(object)
 	return object, nil
 }
 
@@ -180,7 +262,7 @@ func (r *reconciler) patch(ctx context.Context, o *observed, object client.Objec
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Patched "+kindOf(object), "object", klog.KObj(object), "patch", patch)
-	r.recordWrite(o, patched)
+	o.wrote(patched)
 	return nil
 }
 
@@ -194,31 +276,8 @@ func (r *reconciler) delete(ctx context.Context, o *observed, object client.Obje
 	klog.FromContext(ctx).V(2).Info("Deleted "+kindOf(object), "object", klog.KObj(object))
 	deleted := object.DeepCopyObject().(client.Object)
 	deleted.SetDeletionTimestamp(&metav1.Time{Time: o.now})
-	r.recordWrite(o, deleted)
+	o.wrote(deleted)
 	return nil
-}
-
-// recordWrite adds an object as it is after a write to the observed state, and to the caches' expectations.
-func (r *reconciler) recordWrite(o *observed, object client.Object) {
-	o.set(object)
-	o.expecting = true
-	r.expectations.expect(client.ObjectKeyFromObject(o.sharedVolume), object)
-}
-
-// set makes an object the observed one of its kind and name.
-func (o *observed) set(object client.Object) {
-	switch object := object.(type) {
-	case *v1alpha1.SharedVolume:
-		o.sharedVolume = object
-	case *corev1.PersistentVolumeClaim:
-		o.claim = object
-	case *corev1.PersistentVolume:
-		if object.Name == communityVolumeName(o.sharedVolume) {
-			o.communityVolume = object
-		} else {
-			o.volume = object
-		}
-	}
 }
 
 // writeStatus writes the status of a decision, unless the SharedVolume has it already, and sends an event about a change that
@@ -244,8 +303,8 @@ func (r *reconciler) writeStatus(ctx context.Context, o *observed, ready readine
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	klog.FromContext(ctx).V(2).Info("Changed the status", "phase", status.Phase, "reason", after.Reason, "message", after.Message)
-	r.recordWrite(o, patched)
-	r.retry.Forget(client.ObjectKeyFromObject(patched)) // More may change soon.
+	o.wrote(patched)
+	o.record.backoff = retryBackoff // More may change soon.
 	for _, n := range notifications {
 		if n != nil {
 			r.events.Eventf(o.sharedVolume, nil, n.eventType, n.reason, "Reconcile", "%s", n.note)
