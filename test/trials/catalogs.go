@@ -33,4 +33,7 @@ var onCatalogs = []Attack{
 	{"make OLM v1's check of a CustomResourceDefinition take the square of its versions", "it gets those with 16 served versions at most", "olm/crdsafety TestBreaksComparesFewVersions"},
 	{"fill memory with very many folders in a megabyte of a layer", "only folders above files that are read are kept, and the limit of names has those", "internal/oci TestDeepFolders"},
 	{"fill memory with very many long names in a megabyte of a layer", "the names of a layer's entries are limited to 128 MiB together", "internal/oci TestLongNames"},
+	{"have a mirror wait for very many images, each a little less than it may take, from as many hosts", "what images take beyond 10 seconds, and a second for each 4 KiB, counts together, up to the limit of one image", "catalog/mirror TestSlowImagesTogether"},
+	{"fill memory with a baseline of very many empty findings, which a pull request brings", "findings of a baseline are read one at a time, and the first that says nothing ends it", "internal/findings TestManyInBaseline/empty_findings"},
+	{"give commands to a CI system with lines of a file near what `--fix` corrects", "there is no diff of such a file; `--fix=write` corrects it", "internal/findings/fix TestDiffIsNoCommand"},
 }
