@@ -36,4 +36,6 @@ var onCatalogs = []Attack{
 	{"have a mirror wait for very many images, each a little less than it may take, from as many hosts", "what images take beyond 10 seconds, and a second for each 4 KiB, counts together, up to the limit of one image", "catalog/mirror TestSlowImagesTogether"},
 	{"fill memory with a baseline of very many empty findings, which a pull request brings", "findings of a baseline are read one at a time, and the first that says nothing ends it", "internal/findings TestManyInBaseline/empty_findings"},
 	{"give commands to a CI system with lines of a file near what `--fix` corrects", "there is no diff of such a file; `--fix=write` corrects it", "internal/findings/fix TestDiffIsNoCommand"},
+	{"have each key of a document compared with all others", "documents with more than 64 keys are left to the decoder, which looks keys up", "catalog/fbc TestManyKeys"},
+	{"fill memory and a report with millions of faulty documents of two bytes", "the first 10,000 faults are kept, and the number of the others for each file", "catalog/fbc TestManyFaults"},
 }
