@@ -38,4 +38,6 @@ var onCatalogs = []Attack{
 	{"give commands to a CI system with lines of a file near what `--fix` corrects", "there is no diff of such a file; `--fix=write` corrects it", "internal/findings/fix TestDiffIsNoCommand"},
 	{"have each key of a document compared with all others", "documents with more than 64 keys are left to the decoder, which looks keys up", "catalog/fbc TestManyKeys"},
 	{"fill memory and a report with millions of faulty documents of two bytes", "the first 10,000 faults are kept, and the number of the others for each file", "catalog/fbc TestManyFaults"},
+	{"fill memory with a drawing of very many versions that a channel only skips", "20,000 skips are drawn for each channel, and 300,000 for each page; the drawing says so", "catalog/graph TestBounds/very_many_skips"},
+	{"expand a megabyte of a layer in zstd to gigabytes, which takes a minute", "a layer expands to 1,100 times its size at most, which is more than gzip can", "internal/oci TestLayerExpands"},
 }
