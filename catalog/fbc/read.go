@@ -3,6 +3,7 @@ package fbc
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -86,6 +87,13 @@ func readFiles(ctx context.Context, files document.Files, keep func(document.Doc
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	r.trim(maxFaults)
+	for _, file := range slices.Sorted(maps.Keys(r.trimmed)) {
+		of := r.trimmed[file]
+		r.faults = append(r.faults, entry{number: of.number, fault: Schema.Finding(file,
+			"from here on, documents of this file have more faults, %d; expected at most %d in a catalog: correct those that are reported first", of.faults, maxFaults).At(of.line, 0)})
+	}
+	r.entries = append(r.entries, r.faults...)
 	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.number - b.number })
 	return r.entries, nil
 }
@@ -96,7 +104,16 @@ type reader struct {
 	free    sync.Pool // of *batch
 	mu      sync.Mutex
 	entries []entry
+	faults  []entry            // the first ones, and perhaps others that are trimmed later
+	trimmed map[string]trimmed // by file
 }
+
+// maxFaults is the maximum number of documents whose faults are reported. A document with a fault takes two bytes, and its report
+// hundreds.
+const maxFaults = 10_000
+
+// trimmed is the number of faults of a file that are not reported, and the position and the line of the first one.
+type trimmed struct{ faults, number, line int }
 
 // batchSize is the least number of bytes of sections in a batch. Sending each section by itself takes about as long as
 // decoding it.
@@ -195,8 +212,33 @@ func (r *reader) add(number int, entries ...entry) {
 	defer r.mu.Unlock()
 	for _, e := range entries {
 		e.number = number
-		r.entries = append(r.entries, e)
+		if e.fault == nil {
+			r.entries = append(r.entries, e)
+		} else if r.faults = append(r.faults, e); len(r.faults) >= 2*maxFaults {
+			r.trim(maxFaults)
+		}
 	}
+}
+
+// trim keeps the first faults.
+func (r *reader) trim(most int) {
+	slices.SortStableFunc(r.faults, func(a, b entry) int { return a.number - b.number })
+	if len(r.faults) <= most {
+		return
+	}
+	if r.trimmed == nil {
+		r.trimmed = map[string]trimmed{}
+	}
+	for _, e := range r.faults[most:] {
+		of, known := r.trimmed[e.fault.File]
+		if !known || e.number < of.number {
+			of.number, of.line = e.number, e.fault.Line
+		}
+		of.faults++
+		r.trimmed[e.fault.File] = of
+	}
+	clear(r.faults[most:])
+	r.faults = r.faults[:most]
 }
 
 // area is the folder directly below dir that holds a file, or "." for dir itself. Catalogs usually have a folder for each

@@ -3,12 +3,14 @@ package fbc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -149,5 +151,42 @@ func TestReadReportsSomeFaults(t *testing.T) {
 	}
 	if err != nil || len(found) != document.MaxFaults+1 || !slices.ContainsFunc(found, isLimit) {
 		t.Errorf("%d findings, error %v; want %d findings", len(found), err, document.MaxFaults+1)
+	}
+}
+
+// TestManyFaults: the first faults are reported, the same ones each time, and the number of the others for each file.
+func TestManyFaults(t *testing.T) {
+	const most = 10_000
+	dir := t.TempDir()
+	catalogs.Write(t, filepath.Join(dir, "a.yaml"), strings.Repeat("---\n- a\n", most-1))
+	catalogs.Write(t, filepath.Join(dir, "b.json"), strings.Repeat("{}\n", 3*most))
+	catalogs.Write(t, filepath.Join(dir, "c.yaml"), "schema: olm.package\nname: tide\n---\nschema: none\n---\n{}\n")
+	for range 2 {
+		c, faults, err := fbc.Read(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(faults) != most+2 || len(c.Packages) != 1 || !c.Packages[0].Incomplete {
+			t.Fatalf("%d findings, want %d; packages %v", len(faults), most+2, c.Packages)
+		}
+		for i, want := range []string{"b.json:1: ", fmt.Sprintf("b.json:2: from here on, documents of this file have more faults, %d; ", 3*most-1), "c.yaml:6: from here on, documents of this file have more faults, 1; "} {
+			if got := faults[most-1+i].Error(); !strings.Contains(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+	}
+}
+
+// TestManyKeys: a document with very many keys takes time in proportion to them.
+func TestManyKeys(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(`{"schema": "x"`)
+	for i := range 100_000 {
+		fmt.Fprintf(&text, `,"k%d":1`, i)
+	}
+	text.WriteString("}")
+	began := time.Now()
+	if _, ok := fbc.ScanMeta([]byte(text.String())); ok || time.Since(began) > 5*time.Second {
+		t.Errorf("it is scanned to its end, in %s", time.Since(began))
 	}
 }

@@ -113,7 +113,15 @@ func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
 // uniqueKeys are the keys of an object. OLM's tools reject two that differ only in case.
 type uniqueKeys [][]byte
 
+// scanned is the maximum number of keys that are compared with each other. Documents with more, of which no tool writes any, are
+// in an unusual form.
+const scanned = 64
+
 func (u *uniqueKeys) add(s *rawjson.Scanner, key []byte) {
+	if len(*u) == scanned {
+		s.Fail()
+		return
+	}
 	for _, other := range *u {
 		if bytes.EqualFold(key, other) {
 			s.Fail()

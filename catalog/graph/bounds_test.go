@@ -65,6 +65,16 @@ func TestBounds(t *testing.T) {
 				return e
 			}, same)
 		},
+		"very many skips": func() []document {
+			return packageOf("tide", 1, 3000, func(c, i int) document {
+				e, skips := replacing(c, i), []string(nil)
+				for j := range 100 {
+					skips = append(skips, fmt.Sprintf("x%d-%d", i, j))
+				}
+				e["skips"] = skips
+				return e
+			}, same)
+		},
 		"a long version in many channels": func() []document {
 			return packageOf("tide", 1000, 1, replacing, func(b document) {
 				b["properties"] = []document{{"type": "olm.package", "value": document{"packageName": "tide", "version": "1.0.0-" + long}}}
@@ -110,6 +120,9 @@ func TestBounds(t *testing.T) {
 				for format, drawing := range map[string]string{"mermaid": drawn.Mermaid(), "dot": drawn.DOT(), "svg": drawn.SVG()} {
 					sizes[format] = len(drawing) / text.Len()
 				}
+			}
+			if drawn := p.Packages[0].Channels[0]; name == "very many skips" && (len(drawn.Nodes) > 30_000 || !strings.Contains(p.Packages[0].SVG(), "too many skips to draw")) {
+				t.Errorf("%d versions are drawn, want those of the channel and at most 20,000 that it skips, and the drawing to say so", len(drawn.Nodes))
 			}
 			t.Logf("of %d bytes: %v times as large", text.Len(), sizes)
 			for format, times := range sizes {

@@ -41,18 +41,21 @@ type Channel struct {
 	Edges  []Edge  // by the version that they lead to, then by the one they come from
 	// Unranged says that not all edges of skipRanges are drawn. Versions still show their skipRange.
 	Unranged bool
+	// Unskipped says that not all edges of skips are drawn, nor all versions that the channel only skips.
+	Unskipped bool
 
 	newest *semver.Version // of the head or, without one, of all entries; nil if it is unknown
 }
 
-// budget limits the cost of skipRanges: comparisons of an entry with a version, and edges. Without a limit both grow with the
-// square of the catalog, because each skipRange may contain all versions of a channel.
-type budget struct{ comparisons, edges int }
+// budget limits the cost of skipRanges and skips: comparisons of an entry with a version, and edges of either. Without a limit those
+// of skipRanges grow with the square of the catalog, because each skipRange may contain all versions of a channel, and a skipped name
+// of a few bytes takes kilobytes of memory.
+type budget struct{ comparisons, edges, skips int }
 
 // The budgets for one channel, and for all channels of a drawing.
 var (
-	channelBudget = budget{4_000_000, 20_000}
-	wholeBudget   = budget{20_000_000, 300_000}
+	channelBudget = budget{4_000_000, 20_000, 20_000}
+	wholeBudget   = budget{20_000_000, 300_000, 300_000}
 )
 
 // rangeUnit is the length of a skipRange that takes one comparison.
@@ -186,12 +189,22 @@ func (p *Package) newChannel(c *fbc.Channel, left *budget) *Channel {
 	outside := func(name string) *Node {
 		return add(&Node{Name: name, Outside: true})
 	}
+	skips := min(channelBudget.skips, left.skips)
 	for _, e := range g.Entries {
 		to := byName[e.Name]
 		if e.Replaces != "" {
 			drawn.Edges = append(drawn.Edges, Edge{outside(e.Replaces), to, upgrade.Replaces})
 		}
 		for _, name := range e.Skips {
+			if skips == 0 {
+				drawn.Unskipped = true
+				if n := byName[name]; n != nil {
+					n.SkippedBy = to.Version
+				}
+				continue
+			}
+			skips--
+			left.skips--
 			outside(name).SkippedBy = to.Version
 			if name != e.Replaces {
 				drawn.Edges = append(drawn.Edges, Edge{outside(name), to, upgrade.Skips})

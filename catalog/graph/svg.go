@@ -181,6 +181,9 @@ func (c *Channel) notes() (lines []note) {
 	if c.Unranged {
 		lines = append(lines, note{"note", "too many skipRanges to draw"})
 	}
+	if c.Unskipped {
+		lines = append(lines, note{"note", "too many skips to draw"})
+	}
 	if c.Broken != "" {
 		lines = append(lines, note{"note wrong", c.Broken + ": OLM resolves nothing"})
 	}

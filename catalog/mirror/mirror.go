@@ -107,7 +107,7 @@ type Options struct {
 	Namespace string
 	// Jobs is the number of images that are handled concurrently.
 	Jobs int
-	// Time is the time limit for each image.
+	// Time is the time limit for each image, and for what all slow images take together beyond what others do.
 	Time time.Duration
 	// Text is the source as the user wrote it, Origin says where the catalog is from, and Host is its registry, if it has one.
 	Text, Origin, Host string
@@ -282,7 +282,7 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 	group.SetLimit(m.Jobs)
 	for i, need := range m.needs {
 		group.Go(func() error {
-			err := m.strikes.each(groupCtx, need.reference, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
+			err := m.strikes.each(groupCtx, need.reference, 0, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
 				images[i], wholes[i], err = inspected(ctx, m.transfer, need.reference)
 				return err
 			})
@@ -364,7 +364,7 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 			if groupCtx.Err() != nil {
 				return nil // another one failed
 			}
-			err := m.strikes.each(groupCtx, m.images[i].Source, m.Time, func(ctx context.Context) error { return m.transfer.Copy(ctx, w) })
+			err := m.strikes.each(groupCtx, m.images[i].Source, m.images[i].Missing, m.Time, func(ctx context.Context) error { return m.transfer.Copy(ctx, w) })
 			if err == nil {
 				done(m.images[i])
 			}

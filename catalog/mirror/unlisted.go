@@ -116,7 +116,7 @@ func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
 	group.SetLimit(m.Jobs)
 	for i, b := range m.unlisted {
 		group.Go(func() error {
-			err := m.strikes.each(ctx, b.Image, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
+			err := m.strikes.each(ctx, b.Image, 0, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
 				found[i], err = imagesIn(ctx, from, b)
 				return err
 			})

@@ -63,12 +63,18 @@ func (f *fixFlag) apply(cmd *cobra.Command, report findings.Report, dirs []strin
 	if err != nil {
 		return report, false, fmt.Errorf("--fix: %w", err)
 	}
-	fixed := map[*findings.Finding]bool{}
+	fixed, shownFiles := map[*findings.Finding]bool{}, 0
 	for _, file := range files {
 		if f.mode == fixDiff {
-			if _, err := io.WriteString(cmd.OutOrStdout(), file.Diff()); err != nil {
+			diff, err := file.Diff()
+			if err != nil {
+				cmd.PrintErrf("no diff of %v; --fix=%s corrects it\n", err, fixWrite)
+				continue
+			}
+			if _, err := io.WriteString(cmd.OutOrStdout(), diff); err != nil {
 				return report, true, err
 			}
+			shownFiles++
 		} else if err := file.Write(folderOf(file.Name, dirs)); err != nil {
 			return report, false, fmt.Errorf("--fix: %w", err)
 		}
@@ -78,7 +84,7 @@ func (f *fixFlag) apply(cmd *cobra.Command, report findings.Report, dirs []strin
 	}
 	total := len(report.Findings)
 	if f.mode == fixDiff {
-		cmd.PrintErrf("%d of %s can be corrected in %s; --fix=%s writes that\n", len(fixed), count(total, "finding"), count(len(files), "file"), fixWrite)
+		cmd.PrintErrf("%d of %s can be corrected in %s; --fix=%s writes that\n", len(fixed), count(total, "finding"), count(shownFiles, "file"), fixWrite)
 		return report, true, nil
 	}
 	cmd.PrintErrf("corrected %d of %s in %s\n", len(fixed), count(total, "finding"), count(len(files), "file"))

@@ -1,7 +1,10 @@
 package findings
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +19,7 @@ const baselineLimit = 16 << 20
 
 // Baseline holds known findings, from the JSON of an earlier report.
 type Baseline struct {
-	known map[identity]int // the number of each
+	known known
 }
 
 // identity identifies a finding across reports. It has no lines, because these change with every edit of a file above the
@@ -56,21 +59,54 @@ func ParseBaseline(file string, text []byte) (*Baseline, error) {
 	if len(text) > baselineLimit {
 		return nil, fmt.Errorf("baseline %s is larger than %d MiB", file, baselineLimit>>20)
 	}
-	var report Document
-	if err := json.Unmarshal(text, &report); err != nil {
+	var report struct {
+		Schema   string `json:"schema"`
+		Findings known  `json:"findings"`
+	}
+	err := json.Unmarshal(text, &report)
+	fault := (*nothingError)(nil)
+	switch {
+	case err != nil && !errors.As(err, &fault):
 		return nil, fmt.Errorf("baseline %s is not a report in JSON: %w; %s", file, err, advice)
-	}
-	if report.Schema != Schema {
+	case report.Schema != Schema:
 		return nil, fmt.Errorf("baseline %s has schema %q, want %q; %s", file, report.Schema, Schema, advice)
+	case err != nil:
+		return nil, fmt.Errorf("baseline %s: %w; %s", file, err, advice)
 	}
-	b := &Baseline{map[identity]int{}}
-	for i, f := range report.Findings {
-		if f == nil || f.Rule == "" || f.Message == "" {
-			return nil, fmt.Errorf("baseline %s: finding number %d has no rule or no message; %s", file, i+1, advice)
+	return &Baseline{report.Findings}, nil
+}
+
+// known holds the number of each finding in a baseline.
+type known map[identity]int
+
+// nothingError is the error for a finding of a baseline that says nothing.
+type nothingError struct{ number int }
+
+func (e *nothingError) Error() string {
+	return fmt.Sprintf("finding number %d has no rule or no message", e.number)
+}
+
+// UnmarshalJSON reads findings one at a time, and only what identifies them: a list of very many empty ones takes no memory.
+func (k *known) UnmarshalJSON(text []byte) error {
+	*k = known{}
+	if string(text) == "null" {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('[') {
+		return cmp.Or(err, fmt.Errorf("its findings are %.20s, want a list", text))
+	}
+	for number := 1; decoder.More(); number++ {
+		var f struct{ File, Package, Rule, Message string }
+		if err := decoder.Decode(&f); err != nil {
+			return fmt.Errorf("finding number %d: %w", number, err)
 		}
-		b.known[identify(*f)]++
+		if f.Rule == "" || f.Message == "" {
+			return &nothingError{number}
+		}
+		(*k)[identify(Finding{File: f.File, Package: f.Package, Rule: f.Rule, Message: f.Message})]++
 	}
-	return b, nil
+	return nil
 }
 
 // Of returns a report without known findings, and the number of findings in the baseline that are gone. Each finding of the

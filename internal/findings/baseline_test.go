@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -81,5 +82,29 @@ func TestBaselineThatCannotBeRead(t *testing.T) {
 		if _, err := findings.ReadBaseline(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: got error %v, want %s", content, err, want)
 		}
+	}
+}
+
+// TestManyInBaseline: a baseline takes memory for the findings that it knows, and not for each that says nothing.
+func TestManyInBaseline(t *testing.T) {
+	for name, one := range map[string]string{
+		"empty findings":          `{}`,
+		"the same finding":        `{"rule":"r","message":"m"}`,
+		"fields nobody asked for": `{"rule":"r","message":"m","fix":[{},{},{},{},{},{},{},{}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := (15 << 20) / (len(one) + 1)
+			text := []byte(`{"schema":"berth.findings.v1","findings":[` + strings.Repeat(one+",", n) + one + `]}`)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := findings.ParseBaseline("known.json", text)
+			runtime.ReadMemStats(&after)
+			if most, used := uint64(300<<20), after.TotalAlloc-before.TotalAlloc; used > most {
+				t.Errorf("%d findings take %d MiB, want at most %d (%v)", n, used>>20, most>>20, err)
+			}
+			if name == "empty findings" && (err == nil || !strings.Contains(err.Error(), "finding number 1 has no rule or no message")) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -272,5 +273,31 @@ func TestLongNames(t *testing.T) {
 	}
 	if n > maxNames/(perFolder*maxDepth)+1 {
 		t.Errorf("there may be %d empty files in %d folders each", n, maxDepth)
+	}
+}
+
+// TestLayerExpands: a layer in zstd that expands to very many times its size is not read to its end.
+func TestLayerExpands(t *testing.T) {
+	var layer bytes.Buffer
+	encoder, err := zstd.NewWriter(&layer, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(maxWindow))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros, large := make([]byte, 1<<20), int64(2<<30)
+	archive := tar.NewWriter(encoder)
+	if err := archive.WriteHeader(&tar.Header{Name: "elsewhere", Size: large, Mode: 0o600, Format: tar.FormatGNU}); err != nil {
+		t.Fatal(err)
+	}
+	for range large >> 20 {
+		if _, err := archive.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), encoder.Close()); err != nil {
+		t.Fatal(err)
+	}
+	left := newBudget(Limits{Size: 16 << 30})
+	if _, err := readLayer(&layer, left, []string{"hold"}); err == nil || err.Error() != "one of its layers expands to more than 1100 times its size; expected less" {
+		t.Errorf("of %d bytes, %d were read: %v", layer.Len(), left.size-left.left, err)
 	}
 }

@@ -161,28 +161,52 @@ func readLayer(stream io.Reader, left *budget, folders []string) (*layer, error)
 	return l, err
 }
 
-// source is a stream that remembers its read error.
+// source is a stream that remembers its read error and its length so far.
 type source struct {
 	io.Reader
 	failure error
+	length  int64
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
+	s.length += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.failure = err
 	}
 	return n, err
 }
 
-func unpack(stream io.Reader, left *budget, folders []string) (*layer, error) {
+// A layer may expand to maxRatio times its size, which is more than gzip can, and to smallLayer in any case. With zstd, a megabyte
+// can stand for 32 GiB.
+const (
+	maxRatio   = 1100
+	smallLayer = 64 << 20
+)
+
+// expanded is what a stream expands to.
+type expanded struct {
+	io.Reader
+	stream *source
+	length int64
+}
+
+func (e *expanded) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if e.length += int64(n); e.length > smallLayer+maxRatio*e.stream.length {
+		return 0, contentErrorf("one of its layers expands to more than %d times its size; expected less", maxRatio)
+	}
+	return n, err
+}
+
+func unpack(stream *source, left *budget, folders []string) (*layer, error) {
 	plain, err := decompress(stream)
 	if err != nil {
 		return nil, err
 	}
 	defer plain.Close()
 	l := &layer{folders: folders, names: map[string]kind{}, files: map[string][]byte{}, removals: map[string]bool{}}
-	budgeted := left.reader(plain)
+	budgeted := left.reader(&expanded{Reader: plain, stream: stream})
 	for archive := tar.NewReader(budgeted); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {

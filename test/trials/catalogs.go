@@ -33,4 +33,11 @@ var onCatalogs = []Attack{
 	{"make OLM v1's check of a CustomResourceDefinition take the square of its versions", "it gets those with 16 served versions at most", "olm/crdsafety TestBreaksComparesFewVersions"},
 	{"fill memory with very many folders in a megabyte of a layer", "only folders above files that are read are kept, and the limit of names has those", "internal/oci TestDeepFolders"},
 	{"fill memory with very many long names in a megabyte of a layer", "the names of a layer's entries are limited to 128 MiB together", "internal/oci TestLongNames"},
+	{"have a mirror wait for very many images, each a little less than it may take, from as many hosts", "what images take beyond 10 seconds, and a second for each 4 KiB, counts together, up to the limit of one image", "catalog/mirror TestSlowImagesTogether"},
+	{"fill memory with a baseline of very many empty findings, which a pull request brings", "findings of a baseline are read one at a time, and the first that says nothing ends it", "internal/findings TestManyInBaseline/empty_findings"},
+	{"give commands to a CI system with lines of a file near what `--fix` corrects", "there is no diff of such a file; `--fix=write` corrects it", "internal/findings/fix TestDiffIsNoCommand"},
+	{"have each key of a document compared with all others", "documents with more than 64 keys are left to the decoder, which looks keys up", "catalog/fbc TestManyKeys"},
+	{"fill memory and a report with millions of faulty documents of two bytes", "the first 10,000 faults are kept, and the number of the others for each file", "catalog/fbc TestManyFaults"},
+	{"fill memory with a drawing of very many versions that a channel only skips", "20,000 skips are drawn for each channel, and 300,000 for each page; the drawing says so", "catalog/graph TestBounds/very_many_skips"},
+	{"expand a megabyte of a layer in zstd to gigabytes, which takes a minute", "a layer expands to 1,100 times its size at most, which is more than gzip can", "internal/oci TestLayerExpands"},
 }

@@ -140,3 +140,14 @@ func isCommand(text string) bool {
 	bracket := strings.TrimLeft(behind, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	return strings.HasPrefix(bracket, "[")
 }
+
+// IsCommand reports whether a CI system takes a line of a log for a command. A carriage return ends a line for some.
+func IsCommand(line string) bool {
+	for part := range strings.SplitSeq(line, "\r") {
+		part = strings.TrimLeftFunc(part, unicode.IsSpace)
+		if begin(part) != part || withoutCommands(part) != part {
+			return true
+		}
+	}
+	return false
+}

@@ -133,8 +133,9 @@ func create(root *os.Root, name string, text []byte, mode os.FileMode) error {
 // context is the number of lines around a change in a diff.
 const context = 3
 
-// Diff returns the change as a unified diff for git apply and patch -p1.
-func (f File) Diff() string {
+// Diff returns the change as a unified diff for git apply and patch -p1. The diff has lines of the file as they are, so it fails if
+// one of them is a command of a CI system, which would run it when it logs the diff.
+func (f File) Diff() (string, error) {
 	before, after := lines(f.Before), lines(f.After)
 	name := escape.Line(strings.TrimPrefix(filepath.ToSlash(f.Name), "/"))
 	var text strings.Builder
@@ -142,7 +143,12 @@ func (f File) Diff() string {
 	for _, h := range hunks(before, after) {
 		h.write(&text, before, after)
 	}
-	return text.String()
+	for line := range strings.Lines(text.String()) {
+		if line = strings.TrimRight(line, "\r\n"); escape.IsCommand(line) {
+			return "", fmt.Errorf("%s: a line near a correction is one that CI systems take for a command: %s", f.Name, strings.TrimSpace(line[1:]))
+		}
+	}
+	return text.String(), nil
 }
 
 // lines splits a text into its lines, with their ends.

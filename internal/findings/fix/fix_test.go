@@ -91,9 +91,13 @@ func TestDiff(t *testing.T) {
 				t.Fatal(err)
 			}
 			apply := exec.CommandContext(t.Context(), "git", "apply", "--whitespace=nowarn", "-")
-			apply.Stdin = strings.NewReader(f.Diff())
+			diff, err := f.Diff()
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply.Stdin = strings.NewReader(diff)
 			if out, err := apply.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s\n%s", err, out, f.Diff())
+				t.Fatalf("%v: %s\n%s", err, out, diff)
 			}
 			got, err := os.ReadFile("sea/file.yaml")
 			if err != nil {
@@ -103,6 +107,26 @@ func TestDiff(t *testing.T) {
 				t.Errorf("-written +applied:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDiffIsNoCommand: a diff is refused if a line of it is a command for a CI system, and only then.
+func TestDiffIsNoCommand(t *testing.T) {
+	for line, refused := range map[string]bool{
+		"::error::tide":                        true,
+		"   ::set-output name=x::y":            true,
+		"\u3000::error::tide":                  true,
+		"x: y ##[error]tide":                   true,
+		"# ##vso[task.setvariable variable=x]": true,
+		"# tide\r::error::tide":                true,
+		"x: a::b":                              false,
+		"# ## tide [x]\r":                      false,
+	} {
+		f := one(t, line+"\na: 1\n", finding("sea/file.yaml", findings.Edit{Offset: int64(len(line)) + 4, Old: "1", New: "2"}))
+		diff, err := f.Diff()
+		if refused && (err == nil || !strings.Contains(err.Error(), "sea/file.yaml: a line near a correction is one that CI systems take for a command") || diff != "") || !refused && err != nil {
+			t.Errorf("%q: got %q, %v", line, diff, err)
+		}
 	}
 }
 
