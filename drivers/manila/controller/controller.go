@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/drivers/manila"
 )
 
-// New returns what Manila brings.
+// New returns Manila's own code.
 func New() controller.Own { return controller.Own{Classes: classes} }
 
 // classes returns a StorageClass for each share type of Manila, and a sentence about each type that gets none. If
