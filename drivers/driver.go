@@ -81,7 +81,7 @@ type Driver struct {
 	ClusterStorage *ClusterStorage
 	// Certification describes the driver for the tests of Kubernetes and OpenShift.
 	Certification Certification
-	// History is what earlier operators of the driver left in clusters.
+	// History describes the objects that earlier operators of the driver left in clusters.
 	History History
 }
 
@@ -138,8 +138,7 @@ type Operator struct {
 	Env []string
 	// Alerts are Prometheus alerting rules, as a YAML list, in addition to every operator's alerts.
 	Alerts string
-	// Rules are permissions in addition to those that every operator needs and those to manage the assets. Their From
-	// is filled in.
+	// Rules are permissions in addition to the common ones and the ones to manage the assets. Their From is filled in.
 	Rules []permissions.Rule
 }
 

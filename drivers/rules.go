@@ -90,7 +90,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		rollouts             = "To update the driver on nodes that are ready while others are not"
 		refusals             = "To report why the API server refuses pods of the driver"
 		removal              = "To remove the driver only when its volumes are not in use"
-		controllerWork       = "To remove the driver's controller only when it has detached and deleted what it should"
+		controllerWork       = "To remove the driver's controller only when it has finished detaching and deleting volumes"
 		events               = "To record events"
 		backendClasses       = "To create a StorageClass for each kind of storage that the backend offers"
 		defaultSnapshotClass = "To make its VolumeSnapshotClass the driver's default only if there is no other one"

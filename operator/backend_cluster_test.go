@@ -197,8 +197,8 @@ func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 	}
 }
 
-// TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked, the
-// driver is installed. The operator trusts what the driver's pods will trust.
+// TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked,
+// the driver is installed. The operator trusts the same certificate authorities as the driver's pods will.
 func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	t.Parallel()
 	t.Run("F15: Manila cannot be reached", testUnreachableBackend)

@@ -16,11 +16,11 @@
 //
 // # How it works
 //
-// operator.Run is what berth-operator driver efs runs. It first acquires the leader-for-life lock (operator/leader)
-// that all operators of the driver use, including the community's, so that only one is ever active. If the driver is in
-// another namespace, it also waits until nobody holds the lock there; any tenant can create such a lock, so it counts
-// only where cluster-scoped objects show an operator of the driver. A lock is free once its pod has ended
-// (drivers/lock), which operator-lib alone would not notice. A wait shows in a metric, in the log and, while no
+// The command berth-operator driver efs calls operator.Run, which first acquires the leader-for-life lock
+// (operator/leader) that all operators of the driver use, including the community's, so that only one is ever active.
+// If the driver is in another namespace, it also waits until nobody holds the lock there; any tenant can create such a
+// lock, so it counts only where cluster-scoped objects show an operator of the driver. A lock is free once its pod has
+// ended (drivers/lock), which operator-lib alone would not notice. A wait shows in a metric, in the log and, while no
 // operator is active, in a condition, but not in readiness: rolling updates are not delayed by pods on lost nodes.
 // Meanwhile, operator/controllers (unowned.go) makes the ClusterServiceVersion the owner of objects that OLM v0 created
 // without one, so that they are removed with the operator. Then these run side by side:

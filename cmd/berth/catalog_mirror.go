@@ -98,7 +98,7 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags := cmd.Flags()
 	flags.StringArrayVar(&m.packages, "package", nil, "`PACKAGE[/CHANNEL][@RANGE]` what to mirror, such as tide, tide/stable or 'tide@>=1.2.0 <2.0.0' (repeatable)")
 	flags.StringToStringVar(&m.defaults, "default-channel", nil, "`PACKAGE=CHANNEL` default channel of a package whose own is not mirrored")
-	flags.StringVar(&m.name, "name", "", "`name` of the mirrored catalog, for its image and the objects (default that of the source)")
+	flags.StringVar(&m.name, "name", "", "`name` of the mirrored catalog, for its image and the objects (default: the source's name)")
 	flags.StringVar(&m.tag, "tag", "latest", "`tag` of the catalog's image, under which clusters look for a new one")
 	flags.StringVar(&m.namespace, "namespace", "openshift-marketplace", "`namespace` of the CatalogSource")
 	flags.StringVar(&m.resources, "resources", "mirror", "`DIR` folder for the objects and the smaller catalog; replaced")
@@ -106,7 +106,7 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags.DurationVar(&m.time, "image-timeout", 2*time.Hour, "longest `time` for each image")
 	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`host` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network (repeatable)")
 	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`reference` of a tag in DESTINATION to set although it names something that is not this catalog's (repeatable)")
-	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and what the destination lacks, and copy nothing")
+	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and which of them the destination lacks, and copy nothing")
 	for flag, by := range map[string]cobra.CompletionFunc{"package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
 		"image-timeout": nothing, "allow-host": nothing, "overwrite": nothing} {
 		completeFlag(cmd, flag, by)
@@ -162,7 +162,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	}
 	defer func() { err = errors.Join(err, destination.Close()) }()
 	stop()
-	stop = startProgress(cmd.ErrOrStderr(), "looking for what is missing")
+	stop = startProgress(cmd.ErrOrStderr(), "searching for missing images")
 	if err := m.Inspect(cmd.Context(), opened.Images(cmd.Context(), c.hosts), destination); err != nil {
 		return &faults.Listed{Head: "cannot mirror " + from + " to " + to + ":", Faults: err}
 	}
@@ -300,7 +300,7 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 		}
 	}
 	for _, former := range slices.Sorted(maps.Keys(moved)) {
-		fmt.Fprintf(w, "moves: %s to %s; what is there stays, and the objects for clusters name both\n", escape.Cell(former), escape.Cell(moved[former]))
+		fmt.Fprintf(w, "moves: %s to %s; images that are there stay, and the objects for clusters name both\n", escape.Cell(former), escape.Cell(moved[former]))
 	}
 	_, err := fmt.Fprintf(w, "%s of %s would be copied, %s and the catalog\n", size(d.Missing), size(d.Size), count(len(d.Images), "image"))
 	return err

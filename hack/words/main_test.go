@@ -41,12 +41,14 @@ func TestCheckFile(t *testing.T) {
 // TestEveryRuleFindsItsPhrase: a phrase in an identifier or, by its rule, in a comment is found, in each folder of its rule.
 func TestEveryRuleFindsItsPhrase(t *testing.T) {
 	for _, r := range rules {
-		first, more, _ := strings.Cut(r.phrase, " ")
-		name := first
-		if more != "" {
-			name += strings.ToUpper(more[:1]) + more[1:]
+		name := ""
+		for i, word := range strings.Fields(r.phrase) {
+			if i > 0 {
+				word = strings.ToUpper(word[:1]) + word[1:]
+			}
+			name += word
 		}
-		code := "func " + strings.ReplaceAll(name, " ", "") + "() {}"
+		code := "func " + name + "() {}"
 		if r.comments {
 			code = "// a " + r.phrase + " b"
 		}

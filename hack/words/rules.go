@@ -55,12 +55,13 @@ var rules = []rule{
 	{phrase: "anew", instead: "again"},
 	{phrase: "lest", instead: "so that … not"},
 	{phrase: "rendering", instead: "render", names: true},
-	{phrase: "is that of", instead: "the noun again, or a possessive", in: plain, comments: true},
-	{phrase: "are those of", instead: "the noun again, or a possessive", in: plain, comments: true},
-	{phrase: "are those that", instead: "the noun again", in: plain, comments: true},
-	{phrase: "is what", instead: "the name of the thing", in: plain, comments: true},
-	{phrase: "all the while", instead: "throughout", in: plain, comments: true},
+	{phrase: "is that of", instead: "the noun again, or a possessive", comments: true},
+	{phrase: "are those of", instead: "the noun again, or a possessive", comments: true},
+	{phrase: "are those that", instead: "the noun again", comments: true},
+	{phrase: "is what", instead: "the name of the thing", comments: true, but: []string{"graph is what", "as it is what"}},
+	{phrase: "are what", instead: "the name of the things", comments: true},
+	{phrase: "with what", instead: "the name of the thing", comments: true},
+	{phrase: "of before", instead: "earlier", comments: true},
+	{phrase: "tells whether", instead: "reports whether", comments: true},
+	{phrase: "all the while", instead: "throughout"},
 }
-
-// plain are the folders whose comments name things instead of pointing at them.
-var plain = []string{"deploy", "efs-utils-base", "hack", "lab", "migrate", "release", "sharedvolume", "test"}

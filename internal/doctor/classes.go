@@ -63,5 +63,5 @@ func judgeDefaultClass(classes []storagev1.StorageClass) Result {
 	case 1:
 		return fine(defaultClass, "StorageClass %s is the default", defaults[0])
 	}
-	return warn(defaultClassSeveral, escape.Command("oc annotate storageclass NAME %s", defaultClassAnnotations[0]+"-"), "%d StorageClasses are the default, of which claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
+	return warn(defaultClassSeveral, escape.Command("oc annotate storageclass NAME %s", defaultClassAnnotations[0]+"-"), "%d StorageClasses are the default, and claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
 }

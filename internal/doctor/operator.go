@@ -68,7 +68,7 @@ func judgeCSV(csv *v1alpha1.ClusterServiceVersion) Result {
 	case v1alpha1.CSVPhaseSucceeded:
 		return fine(csvFine, "ClusterServiceVersion %s has phase %s", name, status.Phase)
 	case v1alpha1.CSVPhaseFailed, v1alpha1.CSVPhaseUnknown:
-		return fail(csvFailed, "make what the message names possible: OLM tries again", "ClusterServiceVersion %s has phase %s: %s", name, status.Phase, explained(string(status.Reason), status.Message))
+		return fail(csvFailed, "solve the problem in the message: OLM tries again", "ClusterServiceVersion %s has phase %s: %s", name, status.Phase, explained(string(status.Reason), status.Message))
 	default:
 		return warn(csvUnfinished, "wait; if it stays so, look at the operator's Deployment below", "ClusterServiceVersion %s has phase %q: %s", name, status.Phase, explained(string(status.Reason), status.Message))
 	}

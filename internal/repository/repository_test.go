@@ -190,7 +190,7 @@ func relative(found []*findings.Finding, dir string) (lines []string) {
 func TestRepositoryWithoutFaults(t *testing.T) {
 	dir := t.TempDir()
 	community().write(t, dir)
-	want := []string{"operators/tide/ci.yaml:4:1: warning: the repository's catalogs do not offer the operator (fbc.enabled), so only a new bundle can change what is published (uses-catalogs)"}
+	want := []string{"operators/tide/ci.yaml:4:1: warning: the repository's catalogs do not offer the operator (fbc.enabled), so only a new bundle can change the published catalog (uses-catalogs)"}
 	if diff := cmp.Diff(want, checked(t, dir)); diff != "" {
 		t.Error(diff)
 	}

@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DesiredState is what a ClusterCSIDriver asks for. It is comparable. A new UID is a new desired state, because the new
-// object asks for a new driver.
+// DesiredState holds the requests of a ClusterCSIDriver. It is comparable. A new UID is a new desired state, because
+// the new object asks for a new driver.
 type DesiredState struct {
 	UID  types.UID
 	Mode Mode
 }
 
-// Mode is what the operator does with the driver's objects.
+// Mode says how the operator treats the driver's objects.
 type Mode string
 
 const (

@@ -81,9 +81,9 @@ func (f *Finalizer) Add(ctx context.Context, annotate Annotate) error {
 	return f.waitForCache(ctx, custom.ResourceVersion)
 }
 
-// waitForCache waits until the cache shows a write that was based on a resource version: library-go's controllers write the
-// whole object from the cache, and a stale cache would revert the write. It fails if that takes too long, and the caller's
-// retry then decides from what the cache shows.
+// waitForCache waits until the cache shows a write that was based on a resource version: library-go's controllers write
+// the whole object from the cache, and a stale cache would revert the write. It fails if that takes too long, and the
+// caller's retry then decides from the cache.
 func (f *Finalizer) waitForCache(ctx context.Context, before string) error {
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, cacheTimeout, true, func(context.Context) (bool, error) {
 		now, err := f.client.GetObjectMeta()

@@ -209,7 +209,7 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOver
 	for _, r := range old {
 		if why := r.Unsettled(); why != "" {
 			return &hold{reason: unsettled, degraded: true, after: settleInterval, message: fmt.Sprintf("%[1]s configured an earlier operator of the driver, and %[2]s. "+
-				"Only you can decide what becomes of the driver: create ClusterCSIDriver %[3]s with the spec.managementState that you want, or set that of %[1]s to Managed",
+				"Only you can decide what becomes of the driver: create ClusterCSIDriver %[3]s with the spec.managementState that you want, or set it to Managed in %[1]s",
 				r.of, why, d.CSIName)}, nil
 		}
 	}

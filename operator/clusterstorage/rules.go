@@ -113,7 +113,7 @@ const Succession = "only while OLM runs the driver's operator: TestAdoption uses
 // and deletes.
 func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 	const (
-		succeed = "To start an operator only when the one that OLM ran is gone, with its log levels"
+		succeed = "To start an operator only when OLM's operator is gone, with its log levels"
 		journal = "To keep the journal of a hand-over from OLM, which `berth adopt` reads and continues, too"
 		check   = "To hand a driver over from OLM only if everything is as it has to be"
 		remove  = "To remove the driver's operator from OLM. Users choose the names and namespaces of these objects, so no rule can name them; " +

@@ -141,7 +141,7 @@ func (c *backend) report(ctx context.Context, offered int, failure error) error 
 	answers := backendCondition(c.Driver, "Answers", operatorv1.ConditionTrue, "AsExpected", "")
 	if failure != nil {
 		answers = backendCondition(c.Driver, "Answers", operatorv1.ConditionFalse, "CannotBeAsked", fmt.Sprintf(
-			"%s cannot be asked for its %ss; what is installed stays as it is: %v", backend.Name, backend.Kind, failure))
+			"%s cannot be asked for its %ss; the installed driver stays as it is: %v", backend.Name, backend.Kind, failure))
 	}
 	made := backendCondition(c.Driver, classesMade, operatorv1.ConditionTrue, "AsExpected", "")
 	if c.leftOut != "" {

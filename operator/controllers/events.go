@@ -79,7 +79,7 @@ func NewGenerationEvents(ctx context.Context, recorder events.Recorder, reader c
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(workload.GroupVersionKind())
 		if err := reader.Get(ctx, client.ObjectKeyFromObject(workload), live); err != nil {
-			return true // if in doubt, emit the event
+			return true // unknown: emit the event
 		}
 		before := known
 		known = live.GetGeneration()

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// workloadKinds are the kinds whose pods would work against those that replace them.
+// workloadKinds are the kinds with pods that would work against their replacements.
 var workloadKinds = sets.New("Deployment", "DaemonSet")
 
 // RetirementOptions are the dependencies of the controller.
@@ -154,7 +154,7 @@ func (c *Retirement) report(ctx context.Context) error {
 
 const reasonOtherVersion = "ObjectsOfOtherVersion"
 
-// retirementVerdict is what the condition says.
+// retirementVerdict is the content of the condition.
 type retirementVerdict struct {
 	status          operatorv1.ConditionStatus
 	reason, message string

@@ -169,7 +169,7 @@ func lacksParameters(class *unstructured.Unstructured, driver drivers.Driver, cl
 func (c *storageClass) remove(ctx context.Context, desired, current *unstructured.Unstructured) error {
 	c.additions[desired.GetName()] = additions(desired, current)
 	if current.GetDeletionTimestamp() == nil {
-		c.Recorder.Warningf("StorageClassRecreated", "Deleting StorageClass %s to recreate it with what the cluster asks for, because its parameters cannot be changed", desired.GetName())
+		c.Recorder.Warningf("StorageClassRecreated", "Deleting StorageClass %s to recreate it with the parameters that the cluster asks for, because parameters cannot be changed", desired.GetName())
 	}
 	return c.Applier.Delete(ctx, current)
 }
@@ -182,7 +182,7 @@ func (c *storageClass) restore(ctx context.Context, class *objects.WatchedObject
 		return nil
 	}
 	if err := c.Applier.Restore(ctx, added); err != nil {
-		return fmt.Errorf("restoring what others had added: %w", err)
+		return fmt.Errorf("restoring other clients' changes: %w", err)
 	}
 	delete(c.additions, name)
 	return nil
@@ -273,10 +273,10 @@ func decideOnClass(owner classOwner, state operatorv1.StorageClassStateName, des
 	case len(different) > 0 && owner.Owned(current) && madeBy(owner, current, different):
 		return replaceClass, "", nil
 	case len(different) > 0 && owner.Owned(current):
-		return leaveClass, fmt.Sprintf("its %s differ from what the driver brings, cannot be changed, and are not as the operator made them; delete it to have it recreated",
+		return leaveClass, fmt.Sprintf("its %s differ from the driver's own class, cannot be changed, and are not as the operator made them; delete it to have it recreated",
 			strings.Join(different, " and ")), nil
 	case len(different) > 0:
-		return leaveClass, fmt.Sprintf("the operator did not create it, and its %s differ from what the driver brings; delete it to have that%s",
+		return leaveClass, fmt.Sprintf("the operator did not create it, and its %s differ from the driver's own class; delete it to have that%s",
 			strings.Join(different, " and "), alternative(desired)), nil
 	case !owner.Owned(current):
 		return leaveClass, "", nil // equivalent to the driver's

@@ -119,7 +119,7 @@ func (l *Lock) report(ctx context.Context, c client.Client, began metav1.Time) e
 		return nil
 	}
 	if wait.active { // whoever may write ConfigMaps here can name any pod
-		wait.message += fmt.Sprintf(". Its service account is %q, and that of an operator of the driver is %q: if it is no operator, delete the ConfigMap",
+		wait.message += fmt.Sprintf(". Its service account is %q, but an operator of the driver has %q: if it is no operator, delete the ConfigMap",
 			holder.Spec.ServiceAccountName, l.driver.Operator.Name)
 	}
 	return l.applyCondition(ctx, wait.message, wait.since)

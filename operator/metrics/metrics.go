@@ -57,7 +57,7 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"driver"}),
 		WaitingForLock: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "berth_operator_waiting_for_lock",
-			Help:           "1 while the operator waits for the end of another one that holds the lock in the namespace; 0 if it does not.",
+			Help:           "1 while the operator waits for another operator that holds the lock in the namespace; 0 if it does not.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"driver", "namespace"}),
 		Upgradeable: metrics.NewGaugeVec(&metrics.GaugeOpts{

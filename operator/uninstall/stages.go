@@ -74,7 +74,7 @@ type observedState struct {
 	lostNamespace string
 }
 
-// An action is what the controller does next.
+// An action is the controller's next action.
 type action struct {
 	reason  string // of the condition that reports it
 	message string
@@ -159,7 +159,7 @@ func nextAction(observed observedState) action {
 		message += fmt.Sprintf("; not looked for, because another version of the operator created them: %s", strings.Join(observed.unknown[:min(len(observed.unknown), maxUnknown)], ", "))
 	}
 	if observed.lostNamespace != "" {
-		message += fmt.Sprintf("; not looked at: the namespace %s, as the one that the driver was in has been deleted", observed.lostNamespace)
+		message += fmt.Sprintf("; not checked: the namespace %s, because the driver's namespace of that name has been deleted", observed.lostNamespace)
 	}
 	return action{reason: "Removed", message: message, done: true}
 }

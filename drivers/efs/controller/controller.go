@@ -81,7 +81,7 @@ const (
 )
 
 // errChanged ends a pass that would set tags which the cluster no longer wants.
-var errChanged = errors.New("what the pass depends on has changed")
+var errChanged = errors.New("the input of the pass has changed")
 
 // New returns EFS's own code: the controller of access points, and AccessPoints, from which the API of SharedVolumes
 // learns which ones exist.
@@ -154,7 +154,7 @@ type desired struct {
 func (c *loop) observe() (desired, error) {
 	cloud, err := c.Cloud(c.Driver.CloudAccess.Secret)
 	if err != nil {
-		return desired{}, fmt.Errorf("reading what the cluster knows of AWS: %w", err)
+		return desired{}, fmt.Errorf("reading the cluster's AWS settings: %w", err)
 	}
 	if cloud.CABundle != "" {
 		if err := drivers.CheckCABundle(cloud.CABundle); err != nil {
@@ -346,8 +346,8 @@ func (c *loop) untilDue() time.Duration {
 }
 
 // lookAt lists the access points of each file system with a due task, once. With t, that includes the access points of
-// volumes, and t receives those that lack tags. lookAt returns when to check the file systems for which it was too
-// soon.
+// volumes, and t receives the access points that lack tags. lookAt returns when to check the file systems for which it
+// was too soon.
 func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[string]map[string]bool) (next time.Duration, err error) {
 	if t == nil && !c.isDue() {
 		return c.untilDue(), nil

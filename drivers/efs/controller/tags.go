@@ -114,7 +114,7 @@ func (t *tagger) summarize() {
 		t.leaveOut("%s cannot have all tags: EFS allows %d for each access point. Remove tags of others from them", some("access point", t.full), maxTags)
 	}
 	if len(t.unknown) > 0 {
-		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, and the account in which the cluster runs has none of them in its region. "+
+		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, and the cluster's account has none of them in its region. "+
 			"If they are another account's, set the tags there", some("file system", t.unknown))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/lab/openstack"
 )
 
-// cloudOf returns what the cluster knows of a cloud.
+// cloudOf returns the cluster's information about a cloud.
 func cloudOf(cloud *openstack.Cloud) drivers.Cloud {
 	return drivers.Cloud{Namespace: "harbour", Credentials: map[string][]byte{"clouds.yaml": cloud.CloudsYAML()}}
 }
