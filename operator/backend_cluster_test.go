@@ -349,7 +349,7 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	env.waitForReason("ManilaDriverSettingsApplied", "LeftOut")
 	custom = env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
 	told := condition(custom, "ManilaDriverSettingsApplied").Message
-	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold is that of share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
+	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold belongs to share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
 		if !strings.Contains(told, part) {
 			t.Errorf("the message is %q, want %q in it", told, part)
 		}
