@@ -10,7 +10,7 @@ import (
 )
 
 // monitoringFiles returns the objects that let the cluster's monitoring scrape the operator. OLM creates them in the
-// operator's namespace and removes them with the operator, those of OLM v0 with the help of package operator/controllers.
+// operator's namespace and removes them with the operator, under OLM v0 with the help of package operator/controllers.
 func monitoringFiles(d drivers.Driver) ([]registryv1.File, error) {
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {

@@ -79,7 +79,7 @@ var severities = map[string]string{
 	"ClusterCSIDriverBudgetBurnsFast": "warning", "SharedVolumeBudgetBurnsFast": "warning", "SharedVolumesOverdue": "warning", "AccessPointsNearlyUsedUp": "warning", "AccessPointsShareGroupID": "warning", "StorageClassEndangersFiles": "warning",
 }
 
-// alertTests returns the tests of a driver's alerts for promtool, by file name: those that each operator has, and its own.
+// alertTests returns the tests of a driver's alerts for promtool, by file name: the common alerts' tests, and its own.
 func alertTests(t *testing.T, d drivers.Driver) map[string][]byte {
 	t.Helper()
 	common, err := os.ReadFile(filepath.Join("monitoring", "testdata", "alerts.yaml"))

@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FIPSEndpointEnv is the variable of the AWS SDK that has it call AWS's FIPS endpoints. An administrator sets it for the operator, which
-// passes it on.
+// FIPSEndpointEnv is the variable that makes the AWS SDK call AWS's FIPS endpoints. An administrator sets it for the
+// operator, which passes it on.
 const FIPSEndpointEnv = "AWS_USE_FIPS_ENDPOINT"
 
-// AWSRegion says how a driver learns which region it is in, in which AWS may have endpoints and a CA of its own.
+// AWSRegion says how to tell a driver its region. AWS may have special endpoints and a private CA in that region.
 type AWSRegion struct {
 	// Endpoints are the environment variables with the endpoints of AWS's services for the driver, by the name of the
 	// service in the Infrastructure.
@@ -20,8 +20,8 @@ type AWSRegion struct {
 	CAFile string
 }
 
-// Apply tells a container the region and, in regions with endpoints of their own, where the services of AWS are and whose
-// certificates to trust. It is a Setting.
+// Apply tells a container the region and, in regions with special endpoints, the addresses of AWS's services and the CA
+// to trust. It is a Setting.
 func (r AWSRegion) Apply(cluster Cluster, container *corev1.Container) (leftOut []string) {
 	platform := cluster.Infrastructure.Status.PlatformStatus
 	if platform == nil || platform.AWS == nil {
@@ -53,8 +53,9 @@ func (r AWSRegion) Apply(cluster Cluster, container *corev1.Container) (leftOut 
 	return leftOut
 }
 
-// fipsUnusable says why a driver cannot use FIPS endpoints, or "" if it can. With the variable, the EFS driver exits where AWS has none,
-// and the SDK refuses each call to a service with an endpoint of its own: "FIPS and custom endpoint are not supported".
+// fipsUnusable says why a driver cannot use FIPS endpoints, or "" if it can. If AWS has no FIPS endpoint there, the EFS
+// driver exits because of the variable. If a service has a custom endpoint, the SDK refuses each call: "FIPS and custom
+// endpoint are not supported".
 func fipsUnusable(wanted, region string, custom []string) string {
 	switch {
 	case !strings.EqualFold(wanted, "true"):

@@ -17,7 +17,7 @@ func TestFIPSEndpoints(t *testing.T) {
 	for _, tc := range []struct {
 		name, wanted, region string
 		endpoints            []configv1.AWSServiceEndpoint
-		leftOut              string // a part of what a condition then says
+		leftOut              string // a part of the condition's message
 		set                  bool
 	}{
 		{name: "not asked for", region: "us-east-1"},

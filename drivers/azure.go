@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// AzureCredentialKeys are the keys of a Secret with Azure credentials: of a service principal, or of an identity whose
-// tokens are the tokens of a service account.
+// AzureCredentialKeys are the keys of a Secret with Azure credentials: of a service principal, or of an identity that
+// uses a service account's tokens.
 var AzureCredentialKeys = [][]string{
 	{"azure_client_id", "azure_client_secret"},
 	{"azure_client_id", "azure_tenant_id", "azure_federated_token_file"},
@@ -21,8 +21,8 @@ var AzureCredentialKeys = [][]string{
 // The driver reads both from one file.
 var AzureCredentialsInjectorImage = Image{Env: "CREDENTIALS_INJECTOR_IMAGE", Default: "quay.io/openshift/origin-cluster-cloud-controller-manager-operator:4.21"}
 
-// Keys of the configuration of an Azure cloud in a driver's namespace: the configuration in JSON, and the endpoints of an
-// Azure Stack, which only that has.
+// Keys of the configuration of an Azure cloud in a driver's namespace: the configuration in JSON, and, only on an Azure
+// Stack, its endpoints.
 const (
 	azureConfigKey    = "config"
 	azureEndpointsKey = "endpoints"
@@ -44,7 +44,7 @@ func AzureCloudConfig(configMap string) *CloudConfig {
 	}}
 }
 
-// azureFields are the fields that a driver cannot do without.
+// azureFields are the fields that a driver requires.
 var azureFields = []string{"tenantId", "subscriptionId", "resourceGroup", "location"}
 
 func checkAzureConfig(text string) error {
@@ -63,14 +63,14 @@ func checkAzureConfig(text string) error {
 	return nil
 }
 
-// IsAzureStack tells whether a cluster runs on an Azure Stack, in somebody's own data centre, which has fewer services.
+// IsAzureStack reports whether a cluster runs on an Azure Stack: Azure in a private data centre, with fewer services.
 func IsAzureStack(infrastructure *configv1.Infrastructure) bool {
 	azure := azureOf(infrastructure)
 	return azure != nil && azure.CloudName == configv1.AzureStackCloud
 }
 
-// AzureEndpoints tells a container where the endpoints of an Azure Stack are. folder is where it mounts the ConfigMap of
-// AzureCloudConfig. It is a Setting.
+// AzureEndpoints tells a container where the endpoints of an Azure Stack are. folder is where the container mounts the
+// ConfigMap of AzureCloudConfig. The result is the Apply function of a Setting.
 func AzureEndpoints(folder string) func(Cluster, *corev1.Container) []string {
 	return func(cluster Cluster, container *corev1.Container) (leftOut []string) {
 		if IsAzureStack(cluster.Infrastructure) {
@@ -80,11 +80,12 @@ func AzureEndpoints(folder string) func(Cluster, *corev1.Container) []string {
 	}
 }
 
-// tagsDelimiter separates tags. No tag of an Infrastructure can have it, unlike the comma, which drivers expect otherwise.
+// tagsDelimiter separates tags. No tag of an Infrastructure can contain it. A tag can contain a comma, the drivers'
+// default.
 const tagsDelimiter = "|"
 
-// AzureTags returns the parameters of a class with which drivers for Azure tag what they create: with the tag by which
-// the installer finds the resources of the cluster, those that the cluster wants on all of them, and more.
+// AzureTags returns the parameters of a class with the tags that Azure drivers set on new resources: the tag by which
+// the installer finds the cluster's resources, the tags that the cluster wants on all its resources, and more.
 func AzureTags(infrastructure *configv1.Infrastructure, more ...string) map[string]string {
 	azure := azureOf(infrastructure)
 	if azure == nil {
@@ -101,7 +102,7 @@ func AzureTags(infrastructure *configv1.Infrastructure, more ...string) map[stri
 	return map[string]string{"tags": strings.Join(tags, tagsDelimiter), "tagValueDelimiter": tagsDelimiter}
 }
 
-// azureOf returns what an Infrastructure says of Azure; nil on another platform.
+// azureOf returns the Azure part of an Infrastructure; nil on another platform.
 func azureOf(infrastructure *configv1.Infrastructure) *configv1.AzurePlatformStatus {
 	if infrastructure == nil || infrastructure.Status.PlatformStatus == nil {
 		return nil

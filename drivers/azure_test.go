@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// TestAzureCloudConfig: the driver gets the configuration of the cloud as it is, or an administrator learns what is wrong
+// TestAzureCloudConfig: the driver gets the configuration of the cloud as it is, or an administrator learns its fault
 // with it.
 func TestAzureCloudConfig(t *testing.T) {
 	const config = `{"tenantId":"t","subscriptionId":"s","resourceGroup":"g","location":"westeurope","other":1}`

@@ -2,9 +2,10 @@ package drivers
 
 import "time"
 
-// Backend is the storage service that provisions the driver's volumes, for a service that is missing in some clouds
-// and offers different kinds of storage in each. The driver is installed once the backend offers something. A backend
-// that cannot be reached has not withdrawn anything: the driver stays installed. What asks it is in drivers/NAME/controller.
+// Backend is the storage service that provisions the driver's volumes, for a service that is missing in some clouds and
+// offers different kinds of storage in each. The driver is installed once the backend offers something. If the backend
+// cannot be reached, the driver stays installed, because the offer still stands. The code that queries it is in
+// drivers/NAME/controller.
 type Backend struct {
 	// Name is how users know the backend, such as "OpenStack Manila", and Kind is one kind of storage that it offers,
 	// such as "share type".

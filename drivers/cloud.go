@@ -7,14 +7,14 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 )
 
-// Cloud is what the cluster knows of its cloud. It must not be modified.
+// Cloud is the cluster's information about its cloud. It must not be modified.
 type Cloud struct {
 	Infrastructure *configv1.Infrastructure
-	// Config is the configuration of the cloud, and CABundle that of its endpoints, in PEM format and not checked; "" if there is
-	// none, or if the driver has neither a Configuration nor a CloudConfig.
+	// Config is the configuration of the cloud. CABundle is the CA bundle of its endpoints, in PEM format and not
+	// checked. Both are "" if there is none, or if the driver has neither a Configuration nor a CloudConfig.
 	Config, CABundle string
-	// TrustedCABundle has the certificate authorities that the driver's pods trust in place of those of their images: the system's and
-	// those that the cluster trusts, in PEM format; "" until they are known.
+	// TrustedCABundle has the certificate authorities that the driver's pods trust instead of their images'
+	// authorities: the system's, and those that the cluster trusts, in PEM format. It is "" until they are known.
 	TrustedCABundle string
 	// Credentials is the content of the Secret with the driver's credentials.
 	Credentials map[string][]byte
@@ -24,8 +24,8 @@ type Cloud struct {
 	DriverConfig operatorv1.CSIDriverConfigSpec
 }
 
-// Configuration is the configuration of a driver that has what is in the cloud's configuration and the credentials in one
-// file. A controller of the driver's own makes it.
+// Configuration is for a driver that reads the cloud's configuration and the credentials from one file. One of the
+// driver's own controllers writes the file.
 type Configuration struct {
 	// Secret names the Secret among the assets that the controller fills. Pods that mount it roll when it changes.
 	Secret string

@@ -2,7 +2,7 @@ package drivers
 
 import "github.com/berth-csi/berth/drivers/permissions"
 
-// CloudAccess is with what the driver's own controllers call the cloud, besides the driver.
+// CloudAccess holds what the driver's own controllers need to call the cloud API themselves.
 type CloudAccess struct {
 	// Secret names the Secret with their credentials, in the driver's namespace. A CredentialsRequest among the assets
 	// requests it.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// The ConfigMap in which OpenShift publishes the configuration of the cloud, which the Infrastructure names in
-// spec.cloudConfig, and its keys for that and for the CA bundle of the cloud's endpoints. The installer fills the bundle from
-// additionalTrustBundle. Only administrators can write to that namespace.
+// OpenShift publishes the configuration of the cloud in this ConfigMap, which the Infrastructure names in
+// spec.cloudConfig. It has a key for the configuration, and one for the CA bundle of the cloud's endpoints. The
+// installer fills the bundle from additionalTrustBundle. Only administrators can write to the namespace.
 const (
 	CloudConfigNamespace = "openshift-config-managed"
 	CloudConfigName      = "kube-cloud-config"
@@ -22,27 +22,28 @@ const TrustedCAKey = "ca-bundle.crt"
 // DriverConfigNamespace is where administrators configure single drivers. Only they can write to it.
 const DriverConfigNamespace = "openshift-config"
 
-// CloudConfig says what a driver's pods need of the configuration of the cloud.
+// CloudConfig says which parts of the cloud's configuration a driver's pods need.
 type CloudConfig struct {
-	// ConfigMap is the one among the assets that the operator fills. Pods that mount it roll when it changes.
+	// ConfigMap is the ConfigMap among the assets that the operator fills. Pods that mount it roll when it changes.
 	ConfigMap string
 	// Source is the ConfigMap in DriverConfigNamespace with which an administrator configures the driver; "" if there is
 	// none.
 	Source string
-	// Content returns the content of ConfigMap. It gets that of the ConfigMap with the configuration of the cloud, and that
-	// of Source, and that of ConfigMap as it is, such as an operator before this one left it; each is nil if there is no such
-	// ConfigMap. After an error, the content stays as it is.
+	// Content returns the new content of ConfigMap. It gets the contents of three ConfigMaps: the configuration of the
+	// cloud, Source, and the current ConfigMap, which an earlier operator may have written. Each is nil if there is no
+	// such ConfigMap. After an error, the content stays as it is.
 	Content func(cloud, source, current map[string]string) (content map[string]string, err error)
-	// Discovery says what a new cluster finds out from the cloud itself; nil for nothing.
+	// Discovery says what the operator of a new cluster finds out from the cloud itself; nil for nothing.
 	Discovery *Discovery
 }
 
-// Discovery is what the operator asks a cloud before it fills the driver's ConfigMap for the first time. A cluster that has the ConfigMap,
-// also from another operator, is never changed by the answer. What asks is in drivers/NAME/controller.
+// Discovery describes the operator's query to the cloud before it fills the driver's ConfigMap for the first time. The
+// answer changes nothing in a cluster that already has the ConfigMap, even from another operator. The code of the query
+// is in drivers/NAME/controller.
 type Discovery struct {
 	// Secret names the Secret, in the driver's namespace, with the credentials for the cloud.
 	Secret string
-	// Needed reports whether the ConfigMap with the configuration of the cloud, and that of Source, leave open what the cloud knows.
+	// Needed reports whether a query is needed, because neither the cloud's ConfigMap nor Source has the answer.
 	Needed func(config, source map[string]string) bool
 }
 
@@ -51,7 +52,7 @@ func (d Driver) AsksCloud() bool {
 	return d.Backend != nil || d.CloudAccess != nil || d.CloudConfig != nil && d.CloudConfig.Discovery != nil
 }
 
-// CloudCABundle is the CloudConfig of a driver that needs only the CA bundle of the cloud, which a cloud may have.
+// CloudCABundle returns the CloudConfig of a driver that needs only the cloud's CA bundle, if there is one.
 func CloudCABundle(configMap string) *CloudConfig {
 	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _, _ map[string]string) (map[string]string, error) {
 		bundle := cloud[CABundleKey]
@@ -62,7 +63,7 @@ func CloudCABundle(configMap string) *CloudConfig {
 	}}
 }
 
-// CheckCABundle fails unless what the configuration of the cloud has as the CA bundle has a certificate.
+// CheckCABundle fails unless the CA bundle from the cloud's configuration contains a certificate.
 func CheckCABundle(bundle string) error {
 	if HasCertificate(bundle) {
 		return nil
@@ -72,7 +73,7 @@ func CheckCABundle(bundle string) error {
 		CloudConfigNamespace, CloudConfigName, CABundleKey)
 }
 
-// Authorities returns the system's certificate authorities, with those of a bundle in PEM format.
+// Authorities returns the system's certificate authorities, plus the authorities of a bundle in PEM format.
 func Authorities(bundle string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -82,5 +83,5 @@ func Authorities(bundle string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// HasCertificate tells whether a text in PEM format has a certificate.
+// HasCertificate reports whether a text in PEM format contains a certificate.
 func HasCertificate(bundle string) bool { return x509.NewCertPool().AppendCertsFromPEM([]byte(bundle)) }

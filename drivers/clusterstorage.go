@@ -15,21 +15,21 @@ type ClusterStorage struct {
 	// Without returns why a cluster of that platform does not get the driver, as a clause for a condition, or "" if it
 	// does. It may be nil.
 	Without func(Platform) string
-	// Optional drivers may find out that the cloud has nothing for them. The platform's storage is available without
-	// them.
+	// Optional says that the cloud may have nothing for the driver. The platform's storage is available without it.
 	Optional bool
-	// DefaultClass names the StorageClass among the assets that is the default of a fresh cluster; "" for none. A platform
-	// has one driver with a default class at most.
+	// DefaultClass names the StorageClass among the assets that is the default of a fresh cluster; "" for none. A
+	// platform has at most one driver with a default class.
 	DefaultClass string
 	// DefaultSnapshotClass names the VolumeSnapshotClass among the assets that is the driver's default in a fresh cluster; "" for
 	// none. Each driver has its own default.
 	DefaultSnapshotClass string
 }
 
-// Platform is what decides which drivers a cluster gets.
+// Platform is the state of a cluster that decides which drivers it gets.
 type Platform struct {
 	Infrastructure *configv1.Infrastructure
 	Storage        operatorv1.StorageSpec
-	// Installed says that the cluster has the driver, or a ClusterCSIDriver of it. A driver that may be in use never goes.
+	// Installed says that the cluster has the driver, or its ClusterCSIDriver. A driver that may be in use is never
+	// taken away.
 	Installed bool
 }

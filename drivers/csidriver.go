@@ -11,8 +11,8 @@ const ManagedByLabel = "app.kubernetes.io/managed-by"
 // https://github.com/openshift/cluster-storage-operator.
 const managedAnnotation = "csi.openshift.io/managed"
 
-// IsOwn reports whether the driver's operator, or one of OpenShift's, made a CSIDriver of the driver's name. An
-// administrator brought any other.
+// IsOwn reports whether the driver's operator, or one of OpenShift's operators, created a CSIDriver with the driver's
+// name. Otherwise an administrator did.
 func (d Driver) IsOwn(csiDriver metav1.Object) bool {
 	if csiDriver.GetAnnotations()[managedAnnotation] == "true" || csiDriver.GetLabels()[ManagedByLabel] == d.Operator.Name || d.History.Marks(csiDriver) {
 		return true

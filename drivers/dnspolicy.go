@@ -6,12 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DNSPolicyEnv is the operator's variable with the dnsPolicy of the driver's pods. By default these resolve names as their node does,
-// because a mount must not wait for the cluster's DNS. Where only the cluster's DNS knows the driver's servers, an administrator sets
-// ClusterFirstWithHostNet.
+// DNSPolicyEnv is the operator's variable with the dnsPolicy of the driver's pods. By default, the pods resolve names
+// like their node, because a mount must not wait for the cluster's DNS. If only the cluster's DNS knows the driver's
+// servers, an administrator sets ClusterFirstWithHostNet.
 const DNSPolicyEnv = "DNS_POLICY"
 
-// setDNSPolicy gives a pod the policy that an administrator asks for. It ignores an unknown one, and returns a sentence about it.
+// setDNSPolicy gives a pod the administrator's policy. It ignores an unknown policy, and returns a sentence about it.
 func setDNSPolicy(cluster Cluster, pod *corev1.PodSpec) (leftOut []string) {
 	switch wanted := cluster.Environment[DNSPolicyEnv]; {
 	case IsDNSPolicy(wanted):

@@ -10,12 +10,12 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// TestDNSPolicy: an administrator has the driver's pods ask the cluster's DNS, as those of an earlier operator did.
+// TestDNSPolicy: an administrator can make the driver's pods use the cluster's DNS, as an earlier operator's pods did.
 func TestDNSPolicy(t *testing.T) {
 	for _, tc := range []struct {
 		wanted  string
 		policy  corev1.DNSPolicy
-		leftOut string // a part of what a condition then says
+		leftOut string // a part of the condition's message
 	}{
 		{wanted: "", policy: corev1.DNSDefault},
 		{wanted: "Default", policy: corev1.DNSDefault},

@@ -24,8 +24,8 @@ type Driver struct {
 	// ConditionPrefix starts the type of each condition that one controller writes, such as "AWSEFS".
 	ConditionPrefix string
 
-	// Package is what the Operator Lifecycle Manager and a console show. It is empty if the driver is in no catalog, because
-	// clusters get it only with their platform: see ClusterStorage.
+	// Package describes the driver in the Operator Lifecycle Manager and in a console. It is empty if the driver is in
+	// no catalog, because clusters get it only with their platform: see ClusterStorage.
 	Package Package
 	// Operator says how the driver's operator runs in a cluster.
 	Operator Operator
@@ -33,24 +33,25 @@ type Driver struct {
 	// Namespace is the driver's fixed namespace, if it has one because volumes refer to Secrets there or earlier
 	// operators always used it. Other drivers run in the namespace of their operator.
 	Namespace string
-	// Backend is the driver's storage service, if that may have nothing to offer. The driver is installed only if it
-	// has.
+	// Backend is the driver's storage service, if it may have nothing to offer. The driver is installed only if there
+	// is an offer.
 	Backend *Backend
-	// Configuration is the driver's configuration, if it is a file that the operator has to make.
+	// Configuration is the driver's configuration, if the operator has to write it to a file.
 	Configuration *Configuration
-	// CloudAccess is with what the driver's own controllers call the cloud; nil if they do not.
+	// CloudAccess holds what the driver's own controllers need to call the cloud; nil if they do not call it.
 	CloudAccess *CloudAccess
-	// ClassRisk says what a StorageClass of the driver endangers, "" if nothing; nil if no class does.
+	// ClassRisk returns a sentence about the risk of a StorageClass of the driver, "" if there is none. It is nil if no
+	// class is a risk.
 	ClassRisk func(*storagev1.StorageClass) string
 
-	// InTree is the volume source of Kubernetes' own API whose volumes the driver serves; empty if there is none.
+	// InTree is the in-tree volume source whose volumes the driver serves; empty if there is none.
 	InTree InTree
 
 	// Assets holds the objects of the driver, one YAML document per file, at any depth. Code identifies an object by
-	// its kind, never by its file name. A CredentialsRequest is in a folder named after what uses the
-	// credentials: a component of the driver, or "tags" for CloudAccess. Placeholders in assets are those that Manifests replaces and those of library-go's
-	// CSI controllers. Objects are applied in the order of their paths: a role must precede its bindings, or the API
-	// server rejects these.
+	// its kind, never by its file name. A CredentialsRequest is in a folder named after the user of the credentials: a
+	// component of the driver, or "tags" for CloudAccess. Manifests replaces some placeholders in assets, and
+	// library-go's CSI controllers replace the others. Objects are applied in the order of their paths: a role must
+	// precede its bindings, or the API server rejects these.
 	Assets fs.FS
 	// Retired are objects that other versions of the driver have and this one does not.
 	Retired []Retired
@@ -58,29 +59,29 @@ type Driver struct {
 	Images []Image
 	// Settings adapt the driver's containers to the cluster's configuration.
 	Settings []Setting
-	// ConfigFields are the fields of spec.driverConfig of the ClusterCSIDriver that the driver honors. Others are named in a
-	// condition.
+	// ConfigFields are the fields of the ClusterCSIDriver's spec.driverConfig that the driver honors. A condition names
+	// other fields.
 	ConfigFields ConfigFields
-	// ClassParameters returns parameters that each StorageClass among the assets gets in addition to its own, because
-	// the cluster's configuration asks for them. It may be nil.
+	// ClassParameters returns additional parameters for each StorageClass among the assets, from the cluster's
+	// configuration. It may be nil.
 	ClassParameters func(Cluster) map[string]string
-	// SnapshotParameters returns the same for each VolumeSnapshotClass. It may be nil.
+	// SnapshotParameters returns additional parameters for each VolumeSnapshotClass. It may be nil.
 	SnapshotParameters func(Cluster) map[string]string
 	// Secrets are Secrets in the driver's namespace. A change of one must roll the pods that mount it.
 	Secrets []string
-	// CredentialKeys are the keys that the driver reads from a Secret of a CredentialsRequest: all those of one of these
-	// sets. It is empty if any Secret will do.
+	// CredentialKeys are the alternative sets of keys that the driver reads from a CredentialsRequest's Secret. The
+	// Secret needs all keys of one set. CredentialKeys is empty if any Secret is acceptable.
 	CredentialKeys [][]string
 	// TrustedCABundle is the ConfigMap that the cluster network operator fills with the trusted CA
 	// bundle. Pods roll when it changes.
 	TrustedCABundle string
-	// CloudConfig says what the driver's pods need of the configuration of the cloud; nil if nothing.
+	// CloudConfig says which parts of the cloud's configuration the driver's pods need; nil if none.
 	CloudConfig *CloudConfig
 	// ClusterStorage says where the cluster storage operator runs the driver's operator; nil if it never does.
 	ClusterStorage *ClusterStorage
-	// Certification says what tests of the driver have to know.
+	// Certification describes the driver for the tests of Kubernetes and OpenShift.
 	Certification Certification
-	// History is what earlier operators of the driver left in clusters.
+	// History describes the objects that earlier operators of the driver left in clusters.
 	History History
 }
 
@@ -95,11 +96,12 @@ type History struct {
 	// Traces are objects in which earlier operators named the service accounts of their drivers, in addition to the
 	// driver's own assets.
 	Traces []Trace
-	// Foreign says what an administrator can do about the driver of a foreign trace, in sentences for a condition.
+	// Foreign says what an administrator can do about another operator's driver that a trace shows, in sentences for a
+	// condition.
 	Foreign string
 	// Predecessors are the operators that OLM may run where the cluster storage operator takes over.
 	Predecessors []Predecessor
-	// Keys are what earlier operators wrote into Secrets that the driver still has.
+	// Keys are keys that earlier operators wrote into Secrets that the driver still has.
 	Keys []RetiredKeys
 }
 
@@ -117,7 +119,7 @@ type Image struct {
 	Default string
 }
 
-// HasImage reports whether the driver's pods run an image, such as that of a sidecar, whatever its pull spec.
+// HasImage reports whether the driver's pods run an image, such as a sidecar's, whatever its pull spec.
 func (d Driver) HasImage(image Image) bool {
 	return slices.ContainsFunc(d.Images, func(i Image) bool { return i.Env == image.Env })
 }
@@ -134,14 +136,13 @@ type Operator struct {
 	// Env are the names of optional environment variables that an administrator may set through
 	// the Subscription, such as the role to assume with short-lived credentials.
 	Env []string
-	// Alerts are Prometheus alerting rules, as a YAML list, in addition to those that every operator has.
+	// Alerts are Prometheus alerting rules, as a YAML list, in addition to every operator's alerts.
 	Alerts string
-	// Rules are the permissions that this operator needs in addition to those of every operator and those to manage
-	// the assets. Their From is filled in.
+	// Rules are permissions in addition to the common ones and the ones to manage the assets. Their From is filled in.
 	Rules []permissions.Rule
 }
 
-// Package is what the Operator Lifecycle Manager and a console show of a driver's operator.
+// Package describes a driver's operator in the Operator Lifecycle Manager and in a console.
 type Package struct {
 	// Name is the name of the package in a catalog.
 	Name string
@@ -157,8 +158,8 @@ type Package struct {
 	Channel string
 	// Replaces names the ClusterServiceVersion that the first version of this package replaces.
 	Replaces string
-	// UpdatesFrom is the oldest version that OLM can update to any version of this package directly, whichever one
-	// that replaces; "" for none.
+	// UpdatesFrom is the oldest version from which OLM can update directly to any version of this package, whatever
+	// version that replaces; "" for none.
 	UpdatesFrom string
 	// MinKubeVersion is the oldest Kubernetes that the operator runs on.
 	MinKubeVersion string

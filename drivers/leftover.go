@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// CredentialsRequestKind is the kind of the objects that request credentials from the cloud credential operator, and
+// CredentialsRequestKind is the kind of objects that request credentials from the cloud credential operator.
 // CredentialsRequestNamespace is where that operator reads them.
 var CredentialsRequestKind = schema.GroupVersionKind{Group: "cloudcredential.openshift.io", Version: "v1", Kind: "CredentialsRequest"}
 
@@ -26,17 +26,17 @@ type Leftover struct {
 	Credentials *OldCredentials
 }
 
-// OldCredentials are where a predecessor had credentials, in the driver's namespace.
+// OldCredentials names the Secrets with a predecessor's credentials, in the driver's namespace.
 type OldCredentials struct {
-	// Secret is the one that the CredentialsRequest names.
+	// Secret is the Secret that the CredentialsRequest names.
 	Secret string
 	// Copy is the Secret into which the predecessor copied them, under Keys; "" if it did not.
 	Copy string
 	Keys []string
 }
 
-// Leftovers returns what the driver's predecessors left, for a driver in a namespace, with this namespace in place of the
-// placeholder. It fails if one of them must not be deleted.
+// Leftovers returns the leftovers of the driver's predecessors, for a driver in a namespace, with this namespace in
+// place of the placeholder. It fails if one of them must not be deleted.
 func (d Driver) Leftovers(namespace string) ([]Leftover, error) {
 	assets, err := d.unrendered()
 	if err != nil {

@@ -115,8 +115,8 @@ func decode(file []byte) (*unstructured.Unstructured, error) {
 	return found[0], nil
 }
 
-// Operand renders the objects of the driver itself: all assets but CustomResourceDefinitions. OLM installs those with
-// the operator, and they stay when the driver is removed. It fails as Manifests does.
+// Operand renders the objects of the driver itself: all assets except CustomResourceDefinitions. OLM installs those
+// with the operator, and they stay when the driver is removed. Operand fails for the same reasons as Manifests.
 func (d Driver) Operand(v Values) ([]Manifest, error) {
 	manifests, err := d.Manifests(v)
 	return slices.DeleteFunc(manifests, func(m Manifest) bool { return m.Object.GetKind() == "CustomResourceDefinition" }), err
@@ -133,12 +133,12 @@ func OfKind(manifests []Manifest, kind string) []Manifest {
 	return found
 }
 
-// Is reports whether a manifest is the one of a kind and name.
+// Is reports whether a manifest has a kind and name.
 func (m Manifest) Is(kind, name string) bool {
 	return m.Object.GetKind() == kind && m.Object.GetName() == name
 }
 
-// Named returns the manifests of a kind and name.
+// Named returns the manifests with a kind and name.
 func Named(manifests []Manifest, kind, name string) []Manifest {
 	return slices.DeleteFunc(slices.Clone(manifests), func(m Manifest) bool { return !m.Is(kind, name) })
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// MonitoringLabel on a namespace, with the value "true", has the cluster's monitoring read metrics there.
+// MonitoringLabel on a namespace, with the value "true", makes the cluster's monitoring read metrics there.
 const MonitoringLabel = "openshift.io/cluster-monitoring"
 
 //go:embed monitoring
 var monitoring embed.FS
 
-// Monitoring returns the objects with which the cluster's monitoring finds the pods of an operator, those of OperatorPod, and
-// reads their metrics over a verified connection. Whoever installs them sets the namespace.
+// Monitoring returns the objects with which the cluster's monitoring finds an operator's pods (OperatorPod), and reads
+// their metrics over a verified connection. Whoever installs them sets the namespace.
 func Monitoring(operator string) ([]Manifest, error) {
 	return render(Folder(monitoring, "monitoring/metrics"), strings.NewReplacer(
 		"${OPERATOR}", operator,
@@ -28,7 +28,7 @@ func Monitoring(operator string) ([]Manifest, error) {
 	))
 }
 
-// OperatorMonitoring returns those for the driver's operator, and its alerts.
+// OperatorMonitoring returns the monitoring objects of the driver's operator, and its alerts.
 func (d Driver) OperatorMonitoring() ([]Manifest, error) {
 	manifests, err := Monitoring(d.Operator.Name)
 	if err != nil {

@@ -34,7 +34,7 @@ const DriverLabel = "berth.dev/csi-driver"
 // sets the namespace.
 //
 // Its name and its pods' labels must never change: an update of the operator writes the new Deployment over the old
-// one, whose selector is immutable.
+// one, and a Deployment's selector is immutable.
 func (d Driver) OperatorDeployment() *appsv1.Deployment {
 	podLabels := map[string]string{"name": d.Operator.Name}
 	return &appsv1.Deployment{
@@ -44,7 +44,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},
 			// The lock keeps two operators from being active at the same time, whatever the strategy. Recreate would
-			// wait until all old pods have ended, and so forever if one is on a node that is lost.
+			// wait until all old pods have ended. If one is on a lost node, that is forever.
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
 				MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
 			Template: corev1.PodTemplateSpec{
@@ -61,8 +61,9 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 	}
 }
 
-// NetworkPolicyLabels returns the labels of pods that OpenShift's NetworkPolicies permit some kinds of traffic, such as "dns". In the
-// namespaces with these policies, and others that deny all traffic, pods without the labels are cut off.
+// NetworkPolicyLabels returns the labels with which OpenShift's NetworkPolicies permit pods some kinds of traffic, such
+// as "dns". Namespaces with these policies also have policies that deny all traffic, so pods without the labels are cut
+// off.
 func NetworkPolicyLabels(traffic ...string) map[string]string {
 	found := map[string]string{}
 	for _, kind := range traffic {
@@ -71,8 +72,8 @@ func NetworkPolicyLabels(traffic ...string) map[string]string {
 	return found
 }
 
-// operatorTraffic is the traffic of the operator: with the API server, with those who read its metrics, and with the cloud, if it
-// calls that itself.
+// operatorTraffic is the traffic of the operator: with the API server, with readers of its metrics, and with the cloud,
+// if it calls the cloud itself.
 func (d Driver) operatorTraffic() []string {
 	traffic := []string{"api-server", "dns", "operator-metrics-range"}
 	if d.AsksCloud() {
@@ -90,7 +91,7 @@ func (d Driver) operatorPod() corev1.PodSpec {
 	return pod
 }
 
-// OperatorPod returns the pod of an operator, whose command is that of berth-operator.
+// OperatorPod returns the pod of an operator. command is a command of berth-operator.
 func OperatorPod(name, image string, command ...string) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName: name,
@@ -119,8 +120,8 @@ func OperatorPod(name, image string, command ...string) corev1.PodSpec {
 			Args:  append(command, "--namespace=$(POD_NAMESPACE)", fmt.Sprintf("--listen=[$(POD_IP)]:%d", operatorPort)),
 			Env:   commonEnv(name),
 			Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: operatorPort, Protocol: corev1.ProtocolTCP}},
-			// An operator that waits for the lock is healthy and ready, too: a rolling update deletes the pod that
-			// holds the lock only then.
+			// An operator that waits for the lock is also healthy and ready. Otherwise a rolling update would never
+			// delete the pod that holds the lock.
 			ReadinessProbe: operatorProbe(5),
 			LivenessProbe:  operatorProbe(10),
 			Resources: corev1.ResourceRequirements{
@@ -140,7 +141,7 @@ func OperatorPod(name, image string, command ...string) corev1.PodSpec {
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			VolumeMounts:             []corev1.VolumeMount{{Name: "serving-cert", MountPath: ServingCertFolder, ReadOnly: true}},
 		}},
-		// The operator runs without the certificate; then its metrics cannot be read.
+		// The operator also runs without the certificate, but then its metrics cannot be read.
 		Volumes: []corev1.Volume{{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: servingCertSecret(name), Optional: ptr.To(true)}}}},
 	}
@@ -157,7 +158,7 @@ func (a *CloudAccess) mountToken(pod *corev1.PodSpec) {
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Dir(a.TokenFile), ReadOnly: true})
 }
 
-// commonEnv are the environment variables that every operator reads.
+// commonEnv returns the environment variables that every operator reads.
 func commonEnv(name string) []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
@@ -171,7 +172,8 @@ func commonEnv(name string) []corev1.EnvVar {
 	}
 }
 
-// operatorEnv are the environment variables with the driver's images. An administrator may add those of Operator.Env.
+// operatorEnv returns the environment variables with the driver's images. An administrator may add the variables of
+// Operator.Env.
 func (d Driver) operatorEnv() (env []corev1.EnvVar) {
 	for _, image := range d.Images {
 		env = append(env, corev1.EnvVar{Name: image.Env, Value: image.Default})

@@ -110,8 +110,8 @@ func hostPorts(t *testing.T) []hostPort {
 	return table
 }
 
-// declaredIn says whether another container of a pod declares a port, as that of the driver does for the server of its
-// probe.
+// declaredIn says whether another container of a pod declares a port, as the driver's container does for the server of
+// its probe.
 func declaredIn(w workload, port int) bool {
 	for _, c := range w.containers() {
 		for _, p := range c.Ports {

@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Predecessor is an operator of the driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster storage
-// operator succeeds: how to find it, and what it leaves. Its package is that of the driver.
+// A Predecessor is an operator of the driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster
+// storage operator succeeds. It says how to find that operator, and what the operator leaves. Its package is the
+// driver's package.
 type Predecessor struct {
 	// Versions are the versions of its ClusterServiceVersions, as a range such as ">=4.3.0-0 <4.6.0-0".
 	Versions string
@@ -18,9 +19,9 @@ type Predecessor struct {
 	Operator string
 	// CustomResource is the object that configured it, besides the ClusterCSIDriver; nil if there is none.
 	CustomResource *CustomResource
-	// Namespace is the one in which its bundle suggested to install it; "" if that was not its own.
+	// Namespace is where its bundle suggested to install it; "" if that namespace was not its own.
 	Namespace string
-	// Leaves are objects that it made, and that nothing needs once its driver has been taken over.
+	// Leaves are objects that it created, and that nothing needs once its driver has been taken over.
 	Leaves []Leftover
 }
 
@@ -36,12 +37,12 @@ type CustomResource struct {
 
 func (r CustomResource) String() string { return r.Kind.Kind + " " + r.Name }
 
-// OldSettings is what an earlier operator's custom resource says.
+// OldSettings holds the settings of an earlier operator's custom resource.
 type OldSettings struct {
 	UID             types.UID
 	Deleted         bool // somebody has deleted it, and a finalizer keeps it
 	ManagementState operatorv1.ManagementState
-	// LogLevel and OperatorLogLevel are empty if the object has none, or none that exists.
+	// LogLevel and OperatorLogLevel are empty if the object has none, or an unknown one.
 	LogLevel, OperatorLogLevel operatorv1.LogLevel
 }
 
@@ -66,8 +67,8 @@ func logLevel(text string) operatorv1.LogLevel {
 	return ""
 }
 
-// Unsettled says why only a person can decide what becomes of the driver, as a clause; "" if nothing has to be decided. An
-// earlier operator that did not manage the driver left it in a state that nobody knows.
+// Unsettled says why an administrator must decide what becomes of the driver, as a clause; "" if nothing has to be
+// decided. If the earlier operator did not manage the driver, its state is unknown.
 func (s OldSettings) Unsettled() string {
 	switch {
 	case s.Deleted:
@@ -97,7 +98,8 @@ func (d Driver) OldCustomResources() []CustomResource {
 	return found
 }
 
-// VersionOf returns the version in the name of a ClusterServiceVersion of the driver's package, and whether it is one.
+// VersionOf returns the version in the name of a ClusterServiceVersion, and whether the name belongs to the driver's
+// package.
 func (d Driver) VersionOf(csv string) (string, bool) {
 	return strings.CutPrefix(csv, d.Package.Name+".v")
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/berth-csi/berth/drivers/permissions"
 )
 
-// Retired is an object that other versions of the driver have, and this one does not. When the operator of this version
-// takes over, it deletes the object, if one of the driver's operators created it. Objects that an update has to delete
-// stay in the list for as long as there is an update from a version that has them.
+// Retired is an object that other versions of the driver have, and this version does not. When the operator of this
+// version takes over, it deletes the object, if one of the driver's operators created it. An object stays in the list
+// as long as OLM can update from a version that has it.
 type Retired struct {
 	Kind schema.GroupVersionKind
-	// Namespace is as in an asset: NamespacePlaceholder for the driver's own, "" for a cluster-scoped object, or one of
-	// OpenShift's, which begin with "openshift-". Users can write to any other namespace.
+	// Namespace is as in an asset: NamespacePlaceholder for the driver's namespace, "" for a cluster-scoped object, or
+	// one of OpenShift's namespaces, which begin with "openshift-". Users can write to any other namespace.
 	Namespace string
 	Name      string
 	// Since is the first version of the operator that does not have the object.
@@ -28,8 +28,8 @@ type Retired struct {
 // reservedPrefix begins the names of namespaces that users cannot create.
 const reservedPrefix = "openshift-"
 
-// RetiredObjects returns the objects of Driver.Retired, with the metadata that identifies them and nothing else, for a
-// driver in a namespace. It fails if one of them must not be deleted: it is one of the assets, its kind is unknown or
+// RetiredObjects returns the objects of Driver.Retired, with only the metadata that identifies them, for a driver in a
+// namespace. It fails if one of them must not be deleted: because it is among the assets, its kind is unknown or
 // outlives the driver, or users may write to its namespace.
 func (d Driver) RetiredObjects(namespace string) ([]Manifest, error) {
 	if len(d.Retired) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/drivers/sample"
 )
 
-// TestRetiredObjectsHaveExactPermissions: to retire objects, an operator needs to read and delete those of these names, and
-// nothing else.
+// TestRetiredObjectsHaveExactPermissions: to retire objects, an operator needs to read and delete objects of these
+// names, and nothing else.
 func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
 	before, err := sample.Driver.OperatorRules(permissions.Removable)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 // OLM creates a Role from Permissions, and also a ClusterRole if the operator watches all namespaces. So both
 // are limited to names wherever possible.
 type Rules struct {
-	// Permissions apply in the operator's own namespace. They are about the operator itself: its driver may be
-	// in another namespace.
+	// Permissions apply in the operator's own namespace. They are for the operator itself, because its driver may be in
+	// another namespace.
 	Permissions []rbacv1.PolicyRule
 	// ClusterPermissions apply in the whole cluster. Permissions do not repeat them.
 	ClusterPermissions []rbacv1.PolicyRule
 }
 
-// OperatorPolicyRules returns OperatorRules as RBAC rules. It fails as that does.
+// OperatorPolicyRules returns OperatorRules as RBAC rules.
 func (d Driver) OperatorPolicyRules(operators permissions.Operators) (Rules, error) {
 	rules, err := d.OperatorRules(operators)
 	if err != nil {
@@ -36,9 +36,9 @@ func (d Driver) OperatorPolicyRules(operators permissions.Operators) (Rules, err
 	return Rules{Permissions: own, ClusterPermissions: everywhere}, nil
 }
 
-// OperatorRules returns the permissions of the driver's operator that can remove the driver, or cannot: those of every
-// operator, Operator.Rules, and those to manage each of the driver's assets and to delete each retired object. It fails if an
-// asset's kind is not in the table of kinds, and as RetiredObjects does.
+// OperatorRules returns the permissions of the driver's operator, either the removable or the permanent one: the common
+// permissions of all operators, Operator.Rules, and the permissions to manage each of the driver's assets and to delete
+// each retired object. It fails if an asset's kind is not in the table of kinds, or if RetiredObjects fails.
 func (d Driver) OperatorRules(operators permissions.Operators) ([]permissions.Rule, error) {
 	rules, err := d.allRules()
 	return permissions.RulesOf(rules, operators), err
@@ -90,7 +90,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		rollouts             = "To update the driver on nodes that are ready while others are not"
 		refusals             = "To report why the API server refuses pods of the driver"
 		removal              = "To remove the driver only when its volumes are not in use"
-		controllerWork       = "To remove the driver's controller only when it has detached and deleted what it should"
+		controllerWork       = "To remove the driver's controller only when it has finished detaching and deleting volumes"
 		events               = "To record events"
 		backendClasses       = "To create a StorageClass for each kind of storage that the backend offers"
 		defaultSnapshotClass = "To make its VolumeSnapshotClass the driver's default only if there is no other one"
@@ -105,7 +105,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	}
 	rolloutNodes := permissions.Rule{For: rollouts, Resources: []string{"nodes"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback}
 	if d.CloudAccess != nil && slices.ContainsFunc(d.CloudAccess.Rules, func(r permissions.Rule) bool { return slices.Contains(r.Resources, "nodes") }) {
-		rolloutNodes.Unexercised = nil // a controller of the driver's lists them
+		rolloutNodes.Unexercised = nil // one of the driver's own controllers lists them
 	}
 	rules := []permissions.Rule{
 		// The leader-for-life lock is a ConfigMap that a pod owns.
@@ -118,8 +118,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		{For: reconcile, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers/status"}, Names: []string{d.CSIName},
 			Verbs: []string{"patch"}},
 
-		// The driver may be in any namespace that an administrator chose, and so may an earlier operator's lock. The
-		// operator identifies the namespace by its UID, which it reads before each write.
+		// The driver may be in any namespace that an administrator chose, like an earlier operator's lock. The operator
+		// identifies the namespace by its UID, which it reads before each write.
 		{For: locate, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 		{For: locate, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get"}},
 
@@ -135,7 +135,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		{For: removal, Only: permissions.Removable, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 		{For: removal, Only: permissions.Removable, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 
-		// Events refer to the operator's own Deployment, which it finds through its pod and ReplicaSet.
+		// Events refer to the operator's Deployment. The operator finds it through its pod and ReplicaSet.
 		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{For: events, Own: true, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"get"}},
 
@@ -192,7 +192,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	if d.CloudAccess != nil {
 		rules = append(rules, d.CloudAccess.Rules...)
 	}
-	if len(d.Secrets) > 0 { // those of CredentialsRequests
+	if len(d.Secrets) > 0 { // the Secrets of CredentialsRequests
 		rules = append(rules,
 			permissions.Rule{For: config, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"},
 				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
@@ -202,7 +202,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// rulesToOwn returns the permissions to add an owner to what OLM creates without one. OLM installs only packages.
+// rulesToOwn returns the permissions to add an owner to objects that OLM creates without one. OLM installs only
+// packages.
 func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
 	if !d.HasPackage() {
 		return nil, nil
@@ -231,17 +232,17 @@ func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
 // kinds lists the kinds of assets, with their API resources.
 var kinds = map[schema.GroupKind]struct {
 	resource string
-	// recreated objects have immutable fields without which the driver does not work. If one of them is wrong, the
-	// object is deleted and recreated, after a dry run under another name has shown that it can be created.
+	// recreated objects have immutable fields on which the driver depends. If such a field is wrong, the object is
+	// deleted and recreated, after a dry run under another name has shown that it can be created.
 	recreated bool
 	// updated objects are managed by library-go, which updates existing ones instead of applying them.
 	updated bool
 	// kept objects stay when the driver is removed, because volumes may refer to them.
 	kept bool
-	// permits says that objects can give permissions or credentials to a namespace. Those that do are deleted when it is not
-	// the driver's any more.
+	// permits says that objects can give permissions or credentials to a namespace. Such objects are deleted when the
+	// namespace is no longer the driver's.
 	permits bool
-	// optional objects are deleted if an administrator does not want them, though the driver stays.
+	// optional objects are deleted if an administrator does not want them, even while the driver stays.
 	optional bool
 	// uncreated is the reason why no end-to-end run of an operator that can remove its driver creates an object.
 	uncreated string
@@ -268,7 +269,7 @@ var kinds = map[schema.GroupKind]struct {
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses", optional: true},
 }
 
-// ResourceOf returns the API resource of a kind of asset, such as "daemonsets". It fails for other kinds.
+// ResourceOf returns the API resource of a kind of asset, such as "daemonsets". It fails for unknown kinds.
 func ResourceOf(kind schema.GroupKind) (string, error) {
 	known, ok := kinds[kind]
 	if !ok {
@@ -351,8 +352,7 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// Delegated returns the permissions that a role gives: RBAC lets nobody grant permissions that they do not have. It fails as
-// permissions.Delegate does.
+// Delegated returns the permissions that a role gives, because RBAC lets nobody grant permissions that they lack.
 func (m Manifest) Delegated(reason string) ([]permissions.Rule, error) {
 	var role rbacv1.ClusterRole // also fits a Role
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &role); err != nil {

@@ -12,7 +12,7 @@ type Cluster struct {
 	ClusterCSIDriver *operatorv1.ClusterCSIDriver // the driver's own
 	// CloudConfig is the content of the driver's own ConfigMap with the configuration of the cloud.
 	CloudConfig map[string]string
-	// Environment has those variables of Operator.Env that an administrator has set for the operator.
+	// Environment has the variables of Operator.Env that an administrator has set for the operator.
 	Environment map[string]string
 }
 
@@ -21,9 +21,9 @@ type Cluster struct {
 type Setting struct {
 	// Container is the name of the container, in any of the driver's pods.
 	Container string
-	// Apply changes the container that the asset defines. It is a pure function and its result is stable, as a change
-	// would roll the pods. It returns a sentence for each thing that the cluster asks for and the driver cannot do;
-	// that is left out.
+	// Apply changes the container that the asset defines. It is a pure function, and its result is stable, because a
+	// change would roll the pods. It leaves out requests of the cluster that the driver cannot fulfil, and returns a
+	// sentence about each.
 	Apply func(cluster Cluster, container *corev1.Container) (leftOut []string)
 }
 
@@ -39,7 +39,7 @@ func (d Driver) Configure(pod *corev1.PodSpec, cluster Cluster) {
 	}
 }
 
-// LeftOut returns a sentence for each thing that the cluster asks for and the driver cannot do.
+// LeftOut returns a sentence about each request of the cluster that the driver cannot fulfil.
 func (d Driver) LeftOut(cluster Cluster) []string {
 	leftOut := d.withoutEffect(cluster.ClusterCSIDriver)
 	for _, setting := range d.Settings {

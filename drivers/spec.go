@@ -15,14 +15,14 @@ var operatorFields = []string{"managementState", "logLevel", "operatorLogLevel",
 
 // ConfigFields says which fields of spec.driverConfig of its ClusterCSIDriver a driver honors.
 type ConfigFields struct {
-	// Type is the driverType that is meant for the driver; "" if none is.
+	// Type is the driver's driverType; "" if the API has none for it.
 	Type operatorv1.CSIDriverType
-	// Fields are paths below spec.driverConfig, such as "aws.kmsKeyARN". A path stands for all that is below it, too.
+	// Fields are paths below spec.driverConfig, such as "aws.kmsKeyARN". A path includes everything below it.
 	Fields []string
 }
 
-// withoutEffect names what an administrator asks for in the ClusterCSIDriver and neither the driver nor its operator reads.
-// The API has the fields of all drivers in one type, so that its server accepts them for each.
+// withoutEffect names the fields of the ClusterCSIDriver that are set although neither the driver nor its operator
+// reads them. The API has the fields of all drivers in one type, so the API server accepts them for every driver.
 func (d Driver) withoutEffect(custom *operatorv1.ClusterCSIDriver) []string {
 	var spec map[string]any
 	document, err := json.Marshal(custom.Spec)
@@ -45,7 +45,7 @@ func (d Driver) withoutEffect(custom *operatorv1.ClusterCSIDriver) []string {
 		d.CSIName, strings.Join(fields, ", "))}
 }
 
-// unread returns the paths of the fields that are set and not known. It looks into objects if deep.
+// unread returns the paths of set fields that are not known. If deep, it also checks the fields of objects.
 func unread(prefix string, fields map[string]any, known []string, deep bool) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

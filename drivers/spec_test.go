@@ -71,8 +71,8 @@ func secretsStore(fields string) string {
 	return `{"driverConfig": {"driverType": "SecretsStore", "secretsStore": {` + fields + `}}}`
 }
 
-// TestEveryFieldOfTheSpec: the driver honors what an administrator can write in its ClusterCSIDriver, or the condition
-// …DriverSettingsApplied names it. A field that a new version of the API brings fails the test.
+// TestEveryFieldOfTheSpec: the driver honors each field that an administrator can write in its ClusterCSIDriver, or the
+// condition …DriverSettingsApplied names it. A field that a new version of the API brings fails the test.
 func TestEveryFieldOfTheSpec(t *testing.T) {
 	var known []string
 	for _, field := range specFields {

@@ -10,18 +10,18 @@ import (
 )
 
 // A Trace is a cluster-scoped object in which an operator names the service accounts of its driver, and thus the
-// driver's namespace. Only administrators, and operators that they installed, can write one. So unlike anything in a
-// namespace, it proves where a driver is.
+// driver's namespace. Only administrators, and operators that they installed, can write one. So it proves where a
+// driver is, unlike anything in a namespace.
 type Trace struct {
 	// Kind and Name identify the object.
 	Kind schema.GroupVersionKind
 	Name string
 	// Accounts are the driver's service accounts that the object may name.
 	Accounts []string
-	// Foreign says that the driver of the trace has objects with other names than ours, so that it cannot be adopted.
-	// It shows that another driver exists, and not where ours is: the operator then stands back.
+	// Foreign says that the objects of the trace's driver have other names than ours, so that it cannot be adopted.
+	// Such a trace does not show where our driver is, but that another driver exists. The operator then stands back.
 	Foreign bool
-	// Owner is how administrators know the operator to which the driver belongs while the object exists; "" if it
+	// Owner describes, for administrators, the operator to which the driver belongs while the object exists; "" if it
 	// belongs to ours.
 	Owner string
 }
@@ -30,14 +30,14 @@ type Trace struct {
 // namespaces whose names begin with "openshift-".
 const ClusterStorageNamespace = "openshift-cluster-csi-drivers"
 
-// clusterStorageOperator is how administrators know that operator.
+// clusterStorageOperator describes that operator for administrators.
 const clusterStorageOperator = "the cluster storage operator"
 
-// SuccessorBinding is the name of the ClusterRoleBinding that the cluster storage operator creates before anything else of a
-// driver: that of the driver's operator.
+// SuccessorBinding is the name of the driver's operator's ClusterRoleBinding, the first of a driver's objects that the
+// cluster storage operator creates.
 func (d Driver) SuccessorBinding() string { return d.Operator.Name + "-clusterrolebinding" }
 
-// clusterStorageTrace returns the object that shows that the cluster storage operator owns a driver.
+// clusterStorageTrace returns the trace of a driver that the cluster storage operator owns.
 func clusterStorageTrace(d Driver) Trace {
 	return Trace{Kind: ClusterRoleBindingKind, Name: d.SuccessorBinding(), Accounts: []string{d.Operator.Name}, Owner: clusterStorageOperator}
 }

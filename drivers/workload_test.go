@@ -196,7 +196,7 @@ func TestNetworkPolicies(t *testing.T) {
 		if got := allowed(operator.Spec.Template.Labels); !slices.Equal(got, want) {
 			t.Errorf("the operator's pod may have the traffic %q, want %q", got, want)
 		}
-		// The range of operator-metrics-range is 8443 to 8445, that of metrics-range 9201 to 9223.
+		// The range of operator-metrics-range is 8443 to 8445, and the range of metrics-range is 9201 to 9223.
 		for _, port := range operator.Spec.Template.Spec.Containers[0].Ports {
 			if port.ContainerPort < 8443 || port.ContainerPort > 8445 {
 				t.Errorf("the operator's port %d is not in the range 8443 to 8445, which NetworkPolicies permit", port.ContainerPort)

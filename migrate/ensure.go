@@ -95,7 +95,7 @@ func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], co
 		return none, nil, err
 	}
 	if err := conflicts(open.Plan.(P)); err != nil {
-		return none, nil, fmt.Errorf("%w; it is not what is requested:\n%w", e.inProgressError(open), err)
+		return none, nil, fmt.Errorf("%w; it differs from the request:\n%w", e.inProgressError(open), err)
 	}
 	status, err := e.statusOf(ctx, cluster, open)
 	return open.Plan.(P), status, err

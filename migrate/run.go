@@ -243,7 +243,7 @@ func (o *observation) next() (Decision, error) {
 	if o.journal.Phase == Completed && o.journal.isFor(o.plan) {
 		holds, err := o.holds()
 		if err == nil && !holds {
-			err = fmt.Errorf("the migration of %s is complete, and somebody has changed what it led to: make a new plan", o.subject)
+			err = fmt.Errorf("the migration of %s is complete, but somebody has changed its result: make a new plan", o.subject)
 		}
 		return Decision{}, err
 	}

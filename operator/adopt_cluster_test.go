@@ -81,7 +81,7 @@ func TestAdoptionRetriesAConflict(t *testing.T) {
 	}
 }
 
-// inOtherNamespace returns an environment whose driver is not in the operator's namespace.
+// inOtherNamespace returns an environment in which the driver is not in the operator's namespace.
 func inOtherNamespace(t *testing.T) *testEnv {
 	env := newTestEnv(t)
 	env.home = env.Namespace(t)
@@ -388,7 +388,7 @@ func checkUnchanged(t *testing.T, env *testEnv, objects []client.Object) {
 	}
 }
 
-// removeFinalizers removes an object's finalizers: no controller handles those of SharedVolumes in these tests.
+// removeFinalizers removes an object's finalizers, because no controller handles SharedVolumes in these tests.
 func (env *testEnv) removeFinalizers(object client.Object) error {
 	return env.Client().Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 }

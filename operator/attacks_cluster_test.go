@@ -34,7 +34,7 @@ const (
 	namespaceUIDAnnotation = "berth.dev/driver-namespace-uid"
 )
 
-// ownLabels are the labels by which the operator recognizes its own objects and those of earlier operators.
+// ownLabels are the labels by which the operator recognizes its own and earlier operators' objects.
 func (env *testEnv) ownLabels() map[string]string {
 	labels := map[string]string{"app.kubernetes.io/managed-by": env.driver.Operator.Name}
 	for key, value := range env.driver.History.Labels {
@@ -87,7 +87,7 @@ func (env *testEnv) checkNothingFor(namespace string) {
 	}
 }
 
-// permissionsOf returns those of the driver's objects outside of a namespace that mention it.
+// permissionsOf returns the driver's objects outside of a namespace that mention the namespace.
 func (env *testEnv) permissionsOf(ctx context.Context, namespace string) []string {
 	env.t.Helper()
 	var found []string
@@ -186,7 +186,7 @@ func TestAttackForgedDriverBesideOurs(t *testing.T) {
 	env.checkNothingFor(project)
 }
 
-// withFixedNamespace returns Manila in a fixed namespace, whose name tenants can take.
+// withFixedNamespace returns Manila in a fixed namespace with a name that tenants can take.
 func withFixedNamespace(t *testing.T, name string) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("manila")

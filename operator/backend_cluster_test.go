@@ -197,8 +197,8 @@ func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 	}
 }
 
-// TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked, the
-// driver is installed. The operator trusts what the driver's pods will trust.
+// TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked,
+// the driver is installed. The operator trusts the same certificate authorities as the driver's pods will.
 func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	t.Parallel()
 	t.Run("F15: Manila cannot be reached", testUnreachableBackend)
@@ -349,7 +349,7 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	env.waitForReason("ManilaDriverSettingsApplied", "LeftOut")
 	custom = env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
 	told := condition(custom, "ManilaDriverSettingsApplied").Message
-	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold is that of share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
+	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold belongs to share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
 		if !strings.Contains(told, part) {
 			t.Errorf("the message is %q, want %q in it", told, part)
 		}

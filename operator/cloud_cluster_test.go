@@ -126,7 +126,8 @@ func TestCloudReachesTheDriver(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// TestDriversOwnConfiguration: what an administrator writes for a driver reaches its pods, and what is wrong does not.
+// TestDriversOwnConfiguration: an administrator's configuration for a driver reaches its pods, and a wrong one does
+// not.
 func TestDriversOwnConfiguration(t *testing.T) {
 	t.Parallel()
 	driver := ebsDriver(t)

@@ -29,7 +29,7 @@ func (c *cycle) newNamespaceController() factory.Controller {
 	return c.finder.NewController(c.namespace, c.clock, c.end)
 }
 
-// newAdoptionController returns the controller of what could not be adopted at first.
+// newAdoptionController returns the controller that adopts objects which could not be adopted at first.
 func (c *cycle) newAdoptionController(manifests []drivers.Manifest, left bool) factory.Controller {
 	return controllers.NewAdoption(c.driver.ConditionPrefix+"DriverAdoptionController", c.applier, manifests, left, c.reporter, c.recorder)
 }
@@ -91,7 +91,7 @@ func (c *cycle) environment() map[string]string {
 	return environment
 }
 
-// observeCloud returns what the cluster knows of its cloud, without credentials.
+// observeCloud returns the cluster's information about its cloud, without credentials.
 func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	infrastructure, err := c.informers.config.Config().V1().Infrastructures().Lister().Get("cluster")
 	if err != nil {
@@ -123,8 +123,8 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	return cloud, nil
 }
 
-// observeCloudWith is observeCloud with the content of a Secret in the driver's namespace as the credentials; they are nil while there is
-// no such Secret.
+// observeCloudWith is observeCloud with credentials: the content of a Secret in the driver's namespace, or nil while
+// there is no such Secret.
 func (c *cycle) observeCloudWith(secret string) (drivers.Cloud, error) {
 	cloud, err := c.observeCloud()
 	if err != nil {
@@ -147,12 +147,12 @@ func (c *cycle) trustedCA() coreinformers.ConfigMapInformer {
 	return c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps()
 }
 
-// usesCloudConfig tells whether the operator reads the configuration of the cloud. Only then may it.
+// usesCloudConfig reports whether the operator reads the configuration of the cloud. Otherwise it has no permission to.
 func (c *cycle) usesCloudConfig() bool {
 	return c.driver.Configuration != nil || c.driver.CloudConfig != nil
 }
 
-// cloudInformers are the informers of what observeCloud reads.
+// cloudInformers returns the informers of the objects that observeCloud reads.
 func (c *cycle) cloudInformers() []factory.Informer {
 	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer(), c.trustedCA().Informer()}
 	if c.usesCloudConfig() {

@@ -20,12 +20,12 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A cycle runs the controllers for one desired state. It has the clients and informers that they share, and passes each
-// controller those that it needs.
+// A cycle runs the controllers for one desired state. It holds the clients and informers that they share, and passes
+// them to the controllers.
 type cycle struct {
 	*process
 	end        func()       // ends the cycle; the reconciler then starts a new one
-	standsBack *atomic.Bool // for another operator's driver, whose conditions then stay
+	standsBack *atomic.Bool // set while another operator manages the driver; its conditions then stay
 
 	customResource *clustercsidriver.Client
 	reporter       *clustercsidriver.Reporter
@@ -39,7 +39,7 @@ type cycle struct {
 	namespace drivernamespace.Namespace
 	informers *informerSet
 	operand   *operand
-	cloud     *controllers.CloudConfig // nil if the driver needs nothing of the cloud's configuration
+	cloud     *controllers.CloudConfig // nil if the driver does not need the cloud's configuration
 }
 
 func (r *reconciler) newCycle(mode clustercsidriver.Mode, end func()) (*cycle, error) {
@@ -92,7 +92,7 @@ func (c *cycle) run(ctx context.Context, mode clustercsidriver.Mode) error {
 	return err
 }
 
-// refused is the name of the condition about a write that the API server refuses and without which no controller can start.
+// refused is the name of the condition about a refused write without which no controller can start.
 const refused = "Reconcile"
 
 // reportRefusal reports such a write in a condition. The next cycle removes the condition if it gets further.
@@ -163,7 +163,7 @@ func (c *cycle) prepare(ctx context.Context) (ready bool, err error) {
 	return true, c.finalizer.Add(ctx, c.annotations)
 }
 
-// annotations returns those that record on the ClusterCSIDriver where and what the driver is.
+// annotations returns the ClusterCSIDriver's annotations, with those that record the driver's namespace and objects.
 func (c *cycle) annotations(current map[string]string) map[string]string {
 	annotations := c.operand.record(current)
 	maps.Copy(annotations, c.namespace.Annotations())

@@ -104,7 +104,7 @@ func TestDefaultClass(t *testing.T) {
 			for _, class := range tc.given {
 				env.create(class)
 			}
-			t.Cleanup(func() { // those of the test are not the operator's
+			t.Cleanup(func() { // the test's classes are not the operator's
 				for _, name := range []string{"gp2", "mine"} {
 					class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 					if err := env.Client().Delete(context.Background(), class); client.IgnoreNotFound(err) != nil {
@@ -140,7 +140,7 @@ func otherClass(name, provisioner, annotation, value string) *storagev1.StorageC
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotation: value}}, Provisioner: provisioner}
 }
 
-// defaultClasses is an operator whose class may be the default, and what an administrator does with that.
+// defaultClasses is a case with an operator whose class may be the default, and an administrator's actions.
 type defaultClasses struct {
 	env  *testEnv
 	stop func()

@@ -39,7 +39,7 @@ func nameOf(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }
 
-// kept returns those of the driver's objects that outlive it, by kind and name.
+// kept returns the driver's objects that outlive it, by kind and name.
 func (env *testEnv) kept() map[string]bool {
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
 	if err != nil {

@@ -113,7 +113,7 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 }
 
 // waitUntilGenerationsAreRecorded waits until the ClusterCSIDriver's status has the generations of the driver's
-// workloads: from these a restarted operator knows for which updates there are events.
+// workloads: from these a restarted operator knows which updates have events.
 func (env *testEnv) waitUntilGenerationsAreRecorded() {
 	env.t.Helper()
 	custom := env.customResource()

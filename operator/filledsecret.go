@@ -9,8 +9,9 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A filledSecret is a Secret among the driver's assets that a controller of the driver's own fills. It is ready once its content
-// is complete and the cache shows it, or has failed several times: a pod that was made earlier would have to be replaced at once.
+// A filledSecret is a Secret among the driver's assets that one of the driver's own controllers fills. It is ready once
+// the cache shows its complete content, or after several failures. A pod that was created earlier would have to be
+// replaced at once.
 type filledSecret struct {
 	secret  *objects.WatchedObject
 	applier *objects.Applier

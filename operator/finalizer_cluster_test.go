@@ -12,9 +12,9 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// TestStrippedFinalizerIsRestored: an administrator replaces the ClusterCSIDriver with a manifest that has no finalizers.
-// The running operator adds its own again, or the driver would stay in the cluster when the ClusterCSIDriver is deleted. It
-// leaves those of others alone.
+// TestStrippedFinalizerIsRestored: an administrator replaces the ClusterCSIDriver with a manifest that has no
+// finalizers. The running operator adds its own again, or the driver would stay in the cluster when the
+// ClusterCSIDriver is deleted. It leaves other finalizers alone.
 func TestStrippedFinalizerIsRestored(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)

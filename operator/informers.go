@@ -77,7 +77,7 @@ func newClients(cfg *rest.Config, fieldManager string, guard *drivernamespace.Gu
 	return &clients{kube: kube, dynamic: dynamicClient, objects: objects, config: config, operator: operator, snapshots: snapshots}, nil
 }
 
-// An informerSet has the informers of one cycle.
+// An informerSet holds the informers of one cycle.
 type informerSet struct {
 	kube      kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -101,14 +101,14 @@ func (c *clients) informersIn(namespace string) *informerSet {
 	return s
 }
 
-// start starts the informers that are not running.
+// start starts the informers that are not running yet.
 func (s *informerSet) start(ctx context.Context) {
 	for _, factory := range s.factories {
 		factory.Start(ctx.Done())
 	}
 }
 
-// named returns the informers of the objects of one name in the driver's namespace.
+// named returns informers that show only objects of one name, in the driver's namespace.
 func (s *informerSet) named(name string) informers.SharedInformerFactory {
 	factory, ok := s.byName[name]
 	if !ok {
@@ -144,7 +144,7 @@ func (s *informerSet) nodes(keys []string) *controllers.Nodes {
 	return controllers.NewNodes(factory.Core().V1().Nodes())
 }
 
-// watch returns a watched object with an informer of its own, if the cluster serves its kind.
+// watch returns a watched object. It has its own informer if the cluster serves its kind.
 func (s *informerSet) watch(object *unstructured.Unstructured) *objects.WatchedObject {
 	kind := object.GroupVersionKind()
 	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)

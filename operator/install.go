@@ -20,8 +20,8 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// install keeps the driver's objects as its definition says, until ctx ends. The controllers run side by side, but those of
-// the driver's pods wait for what the pods need.
+// install keeps the driver's objects as in its definition, until ctx ends. The controllers run side by side, but the
+// controllers of the driver's pods wait for the pods' prerequisites.
 func (c *cycle) install(ctx context.Context) error {
 	if err := c.operand.err; err != nil {
 		return runAll(ctx, func(ctx context.Context) error { return c.reportManifests(ctx, err) }, c.idle)
@@ -55,7 +55,7 @@ func (c *cycle) install(ctx context.Context) error {
 	)
 }
 
-// prerequisites are the controllers of what the driver's pods need before they start.
+// prerequisites are the controllers of the objects that the driver's pods need before they start.
 type prerequisites struct {
 	controllers []factory.Controller
 	ready       []<-chan struct{}  // closed once the pods may start
@@ -127,7 +127,7 @@ func (c *cycle) adopt(ctx context.Context, manifests []drivers.Manifest) (adopte
 	return adopted{any: adopting, left: refused != nil}, err
 }
 
-// reporting returns the controllers that nothing in the cluster waits for.
+// reporting returns the controllers that no other controller waits for.
 func (c *cycle) reporting(manifests, classes []drivers.Manifest, adopted adopted) []factory.Controller {
 	reporting := []factory.Controller{
 		c.newLogLevelController(),
@@ -142,7 +142,7 @@ func (c *cycle) reporting(manifests, classes []drivers.Manifest, adopted adopted
 	return reporting
 }
 
-// componentsOf returns the components that have controllers of their own.
+// componentsOf returns the components that have their own controllers.
 func componentsOf(prefix string, manifests []drivers.Manifest) []clustercsidriver.Component {
 	var components []clustercsidriver.Component
 	add := func(kind string, name func(i int, m drivers.Manifest) string) {
@@ -191,8 +191,8 @@ func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Co
 	return controllers.NewStorageClass(options)
 }
 
-// newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud; nil if the driver
-// needs nothing of that.
+// newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud; nil if
+// the driver does not need it.
 func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *controllers.CloudConfig {
 	if c.driver.CloudConfig == nil {
 		return nil
@@ -212,7 +212,7 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *controll
 	return controllers.NewCloudConfig(options)
 }
 
-// snapshotClassesDiffer tells whether the VolumeSnapshotClasses depend on more than their assets.
+// snapshotClassesDiffer reports whether the VolumeSnapshotClasses depend on more than their assets.
 func (c *cycle) snapshotClassesDiffer() bool {
 	return c.driver.SnapshotParameters != nil || c.defaultSnapshotClass() != ""
 }
@@ -285,8 +285,8 @@ func (c *cycle) newOwnControllers(manifests []drivers.Manifest) (own []factory.C
 	return own, filled
 }
 
-// newBackendController returns the controller that asks the backend. It calls onNew when the backend offers more than
-// the known StorageClasses.
+// newBackendController returns the controller that queries the backend. It calls onNew when the backend offers more
+// than the known StorageClasses.
 func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, onNew func()) factory.Controller {
 	return controllers.NewBackend(controllers.BackendOptions{
 		Driver: c.driver, Classes: c.own.Classes, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
@@ -296,10 +296,9 @@ func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, o
 	})
 }
 
-// waitForOffers returns the StorageClasses of everything that the driver's backend offers, or has offered; none for a driver
-// without a backend. If there is
-// none and the driver is not installed, it waits until the backend offers something, or ctx ends. Meanwhile only those
-// of the driver's objects are in the cluster that are needed to ask the backend.
+// waitForOffers returns the StorageClasses of all present and past offers of the driver's backend; none for a driver
+// without a backend. If there is no offer and the driver is not installed, it waits for an offer, or until ctx ends.
+// Meanwhile it applies only the objects that it needs to query the backend.
 func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest) ([]drivers.Manifest, error) {
 	if c.driver.Backend == nil {
 		return nil, nil
@@ -318,7 +317,8 @@ func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest)
 	return controllers.MergeClasses(c.offers.Classes(), existing), err
 }
 
-// runBackendControllers runs the controllers that are needed to ask the backend, until it offers something or ctx ends.
+// runBackendControllers runs the controllers that are needed to query the backend, until it offers something or ctx
+// ends.
 func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.Manifest) error {
 	if err := controllers.ReportAskingBackend(ctx, c.driver, c.reporter); err != nil {
 		return err

@@ -101,7 +101,7 @@ func TestUninstallCanBeForced(t *testing.T) {
 	}
 }
 
-// TestUninstallWaitsForPodOfAReplacedClaim: a pod has a volume mounted whose claim was deleted, and a new claim of that
+// TestUninstallWaitsForPodOfAReplacedClaim: a pod has a volume mounted, its claim was deleted, and a new claim of that
 // name is not bound to it. A pod that is younger than the new claim does not count.
 func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
 	t.Parallel()

@@ -13,21 +13,21 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// An operand has the driver's objects, rendered once for a cycle.
+// An operand holds the driver's objects, rendered once for a cycle.
 type operand struct {
 	manifests []drivers.Manifest
 	retired   []drivers.Manifest // objects that other versions of the driver have
-	// err says why the driver cannot be installed. If only images are missing, there are manifests all the same:
+	// err says why the driver cannot be installed. If only images are missing, the manifests are there, because
 	// removing the driver does not depend on its images.
 	err error
 }
 
-// monitoringLabel has the cluster's own monitoring collect the metrics in a namespace if it is "true".
+// monitoringLabel, set to "true" on a namespace, makes the cluster's own monitoring collect metrics there.
 const monitoringLabel = "openshift.io/cluster-monitoring"
 
 // render renders the driver's objects for a namespace, with the images that getenv returns, and labels them as this
-// operator's. It leaves out Namespaces that the driver is not in. If the driver is a permanent part of the platform, the cluster's
-// own monitoring, which is for those, collects the metrics in its namespace.
+// operator's. It leaves out Namespaces that the driver is not in. The cluster's own monitoring is for parts of the
+// platform, so it collects metrics in the driver's namespace if the driver is permanent.
 func render(driver drivers.Driver, getenv func(string) string, namespace string, permanent bool) *operand {
 	var missing []string
 	image := func(env string) string {

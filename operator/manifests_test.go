@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// TestRenderWithoutImages: a driver whose images are unknown cannot be installed, but it can be removed.
+// TestRenderWithoutImages: a driver with unknown images cannot be installed, but it can be removed.
 func TestRenderWithoutImages(t *testing.T) {
 	t.Parallel()
 	driver, err := registry.Get("manila")
@@ -40,7 +40,8 @@ func TestRenderWithoutImages(t *testing.T) {
 	}
 }
 
-// TestRenderForMonitoring: the cluster's own monitoring is for what is a part of the platform, and administrators decide about others.
+// TestRenderForMonitoring: the cluster's own monitoring is for parts of the platform. Administrators decide about other
+// drivers.
 func TestRenderForMonitoring(t *testing.T) {
 	t.Parallel()
 	driver, err := registry.Get("ebs")

@@ -78,7 +78,7 @@ func TestNotReadyNodeHoldsNothing(t *testing.T) {
 	}
 	allowed = slices.Compact(allowed)
 	if i := slices.Index(allowed, "10%"); i >= 0 {
-		allowed = allowed[i:] // without what the old driver had
+		allowed = allowed[i:] // without the old driver's records
 	}
 	if want := []string{"10%", "2", "10%"}; !slices.Equal(allowed, want) {
 		t.Errorf("the pods that may be unavailable were %q, want %q", allowed, want)

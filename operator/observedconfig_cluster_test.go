@@ -21,9 +21,9 @@ import (
 	"github.com/berth-csi/berth/lab/fault"
 )
 
-// TestObservedConfigOfOthersReachesNoPod: somebody applies a ClusterCSIDriver that was exported, with a spec.observedConfig
-// that is not the cluster's. The driver's pods follow what the operator has observed, even before it has corrected the
-// object. A restarted operator does not follow what it finds there either.
+// TestObservedConfigOfOthersReachesNoPod: somebody applies a ClusterCSIDriver that was exported, with a
+// spec.observedConfig that is not the cluster's. The driver's pods follow what the operator has observed, even before
+// it has corrected the object. A restarted operator does not follow the field either.
 func TestObservedConfigOfOthersReachesNoPod(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)

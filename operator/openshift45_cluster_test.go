@@ -17,10 +17,10 @@ import (
 	"github.com/berth-csi/berth/drivers/placement"
 )
 
-// real45 has what the EBS operator of OpenShift 4.5 creates, beside a checkout of this repository.
+// real45 has the objects that the EBS operator of OpenShift 4.5 creates. It is beside a checkout of this repository.
 const real45 = "../../shared/fixtures/olm-4.5/aws-ebs-csi-driver-operator/assets"
 
-// small45 is the same, reduced to what a takeover depends on.
+// small45 is the same, reduced to the parts that matter for a takeover.
 var small45 = map[string]string{
 	"namespace": `{apiVersion: v1, kind: Namespace, metadata: {name: openshift-aws-ebs-csi-driver}}`,
 	"binding": `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: ebs-csi-attacher-binding},

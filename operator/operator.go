@@ -22,10 +22,10 @@ import (
 	"github.com/berth-csi/berth/operator/transport"
 )
 
-// Process is what the operator needs from the program that it runs in.
+// Process holds what the operator needs from its program.
 type Process struct {
-	// KubeConfig connects to the cluster, with the rate limits for requests about the driver. API controllers set
-	// limits of their own.
+	// KubeConfig connects to the cluster, with the rate limits for requests about the driver. API controllers set their
+	// own limits.
 	KubeConfig *rest.Config
 	// EventRecorder records what the operator does.
 	EventRecorder events.Recorder
@@ -35,12 +35,12 @@ type Process struct {
 	// Permanent says that the driver is a part of the platform, as the cluster storage operator runs it: it cannot be
 	// removed.
 	Permanent bool
-	// Own is what the driver brings besides its definition.
+	// Own is the driver's code besides its definition.
 	Own controller.Own
 	// Metrics are served by the program.
 	Metrics *metrics.Metrics
-	// Getenv returns the value of an environment variable, "" if it is not set; usually os.Getenv. The variables are the
-	// images of the driver, the roles of its CredentialsRequests, and drivers.Operator.Env.
+	// Getenv returns the value of an environment variable, "" if it is not set; usually os.Getenv. The variables hold
+	// the driver's images, the roles of its CredentialsRequests, and the settings in drivers.Operator.Env.
 	Getenv func(name string) string
 }
 
@@ -54,8 +54,8 @@ type APIController struct {
 	Run func(ctx context.Context, cfg *rest.Config) error
 }
 
-// notRemovable has library-go remove nothing: package uninstall removes the driver, in an order that library-go does not have. It is called
-// once, as it sets a variable that controllers read, also those of another operator of the process.
+// notRemovable keeps library-go from removing anything, because package uninstall removes the driver in its own order.
+// It is called once, because it sets a variable that the controllers of all operators in the process read.
 var notRemovable = sync.OnceFunc(management.SetOperatorNotRemovable)
 
 // Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if an API controller
@@ -64,7 +64,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	notRemovable()
 	cfg := transport.WithDeadline(process.KubeConfig)
 
-	// An operator that waits for the lock can be removed, too.
+	// An operator can be removed while it waits for the lock, too.
 	unowned, err := controllers.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(controllers.OperatorConditionEnv))
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 	return runAll(ctx, tasks...)
 }
 
-// waitForOtherOperators waits until no other operator of the driver is active in any namespace that the cluster or the
-// ClusterCSIDriver shows to be one of its operators'.
+// waitForOtherOperators waits until no other operator of the driver is active. It checks the namespaces that
+// cluster-scoped objects give to operators of the driver.
 func (r *reconciler) waitForOtherOperators(ctx context.Context) error {
 	c, err := client.New(r.cfg, client.Options{})
 	if err != nil {

@@ -72,7 +72,7 @@ type testEnv struct {
 	// variables are the operator's environment variables, strings by name. At first they are the driver's images, as in
 	// its bundle.
 	variables *sync.Map
-	// own returns what the driver brings besides its definition; nil for what it brings in releases.
+	// own returns the driver's code besides its definition; nil for the code in releases.
 	own func() controller.Own
 	// metrics has the metrics of the operator that started last; nil before any did.
 	metrics *atomic.Pointer[kubemetrics.KubeRegistry]
@@ -174,7 +174,7 @@ func (env *testEnv) makePermanent() {
 	env.permit(permissions.Permanent)
 }
 
-// permit replaces the operator's permissions with those of its driver, as OLM does when it updates the operator.
+// permit replaces the operator's permissions with its driver's, as OLM does when it updates the operator.
 func (env *testEnv) permit(operators permissions.Operators) {
 	env.t.Helper()
 	rules, err := env.driver.OperatorPolicyRules(operators)
@@ -273,7 +273,7 @@ func (env *testEnv) installDriver() *operatorv1.ClusterCSIDriver {
 	return env.waitForConditions(allWell)
 }
 
-// removeDriver deletes what a test has left, without the operator.
+// removeDriver deletes the rest of a test's objects, without the operator.
 func (env *testEnv) removeDriver() {
 	ctx := context.Background()
 	custom := env.customResource()
@@ -329,7 +329,7 @@ func (env *testEnv) objects() []client.Object {
 	return objects
 }
 
-// uids returns the UIDs of those of the driver's objects that the cluster has, by kind and name.
+// uids returns the UIDs of the driver's existing objects, by kind and name.
 func (env *testEnv) uids() map[string]types.UID {
 	env.t.Helper()
 	uids := map[string]types.UID{}
@@ -343,7 +343,7 @@ func (env *testEnv) uids() map[string]types.UID {
 	return uids
 }
 
-// existing returns those of the driver's objects that the cluster has, as "Kind name".
+// existing returns the driver's existing objects, as "Kind name".
 func (env *testEnv) existing(ctx context.Context) (present, missing []string, err error) {
 	for _, object := range env.objects() {
 		name := nameOf(object)
@@ -413,7 +413,7 @@ func (env *testEnv) requests() []cluster.AuditEvent {
 	return env.AuditOf(env.t, cluster.Requests{User: env.user})
 }
 
-// writes returns the operator's writes, except those of events.
+// writes returns the operator's writes, except events.
 func (env *testEnv) writes() []cluster.AuditEvent {
 	var writes []cluster.AuditEvent
 	for _, event := range env.requests() {

@@ -15,11 +15,12 @@ import (
 // ownerInterval is how often an operator checks whether the driver still belongs to another one.
 const ownerInterval = 10 * time.Second
 
-// leaveToOwner reports whether the driver belongs to another operator. If so, it returns only when that has changed or ctx
-// ends, and nothing of the driver is written meanwhile, nor the ClusterCSIDriver: the cluster storage operator copies each
-// of its conditions to the ClusterOperator storage, where ours would stay when this operator is removed.
+// leaveToOwner reports whether the driver belongs to another operator. If so, it returns only when that has changed or
+// ctx ends. Meanwhile, the operator writes neither the driver's objects nor the ClusterCSIDriver: the cluster storage
+// operator copies each of its conditions to the ClusterOperator storage, where ours would stay after this operator is
+// removed.
 //
-// The operator of a permanent part of the platform is the one that the cluster needs.
+// A permanent driver's operator never gives way, because it is the one that the cluster needs.
 func (c *cycle) leaveToOwner(ctx context.Context) (left bool, err error) {
 	if c.permanent {
 		return false, nil

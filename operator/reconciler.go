@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/operator/metrics"
 )
 
-// A reconciler runs one cycle after the other. It has what outlives a cycle.
+// A reconciler runs one cycle after the other. It holds the state that outlives a cycle.
 type reconciler struct {
 	process
 	version        string
@@ -31,10 +31,10 @@ type reconciler struct {
 	apiWait        *leader.APIWait
 }
 
-// process is what stays the same from cycle to cycle.
+// process holds what stays the same from cycle to cycle.
 type process struct {
 	driver            drivers.Driver
-	own               controller.Own // what the driver brings besides its definition
+	own               controller.Own // the driver's code besides its definition
 	operatorNamespace string         // the driver may be in another namespace
 	permanent         bool           // the driver cannot be removed
 	recorder          events.Recorder
@@ -48,8 +48,8 @@ type process struct {
 }
 
 // run reconciles the desired state of the ClusterCSIDriver until ctx ends. When it changes, all controllers for the old
-// state end before any for the new one start. So no two controllers work against each other, and nothing that a
-// controller remembers of a deleted object affects a new one.
+// state end before any for the new one start. So no two controllers work against each other, and no controller's memory
+// of a deleted object affects a new one.
 func (r *reconciler) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		desired := r.customResource.DesiredState(r.permanent)
@@ -102,8 +102,8 @@ func (r *reconciler) reconcile(ctx context.Context, mode clustercsidriver.Mode) 
 	}
 }
 
-// runCycle runs the controllers for a mode until ctx ends, or until the cycle has to start again because something has
-// changed that its clients depend on.
+// runCycle runs the controllers for a mode until ctx ends, or until the cycle has to start again because the
+// configuration of its clients has changed.
 func (r *reconciler) runCycle(ctx context.Context, mode clustercsidriver.Mode) error {
 	ctx, cancel := context.WithCancel(ctx) // also ends the informers
 	defer cancel()

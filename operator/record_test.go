@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// mostUnavailable returns how many nodes at most, of those that had a ready pod at first, were without one.
+// mostUnavailable returns the largest number of nodes that lost their ready pod at the same time.
 func mostUnavailable(before []corev1.Pod, changes []watch.Event) int {
 	ready := map[string]sets.Set[types.UID]{} // pods, by node
 	note := func(pod *corev1.Pod, gone bool) {

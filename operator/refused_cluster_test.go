@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// refusal is what the policies of these tests say.
+// refusal is the message of these tests' policies.
 const refusal = "frozen by the security team"
 
 // TestRefusedObjectHoldsNothingElse: a policy of the cluster refuses one object. Everything else is applied, and a condition
@@ -47,7 +47,7 @@ func TestRefusedObjectHoldsNothingElse(t *testing.T) {
 		permitRole()
 		permitBinding()
 		env.waitForConditions(allWell)
-		// An update that a policy refuses is not one that the API cannot make.
+		// A policy's refusal of an update differs from an immutable field.
 		if name := "ClusterRoleBinding efs-csi-provisioner"; env.uids()[name] != before[name] {
 			t.Errorf("%s was recreated", name)
 		}
@@ -111,8 +111,8 @@ func TestRefusedObjectHoldsNoAdoption(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// TestRefusedDeletionHoldsNothingElse: a policy refuses the deletion of one object that nothing depends on. All others are
-// deleted, also those that come later, and a condition names the object.
+// TestRefusedDeletionHoldsNothingElse: a policy refuses the deletion of one object that nothing depends on. All others
+// are deleted, including later ones, and a condition names the object.
 func TestRefusedDeletionHoldsNothingElse(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
@@ -202,7 +202,7 @@ func (env *testEnv) waitForRefusal(conditionType, object string) {
 	})
 }
 
-// waitUntilOnlyMissing waits until all of the driver's objects exist, except those that are named.
+// waitUntilOnlyMissing waits until all of the driver's objects exist, except the named ones.
 func (env *testEnv) waitUntilOnlyMissing(names ...string) {
 	env.t.Helper()
 	cluster.Eventually(env.t, limit, fmt.Sprintf("all objects but %q", names), func(ctx context.Context) error {

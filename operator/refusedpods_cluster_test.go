@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// TestRefusedPods: the label for Pod Security on the driver's namespace forbids the pods of the DaemonSet and of the Deployment. The
-// operator is Degraded within two minutes, with what the API server says, until the label allows them.
+// TestRefusedPods: the label for Pod Security on the driver's namespace forbids the pods of the DaemonSet and of the
+// Deployment. The operator is Degraded within two minutes, with the API server's message, until the label allows them.
 func TestRefusedPods(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)

@@ -14,12 +14,13 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// remindInterval is how often the operator repeats an event that is to stay. Events expire an hour after they were last
-// recorded, unless the API server has another --event-ttl, such as OpenShift's, of three hours.
+// remindInterval is how often the operator repeats an event that must not expire. Events expire an hour after they were
+// last recorded, unless the API server has another --event-ttl, such as OpenShift's, of three hours.
 const remindInterval = 50 * time.Minute
 
-// remind records that there is no ClusterCSIDriver, in an event about the operator's Deployment that stays until ctx ends.
-// There is an alert for that, too, but nobody gets it before the cluster's monitoring reads the operator's metrics.
+// remind records that there is no ClusterCSIDriver, in an event about the operator's Deployment that stays until ctx
+// ends. There is also an alert for that, but it cannot fire before the cluster's monitoring reads the operator's
+// metrics.
 func (r *reconciler) remind(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.recorder.Warning("ClusterCSIDriverMissing", r.reminder(ctx))

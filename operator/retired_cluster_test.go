@@ -22,9 +22,9 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// TestRetiredObjects: two versions of a driver have different objects. An update deletes those that the later version has
-// retired, if an operator of the driver created them. A downgrade creates them again, and names those of the later version.
-// So does a removal.
+// TestRetiredObjects: two versions of a driver have different objects. An update deletes objects that the later version
+// has retired, if an operator of the driver created them. A downgrade creates them again, and names the later version's
+// objects. So does a removal.
 func TestRetiredObjects(t *testing.T) {
 	t.Parallel()
 	const configMap, role = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: \"${NAMESPACE}\"}\n",
@@ -117,8 +117,9 @@ func withAssets(t *testing.T, assets fs.FS, more ...string) fs.FS {
 	return all
 }
 
-// TestRetiredKeys: a Secret that volumes refer to has the keys of an earlier operator. While a pod of that operator is left, nothing
-// in it changes, as all pods read the same. Then those keys are replaced in one write, and what others have added stays.
+// TestRetiredKeys: a Secret that volumes refer to has the keys of an earlier operator. While a pod of that operator is
+// left, nothing in it changes, because all pods read the same. Then those keys are replaced in one write, and other
+// clients' keys stay.
 func TestRetiredKeys(t *testing.T) {
 	t.Parallel()
 	t.Run("F5: the Secret changes when no old pod is left", testRetiredKeys)

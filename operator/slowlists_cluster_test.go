@@ -62,8 +62,8 @@ func TestRestartWithSlowListIsNotDegraded(t *testing.T) {
 	}
 }
 
-// withoutOwn returns each of the lists once, without those of the driver's own objects: controllers read these from the API
-// server while their caches do not have them.
+// withoutOwn returns each of the lists once, without lists of the driver's own objects: controllers read these from the
+// API server while their caches do not have them.
 func (env *testEnv) withoutOwn(paths []string) []string {
 	own := sets.New[string]()
 	for _, object := range env.objects() {
@@ -97,7 +97,7 @@ func (env *testEnv) mustReconcile(cfg *rest.Config) {
 	}
 }
 
-// A listRecord has what a client lists.
+// A listRecord records a client's lists.
 type listRecord struct {
 	mu    sync.Mutex
 	paths []string // of requests, with their field selectors

@@ -101,7 +101,7 @@ func TestDefaultSnapshotClass(t *testing.T) {
 		name  string
 		given map[string]any // a class of somebody else
 		olm   bool           // OLM ran the operator before
-		then  string         // what an administrator sets the annotation to, as JSON
+		then  string         // an administrator's value of the annotation, as JSON
 		want  string
 	}{
 		{name: "a fresh cluster", want: "true"},

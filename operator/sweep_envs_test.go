@@ -28,7 +28,7 @@ type variantEnv struct {
 
 	bare      map[string]any    // its state without a driver
 	installed bool              // the last run has left the driver as an undisturbed operator installs it
-	unadopted map[string]string // the UIDs of what the last run began with, by key
+	unadopted map[string]string // the UIDs of the last run's initial objects, by key
 }
 
 // has reports whether an object belongs to the environment.
@@ -69,7 +69,7 @@ func (env *variantEnv) clear() {
 	var removing errgroup.Group
 	for key, object := range env.view.all() {
 		if env.bare[key] != nil || metav1.GetControllerOf(object) != nil {
-			continue // a pod goes with what made it
+			continue // a pod is deleted with its owner
 		}
 		removing.Go(func() error {
 			if err := env.remove(object.DeepCopy()); err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// runLimit bounds how long a run may take to settle. It is far above what a run takes, for machines that are busy: a
-	// removal that waits pauses ten times as long as it takes to observe the cluster.
+	// runLimit bounds how long a run may take to settle. It is far longer than a run, for busy machines: a removal that
+	// waits pauses ten times as long as it takes to observe the cluster.
 	runLimit = 10 * time.Minute
 	// quiet is for how long an operator that has settled sends no requests.
 	quiet = 500 * time.Millisecond

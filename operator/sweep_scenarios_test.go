@@ -21,7 +21,7 @@ type scenario struct {
 	installed bool
 	// prepare creates what else exists at the beginning.
 	prepare func(*run)
-	// play is what users do while the operator runs.
+	// play performs the users' actions while the operator runs.
 	play func(*run)
 	// end returns an error until the operator has finished.
 	end func(*variantEnv) error
@@ -126,7 +126,7 @@ var uninstall = scenario{
 	},
 }
 
-// forgetConditions removes the conditions of the ClusterCSIDriver, so that new ones are those of the running operator.
+// forgetConditions removes the conditions of the ClusterCSIDriver, so that new ones come from the running operator.
 func (r *run) forgetConditions() {
 	r.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":null}}`))

@@ -32,8 +32,8 @@ func TestCrashSweep(t *testing.T) {
 	}
 }
 
-// noPoints are the requests that are neither disturbed nor counted. Nothing depends on events, nor here on nodes, all of
-// which are ready, and whose kubelets write at any time.
+// noPoints are the requests that are neither disturbed nor counted. Nothing depends on events, nor here on nodes, all
+// of which are ready, and their kubelets write at any time.
 var noPoints = []fault.Target{{Resource: "events"}, {Resource: "nodes"}}
 
 type sweep struct {

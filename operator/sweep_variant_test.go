@@ -26,7 +26,7 @@ type variant struct {
 	namespace string
 	// mark is in the names of all its objects that do not contain the driver's own name.
 	mark, originalMark, originalName string
-	// toVariant and toOriginal replace the names of one by those of the other.
+	// toVariant and toOriginal replace the names of one by the names of the other.
 	toVariant, toOriginal *strings.Replacer
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // A view is a cache of the objects of one environment: all objects of the kinds that the operator creates, and what
-// these lead to. All views share one watch for each kind, because hundreds of runs wait for what they show.
+// these lead to. All views share one watch for each kind, because hundreds of runs wait for them.
 type view struct {
 	env *variantEnv
 

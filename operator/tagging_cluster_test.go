@@ -35,7 +35,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// tagsSecret is the Secret with the credentials for tags, and tagsActions are what they allow.
+// tagsSecret is the Secret with the credentials for tags. tagsActions are the actions that they allow.
 const tagsSecret = "tags-aws-efs-cloud-credentials"
 
 var tagsActions = []string{"elasticfilesystem:DescribeAccessPoints", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:TagResource"}
@@ -136,7 +136,7 @@ func (env *taggingEnv) volume(handle string) {
 	env.t.Cleanup(func() { env.removeVolume(volume) })
 }
 
-// waitForTags waits until an access point has tags, besides those by which it is a driver's.
+// waitForTags waits until an access point has tags in addition to the driver's mark.
 func (env *taggingEnv) waitForTags(id string, pairs ...string) {
 	env.t.Helper()
 	want := map[string]string{}

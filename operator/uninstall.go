@@ -40,7 +40,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	}
 	unknown := controllers.UnknownObjects(custom.Annotations[controllers.ObjectsRecordAnnotation], c.operand.manifests, c.operand.retired)
 	watched := c.watch(slices.Concat(manifests, classes))
-	for _, m := range retired { // the operator may not watch them, and nobody creates them any more
+	for _, m := range retired { // the operator has no permission to watch them, and nobody creates them any more
 		watched = append(watched, objects.NewWatchedObject(m.Object, nil))
 	}
 	defer c.metrics.BlockingPods.WithLabelValues(c.driver.CSIName).Set(0)

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
-// waitUntilRemoved waits until the ClusterCSIDriver and all of the driver's objects are gone, except those that outlive
-// it.
+// waitUntilRemoved waits until the ClusterCSIDriver and all of the driver's objects are gone, except objects that
+// outlive it.
 func (env *testEnv) waitUntilRemoved() {
 	env.t.Helper()
 	cluster.Eventually(env.t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
@@ -84,7 +84,7 @@ func (env *testEnv) checkOrderOfRemoval() {
 		clear(first)
 		clear(last)
 		events := env.Audit(env.t)
-		// A request can be in the log before another one whose effect has caused it, while that is still being answered.
+		// A request can be in the log before the request that caused it, while the latter is still being answered.
 		slices.SortStableFunc(events, func(a, b cluster.AuditEvent) int { return a.Received.Compare(b.Received) })
 		// What happened before the deletion, such as a roll-out, or before the operator started, does not count.
 		deleted := slices.IndexFunc(events, func(e cluster.AuditEvent) bool {

@@ -81,7 +81,8 @@ func (r *release) packArchives(ctx context.Context) error {
 	return r.signFile(ctx, file)
 }
 
-// packsFor tells whether a workstation is wanted: all are, unless the images are for this machine's architecture only.
+// packsFor reports whether a workstation is wanted: all are, unless the images are for this machine's architecture
+// only.
 func (r *release) packsFor(w workstation) bool {
 	own := len(r.architectures) == 1 && r.architectures[0] == runtime.GOARCH
 	return !own || w.os == runtime.GOOS && w.architecture == runtime.GOARCH

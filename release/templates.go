@@ -110,7 +110,7 @@ func (r *release) bundles() []bundleFolder {
 	return slices.Compact(folders)
 }
 
-// isNewest tells whether a bundle is the newest one of its package.
+// isNewest reports whether a bundle is the newest one of its package.
 func (r *release) isNewest(b bundleFolder) bool {
 	for _, other := range slices.Backward(r.bundles()) {
 		if other.pkg() == b.pkg() {

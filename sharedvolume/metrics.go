@@ -18,7 +18,7 @@ var (
 
 	withoutGrant = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name:           "berth_shared_volumes_without_grant",
-		Help:           "Number of SharedVolumes whose access point is listed by no SharedVolumeGrant that is for their namespace, whether they have a volume or not.",
+		Help:           "Number of SharedVolumes whose access point no SharedVolumeGrant for their namespace lists, whether they have a volume or not.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"driver"})
 

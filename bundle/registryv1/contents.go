@@ -20,7 +20,7 @@ import (
 // Format is the rule that all bundles are read by.
 var Format = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
 	What: "A bundle is of the registry+v1 format.",
-	Why:  "A cluster would get less than what the bundle holds, or nothing."}
+	Why:  "A cluster would get only a part of the bundle, or nothing."}
 
 // Rules are all rules of this package, including those for single documents.
 var Rules = append([]findings.Rule{Format}, document.Rules...)
@@ -144,7 +144,7 @@ func (r *reader) manifests() error {
 		}
 		isCSV := object.GetKind() == v1alpha1.ClusterServiceVersionKind
 		if isCSV && c.CSV.File != "" {
-			r.warn(d.Fault(Format, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one, and OLM's tools leave this one out", c.CSV.File))
+			r.warn(d.Fault(Format, "a second ClusterServiceVersion, besides the one in %s; a bundle holds exactly one, and OLM's tools leave this one out", c.CSV.File))
 			continue
 		}
 		c.Objects = append(c.Objects, object)

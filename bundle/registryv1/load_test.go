@@ -97,7 +97,7 @@ func TestLoadExplains(t *testing.T) {
 // TestLoadWarns: the bundle is read without the parts that OLM's tools leave out.
 func TestLoadWarns(t *testing.T) {
 	for _, tc := range []struct{ name, file, content, want string }{
-		{"two ClusterServiceVersions", "manifests/z.yaml", csvManifest, "DIR/manifests/z.yaml:1: a second ClusterServiceVersion, beside that of DIR/manifests/csv.yaml"},
+		{"two ClusterServiceVersions", "manifests/z.yaml", csvManifest, "DIR/manifests/z.yaml:1: a second ClusterServiceVersion, besides the one in DIR/manifests/csv.yaml"},
 		{"an empty manifest", "manifests/z.yaml", "# nothing\n", "DIR/manifests/z.yaml:1: the file holds no document, so OLM leaves it out; remove it"},
 		{"an empty document first", "manifests/z.yaml", "# nothing\n---\n" + crdManifest, "DIR/manifests/z.yaml:2:1: the first document is empty, and OLM reads only the first: remove line 2 (---)"},
 		{"two objects in a file", "manifests/z.yaml", crdManifest + "---\n" + crdManifest, "DIR/manifests/z.yaml:5: a second document begins here"},

@@ -290,11 +290,12 @@ func shown(path []any) string {
 	return text
 }
 
-// keyLimit is the number of keys from which an object is not searched for the wrong one: each key costs a decoding of the whole
-// object.
+// keyLimit is the number of keys above which an object is not searched for the wrong one, because each key costs one
+// decoding of the whole object.
 const keyLimit = 100
 
-// valueWithFault returns the path to the value that prevents an object from being decoded: the deepest one without which it can be.
+// valueWithFault returns the path to the value that prevents an object from being decoded: the deepest value without
+// which decoding succeeds.
 func valueWithFault(content []byte, into runtime.Object) (path []any) {
 	var object map[string]any
 	if json.Unmarshal(content, &object) != nil {

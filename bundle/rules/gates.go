@@ -128,7 +128,7 @@ func checkRequiredFields(c *checked, rule findings.Rule) {
 		if value == nil {
 			c.find(rule, c.csvFile, at, "%s is missing; expected %s", name, field.want)
 		} else {
-			c.find(rule, c.csvFile, at, "%s is not what is expected: %s", name, field.want)
+			c.find(rule, c.csvFile, at, "%s is not as expected: %s", name, field.want)
 		}
 	}
 }

@@ -22,9 +22,9 @@ func TestGates(t *testing.T) {
 		severity       findings.Verdict
 		want           string // part of the message; without one, there is no finding of the rule
 	}{
-		"a short description":                {tideCSV, "It comes and goes.", "It comes.", "community", "required-fields", findings.Error, "spec.description is not what is expected: 20 characters or more"},
+		"a short description":                {tideCSV, "It comes and goes.", "It comes.", "community", "required-fields", findings.Error, "spec.description is not as expected: 20 characters or more"},
 		"no annotation about support":        {tideCSV, "", "", "community", "required-fields", findings.Warning, "metadata.annotations.support is missing"},
-		"an icon that is none":               {tideCSV, "mediatype: image/svg+xml", "mediatype: image/webp", "community", "required-fields", findings.Error, "spec.icon is not what is expected"},
+		"an icon that is none":               {tideCSV, "mediatype: image/svg+xml", "mediatype: image/webp", "community", "required-fields", findings.Error, "spec.icon is not as expected"},
 		"no minKubeVersion":                  {tideCSV, "  minKubeVersion: 1.25.0\n", "", "community", "openshift-kubernetes", "", ""},
 		"a minKubeVersion that nobody reads": {tideCSV, "minKubeVersion", "MinKubeVersion", "community", "openshift-kubernetes", "", ""},
 		"no versions":                        {tideCSV, "", "", "community", "openshift-kubernetes", findings.Error, "no annotation com.redhat.openshift.versions"},

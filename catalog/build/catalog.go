@@ -34,7 +34,7 @@ func (c *Catalog) Write(dir string) (file string, err error) {
 // WriteDocuments writes the documents of the catalog in opm's order and form, as YAML, or as JSON with Options.JSON.
 func (c *Catalog) WriteDocuments(w io.Writer) error { return c.write(w, formOf(c.json)) }
 
-// form is the format that documents are written in.
+// form is the format of the written documents.
 type form struct {
 	documents func(declcfg.DeclarativeConfig, io.Writer) error
 	bundle    func(declcfg.Bundle, io.Writer) error

@@ -31,7 +31,7 @@ const (
 	BySemver Graph = "semver-mode"
 )
 
-// Graphs are all of them.
+// Graphs lists all values.
 var Graphs = []Graph{ByReplaces, BySemver}
 
 // Folders builds the catalog of one package from the folders of its bundles, in any order. The bundles' annotations name the

@@ -147,7 +147,7 @@ func TestFoldersRefuses(t *testing.T) {
 		{"no ClusterServiceVersion", func(t *testing.T) { remove(t, "old/"+csv) },
 			`old is not a bundle folder: it has no ClusterServiceVersion, only manifests/tides.sea.example.com.crd.yaml \(CustomResourceDefinition\); expected .*`},
 		{"two ClusterServiceVersions", func(t *testing.T) { catalogs.Write(t, "old/manifests/x.yaml", string(readFile(t, "old/"+csv))) },
-			`old/manifests/x.yaml:1: a second ClusterServiceVersion, beside that of old/manifests/tide.clusterserviceversion.yaml; .*`},
+			`old/manifests/x.yaml:1: a second ClusterServiceVersion, besides the one in old/manifests/tide.clusterserviceversion.yaml; .*`},
 		{"malformed manifest", func(t *testing.T) { edit(t, "old/"+crd, `(?m)^  names:`, "   names:") },
 			`old/manifests/tides.sea.example.com.crd.yaml:8:4: malformed YAML: .*\nold/manifests/tide.clusterserviceversion.yaml: every API .*`},
 		{"no object", func(t *testing.T) { catalogs.Write(t, "old/manifests/x.yaml", "a: b\n") },

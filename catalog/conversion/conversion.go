@@ -196,7 +196,7 @@ func berth(c *fbc.Catalog, format string) (text []byte, lost []string, err error
 		}
 	}
 	if p.Icon != nil {
-		lost = append(lost, "the icon; the package has that of its default channel's head, unless the field icon names a file")
+		lost = append(lost, "the icon; the package gets the icon of its default channel's head, unless the field icon names a file")
 	}
 	for _, o := range c.Others {
 		if o.Package == p.Name {

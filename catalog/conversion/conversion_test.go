@@ -120,7 +120,7 @@ func TestLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"the icon; the package has that of its default channel's head, unless the field icon names a file", "a document of schema sea.example.com"}
+	want := []string{"the icon; the package gets the icon of its default channel's head, unless the field icon names a file", "a document of schema sea.example.com"}
 	if diff := cmp.Diff(want, lost); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

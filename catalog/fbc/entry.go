@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// The rules for single documents, in addition to those of package document.
+// The rules for single documents, in addition to the rules of package document.
 var (
 	Schema = findings.Rule{ID: "schema", Severity: findings.Error,
 		What: "Every document has a schema that belongs in a catalog.",

@@ -84,7 +84,7 @@ func TestFaults(t *testing.T) {
 				}
 				h.ServeHTTP(w, r)
 			})
-		}, "looking for what the destination has of image .*: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
+		}, "checking the destination for image .*: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
 		{"a blob with other content", inRequests("/blobs/", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("something else")) }), nil,
 			`(?s)bundle tide.v1.0.0: copying image .*: blob sha256:.*: its blob sha256:.* does not have the \d+ bytes that its manifest says; expected the same size`},
 		{"a manifest with other content", inRequests("/manifests/sha256:", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("{}")) }), nil,
@@ -324,7 +324,7 @@ func TestDiskFull(t *testing.T) {
 	t.Cleanup(func() { check(t, syscall.Unmount(disk, 0)) })
 	to := "oci:" + filepath.Join(disk, "carried")
 	_, copied, _, err := run(t, t.Context(), s.dir, to)
-	if err == nil || !strings.Contains(err.Error(), "no space left on device; make room in "+disk+"/carried and repeat the command: it copies only what is missing") {
+	if err == nil || !strings.Contains(err.Error(), "no space left on device; make room in "+disk+"/carried and repeat the command: it copies only missing content") {
 		t.Errorf("on a full disk: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(disk, "carried/blobs/sha256/.unfinished-*")); err != nil || len(left) > 0 {

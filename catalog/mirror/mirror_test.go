@@ -196,7 +196,7 @@ func TestMirror(t *testing.T) {
 					t.Errorf("once more: %d bytes were copied, %d were missing: %v", copied, again.Missing, err)
 				}
 			}
-			wanted := s.images[2:6] // those of 1.1.0 and 2.0.0
+			wanted := s.images[2:6] // the images of 1.1.0 and 2.0.0
 			checkCopied(t, to, wanted)
 			if len(d.Images) != len(wanted) {
 				t.Errorf("%d images, want %d", len(d.Images), len(wanted))

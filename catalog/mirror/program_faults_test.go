@@ -44,7 +44,7 @@ func TestProgramFaults(t *testing.T) {
 		{"no login to the source", func(v *voyage) { v.env = registry.Env(t, v.to) },
 			"image " + v.from.Address + "/example/.*: .*UNAUTHORIZED.*; check the name, and log in with `docker login " + v.from.Address + "`"},
 		{"no login to the destination", func(v *voyage) { v.env = registry.Env(t, v.from) },
-			"looking for what the destination has of image .*401 Unauthorized.*; log in with `docker login " + v.to.Address + "` as somebody who may push there"},
+			"checking the destination for image .*401 Unauthorized.*; log in with `docker login " + v.to.Address + "` as somebody who may push there"},
 		{"a destination that is down", func(v *voyage) { v.to = &registry.Secure{Address: registry.Nobody()} }, "connection refused; check that 127.0.0.1:.* can be reached"},
 		{"a blob with another digest", func(v *voyage) {
 			v.from.Guard(answering(http.MethodGet, "/blobs/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "flotsam") }))

@@ -37,8 +37,8 @@ func ofGates(rules []findings.Rule) []findings.Rule {
 // Options say which checks a catalog gets in addition to OLM's.
 type Options struct {
 	Profile gates.Profile
-	// Registries are the prefixes of pull specs that the catalog's repository allows for bundles. The default is what the gates of the
-	// profile allow.
+	// Registries are the prefixes of pull specs that the catalog's repository allows for bundles. The default is the
+	// list that the gates of the profile allow.
 	Registries []string
 }
 
@@ -70,12 +70,12 @@ var gateTable = []gateRule{
 		Gates: []findings.Gate{findings.Community, findings.Certified, findings.Konflux}},
 		checkRegistries},
 	{findings.Rule{ID: "bundle-digest", Severity: findings.Error,
-		What:  "Images of bundles and those that they need are named by their digests.",
+		What:  "The images of bundles, and the images that they need, are named by their digests.",
 		Why:   "The policy of Konflux for releases refuses the catalog.",
 		Gates: []findings.Gate{findings.Konflux}},
 		checkDigests},
 	{findings.Rule{ID: "package-folder", Severity: findings.Error,
-		What:  "Each package is in a folder of its own below that of the catalog.",
+		What:  "Each package is in its own folder below the catalog's folder.",
 		Why:   "The task validate-fbc refuses the catalog.",
 		Gates: []findings.Gate{findings.Konflux}},
 		checkFolders},
@@ -88,7 +88,7 @@ var gateTable = []gateRule{
 
 // againstPruned is the rule of Konflux for a catalog that replaces a released one.
 var againstPruned = findings.Rule{ID: "against-pruned", Severity: findings.Error,
-	What:  "Every entry of the earlier catalog is in this one, except those of channels for previews and candidates.",
+	What:  "Every entry of the earlier catalog is in this one, except entries of channels for previews and candidates.",
 	Why:   "The task fbc-target-index-pruning-check refuses the catalog.",
 	Gates: []findings.Gate{findings.Konflux}, ByGates: true}
 

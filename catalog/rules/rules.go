@@ -143,7 +143,7 @@ func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) e
 	return c, joined(errorsBut(found, served))
 }
 
-// errorsBut returns the errors among findings, without those of some rules.
+// errorsBut returns the errors among findings, without the errors of some rules.
 func errorsBut(found []*findings.Finding, without []string) (faults []*findings.Finding) {
 	for _, f := range found {
 		if f.Severity == findings.Error && !slices.Contains(without, f.Rule) {

@@ -436,7 +436,7 @@ func TestServeStopsAtOnce(t *testing.T) {
 	err := server.Serve(ctx, catalogDir, server.Options{Address: "127.0.0.1:0", Report: func(server.Event) {
 		cancel()
 		for range 1000 {
-			runtime.Gosched() // to what stops the server
+			runtime.Gosched() // to the goroutine that stops the server
 		}
 	}})
 	if err != nil {

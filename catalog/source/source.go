@@ -78,7 +78,7 @@ type Source struct {
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
 	if errors.Is(err, errBundle) {
-		return s, fmt.Errorf("image %s is that of a bundle; expected the image of a catalog, with the label %s", text, ConfigsLabel)
+		return s, fmt.Errorf("image %s is the image of a bundle; expected the image of a catalog, with the label %s", text, ConfigsLabel)
 	}
 	return s, err
 }

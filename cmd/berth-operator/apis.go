@@ -14,8 +14,9 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// apiControllers build the controllers of the APIs that come with drivers, from what the driver brings, and add their flags, by the name of the API's
-// CustomResourceDefinition. Nil means that the controller of another API serves it, too.
+// apiControllers build the controllers of the APIs that come with drivers, from the driver's own code, and add their
+// flags, by the name of the API's CustomResourceDefinition. Nil means that the controller of another API serves it,
+// too.
 var apiControllers = map[string]func(controller.Own, *pflag.FlagSet) operator.APIController{
 	"sharedvolumes." + v1alpha1.GroupVersion.Group:        serveSharedVolumes,
 	"sharedvolumegrants." + v1alpha1.GroupVersion.Group:   nil,

@@ -89,7 +89,7 @@ func newAdoptPlanCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "plan DRIVER",
-		Short: "Show what a hand-over does: checks, steps, and the objects that will change",
+		Short: "Show the plan of a hand-over: checks, steps, and the objects that will change",
 		Long: `Show what it takes to hand a driver over to the cluster storage operator. Nothing is written to the cluster.
 
 The plan lists the checks, with what to do if one fails, then the steps, with the point of no return, and

@@ -21,7 +21,7 @@ func newAdoptCleanupCommand() *cobra.Command {
 	o := &adoptCleanup{}
 	cmd := &cobra.Command{
 		Use:   "cleanup DRIVER",
-		Short: "List what the former operator left and nothing needs, and delete it if confirmed",
+		Short: "List objects that the former operator left and nothing needs, and delete them if confirmed",
 		Long: `List what the former operators of a driver left, once the driver has been handed over: roles, bindings,
 service accounts, SecurityContextConstraints, CredentialsRequests, the object that configured the operator, its
 API, and the operator's namespace if nothing else is in it. For each object there is the proof that nothing

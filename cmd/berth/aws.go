@@ -27,8 +27,8 @@ import (
 func newAWSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "aws",
-		Short: "Create an EFS file system for a cluster, and delete what a cluster has left in AWS",
-		Long: `Create an EFS file system for a cluster, and delete what a cluster has left in AWS.
+		Short: "Create an EFS file system for a cluster, and delete the resources that a cluster has left in AWS",
+		Long: `Create an EFS file system for a cluster, and delete the resources that a cluster has left in AWS.
 
 The credentials are those that the AWS CLI finds, too: environment variables, ~/.aws, or the instance's role.`,
 		Args: takesCommand,
@@ -176,7 +176,7 @@ func newAWSDestroyCommand() *cobra.Command {
 	run := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "destroy",
-		Short: "Delete what a cluster's storage has left in AWS",
+		Short: "Delete the resources that a cluster's storage has left in AWS",
 		Long: `Delete the access points, mount targets, file systems, volumes, snapshots and security groups that have the tag
 kubernetes.io/cluster/ID=owned, WITH ALL DATA IN THEM: file systems with this tag, the volumes and snapshots among them that
 the EBS driver made, and the security groups that 'berth aws create' made.
@@ -198,7 +198,7 @@ To delete, it needs these:` + listed(removal.Permissions),
 			}
 			ctx, cancel := run.limit(cmd.Context())
 			defer cancel()
-			stop := startProgress(cmd.ErrOrStderr(), "asking AWS for what is left")
+			stop := startProgress(cmd.ErrOrStderr(), "searching AWS for remaining resources")
 			inventory, err := removal.Find(ctx, clients, ownership.Cluster(cluster))
 			stop()
 			if err != nil {

@@ -46,6 +46,6 @@ Berth's templates, the updates are not written: they are made of the versions.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&request.Channels, "channel", nil, "`name` of a channel that gets an entry, or of a list (repeatable; default the only one)")
-	flags.StringVar(&request.Replaces, "replaces", "", "`name` of what the entry replaces (default the head of each channel)")
+	flags.StringVar(&request.Replaces, "replaces", "", "`name` of the bundle that the entry replaces (default the head of each channel)")
 	return cmd
 }

@@ -148,7 +148,7 @@ func TestFindingsOfImages(t *testing.T) {
 	}
 	bundle := pushed(t, address, "bundle", filepath.Join(root, "bundle", "aws-efs-operator", "1.0.0"))
 	out, err := exec.Command("berth", "catalog", "graph", bundle).CombinedOutput()
-	if want := `^berth: image \S+ is that of a bundle; expected the image of a catalog, with the label \S+\n$`; exitCodeOf(t, err) != exitFailed || !regexp.MustCompile(want).Match(out) {
+	if want := `^berth: image \S+ is the image of a bundle; expected the image of a catalog, with the label \S+\n$`; exitCodeOf(t, err) != exitFailed || !regexp.MustCompile(want).Match(out) {
 		t.Errorf("graph of a bundle: %v:\n%s", err, out)
 	}
 

@@ -122,7 +122,7 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags.StringVarP(&m.config, "config", "c", "", "`file` of oc-mirror v2, an ImageSetConfiguration, that says what to mirror")
 	flags.StringArrayVar(&m.platforms, "platform", nil, "`OS/ARCHITECTURE` platform whose images are mirrored, such as linux/amd64 (default all; repeatable)")
 	flags.StringToStringVar(&m.defaults, "default-channel", nil, "`PACKAGE=CHANNEL` default channel of a package whose own is not mirrored")
-	flags.StringVar(&m.name, "name", "", "`name` of the mirrored catalog, for its image and the objects (default that of the source)")
+	flags.StringVar(&m.name, "name", "", "`name` of the mirrored catalog, for its image and the objects (default: the source's name)")
 	flags.StringVar(&m.tag, "tag", "latest", "`tag` of the catalog's image, under which clusters look for a new one")
 	flags.StringVar(&m.namespace, "namespace", "openshift-marketplace", "`namespace` of the CatalogSource")
 	flags.StringVar(&m.resources, "resources", "mirror", "`DIR` folder for the objects and the smaller catalog; replaced")
@@ -130,7 +130,7 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags.DurationVar(&m.time, "image-timeout", 2*time.Hour, "longest `time` for each image")
 	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`host` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network (repeatable)")
 	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`reference` of a tag in DESTINATION to set although it names something that is not this catalog's (repeatable)")
-	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and what the destination lacks, and copy nothing")
+	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and which of them the destination lacks, and copy nothing")
 	for flag, by := range map[string]cobra.CompletionFunc{"platform": nothing, "package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
 		"image-timeout": nothing, "allow-host": nothing, "overwrite": nothing} {
 		completeFlag(cmd, flag, by)
@@ -194,7 +194,7 @@ func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oc
 		return err
 	}
 	defer func() { err = errors.Join(err, destination.Close()) }()
-	stop := startProgress(cmd.ErrOrStderr(), "looking for what is missing")
+	stop := startProgress(cmd.ErrOrStderr(), "searching for missing images")
 	defer func() { stop() }()
 	if err := m.Inspect(cmd.Context(), images, destination); err != nil {
 		return &faults.Listed{Head: "cannot mirror " + from + " to " + to + ":", Faults: err}
@@ -343,7 +343,7 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 		}
 	}
 	for _, former := range slices.Sorted(maps.Keys(moved)) {
-		fmt.Fprintf(w, "moves: %s to %s; what is there stays, and the objects for clusters name both\n", escape.Cell(former), escape.Cell(moved[former]))
+		fmt.Fprintf(w, "moves: %s to %s; images that are there stay, and the objects for clusters name both\n", escape.Cell(former), escape.Cell(moved[former]))
 	}
 	what := count(len(d.Images), "image")
 	if d.Catalog.Digest != "" {

@@ -31,7 +31,7 @@ func newCatalogPlanCommand() *cobra.Command {
 	o := &catalogPlan{}
 	cmd := &cobra.Command{
 		Use:   "plan [CATALOG [PACKAGE[@VERSION]]]",
-		Short: "Predict what OLM will do next with what is installed, and why",
+		Short: "Predict and explain what OLM will do next with the installed operators",
 		Long: `Predict what OLM will do with a catalog, and explain why. OLM's own resolver makes the
 choice, in this process. For OLM v1, whose resolver is not in a library, the choice is as in its version 1.11,
 and so is what it refuses: install modes, spec.config, changes of CustomResourceDefinitions, what bundles contain.

@@ -17,7 +17,7 @@ import (
 // requestTimeout limits a single request to the API server, unless --request-timeout does.
 const requestTimeout = 30 * time.Second
 
-// clusterFlags select the cluster, like those of kubectl.
+// clusterFlags select the cluster, like kubectl's flags.
 type clusterFlags struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
@@ -42,10 +42,10 @@ func (f *clusterFlags) addNamespace(cmd *cobra.Command, usage string) {
 var connectionFlags = []struct{ name, usage string }{
 	{"kubeconfig", "`file` with the connection to the cluster (default as for kubectl)"},
 	{clientcmd.FlagContext, "`NAME` context in the kubeconfig file (default the current one)"},
-	{clientcmd.FlagClusterName, "`NAME` cluster in the kubeconfig file (default that of the context)"},
-	{clientcmd.FlagAuthInfoName, "`NAME` user in the kubeconfig file (default that of the context)"},
+	{clientcmd.FlagClusterName, "`NAME` cluster in the kubeconfig file (default: the context's)"},
+	{clientcmd.FlagAuthInfoName, "`NAME` user in the kubeconfig file (default: the context's)"},
 	{clientcmd.FlagAPIServer, "`URL` address of the API server"},
-	{clientcmd.FlagTLSServerName, "`NAME` host that the API server's certificate is for (default that of its address)"},
+	{clientcmd.FlagTLSServerName, "`NAME` host that the API server's certificate is for (default: the address's)"},
 	{clientcmd.FlagCAFile, "`file` with the certificate authority of the API server"},
 	{clientcmd.FlagInsecure, "connect even if nobody vouches for the API server's certificate: anyone could be the cluster"},
 	{clientcmd.FlagProxyURL, "`URL` proxy on the way to the API server"},

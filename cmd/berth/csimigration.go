@@ -120,7 +120,7 @@ func newCSIMigrationPlanCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "plan [enable | disable] [DRIVER...]",
-		Short: "Show what it takes: checks, steps, and the objects that will change",
+		Short: "Show the plan: checks, steps, and the objects that will change",
 		Long: `Show what it takes to switch CSI migration on, or with "disable" off. Nothing is written to the cluster. Without
 names of drivers, all plugins are switched that the version of the cluster can switch. With --downgrade-to, show what
 has to be done before the cluster is downgraded to that version.`,

@@ -25,7 +25,7 @@ func newDoctorCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor [DRIVER...]",
-		Short: "Say what is wrong with the drivers of a cluster, and what to do",
+		Short: "Find problems with the drivers of a cluster, and say how to solve them",
 		Long: `Look at all that drivers need on a cluster, and say what is wrong and what to do: the Operator Lifecycle Manager,
 Subscriptions and catalogs, operators, ClusterCSIDrivers, namespaces and monitoring, credentials, pods, and
 SharedVolumes. Without DRIVER, it looks at the drivers that are installed. DRIVER is the short name of a driver or that of

@@ -13,7 +13,7 @@ const (
 	exitFine    = 0
 	exitFound   = 1
 	exitFailed  = 2
-	exitTimeout = 124 // as that of timeout(1)
+	exitTimeout = 124 // as in timeout(1)
 )
 
 // exitCode is a row of the table of exit codes.
@@ -24,9 +24,9 @@ type exitCode struct {
 
 // exitCodes are all exit codes.
 var exitCodes = []exitCode{
-	{exitFine, "the command did what it was asked, and found nothing wrong"},
+	{exitFine, "success: the command found nothing wrong"},
 	{exitFound, "it found something: faults, a difference, or a plan that is not safe"},
-	{exitFailed, "it could not do what it was asked, or the command line is wrong"},
+	{exitFailed, "failure: the command could not finish, or its command line is wrong"},
 	{exitTimeout, "it timed out; the same command continues"},
 }
 
@@ -79,7 +79,7 @@ func explainExit(cmd *cobra.Command) {
 	}
 }
 
-// exitError ends a command with another exit code than that of a failure. Without an error, there is nothing to say.
+// exitError ends a command with an exit code other than failure. It prints nothing without an error.
 type exitError struct {
 	code int
 	err  error

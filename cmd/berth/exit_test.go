@@ -40,7 +40,7 @@ func TestExitCodesPage(t *testing.T) {
 	comparePage(t, file, page.String())
 }
 
-// comparePage compares a page with what it must be, or writes it.
+// comparePage compares a page with its expected content, or writes it.
 func comparePage(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {

@@ -13,7 +13,7 @@ import (
 
 // Annotations of flags, for the help.
 const (
-	// placeholderAnnotation is what stands for a flag's value.
+	// placeholderAnnotation has the placeholder of a flag's value.
 	placeholderAnnotation = "berth/placeholder"
 	// connectionAnnotation marks flags that only "berth options" lists.
 	connectionAnnotation = "berth/connection"
@@ -100,7 +100,7 @@ func usage(cmd *cobra.Command) string {
 	return text.String()
 }
 
-// commandLists lists the subcommands: those that do something, those that only have subcommands, and those that are only help.
+// commandLists lists the subcommands: commands that do something, commands that only have subcommands, and help topics.
 func commandLists(cmd *cobra.Command) string {
 	var all strings.Builder
 	for _, list := range []struct {
@@ -174,7 +174,7 @@ func flagName(f *pflag.Flag) string {
 	}
 }
 
-// defaultOf returns the default of a flag, in parentheses, unless it is what nothing would be.
+// defaultOf returns the default of a flag, in parentheses, unless it is the zero value.
 func defaultOf(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "false", "0", "0s", "[]":

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// allCommands returns a command and all below it, also those that Cobra adds when it runs.
+// allCommands returns a command and all commands below it, including commands that Cobra adds when it runs.
 func allCommands(cmd *cobra.Command) []*cobra.Command {
 	if !cmd.HasParent() {
 		cmd.InitDefaultHelpCmd()

@@ -235,7 +235,7 @@ func (s *sourceCode) values(t *testing.T, of constants) (all []described) {
 	return all
 }
 
-// lastName returns the name of a type, without that of its package.
+// lastName returns the name of a type, without its package.
 func lastName(of ast.Expr) string {
 	switch of := of.(type) {
 	case *ast.Ident:

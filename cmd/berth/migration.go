@@ -77,7 +77,7 @@ type runFlags struct {
 
 func (f *runFlags) add(cmd *cobra.Command) {
 	f.addTimeout(cmd, 10*time.Minute)
-	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for what others do; if false, end where there is something to wait for")
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for OLM and other controllers; if false, exit at the first wait")
 }
 
 // addTimeout adds the flag of commands that wait in any case.
@@ -93,8 +93,8 @@ func (f *runFlags) limit(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, f.timeout)
 }
 
-// finish turns the result of a run into that of the command. status is the command that shows how far the migration is,
-// if it has been started.
+// finish turns the result of a run into the command's result. status is the command that shows how far the migration
+// is, if it has been started.
 func finish(ctx context.Context, cmd *cobra.Command, err error, done, status string) error {
 	next := "run the same command to continue"
 	if status != "" {

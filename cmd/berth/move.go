@@ -130,7 +130,7 @@ func newMovePlanCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "plan PACKAGE",
-		Short: "Show what a move does: checks, steps, and the objects that will change",
+		Short: "Show the plan of a move: checks, steps, and the objects that will change",
 		Long: `Show what it takes to move an operator to OLM v1, or back. Nothing is written to the cluster.
 
 The plan lists the checks, with what to do if one fails, then the steps, with the point of no return, and the objects
@@ -270,7 +270,7 @@ func (o *moveApply) checkAll(cmd *cobra.Command, pkgs []string) error {
 	return nil
 }
 
-// applyOne applies the plan in the file, or that of a package.
+// applyOne applies the plan in the file, or a package's plan.
 func (o *moveApply) applyOne(cmd *cobra.Command, pkg string) error {
 	end := func() {}
 	defer func() { end() }()

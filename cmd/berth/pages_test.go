@@ -20,7 +20,7 @@ import (
 type scene struct {
 	// files is an archive in testdata with files.
 	files string
-	// setup are commands that run before those of the page.
+	// setup are commands that run before the page's commands.
 	setup []string
 	// says replaces parts of the page that differ from run to run.
 	says map[string]string

@@ -47,7 +47,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestNoOtherSchemas: each file in docs/schemas is that of a document.
+// TestNoOtherSchemas: each file in docs/schemas is the schema of a document.
 func TestNoOtherSchemas(t *testing.T) {
 	files, err := os.ReadDir(schemas.Dir())
 	if err != nil {

@@ -43,7 +43,7 @@ type switchFlags struct {
 
 func (f *switchFlags) add(cmd *cobra.Command) {
 	f.journalFlags.add(cmd)
-	cmd.Flags().StringVar(&f.to, "to", "", "`[NAMESPACE/]NAME` CatalogSource to switch to (default namespace: that of the present one)")
+	cmd.Flags().StringVar(&f.to, "to", "", "`[NAMESPACE/]NAME` CatalogSource to switch to (default namespace: the present CatalogSource's)")
 	cmd.Flags().StringVar(&f.request.Channel, "channel", "", "`channel` to subscribe to (default the present one, or else the package's default channel)")
 	cmd.Flags().StringVar(&f.request.NewPackage, "new-package", "", "`name` of the package in the other catalog, if it differs")
 	cmd.Flags().BoolVar(&f.request.CreateDriver, "create-driver", false, "create the driver's ClusterCSIDriver once the operator runs, so that it adopts the driver")

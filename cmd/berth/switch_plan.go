@@ -13,7 +13,7 @@ func newSwitchPlanCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "plan PACKAGE --to CATALOG_SOURCE",
-		Short: "Predict what a switch does: checks, steps, and the objects that will change",
+		Short: "Predict a switch: checks, steps, and the objects that will change",
 		Long: `Predict what a switch to another catalog does. OLM's own resolver runs in this process, with the cluster
 and the catalogs as they are. Nothing is written to the cluster.
 

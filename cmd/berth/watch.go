@@ -21,8 +21,9 @@ func (f *watchFlag) add(cmd *cobra.Command, until string) {
 	cmd.Flags().BoolVarP(&f.on, "watch", "w", false, "show it again whenever it has changed, until "+until)
 }
 
-// run shows once what look writes or, with --watch, whenever that has changed, until look says that nothing is awaited. The result is that of
-// the last look. A cluster that cannot be asked while it is watched is asked again: its API servers may be restarting.
+// run shows once what look writes or, with --watch, whenever that has changed, until look says that nothing is awaited.
+// It returns the result of the last look. A cluster that cannot be asked while it is watched is asked again: its API
+// servers may be restarting.
 func (f *watchFlag) run(cmd *cobra.Command, look func(io.Writer) (awaited bool, err error)) error {
 	var shown []byte
 	for {

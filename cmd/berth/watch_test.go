@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// look is what a command sees of a cluster at one time.
+// look is a command's view of a cluster at one time.
 type look struct {
 	says    string
 	awaited bool

@@ -60,7 +60,8 @@ var Driver = drivers.Driver{
 	},
 }
 
-// snapshotParameters has new snapshots tagged as disks are. An Azure Stack takes no incremental ones, which the driver would ask for.
+// snapshotParameters makes the driver tag new snapshots like disks. It turns off incremental snapshots, the driver's
+// default, on an Azure Stack, which does not support them.
 func snapshotParameters(cluster drivers.Cluster) map[string]string {
 	found := drivers.AzureTags(cluster.Infrastructure)
 	if drivers.IsAzureStack(cluster.Infrastructure) {
@@ -69,7 +70,7 @@ func snapshotParameters(cluster drivers.Cluster) map[string]string {
 	return found
 }
 
-// parameters has new disks tagged, and encrypted with the administrator's keys instead of Azure's.
+// parameters makes the driver tag new disks, and encrypt them with the administrator's keys instead of Azure's.
 func parameters(cluster drivers.Cluster) map[string]string {
 	found := drivers.AzureTags(cluster.Infrastructure)
 	azure := cluster.ClusterCSIDriver.Spec.DriverConfig.Azure

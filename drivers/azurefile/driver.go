@@ -58,7 +58,8 @@ var Driver = drivers.Driver{
 	},
 }
 
-// without says why there are no shares on an Azure Stack. One that has the driver keeps it.
+// without says why a cluster on Azure Stack does not get the driver: there are no shares. A cluster that has the driver
+// keeps it.
 func without(platform drivers.Platform) string {
 	if platform.Installed || !drivers.IsAzureStack(platform.Infrastructure) {
 		return ""
@@ -66,8 +67,8 @@ func without(platform drivers.Platform) string {
 	return "an Azure Stack has no file shares"
 }
 
-// parameters has the storage accounts of new shares tagged, so that the driver finds those of this class and cluster.
-// Snapshots are in the accounts of their shares, and the driver refuses tags for them.
+// parameters makes the driver tag the storage accounts of new shares, so that it finds the accounts of this class and
+// cluster. Snapshots are in the accounts of their shares, and the driver refuses tags for them.
 func parameters(cluster drivers.Cluster) map[string]string {
 	return drivers.AzureTags(cluster.Infrastructure, "storageClassName=azurefile-csi")
 }

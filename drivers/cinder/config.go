@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// The ConfigMap with which an administrator configures the driver, and its key for the configuration. What it lacks, the
-// driver takes from the configuration of the cloud, which the cloud provider shares.
+// The ConfigMap with which an administrator configures the driver, and its key for the configuration. For missing
+// settings, the driver uses the configuration of the cloud, like the cloud provider.
 const (
 	configName = "cinder-csi-config"
 	configKey  = "config"
@@ -39,8 +39,9 @@ const (
 	configDir  = "/etc/cinder/"
 )
 
-// configFiles returns the content of the driver's own ConfigMap: the files that the driver reads, and whether volumes belong to
-// zones. If nobody says that, it stays as it is: volumes that were made with zones need them, also those of another operator.
+// configFiles returns the content of the driver's own ConfigMap: the files that the driver reads, and whether volumes
+// belong to zones. If nobody has decided on zones, the current setting stays: volumes that were created with zones need
+// them, even if another operator created them.
 func configFiles(cloud, source, current map[string]string) (map[string]string, error) {
 	text, from := take(cloud, source, drivers.CloudConfigKey, configKey)
 	options, err := parse(text)
@@ -71,7 +72,7 @@ func configFiles(cloud, source, current map[string]string) (map[string]string, e
 	return content, nil
 }
 
-// take returns a value from the driver's ConfigMap or else from that of the cloud, and where it is, for a message.
+// take returns a value from the driver's ConfigMap or else from the cloud's, and its place for a message.
 func take(cloud, source map[string]string, cloudKey, sourceKey string) (value, from string) {
 	if value := source[sourceKey]; value != "" {
 		return value, fmt.Sprintf("ConfigMap %s/%s, key %s", drivers.DriverConfigNamespace, configName, sourceKey)
@@ -91,14 +92,14 @@ func Login(cloud, source map[string]string) (login map[string]string, authoritie
 	return o.login(), authorities, nil
 }
 
-// zonesUnsaid reports whether no administrator has said if volumes belong to zones.
+// zonesUnsaid reports whether no administrator has decided if volumes belong to zones.
 func zonesUnsaid(cloud, source map[string]string) bool {
 	value, _ := take(cloud, source, TopologyKey, TopologyKey)
 	return value == ""
 }
 
-// options are what the driver reads of a configuration. It has credentials from clouds.yaml alone, and ignores the other
-// options, which are the cloud provider's.
+// options are the parts of a configuration that the driver reads. It takes credentials only from clouds.yaml, and
+// ignores the other options, which are for the cloud provider.
 type options struct {
 	Global map[string]*struct {
 		Region       string
@@ -140,7 +141,7 @@ func parse(text string) (options, error) {
 }
 
 func (o options) login() map[string]string {
-	global := o.Global[""] // others are of other clouds
+	global := o.Global[""] // the other sections are for other clouds
 	if global == nil {
 		return nil
 	}
@@ -167,7 +168,7 @@ func (o options) metadata() map[string]string {
 	return map[string]string{"search-order": o.Metadata.SearchOrder, "request-timeout": o.Metadata.RequestTimeout}
 }
 
-// quoted has in quotes what the driver would not read as a part of a value.
+// quoted escapes characters that the driver would not read as part of a value.
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
 
 // format returns a section with the options that are not empty.

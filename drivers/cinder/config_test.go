@@ -106,7 +106,8 @@ region = "a \"b\\c\" ; d"
 	}
 }
 
-// TestWrongConfigs: what the driver would not start with is refused, with its place and what to write instead.
+// TestWrongConfigs: a configuration with which the driver would not start is refused, with the place and the
+// correction.
 func TestWrongConfigs(t *testing.T) {
 	for name, test := range map[string]struct {
 		cloud, source map[string]string

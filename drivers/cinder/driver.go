@@ -49,6 +49,6 @@ var Driver = drivers.Driver{
 	Certification: drivers.Certification{
 		Class: "standard-csi", SnapshotClass: "standard-csi",
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
-		Clones: true, // and no TopologyKeys: volumes belong to zones only in some clouds
+		Clones: true, // no TopologyKeys: volumes belong to zones only in some clouds
 	},
 }

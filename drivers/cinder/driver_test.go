@@ -59,7 +59,7 @@ func TestStorageClass(t *testing.T) {
 	}
 }
 
-// TestNodesHaveNoCredentials: what runs on every node has nothing that opens the cloud.
+// TestNodesHaveNoCredentials: pods on every node have no credentials for the cloud.
 func TestNodesHaveNoCredentials(t *testing.T) {
 	for _, m := range drivers.OfKind(manifests(t), "DaemonSet") {
 		for _, part := range append(Driver.Secrets, configDir+loginFile) {

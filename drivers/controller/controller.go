@@ -1,6 +1,6 @@
-// Package controller is between the operator and the controllers that a driver brings of its own, which are in
-// drivers/NAME/controller. A definition is data, which every program reads: what calls a cloud is here, and only the
-// operator links it (drivers/registry/controllers).
+// Package controller is the interface between the operator and a driver's own controllers, which are in
+// drivers/NAME/controller. A definition is data, and every program reads it. Code that calls a cloud is separate, and
+// only the operator links it (drivers/registry/controllers).
 package controller
 
 import (
@@ -18,31 +18,32 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Own is what a driver brings besides its definition. A process has one, of its driver.
+// Own is a driver's code besides its definition. A process has one, for its driver.
 type Own struct {
 	// New returns the driver's own controllers, of one cycle of the operator; nil if it has none.
 	New func(Dependencies) []factory.Controller
 	// Register registers their metrics, once for a process; nil if they have none.
 	Register func(mustRegister func(...metrics.Registerable))
-	// Withdraw withdraws what the metrics show, when there is no ClusterCSIDriver any more; nil if they have none.
+	// Withdraw removes the series of the metrics when the ClusterCSIDriver is gone; nil if there are no metrics.
 	Withdraw func()
-	// API is what the controller of an API that comes with the driver asks them; nil if it asks nothing.
+	// API is the driver's interface for the controller of an API that comes with the driver; nil if that controller
+	// needs none.
 	API any
 
 	// Classes queries the driver's Backend in a cloud. It returns a StorageClass for each kind of storage that the backend
 	// offers, and a sentence about each kind that cannot have one. An error says that the backend could not be queried.
 	Classes func(ctx context.Context, cloud drivers.Cloud) (classes []storagev1.StorageClass, leftOut []string, err error)
-	// Find asks the cloud for what the driver's Discovery is about, and returns keys that CloudConfig.Content gets as those
-	// that the ConfigMap has. Until it succeeds, the driver is not installed.
+	// Find performs the query of the driver's Discovery. It returns keys that CloudConfig.Content receives as the
+	// current content of the ConfigMap. Until Find succeeds, the driver is not installed.
 	Find func(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (found map[string]string, err error)
 }
 
-// Dependencies are what the operator gives the controllers.
+// Dependencies are the controllers' dependencies, from the operator.
 type Dependencies struct {
 	Driver    drivers.Driver
 	Namespace string // the driver's
-	// Cloud returns what the cluster knows of its cloud, with the content of a Secret in the driver's namespace as the
-	// credentials; they are nil while there is no such Secret. Triggers are the informers of what it reads.
+	// Cloud returns the cluster's information about its cloud, with the content of a Secret in the driver's namespace
+	// as credentials, or nil while there is no such Secret. Triggers are informers of the objects that it reads.
 	Cloud    func(secret string) (drivers.Cloud, error)
 	Triggers func(secret string) []factory.Informer
 	// Fill returns a Secret among the driver's assets for a controller to fill. The driver's pods start when it is filled.
@@ -56,7 +57,7 @@ type Dependencies struct {
 	Clock         clock.Clock
 }
 
-// A Reporter reports conditions, and knows those that were reported.
+// A Reporter reports conditions, and returns reported ones.
 type Reporter interface {
 	v1helpers.OperatorClient
 	Condition(conditionType string) operatorv1.OperatorCondition
@@ -67,6 +68,6 @@ type Secret interface {
 	Informers() []factory.Informer
 	// Apply writes the content.
 	Apply(ctx context.Context, content map[string][]byte) error
-	// Fail says that there is no content yet. After several failures the driver's pods start without.
+	// Fail says that there is no content yet. After several failures, the driver's pods start without it.
 	Fail()
 }

@@ -38,7 +38,7 @@ var Driver = drivers.Driver{
 		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
 		Replaces:       "aws-ebs-csi-driver-operator.v4.5.0", // of OpenShift 4.5
-		UpdatesFrom:    "4.3.0",                              // the oldest that this one updated
+		UpdatesFrom:    "4.3.0",                              // the oldest version that 4.5.0 updated
 		MinKubeVersion: "1.34.0",                             // for VolumeAttributesClasses, and for the CSIDriver's nodeAllocatableUpdatePeriodSeconds
 	},
 
@@ -51,7 +51,7 @@ var Driver = drivers.Driver{
 		Env:   []string{"ROLEARN", drivers.FIPSEndpointEnv},
 	},
 
-	// Of OpenShift 4.5's operator, whose Deployment and DaemonSet had the same names.
+	// OpenShift 4.5's operator used it, with the same names of the Deployment and the DaemonSet.
 	Namespace: "openshift-aws-ebs-csi-driver",
 	InTree:    drivers.InTree{Source: "awsElasticBlockStore", Plugin: "kubernetes.io/aws-ebs", Gate: "CSIMigrationAWS", Preview: "4.8.0", Migrated: "4.12.0"},
 
@@ -77,7 +77,7 @@ var Driver = drivers.Driver{
 		MinSize: "1Gi", MaxSize: "16Ti", FileSystems: []string{"ext4", "xfs"}, MountOptions: []string{"dirsync"},
 		TopologyKeys: []string{corev1.LabelTopologyZone},
 		Clones:       true,
-		Attributes:   map[string]string{"type": "gp3", "throughput": "250"}, // which also the smallest volume can have
+		Attributes:   map[string]string{"type": "gp3", "throughput": "250"}, // even the smallest volume can have this throughput
 		Destroy:      drivers.AWSDestroy,
 	},
 	History: drivers.History{

@@ -28,8 +28,8 @@ func tagVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut [
 // reservedKeys are prefixes of the tags that the driver sets itself. It exits if a given tag has one of them.
 var reservedKeys = []string{"aws:", "kubernetes.io", "ebs.csi.aws.com", "CSIVolumeName", "CSIVolumeSnapshotName"}
 
-// untaggable says why a volume cannot have a tag, or "" if it can. The driver does not start with a list of tags that
-// it cannot parse.
+// untaggable says why a volume cannot have a tag, or "" if it can. The driver does not start if it cannot parse its
+// list of tags.
 func untaggable(tag configv1.AWSResourceTag) string {
 	for _, reserved := range reservedKeys {
 		if strings.HasPrefix(tag.Key, reserved) {

@@ -1,10 +1,11 @@
 // Package efs defines the AWS EFS CSI driver.
 //
-// The assets are for version 3.4 of the driver. They use nothing that version 2.1 rejects, as OpenShift's image, the
-// default, is still built from that. Where the versions differ, the operator's variable DRIVER_VERSION decides.
+// The assets are for version 3.4 of the driver. They use nothing that version 2.1 rejects, because the default image,
+// OpenShift's, is still built from version 2.1. Where the versions differ, the operator's variable DRIVER_VERSION
+// decides.
 //
-// tags.go says how the driver tags access points that it creates. Package controller tags existing ones, and package internal/aws/provision
-// those of berth aws create.
+// tags.go says how the driver tags access points that it creates. Package controller tags existing access points, and
+// package internal/aws/provision tags the access points that berth aws create creates.
 package efs
 
 import (
@@ -49,7 +50,7 @@ var controllerRules = []permissions.Rule{
 	{For: "To find out whether the nodes can reach the access points of SharedVolumes", Resources: []string{"nodes"}, Verbs: []string{"list"}},
 }
 
-// Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator, so it keeps all names of
+// Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator, so it keeps all names from
 // that operator that objects and users refer to.
 var Driver = drivers.Driver{
 	Name:            "efs",
@@ -65,8 +66,8 @@ var Driver = drivers.Driver{
 		Keywords:       []string{"AWS", "EFS", "NFS", "CSI", "storage", "ReadWriteMany"},
 		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
-		Replaces:       "aws-efs-operator.v0.0.8", // the last one of the community's
-		UpdatesFrom:    "0.0.1",                   // Its versions 0.1.x are later than that one.
+		Replaces:       "aws-efs-operator.v0.0.8", // the community's last version
+		UpdatesFrom:    "0.0.1",                   // Versions 0.1.x came after 0.0.8.
 		MinKubeVersion: "1.27.0",                  // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
 	},
 
@@ -84,7 +85,7 @@ var Driver = drivers.Driver{
 				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListFallback},
 			// To find the pods that use the volume of a SharedVolume.
 			{For: sharing, Resources: []string{"pods"}, Verbs: []string{"list"}},
-			// In the namespaces of SharedVolumes, and about grants and the policy.
+			// Events in the namespaces of SharedVolumes, and about grants and the policy.
 			{For: sharing, Group: "events.k8s.io", Resources: []string{"events"}, Verbs: []string{"create"}},
 
 			// A grant has the name of its namespace, which can be any.
@@ -127,12 +128,12 @@ var Driver = drivers.Driver{
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
 		Finalizers: []string{
-			// Of the operator in the package aws-efs-csi-driver-operator.
+			// The operator in the package aws-efs-csi-driver-operator adds it.
 			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverControllerServiceController",
 			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverNodeServiceController",
 			"aws-efs-csi-driver-operator.operator.openshift.io/CSIStaticResourceController",
 		},
-		// Of the same operator, whose driver has a DaemonSet and a Deployment with other names.
+		// The same operator's driver has a DaemonSet and a Deployment with other names.
 		Traces: []drivers.Trace{
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-controller-privileged-binding", Accounts: []string{"aws-efs-csi-driver-controller-sa"}, Foreign: true},
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-node-privileged-binding", Accounts: []string{"aws-efs-csi-driver-node-sa"}, Foreign: true},

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// measureVolumes makes the driver on each node report how full volumes are, if the administrator asks for that. EFS
-// has no such metric, so the driver walks through all files of a volume. The API server validates the numbers; zero
+// measureVolumes makes the driver on each node report how full volumes are, if the administrator asks for it. EFS has
+// no metric for that, so the driver walks through all files of a volume. The API server validates the numbers; zero
 // selects the driver's default.
 func measureVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	aws := cluster.ClusterCSIDriver.Spec.DriverConfig.AWS

@@ -7,8 +7,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// sharedDirectory says what it endangers if the access points of a StorageClass share a directory. The driver deletes the directory of an
-// access point with it, and all that is in it.
+// sharedDirectory describes the risk if the access points of a StorageClass share a directory: with an access point,
+// the driver deletes its directory and everything in it.
 func sharedDirectory(class *storagev1.StorageClass) string {
 	pattern, has := class.Parameters["subPathPattern"]
 	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete

@@ -29,7 +29,7 @@ func TestStart(t *testing.T) {
 		fips   string // content of the file, "" if there is none
 		files  string // the directory that the image has
 		env    string // of the pod
-		driver string // what it tells
+		driver string // its output
 	}{
 		{name: "off", fips: "0\n", driver: "false"},
 		{name: "on", fips: "1\n", driver: "true"},

@@ -16,14 +16,14 @@ import (
 const (
 	// VersionEnv is the environment variable of the operator that says which version of the driver is in the image.
 	VersionEnv = "DRIVER_VERSION"
-	// DefaultVersion is the version in the default image. Its parser of tags has no escapes: it splits the list at each
-	// space, and each word at each colon. Of a word with two colons it loses what follows the second one. A word
-	// without a colon makes it lose all tags.
+	// DefaultVersion is the version in the default image. Its parser of tags knows no escapes: it splits the list at
+	// each space, and each word at each colon. It drops the part of a word after a second colon. A word without a colon
+	// makes it drop all tags.
 	DefaultVersion = "2.1.11"
 )
 
-// The tag that the driver gives to all access points that it creates. The policy in the CredentialsRequest allows no change
-// of tags on others.
+// The driver sets this tag on all access points that it creates. The policy in the CredentialsRequest allows no changes
+// of tags on other access points.
 const MarkKey, MarkValue = "efs.csi.aws.com/cluster", "true"
 
 // escapesFrom is the oldest version that is known to take spaces and colons after a backslash.
@@ -55,8 +55,8 @@ func OwnerTag(infrastructure *configv1.Infrastructure) configv1.AWSResourceTag {
 	return configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + infrastructure.Status.InfrastructureName, Value: "owned"}
 }
 
-// ClusterTags returns the tags that the cluster wants on all its resources and that an access point can have, and a sentence
-// about each other one. problem says what else is wrong with a tag, or "".
+// ClusterTags returns the tags that the cluster wants on all its resources and that an access point can have, and a
+// sentence about each other tag. problem returns another reason against a tag, or "".
 func ClusterTags(infrastructure *configv1.Infrastructure, problem func(configv1.AWSResourceTag) string) (tags []configv1.AWSResourceTag, leftOut []string) {
 	taken := map[string]bool{OwnerTag(infrastructure).Key: true}
 	return drivers.AWSTags(infrastructure, "new access points", func(tag configv1.AWSResourceTag) string {
@@ -89,7 +89,7 @@ func untaggable(tag configv1.AWSResourceTag) string {
 	return ""
 }
 
-// unsayable says why a version of the driver cannot be given a tag, or "" if it can.
+// unsayable says why a version of the driver cannot set a tag, or "" if it can.
 func unsayable(tag configv1.AWSResourceTag, version string) string {
 	parsed, err := semver.ParseTolerant(version)
 	escapes := err == nil && parsed.GE(escapesFrom)
@@ -111,8 +111,8 @@ var (
 )
 
 // tagWord returns a tag in the syntax of the driver: it splits its list at spaces and unescapes each word, then splits
-// the word at the colon and unescapes again. No tag has a backslash of its own. Versions without escapes read the same
-// from a word without any.
+// the word at the colon and unescapes again. No tag contains a backslash. If a word needs no escapes, versions without
+// escapes read it in the same way.
 func tagWord(tag configv1.AWSResourceTag) string {
 	return escapeSpaces.Replace(escapeColons.Replace(tag.Key) + ":" + escapeColons.Replace(tag.Value))
 }

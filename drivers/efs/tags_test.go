@@ -23,7 +23,7 @@ var (
 type tagCase struct {
 	name    string
 	tags    []string                     // keys and values, alternating
-	want    map[string]map[string]string // what the driver reads, besides the tag of the cluster, by version; nil for the tags
+	want    map[string]map[string]string // the tags that the driver reads, besides the cluster's tag, by version; nil for the tags
 	leftOut map[string][]string          // a fragment of each sentence, by version
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// labelsFlag gives the driver the labels of disks. The asset has it, with the label by which the installer finds the
+// labelsFlag passes the labels of disks to the driver. In the asset, it has the label by which the installer finds the
 // cluster's resources.
 const labelsFlag = "--extra-labels="
 
@@ -32,13 +32,13 @@ func labelDisks(cluster drivers.Cluster, container *corev1.Container) (leftOut [
 	return leftOut
 }
 
-// labelSnapshots gives each snapshot of a class the labels that disks have: the driver has no flag for that.
+// labelSnapshots gives each snapshot of a class the disks' labels, because the driver has no flag for that.
 func labelSnapshots(cluster drivers.Cluster) map[string]string {
 	owned := "kubernetes-io-cluster-" + cluster.Infrastructure.Status.InfrastructureName + "=owned"
 	return map[string]string{"labels": strings.Join(append([]string{owned}, labels(platformOf(cluster))...), ",")}
 }
 
-// platformOf returns what the cluster says of Google Cloud; nothing on another platform.
+// platformOf returns the Google Cloud part of the Infrastructure; empty on another platform.
 func platformOf(cluster drivers.Cluster) configv1.GCPPlatformStatus {
 	platform := cluster.Infrastructure.Status.PlatformStatus
 	if platform == nil || platform.GCP == nil {
@@ -57,8 +57,8 @@ func labels(platform configv1.GCPPlatformStatus) []string {
 	return words
 }
 
-// tags returns the tags that the cluster wants, sorted, and a sentence about each that the driver cannot be given: it
-// splits its list at commas.
+// tags returns the tags that the cluster wants, sorted, and a sentence about each tag that the driver cannot set,
+// because it splits its list at commas.
 func tags(platform configv1.GCPPlatformStatus) (words, leftOut []string) {
 	sorted := slices.SortedFunc(slices.Values(platform.ResourceTags), func(a, b configv1.GCPResourceTag) int {
 		return cmp.Or(cmp.Compare(a.ParentID, b.ParentID), cmp.Compare(a.Key, b.Key))

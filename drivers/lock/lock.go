@@ -16,7 +16,7 @@ import (
 // TokenExpiry is how long after its deletion timestamp a pod may still write to the cluster, if nothing stops it. The
 // API server rejects the token of a pod's service account one minute after that, and remembers for ten seconds which
 // tokens it has accepted (pkg/serviceaccount/claims.go and pkg/kubeapiserver/options/authentication.go of Kubernetes).
-// The rest is for clocks that differ.
+// The rest allows for different clocks.
 const TokenExpiry = 2 * time.Minute
 
 // Ended reports whether a pod can no longer be an active operator, so that it holds no lock. The containers of a pod
@@ -30,8 +30,8 @@ func Ended(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(TokenExpiry))
 }
 
-// Holder returns the pod that holds a lock, or nil if none does. A pod that has ended holds nothing. It takes
-// permissions to get the ConfigMap and to list pods, and no others.
+// Holder returns the pod that holds a lock, or nil if none does. A pod that has ended holds no lock. Holder needs only
+// permissions to get the ConfigMap and to list pods.
 func Holder(ctx context.Context, c client.Reader, lock client.ObjectKey) (*corev1.Pod, error) {
 	held := &corev1.ConfigMap{}
 	if err := c.Get(ctx, lock, held); apierrors.IsNotFound(err) {

@@ -54,7 +54,7 @@ var Driver = drivers.Driver{
 		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
 		Replaces:       "manila-csi-driver-operator.v4.5.0", // of OpenShift 4.5
-		UpdatesFrom:    "4.3.0",                             // that version's prereleases included
+		UpdatesFrom:    "4.3.0",                             // including prereleases of that version
 		MinKubeVersion: "1.27.0",                            // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
 	},
 
@@ -90,7 +90,7 @@ var Driver = drivers.Driver{
 		MinSize: "1Gi", MaxSize: "16Ti",
 	},
 	History: drivers.History{
-		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
+		// OpenShift 4.5's operator used it, with the same names of the Deployment and the DaemonSets.
 		Traces:              []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints, Accounts: oldAccounts}},
 		CSIDriverAnnotation: lastApplied,
 		Predecessors: []drivers.Predecessor{
@@ -106,7 +106,8 @@ var Driver = drivers.Driver{
 			},
 			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "manila-csi-driver-operator"}, // of this definition
 		},
-		// With these, OpenShift 4.5's operator described the login. New pods have the CA where os-certAuthorityPath says.
+		// OpenShift 4.5's operator described the login with these keys. New pods have the CA at the path of
+		// os-certAuthorityPath.
 		Keys: []drivers.RetiredKeys{{
 			Secret: DriverSecret, Mark: lastApplied, Accounts: oldAccounts, Keys: oldKeys,
 		}},

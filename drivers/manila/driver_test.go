@@ -90,7 +90,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMountedCA: pods mount the CA bundle of the cloud's configuration if there is one, and that of the credentials otherwise.
+// TestMountedCA: pods mount the CA bundle of the cloud's configuration if there is one, otherwise the credentials'
+// bundle.
 func TestMountedCA(t *testing.T) {
 	for volume, config := range map[string]map[string]string{credentialsCA: nil, configCA: {drivers.CABundleKey: "bundle"}} {
 		container := corev1.Container{Name: "csi-driver", VolumeMounts: []corev1.VolumeMount{

@@ -13,7 +13,7 @@ var oldAccounts = []string{"csi-nodeplugin", "openstack-manila-csi-controllerplu
 // oldConstraints are the SecurityContextConstraints of their pods.
 const oldConstraints = "csi-driver-manila-operator"
 
-// leftovers are what OpenShift 4.5's operator made and this definition does not have.
+// leftovers are the objects that OpenShift 4.5's operator created and this definition does not have.
 func leftovers() []drivers.Leftover {
 	rbac := rbacv1.SchemeGroupVersion
 	found := []drivers.Leftover{

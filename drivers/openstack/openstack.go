@@ -1,5 +1,5 @@
-// Package openstack logs in to an OpenStack cloud, for drivers whose operator asks a service of the cloud. It trusts whom the driver's
-// pods trust.
+// Package openstack logs in to an OpenStack cloud, for operators that query a service of the cloud. It trusts the same
+// certificate authorities as the driver's pods.
 package openstack
 
 import (
@@ -26,8 +26,8 @@ const (
 	CAKey     = "cacert"      // the CA of the cloud's certificates; optional, and only since OpenShift 4.19
 )
 
-// Login logs in with the credentials of a Secret of that name. If insecure, it trusts any certificate. The caller closes the idle
-// connections of the provider's HTTPClient.
+// Login logs in with the credentials of the named Secret. If insecure, it trusts any certificate. The caller closes the
+// idle connections of the provider's HTTPClient.
 func Login(ctx context.Context, cloud drivers.Cloud, secret string, insecure bool) (*gophercloud.ProviderClient, gophercloud.EndpointOpts, error) {
 	file, err := withoutPaths(cloud.Credentials[CloudsKey], secret)
 	if err != nil {
@@ -48,8 +48,8 @@ func Login(ctx context.Context, cloud drivers.Cloud, secret string, insecure boo
 	return provider, endpoint, nil
 }
 
-// authorities returns the CAs of the cloud's certificates, where the driver's pods have them from too: the cloud's own, and without
-// any the system's and those that the cluster trusts.
+// authorities returns the CAs of the cloud's certificates, from the same sources as in the driver's pods: the cloud's
+// own CAs or, if there are none, the system's and those that the cluster trusts.
 func authorities(cloud drivers.Cloud, secret string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if cloud.CABundle != "" {

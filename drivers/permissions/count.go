@@ -4,8 +4,8 @@ package permissions
 type Count struct {
 	// Rules is the number of RBAC rules.
 	Rules int
-	// Wide is the number of verbs on resources of any name in all namespaces. WideUsed is how many of them the
-	// operator uses itself; it has the others only to delegate them.
+	// Wide is the number of verbs on resources of any name in all namespaces. WideUsed is how many of them the operator
+	// uses itself. It needs the others only to delegate them.
 	Wide, WideUsed int
 }
 

@@ -11,7 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Permission allows one verb on one resource. It also describes what one request needs.
+// Permission allows one verb on one resource. It also describes the permission that one request needs.
 type Permission struct {
 	// Own limits it to the operator's own namespace.
 	Own bool
@@ -26,7 +26,7 @@ func (p Permission) String() string {
 	return strings.TrimSuffix(Set{p: true}.String(), "\n")
 }
 
-// Set is a set of permissions, the form in which rules can be compared. It has no place for non-resource URLs, as no
+// Set is a set of permissions. Rules are compared in this form. It has no place for non-resource URLs, because no
 // operator and no driver needs any.
 type Set map[Permission]bool
 
@@ -48,8 +48,8 @@ func (s Set) minimal() Set {
 	return rest
 }
 
-// rules returns a short list of rules that allow exactly the set, in a stable order: either the permissions in the
-// operator's own namespace or the others.
+// rules returns a short list of rules that allow exactly the set's permissions in the operator's own namespace, or the
+// others, in a stable order.
 func (s Set) rules(own bool) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, p := range slices.SortedFunc(maps.Keys(s), Permission.compare) {
@@ -120,7 +120,7 @@ func (s Set) String() string {
 	return text.String()
 }
 
-// object returns what a rule with one API group is about, such as "core/secrets named key,lock".
+// object returns the objects of a rule with one API group, such as "core/secrets named key,lock".
 func object(r rbacv1.PolicyRule) string {
 	text := cmp.Or(r.APIGroups[0], "core") + "/" + strings.Join(r.Resources, ",")
 	if len(r.ResourceNames) > 0 {

@@ -11,8 +11,8 @@ const RecordName = "exercised.txt"
 
 // Exercise returns which permissions of the rules the requests used. A request is the permission that it needs,
 // including the name of its object. If several permissions allow a request, the narrowest counts as used. Permissions
-// that an operator has only to delegate them never count, nor does what a run uses by chance. unforeseen are the requests
-// that no other permission allows.
+// that an operator has only to delegate them never count, nor do permissions that a run uses by chance. unforeseen are
+// the requests that no rule allows, or only a delegated one.
 func Exercise(rules []Rule, requests []Permission) (used Set, unforeseen []Permission) {
 	allowed := SetOf(slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.Delegated }))
 	used = Set{}
@@ -37,8 +37,7 @@ func Exercise(rules []Rule, requests []Permission) (used Set, unforeseen []Permi
 }
 
 // Check compares rules with the recorded permissions that an end-to-end run used. It returns a sentence for each
-// mismatch: a permission that was not used and gives no reason, one that was used although it gives a reason, and a
-// use without permission.
+// mismatch: an unused permission without a reason, a used permission with a reason, and a use without permission.
 func Check(rules []Rule, used Set) []string {
 	var problems []string
 	rest := maps.Clone(used)

@@ -22,16 +22,16 @@ type Rule struct {
 	Only Operators
 	// Own limits the rule to the operator's own namespace.
 	Own bool
-	// Group, Resources, Names and Verbs are those of an RBAC rule. No names means any name.
+	// Group, Resources, Names and Verbs are as in an RBAC rule. No names means any name.
 	Group     string
 	Resources []string
 	Names     []string
 	Verbs     []string
-	// Delegated says that the operator does not use the rule itself: it must have what it gives to others.
+	// Delegated says that the operator does not use the rule itself, but must have it to grant it to others.
 	Delegated bool
 	// Unexercised gives, by verb, the reason why no end-to-end run can use it, or need not.
 	Unexercised map[string]string
-	// Incidental says that a run may use what is Unexercised by chance, as that depends on when things happen in it.
+	// Incidental says that a run may use an Unexercised permission by chance, depending on timing.
 	Incidental bool
 }
 
@@ -85,8 +85,8 @@ func SetOf(rules []Rule) Set {
 	return set
 }
 
-// PolicyRules returns a short list of RBAC rules that allow exactly the same, for the operator's own namespace and
-// for the whole cluster. The former leave out what the latter allow.
+// PolicyRules returns a short list of RBAC rules that allow exactly the same, for the operator's own namespace and for
+// the whole cluster. The rules for the namespace do not repeat those for the cluster.
 func PolicyRules(rules []Rule) (own, everywhere []rbacv1.PolicyRule) {
 	set := SetOf(rules).minimal()
 	return set.rules(true), set.rules(false)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A Row describes permissions with the same purpose that were all used, or all unused for the same reason.
+// A Row describes permissions with the same purpose. Either a run used all of them, or all are unused for the same
+// reason.
 type Row struct {
 	For string
 	// Where is "cluster", or "namespace" for the operator's own namespace.

@@ -101,8 +101,8 @@ func readClusterCSIDriver(custom *metav1.ObjectMeta) *ClusterCSIDriver {
 	}
 }
 
-// namedAt returns when the annotation was last written. The API server records the last write of each field manager;
-// if it has no record of the annotation, that is the object's creation.
+// namedAt returns when the annotation was last written. The API server records the last write of each field manager.
+// Without a record of the annotation, namedAt returns the object's creation.
 func namedAt(custom *metav1.ObjectMeta) time.Time {
 	at := custom.CreationTimestamp.Time
 	for _, entry := range custom.ManagedFields {

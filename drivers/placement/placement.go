@@ -9,23 +9,24 @@
 // Any user can create namespaces, and any objects in them, so neither shows where a driver is. drivers/placement reads
 // cluster-scoped objects alone: the annotations of the ClusterCSIDriver, and the service accounts that the driver's
 // SecurityContextConstraints and ClusterRoleBindings name (drivers.Trace). Decide is a pure function of these. It
-// returns the driver's namespace and its UID, or the reason why the namespace is not known and what an administrator can
-// do about it. A recorded namespace that is gone counts as not recorded, because the driver was deleted with it; its
-// permissions are revoked first. A trace that is older than the namespace that it names stands for another namespace of
-// that name. Traces of another operator's driver, which has other names and cannot be adopted, are such a reason, too:
-// then the operator writes nothing but conditions.
+// returns the driver's namespace and its UID, or the reason why the namespace is unknown and what an administrator can
+// do about it. If the recorded namespace is gone, the record is ignored, because the driver was deleted with the
+// namespace; its permissions are revoked first. A trace that is older than the namespace of that name means an earlier
+// namespace. Traces of another operator's driver, which has other names and cannot be adopted, are also such a reason:
+// the operator then writes only conditions.
 //
-// Where the cluster storage operator owns the driver, which a cluster-scoped object shows as well (Trace.Owner), an
-// operator that OLM runs changes nothing and says so in its OperatorCondition (operator/owner.go). It does not write to
-// the ClusterCSIDriver: its conditions would reach the ClusterOperator storage, and stay there when it is removed.
+// A cluster-scoped object also shows whether the cluster storage operator owns the driver (Trace.Owner). If so, an
+// operator that OLM runs changes nothing, and reports that in its OperatorCondition (operator/owner.go). It does not
+// write to the ClusterCSIDriver: its conditions would reach the ClusterOperator storage, and stay there when it is
+// removed.
 //
 // operator/drivernamespace/guard.go is in front of all writes to the cluster except those to the ClusterCSIDriver. It
-// lets them through only while the namespace has the UID that was decided on. Otherwise the cycle ends, and the operator
-// deletes the objects with which it gave that namespace permissions or credentials.
+// lets them through only while the namespace has the expected UID. Otherwise the cycle ends, and the operator deletes
+// the objects that give that namespace permissions or credentials.
 //
 // The operator creates every object by server-side apply, including the Deployments and DaemonSets that library-go
-// creates (operator/transport/createbyname.go). The request's URL has the object's name then, so the operator needs no
-// permission to create objects of any name.
+// creates (operator/transport/createbyname.go). The URL of such a request has the object's name, so the operator needs
+// no permission to create objects of any name.
 package placement
 
 import (
@@ -60,7 +61,7 @@ type Observed struct {
 	Operator string
 	// Driver is the driver's ClusterCSIDriver, nil if there is none.
 	Driver *ClusterCSIDriver
-	// Namespaces are the existing ones, by name, of all namespaces that are mentioned anywhere.
+	// Namespaces are all mentioned namespaces that exist, by name.
 	Namespaces map[string]Namespace
 	// References are the namespaces that traces name.
 	References []Reference
@@ -68,10 +69,10 @@ type Observed struct {
 	Removing bool
 }
 
-// ClusterCSIDriver is what a driver's ClusterCSIDriver says about its namespace.
+// ClusterCSIDriver holds the information about the namespace in a driver's ClusterCSIDriver.
 type ClusterCSIDriver struct {
 	UID types.UID
-	// Namespace and NamespaceUID are its annotations. NamedAt is when the former was last written.
+	// Namespace and NamespaceUID are its annotations. NamedAt is when Namespace was last written.
 	Namespace    string
 	NamespaceUID types.UID
 	NamedAt      time.Time
@@ -99,24 +100,24 @@ func (s Reference) String() string {
 
 // Decision says where a driver is, or why that is unknown.
 type Decision struct {
-	// Namespace is where the driver is or will be, and UID is that namespace's. Both are empty if there is a Refusal.
+	// Namespace is where the driver is or will be, and UID is its UID. Both are empty if there is a Refusal.
 	Namespace string
 	UID       types.UID
 	// Create says that the namespace does not exist and must be created.
 	Create bool
-	// Left is the recorded namespace if it was deleted or replaced, and the decision does not go by the record. Everything
-	// in it was deleted with it. Permissions for accounts in a namespace of that name would go to somebody else, unless
-	// it is the one that was decided on.
+	// Left is the recorded namespace if it was deleted or replaced, and the decision ignores the record. Everything in
+	// it was deleted with it. Permissions for accounts in a namespace of that name would go to somebody else, unless
+	// the decision is for that namespace.
 	Left string
 	// Refusal says why nothing may be written. It is nil if the decision was made.
 	Refusal *Refusal
-	// Believed are the namespaces that administrators gave to operators of the driver. Objects in them can be trusted
-	// about those operators.
+	// Believed are the namespaces that administrators gave to operators of the driver. What objects in them say about
+	// these operators can be trusted.
 	Believed []string
 	// Others are references to other operators' drivers of the same volumes, which cannot be adopted. Elsewhere are
-	// references to drivers like ours in other namespaces than the one that the ClusterCSIDriver names.
+	// references to drivers like ours in namespaces that the ClusterCSIDriver does not name.
 	Others, Elsewhere []Reference
-	// Owner shows that the driver belongs to another operator. It is nil if it does not.
+	// Owner shows that the driver belongs to another operator; nil if it does not.
 	Owner *Reference
 	// Ignored has a sentence for each reference that is not believed.
 	Ignored []string
@@ -130,7 +131,7 @@ const (
 	Missing Reason = "NamespaceMissing"
 	// Gone: the recorded namespace has been deleted, and the driver is being removed.
 	Gone Reason = "NamespaceGone"
-	// Recreated: another namespace has the name of the recorded one, and the driver is being removed, or may be there.
+	// Recreated: a new namespace has the recorded name, and the driver is being removed, or may be in it.
 	Recreated Reason = "NamespaceRecreated"
 	// Terminating: the namespace is being deleted.
 	Terminating Reason = "NamespaceTerminating"
@@ -138,11 +139,11 @@ const (
 	Unproven Reason = "NamespaceUnproven"
 	// Several: the driver is in several namespaces.
 	Several Reason = "SeveralNamespaces"
-	// OtherDriver: another operator's driver of the same volumes, which cannot be adopted, is in the cluster.
+	// OtherDriver: the cluster has another operator's driver of the same volumes, which cannot be adopted.
 	OtherDriver Reason = "OtherDriver"
 )
 
-// Refusal says why it is unknown where a driver is.
+// Refusal says why a driver's namespace is unknown.
 type Refusal struct {
 	Reason Reason
 	// Message says what was found and what an administrator can do.
@@ -178,15 +179,15 @@ type decider struct {
 	decision Decision
 }
 
-// classify separates the references to believe from those to ignore. A namespace that is newer than the trace that
-// names it is not the one that the trace meant: that one was deleted, and a tenant may have taken its name.
+// classify separates the references to believe from the references to ignore. If a namespace is newer than a trace with
+// its name, the trace means an earlier namespace, which was deleted. A tenant may have taken its name.
 func (d *decider) classify() {
 	for _, s := range d.References {
 		if d.showsOwner(s) {
 			d.decision.Owner = &s
 		}
 		if s.Trace.Owner != "" {
-			continue // it names that operator, and not the driver
+			continue // it names the operator, not the driver
 		}
 		namespace, exists := d.Namespaces[s.Namespace]
 		ignore := ""
@@ -210,8 +211,8 @@ func (d *decider) classify() {
 	}
 }
 
-// showsOwner reports whether a reference shows that the driver belongs to another operator. It is believed whatever has
-// become of the namespace: the operator that stands back by mistake says so, and harms nothing.
+// showsOwner reports whether a reference shows that the driver belongs to another operator. It is believed even if the
+// namespace is gone: an operator that stands back by mistake reports that, and does no harm.
 func (d *decider) showsOwner(s Reference) bool {
 	return s.Trace.Owner != "" || d.driver.ClusterStorage != nil && s.Namespace == drivers.ClusterStorageNamespace
 }
@@ -252,10 +253,10 @@ func (d *decider) place() {
 	}
 }
 
-// hasLeft reports whether the recorded namespace has been deleted, whether or not another one has its name now. The driver
-// was deleted with it, so it is installed wherever it would be if nothing were recorded. There are two exceptions: a
-// removal needs no other namespace, and if a trace that is newer than the namespace of that name says that the driver is
-// in it, only an administrator can decide whether that is true.
+// hasLeft reports whether the recorded namespace has been deleted, even if a new one has its name. The driver was
+// deleted with it, so it is installed as if nothing were recorded. There are two exceptions. A removal needs no other
+// namespace. And if a trace is newer than the present namespace of that name, the driver may be in it, and only an
+// administrator can decide.
 func (d *decider) hasLeft() bool {
 	name, uid := d.Driver.Namespace, d.Driver.NamespaceUID
 	return uid != "" && d.Namespaces[name].UID != uid && !d.Removing && !d.named[name]
@@ -319,7 +320,7 @@ func (d *decider) standBack() {
 		strings.Join(traces, "; "), d.driver.History.Foreign)))
 }
 
-// noteElsewhere records references to other namespaces than the one that the ClusterCSIDriver names.
+// noteElsewhere records references to namespaces that the ClusterCSIDriver does not name.
 func (d *decider) noteElsewhere() {
 	for _, s := range d.References {
 		if d.named[s.Namespace] && !s.Trace.Foreign && s.Namespace != d.Driver.Namespace {
@@ -340,7 +341,7 @@ func (d *decider) annotate(namespace string, uid types.UID) string {
 	return "Run " + escape.Command("oc annotate --overwrite clustercsidriver %s %s %s.", d.driver.CSIName, NamespaceAnnotation+"="+namespace, NamespaceUIDAnnotation+"="+string(uid))
 }
 
-// candidates returns the namespaces that the driver may be in: those that traces name, and its fixed one.
+// candidates returns the namespaces that the driver may be in: the namespaces that traces name, and its fixed one.
 func (d *decider) candidates() []string {
 	all := maps.Clone(d.named)
 	if d.driver.Namespace != "" {

@@ -2,12 +2,12 @@ package predecessor
 
 import "slices"
 
-// A Handover is how far a driver has got on its way from OLM to the cluster storage operator.
+// A Handover is the state of a driver's hand-over from OLM to the cluster storage operator.
 type Handover struct {
 	Stage Stage
-	// Message says what comes next, or why it does not go on, and what to do about that.
+	// Message says what comes next, or why the hand-over does not continue and what to do about it.
 	Message string
-	// Again reports that it can go on at once.
+	// Again says that the next step can follow at once.
 	Again bool
 }
 
@@ -24,24 +24,24 @@ const (
 	Removed Stage = "Removed"
 	// Declined: an administrator has decided otherwise. Nothing is written until that changes.
 	Declined Stage = "Declined"
-	// Refused: something is not as it has to be, and nothing was written.
+	// Refused: a precondition is not met, and nothing was written.
 	Refused Stage = "Refused"
-	// Stuck: it was begun, and does not go on before somebody has put something right.
+	// Stuck: the hand-over has begun, but does not continue until an administrator has fixed a problem.
 	Stuck Stage = "Stuck"
 )
 
-// The reasons of the condition Available of a driver, in the status of Storage, while the cluster storage operator waits for
-// the operator of OLM to be gone.
+// Reasons of a driver's condition Available, in the status of Storage, while the cluster storage operator waits until
+// OLM's operator is gone.
 const (
 	// Reason: OLM runs an operator of the driver.
 	Reason = "OperatorOfOLM"
-	// ReasonRefused: that one is not removed, because something is not as it has to be.
+	// ReasonRefused: OLM's operator is not removed, because a precondition is not met.
 	ReasonRefused = "HandOverRefused"
-	// ReasonStuck: it was to be removed, and that does not go on.
+	// ReasonStuck: the removal of OLM's operator has begun, but does not continue.
 	ReasonStuck = "HandOverStuck"
 )
 
-// Waits reports whether a condition with a reason says that the cluster storage operator waits for the operator of OLM.
+// Waits reports whether a condition with this reason says that the cluster storage operator waits for OLM's operator.
 func Waits(reason string) bool {
 	return slices.Contains([]string{Reason, ReasonRefused, ReasonStuck}, reason)
 }

@@ -1,9 +1,9 @@
 // Package predecessor finds the operators of a driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster
 // storage operator succeeds.
 //
-// Any user may subscribe to a package in a namespace of their own, so a Subscription proves nothing. OLM gives an operator
-// that it has really installed its permissions by a ClusterRoleBinding, which is cluster-scoped: only administrators and
-// OLM write those. OLM also gives permissions to operators that it then refuses to run, because the OperatorGroup of their
+// Any user may subscribe to a package in a namespace of their own, so a Subscription proves nothing. If OLM has really
+// installed an operator, the operator has its permissions from a ClusterRoleBinding, which only administrators and OLM
+// can write. OLM also gives permissions to operators that it then refuses to run, because the OperatorGroup of their
 // namespace is not for all namespaces. Only administrators write OperatorGroups.
 package predecessor
 
@@ -26,9 +26,9 @@ import (
 type Operator struct {
 	// Namespace and Account are its service account. Its Deployment has the same name as the account.
 	Namespace, Account string
-	// Kind and Name are those of the object that OLM installed it for: a ClusterServiceVersion, or a ClusterExtension.
+	// Kind and Name identify the object for which OLM installed it: a ClusterServiceVersion, or a ClusterExtension.
 	Kind, Name string
-	// Binding is a ClusterRoleBinding that shows that.
+	// Binding is the name of a ClusterRoleBinding that proves it.
 	Binding string
 }
 
@@ -54,13 +54,13 @@ var (
 	owners      = []owner{ofVersion, ofExtension}
 )
 
-// LabelsOf returns the labels of all that OLM v1 has installed for a ClusterExtension. Anybody can give such labels to an object
-// in a namespace of their own.
+// LabelsOf returns the labels of all objects that OLM v1 has installed for a ClusterExtension. Anybody can set such
+// labels on an object in their own namespace.
 func LabelsOf(extension string) map[string]string {
 	return map[string]string{ofExtension.kindLabel: Extension, ofExtension.nameLabel: extension}
 }
 
-// IsInstalled reports whether an object has the labels of what OLM v1 has installed.
+// IsInstalled reports whether an object has the labels of an object that OLM v1 installed.
 func IsInstalled(labels map[string]string) bool { return labels[ofExtension.kindLabel] == Extension }
 
 // Observe returns the operators of a driver that OLM runs, sorted. It lists OperatorGroups where OLM has given permissions to one.
@@ -75,7 +75,7 @@ func Observe(ctx context.Context, reader client.Reader, d drivers.Driver, bindin
 	return find(d, bindings, groups), nil
 }
 
-// ReadGroups returns by namespace whether an OperatorGroup of it is for all namespaces. Those without one are missing.
+// ReadGroups returns, for each namespace with an OperatorGroup, whether one is for all namespaces.
 func ReadGroups(ctx context.Context, reader client.Reader) (map[string]bool, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroupList"})
@@ -89,7 +89,7 @@ func ReadGroups(ctx context.Context, reader client.Reader) (map[string]bool, err
 	return groups, nil
 }
 
-// isForAll reports whether an OperatorGroup is for all namespaces, as that of every predecessor is: none of them supports less.
+// isForAll reports whether an OperatorGroup is for all namespaces. No predecessor supports other OperatorGroups.
 func isForAll(group *unstructured.Unstructured) bool {
 	for _, path := range [][]string{{"targetNamespaces"}, {"selector", "matchLabels"}, {"selector", "matchExpressions"}} {
 		value, _, _ := unstructured.NestedFieldNoCopy(group.Object, append([]string{"spec"}, path...)...)
@@ -107,8 +107,8 @@ func isForAll(group *unstructured.Unstructured) bool {
 	return true
 }
 
-// find returns the operators of a driver that OLM has given permissions, sorted, but those in namespaces whose OperatorGroups
-// are not for all namespaces. Where there is no OperatorGroup any more, what OLM had installed runs on.
+// find returns the operators of a driver to which OLM has given permissions, sorted. It leaves out namespaces whose
+// OperatorGroups are not for all namespaces. If the OperatorGroup was deleted, the installed operator keeps running.
 func find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding, groups map[string]bool) []Operator {
 	var found []Operator
 	for _, binding := range bindings {
@@ -134,7 +134,7 @@ func find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding, groups map[st
 	})
 }
 
-// IsOperator reports whether a predecessor's Deployment and service account have a name.
+// IsOperator reports whether a predecessor's Deployment and service account have this name.
 func IsOperator(d drivers.Driver, name string) bool {
 	return slices.ContainsFunc(d.Predecessors(), func(p drivers.Predecessor) bool { return p.Operator == name })
 }
@@ -142,8 +142,8 @@ func IsOperator(d drivers.Driver, name string) bool {
 // Condition is the type of the condition Available of a driver, in the status of Storage.
 func Condition(d drivers.Driver) string { return d.ConditionPrefix + "CSIDriverOperatorAvailable" }
 
-// Succeeded reports whether the cluster storage operator, this or an earlier one, has given permissions to its own operator of
-// the driver, which is the first thing that it does.
+// Succeeded reports whether the cluster storage operator has ever given permissions to its own operator of the driver,
+// which is its first write.
 func Succeeded(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) bool {
 	return slices.ContainsFunc(bindings, func(b *rbacv1.ClusterRoleBinding) bool { return b.Name == d.SuccessorBinding() })
 }

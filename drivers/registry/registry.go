@@ -1,5 +1,6 @@
 // Package registry lists all drivers. The list is generated from the folders below drivers/, so that adding a driver
-// takes one folder and nothing else. The sample driver, which is in no release, is on it only with the build tag "sample".
+// takes one folder and nothing else. The sample driver, which is in no release, is on the list only with the build tag
+// "sample".
 package registry
 
 import (
@@ -29,7 +30,8 @@ func Names() []string {
 	return names
 }
 
-// Get returns the definition of a driver, by its name or by that of its CSIDriver. The error for an unknown name lists the known ones.
+// Get returns the definition of a driver, by its name or by its CSIDriver's name. The error for an unknown name lists
+// the known ones.
 func Get(name string) (drivers.Driver, error) {
 	for _, d := range all {
 		if d.Name == name || d.CSIName == name {

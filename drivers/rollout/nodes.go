@@ -24,8 +24,8 @@ func IsComplete(set *appsv1.DaemonSet) bool {
 	return s.ObservedGeneration >= set.Generation && s.UpdatedNumberScheduled >= s.DesiredNumberScheduled && s.NumberReady >= s.DesiredNumberScheduled
 }
 
-// NotReady returns the sorted names of the nodes that a DaemonSet selects and that are NotReady. It reads all nodes that it
-// selects from the API server.
+// NotReady returns the sorted names of the NotReady nodes that a DaemonSet selects. It reads all selected nodes from
+// the API server.
 func NotReady(ctx context.Context, reader client.Reader, set *appsv1.DaemonSet) ([]string, error) {
 	var names []string
 	for page := (&corev1.NodeList{}); ; {
@@ -47,7 +47,7 @@ func NotReady(ctx context.Context, reader client.Reader, set *appsv1.DaemonSet) 
 // maxNames is the largest number of nodes that a message names.
 const maxNames = 10
 
-// Names lists the names of nodes for a message, and counts those that are too many.
+// Names lists the names of nodes for a message, and counts the rest beyond maxNames.
 func Names(nodes []string) string {
 	if more := len(nodes) - maxNames; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNames], ", "), more)

@@ -1,6 +1,5 @@
-// Package rollout decides how far the rollout of a DaemonSet has progressed on the nodes that are ready. A pod on a node that is
-// NotReady can be neither updated nor ended, for as long as the node stays so, and the status of the DaemonSet does not say
-// which pods those are.
+// Package rollout decides how far the rollout of a DaemonSet has progressed on the nodes that are ready. A pod on a
+// NotReady node can be neither updated nor ended, and the status of the DaemonSet does not say which pods these are.
 package rollout
 
 import (
@@ -18,29 +17,30 @@ import (
 // ready. library-go reads and writes it, too.
 const StableGeneration = "storage.openshift.io/stable-generation"
 
-// IsStable reports whether the rollout of the current generation has been complete, on all nodes that were ready then.
+// IsStable reports whether the rollout of the current generation was once complete on all nodes that were ready at that
+// time.
 func IsStable(set *appsv1.DaemonSet) bool {
 	return set.Annotations[StableGeneration] == fmt.Sprint(set.Generation)
 }
 
-// A Pod has what is read of a pod.
+// A Pod holds the required fields of a pod.
 type Pod struct {
 	// Node is the name of its node; "" before it has one.
 	Node string
-	// Generation and Revision are the labels from which the DaemonSet controller knows whether the pod is up to date:
-	// one is enough.
+	// Generation and Revision are the labels by which the DaemonSet controller decides whether the pod is up to date.
+	// One match is enough.
 	Generation, Revision string
 	// Ready and Ending say whether the pod is ready, and whether it is being deleted.
 	Ready, Ending bool
 }
 
-// Left counts nodes that are ready, but whose pod is not as it should be.
+// Left counts ready nodes on which the rollout is not complete.
 type Left struct {
-	// Outdated have no pod that is up to date, Unavailable none that is ready.
+	// Outdated counts nodes without an up-to-date pod, Unavailable counts nodes without a ready pod.
 	Outdated, Unavailable int
 }
 
-// Observe reads the pods of a DaemonSet, and returns what is left of its rollout.
+// Observe reads the pods of a DaemonSet, and returns the rest of its rollout.
 func Observe(ctx context.Context, reader client.Reader, set *appsv1.DaemonSet, notReady sets.Set[string]) (Left, error) {
 	pods, err := list(ctx, reader, set)
 	if err != nil {
@@ -85,7 +85,7 @@ func podOf(pod *corev1.Pod) Pod {
 	return p
 }
 
-// decide returns what is left. A node that has no pod yet counts as ready.
+// decide returns the rest of the rollout. A node that has no pod yet counts as ready.
 func decide(set *appsv1.DaemonSet, pods []Pod, notReady sets.Set[string]) Left {
 	current := revision(set, pods)
 	nodes, updated, ready := sets.New[string](), sets.New[string](), sets.New[string]()
@@ -106,9 +106,10 @@ func decide(set *appsv1.DaemonSet, pods []Pod, notReady sets.Set[string]) Left {
 	}
 }
 
-// revision returns the current revision of a DaemonSet, which its status does not have; "" if it cannot be known. Any pod
-// that was created for the current template has it. If there is none, the template was changed back to an earlier one whose
-// pods are still there, and then the current revision is that of as many pods as the status says are up to date.
+// revision returns the current revision of a DaemonSet, which is not in its status; "" if it is unknown. Any pod that
+// was created for the current template has this revision. If there is no such pod, the template was changed back to an
+// earlier one that still has pods. In that case the current revision is the one whose number of pods equals the number
+// of up-to-date pods in the status.
 func revision(set *appsv1.DaemonSet, pods []Pod) string {
 	generation, count := set.Annotations[appsv1.DeprecatedTemplateGeneration], map[string]int32{}
 	for _, p := range pods {

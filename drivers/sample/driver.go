@@ -1,5 +1,5 @@
-// Package sample defines a driver that no release has: it shows authors of drivers what a definition is, and tests run
-// it as they run the others. Package registry leaves it out, except with the build tag "sample".
+// Package sample defines a driver that is in no release. It shows authors of drivers what a definition is, and tests
+// run it like the others. Package registry includes it only with the build tag "sample".
 package sample
 
 import (

@@ -95,8 +95,8 @@ func maxVolumes(cluster drivers.Cluster, container *corev1.Container) []string {
 	return nil
 }
 
-// strictTopology has volumes created where the nodes can reach them, if the cluster has zones. Without zones, the driver
-// reports no topology, and the provisioner would wait for one.
+// strictTopology makes the provisioner create volumes where the nodes can reach them, if the cluster has zones. Without
+// zones, the driver reports no topology, and the provisioner would wait for one.
 func strictTopology(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	config := cluster.ClusterCSIDriver.Spec.DriverConfig
 	categories := TopologyCategories(cluster.Infrastructure, config)
@@ -116,8 +116,8 @@ func strictTopology(cluster drivers.Cluster, container *corev1.Container) (leftO
 	return leftOut
 }
 
-// TopologyCategories returns the categories of vCenter's tags that say in which region and zone something is: those of the
-// installer, if the cluster has several failure domains, otherwise those that the administrator names.
+// TopologyCategories returns the categories of vCenter's tags for regions and zones: the installer's categories if the
+// cluster has several failure domains, otherwise the administrator's.
 func TopologyCategories(infrastructure *configv1.Infrastructure, config operatorv1.CSIDriverConfigSpec) []string {
 	switch {
 	case infrastructure != nil && infrastructure.Spec.PlatformSpec.VSphere != nil && len(infrastructure.Spec.PlatformSpec.VSphere.FailureDomains) > 1:

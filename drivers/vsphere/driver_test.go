@@ -14,7 +14,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// TestAssets: what the defaults of a sidecar and of the driver would do to a vCenter and to Windows nodes.
+// TestAssets: the assets do not rely on defaults of a sidecar and the driver that would harm a vCenter or Windows
+// nodes.
 func TestAssets(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: "harbour", Image: func(env string) string { return env }})
 	if err != nil {
@@ -40,7 +41,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// TestTopologyCategories: those of the Infrastructure count, and the administrator is told so.
+// TestTopologyCategories: the Infrastructure's categories take precedence, and the administrator is told so.
 func TestTopologyCategories(t *testing.T) {
 	for domains, want := range map[int]string{
 		0: "", 2: "spec.driverConfig.vSphere.topologyCategories of ClusterCSIDriver csi.vsphere.vmware.com has no effect: " +

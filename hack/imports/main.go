@@ -92,7 +92,7 @@ var linkedOnly = []struct {
 		"only the operator calls the clouds of drivers; a definition in drivers/NAME is data, and what calls a cloud is in drivers/NAME/controller"},
 }
 
-// sdks are what calls clouds. A definition does not import it.
+// sdks are the libraries that call clouds. A definition does not import them.
 var sdks = []string{"github.com/aws/aws-sdk-go-v2/", "github.com/gophercloud/gophercloud/"}
 
 // unshipped are the rooms that are in no shipped program.

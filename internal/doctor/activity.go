@@ -58,7 +58,7 @@ func (p *examinedDriver) examineActivity(ctx context.Context) ([]findings.Check,
 // judgeUnheld judges a lock that no pod holds.
 func judgeUnheld(key client.ObjectKey, operator string) findings.Check {
 	return findings.Fail(operatorInactive, escape.Command("oc -n %s describe deployment %s; oc -n %s logs deployment/%s", key.Namespace, operator, key.Namespace, operator),
-		"no pod holds the lock %s: no operator of the driver is active, nothing reconciles the driver, and its conditions are those of before", key)
+		"no pod holds the lock %s: no operator of the driver is active, nothing reconciles the driver, and its conditions are out of date", key)
 }
 
 // judgeHolder judges the pod that holds a lock.
@@ -105,5 +105,5 @@ func judgePermissions(user, driver string, lacks []string) findings.Check {
 		return findings.Pass(operatorPermitted, "%s may see ClusterCSIDriver %s and write its status", user, driver)
 	}
 	return findings.Fail(operatorForbidden, "find out who took its ClusterRole or ClusterRoleBinding away: OLM or the cluster storage operator creates them again, or install the operator again",
-		"%s may not %s %s: it does nothing, and its reports are those of before", user, strings.Join(lacks, ", "), driver)
+		"%s may not %s %s: it does nothing, and its reports are out of date", user, strings.Join(lacks, ", "), driver)
 }

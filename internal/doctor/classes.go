@@ -63,5 +63,5 @@ func judgeDefaultClass(classes []storagev1.StorageClass) findings.Check {
 	case 1:
 		return findings.Pass(defaultClass, "StorageClass %s is the default", defaults[0])
 	}
-	return findings.Warn(defaultClassSeveral, escape.Command("oc annotate storageclass NAME %s", defaultClassAnnotations[0]+"-"), "%d StorageClasses are the default, of which claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
+	return findings.Warn(defaultClassSeveral, escape.Command("oc annotate storageclass NAME %s", defaultClassAnnotations[0]+"-"), "%d StorageClasses are the default, and claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
 }

@@ -51,7 +51,7 @@ func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inact
 	}
 	switch {
 	case inactive:
-		results = append(results, findings.Warn(conditionsStale, "see the operator above: nobody writes conditions any more", "the conditions of ClusterCSIDriver %s are those of before, when an operator was active", name))
+		results = append(results, findings.Warn(conditionsStale, "see the operator above: nobody writes conditions any more", "the conditions of ClusterCSIDriver %s are out of date: no operator is active", name))
 	case len(bad) == 0 && observed:
 		results = append(results, findings.Pass(conditionsFine, "all %d conditions of ClusterCSIDriver %s are as they should be", len(custom.Status.Conditions), name))
 	}
@@ -106,9 +106,9 @@ func judgeConditions(conditions []operatorv1.OperatorCondition, describe string)
 // help gives advice by the reason of a condition. It lacks reasons for which the message of the condition gives advice.
 var help = map[string]string{
 	"WaitingForLock":               "end the operator or pod that the message names: see " + findings.Page("install.md#when-the-operator-waits"),
-	"MissingImage":                 "set what the message names in spec.config.env of the Subscription",
+	"MissingImage":                 "set the variables in the message in spec.config.env of the Subscription",
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
-	"RequestRefused":               "have the policy or webhook accept what the message names: the operator tries again each half minute",
+	"RequestRefused":               "make the policy or webhook accept the object in the message: the operator tries again each half minute",
 	"PodsRefused":                  "have the API server accept the pods: see the driver's namespace and pods below",
 	"VolumesInUse":                 "end the pods that the message names: see " + findings.Page("uninstall.md#what-a-removal-waits-for"),
 	"OtherDriver":                  "move over from that driver, or remove this operator: see " + findings.Page("install.md#before-you-start"),

@@ -180,7 +180,7 @@ func TestJudgements(t *testing.T) {
 		"a startup taint":     {judgeTaints("d/agent-not-ready", []string{"n1", "n2"}), "startup-taint warning", "taint d/agent-not-ready, which keeps pods off them: n1, n2"},
 		"no startup taint":    {judgeTaints("d/agent-not-ready", nil), "", ""},
 		"monitored":           {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "true"})), "monitored ok", ""},
-		"not monitored":       {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", "also those of other operators"},
+		"not monitored":       {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", "including other operators' objects"},
 		"no default class":    {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false")})), "default-class-none ok", ""},
 		"a default class":     {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false"), class("b", "true")})), "default-class ok", "b"},
 		"two default classes": {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "true"), class("b", "true")})), "default-class-several warning", "a, b"},

@@ -30,7 +30,7 @@ func examineOLM(ctx context.Context, p *examinedDriver) ([]findings.Check, error
 		if extensions, err := clusterextension.List(ctx, p.Client); err != nil {
 			return nil, err
 		} else if len(extensions) > 0 {
-			return []findings.Check{findings.Pass(olmFine, "the cluster serves the API of OLM v1, and not that of OLM v0")}, nil
+			return []findings.Check{findings.Pass(olmFine, "the cluster serves OLM v1's API, and not OLM v0's")}, nil
 		}
 		return []findings.Check{findings.Warn(olmMissing, "install it, or let the cluster storage operator run the drivers",
 			"the cluster does not serve the API of the Operator Lifecycle Manager (OLM)")}, nil
@@ -207,7 +207,7 @@ func judgeGroups(namespace string, groups []operatorsv1.OperatorGroup) findings.
 // faultsOfSubscriptions are the conditions of a Subscription that are faults if they are true, with advice.
 var faultsOfSubscriptions = map[v1alpha1.SubscriptionConditionType]string{
 	v1alpha1.SubscriptionCatalogSourcesUnhealthy: "repair or delete the CatalogSource that the message names: one that cannot be reached may block all updates",
-	v1alpha1.SubscriptionResolutionFailed:        "make what the message names possible: OLM resolves all Subscriptions of a namespace together",
+	v1alpha1.SubscriptionResolutionFailed:        "solve the problem in the message: OLM resolves all Subscriptions of a namespace together",
 	v1alpha1.SubscriptionBundleUnpackFailed:      "see the Job in the namespace of the catalog: often the bundle image cannot be pulled",
 	v1alpha1.SubscriptionInstallPlanFailed:       "read the InstallPlan; when its cause is gone, delete the Subscription and the ClusterServiceVersion and create the Subscription again",
 	v1alpha1.SubscriptionInstallPlanMissing:      "delete the Subscription and create it again; the driver and its volumes stay",

@@ -69,7 +69,7 @@ func judgeCSV(csv *v1alpha1.ClusterServiceVersion) findings.Check {
 	case v1alpha1.CSVPhaseSucceeded:
 		return findings.Pass(csvFine, "ClusterServiceVersion %s has phase %s", name, status.Phase)
 	case v1alpha1.CSVPhaseFailed, v1alpha1.CSVPhaseUnknown:
-		return findings.Fail(csvFailed, "make what the message names possible: OLM tries again", "ClusterServiceVersion %s has phase %s: %s", name, status.Phase, explained(string(status.Reason), status.Message))
+		return findings.Fail(csvFailed, "solve the problem in the message: OLM tries again", "ClusterServiceVersion %s has phase %s: %s", name, status.Phase, explained(string(status.Reason), status.Message))
 	default:
 		return findings.Warn(csvUnfinished, "wait; if it stays so, look at the operator's Deployment below", "ClusterServiceVersion %s has phase %q: %s", name, status.Phase, explained(string(status.Reason), status.Message))
 	}

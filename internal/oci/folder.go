@@ -438,7 +438,7 @@ func (f *Folder) sweep(which func(file string) bool) error {
 func (f *Folder) remedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Sprintf("; make room in %s and repeat the command: it copies only what is missing", f.dir)
+		return fmt.Sprintf("; make room in %s and repeat the command: it copies only missing content", f.dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Sprintf("; choose a folder that you may write to instead of %s", f.dir)
 	}

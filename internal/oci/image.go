@@ -1,6 +1,6 @@
-// Package oci builds OCI images: images with files and labels but no program, such as those of bundles and catalogs, and images with
-// a program for each architecture. It needs neither a container engine nor root. The same content has the same digest on every
-// machine, as long as Go's compression does not change.
+// Package oci builds OCI images: images with files and labels but no program, such as bundles and catalogs, and images
+// with a program for each architecture. It needs neither a container engine nor root. The same content has the same
+// digest on every machine, as long as Go's compression does not change.
 package oci
 
 import (

@@ -77,7 +77,7 @@ func (b *budget) keep(name string, size int64) error {
 	return b.name(perFolder * strings.Count(name, "/"))
 }
 
-// name takes bytes of names, or of what is known of folders by them.
+// name takes bytes for names, or for the records of folders by name.
 func (b *budget) name(n int) error {
 	if b.names -= n; b.names < 0 {
 		return contentErrorf("the names of the entries of its layers take more than %d bytes; expected a smaller image", maxNames)
@@ -304,7 +304,7 @@ func checkHeader(header *tar.Header) error {
 		isSparse = isSparse || strings.HasPrefix(key, "GNU.sparse.")
 	}
 	if isSparse {
-		return contentErrorf("its file %q is stored as a sparse file, which can be far larger than what is stored of it; expected files as they are: "+
+		return contentErrorf("its file %q is stored as a sparse file, which can be far larger than its stored data; expected files as they are: "+
 			"pack the layer without tar's option --sparse", header.Name)
 	}
 	return nil
@@ -381,8 +381,8 @@ type stack struct {
 func (s *stack) files() map[string][]byte {
 	files := map[string][]byte{}
 	paths := s.paths()
-	hidden := map[string]bool{}  // those that an upper layer replaces or removes, with everything below
-	folders := map[string]bool{} // those that are folders of upper layers
+	hidden := map[string]bool{}  // files that an upper layer replaces or removes, with everything below
+	folders := map[string]bool{} // folders of upper layers
 	for _, l := range slices.Backward(s.layers) {
 		for name, content := range l.files {
 			if !folders[name] && !s.any(upward(name), hidden) && !hidden["."] {

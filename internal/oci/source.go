@@ -162,7 +162,7 @@ func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.D
 	}
 	listed, err := contentOf(text)
 	if err != nil {
-		return nil, contentErrorf("the list of what is attached to %s cannot be read: %v", subject.DigestStr(), err)
+		return nil, contentErrorf("the list of artifacts that are attached to %s cannot be read: %v", subject.DigestStr(), err)
 	}
 	return listed.Manifests, nil
 }

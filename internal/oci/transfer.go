@@ -52,7 +52,7 @@ func (t *Transfer) Place(reference string) (string, error) {
 	return referenceIn(ref, repo).Name(), nil
 }
 
-// Inspect finds the parts of an image, and those that the destination lacks.
+// Inspect finds the parts of an image, and which of them the destination lacks.
 func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error) {
 	w, err := walkImage(ctx, t.From, reference, t.Platforms...)
 	if err != nil {
@@ -66,13 +66,13 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 		for i := range parts {
 			added, err := t.lookUp(ctx, repo, &parts[i])
 			if err != nil {
-				return nil, fmt.Errorf("looking for what the destination has of image %s: %w%s", reference, err, t.To.remedy(err))
+				return nil, fmt.Errorf("checking the destination for image %s: %w%s", reference, err, t.To.remedy(err))
 			}
 			w.Missing += added
 		}
 	}
 	if err := t.lookUpNames(ctx, repo, w); err != nil {
-		return nil, fmt.Errorf("looking for what the destination has of image %s: %w%s", reference, err, t.To.remedy(err))
+		return nil, fmt.Errorf("checking the destination for image %s: %w%s", reference, err, t.To.remedy(err))
 	}
 	return w, nil
 }

@@ -16,8 +16,8 @@ import (
 type Whole struct {
 	// Reference is the requested image, and Digest its digest.
 	Reference, Digest string
-	// Size is the size of all manifests and blobs in bytes, and Missing the size of those that the destination lacks. Shared parts
-	// count as missing in only one image of a transfer.
+	// Size is the size of all manifests and blobs in bytes, and Missing is the size of the ones that the destination
+	// lacks. Shared parts count as missing in only one image of a transfer.
 	Size, Missing int64
 	// Attached is the number of attached manifests: signatures, SBOMs, provenance.
 	Attached int

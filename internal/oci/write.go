@@ -96,7 +96,7 @@ func pushRemedy(to name.Repository, err error) string {
 	case isDistrust(err):
 		return trust(to)
 	}
-	return fmt.Sprintf("; check that %s can be reached from here, and repeat the command: it pushes only what is missing", to.RegistryStr())
+	return fmt.Sprintf("; check that %s can be reached from here, and repeat the command: it pushes only missing content", to.RegistryStr())
 }
 
 // MayPush fails unless the credentials of container tools allow a push to a repository such as quay.io/example/image. It

@@ -58,7 +58,7 @@ func split(name string) (operator, version string) {
 func (b *bundle) csvOperator() string { operator, _ := split(b.Name); return operator }
 func (b *bundle) csvVersion() string  { _, version := split(b.Name); return version }
 
-// compare orders bundles by version, and those of which one has none by text.
+// compare orders bundles by version, or by text if one of them has no version.
 func (b *bundle) compare(other *bundle) int {
 	mine, its := b.number, other.number
 	if mine == nil || its == nil {

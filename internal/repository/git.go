@@ -54,7 +54,7 @@ func (c *Commit) git(args ...string) (out []byte, err error) {
 // setting is a setting of git, and its value.
 type setting struct{ name, value string }
 
-// settings are those of all calls of git. A folder of a branch can look like a repository of its own, without a worktree: it is none.
+// settings are for all calls of git. A folder of a branch can look like a bare repository, but does not count as one.
 var settings = []setting{
 	{"safe.bareRepository", "explicit"},
 	{"core.fsmonitor", "false"},
@@ -98,7 +98,7 @@ func (c *Commit) disarm() error {
 	return nil
 }
 
-// environment returns that of git: the user's, with more settings.
+// environment returns git's environment: the user's, with more settings.
 func (c *Commit) environment() []string {
 	all := append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C", "GIT_ALLOW_PROTOCOL="+cmp.Or(os.Getenv("GIT_ALLOW_PROTOCOL"), protocols))
 	n, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))

@@ -22,7 +22,7 @@ var updateModes = []string{replacesMode, semverMode}
 type inChannel struct {
 	bundles []*bundle
 	edges   map[*bundle][]*bundle
-	// dangling are the names of those that nothing updates, but the last.
+	// dangling are the names of bundles that nothing updates, except the last.
 	dangling []string
 	err      error // why the updates are not known
 }

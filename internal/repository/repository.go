@@ -1,6 +1,6 @@
-// Package repository checks repositories of operators, such as those of OpenShift's community and certified catalogs:
-// operators/NAME/VERSION is a bundle, operators/NAME/ci.yaml says how catalogs offer the bundles, and catalogs/vX.Y/NAME is the
-// package in the catalog for a version of OpenShift.
+// Package repository checks repositories of operators, such as the ones for OpenShift's community and certified
+// catalogs: operators/NAME/VERSION is a bundle, operators/NAME/ci.yaml says how catalogs offer the bundles, and
+// catalogs/vX.Y/NAME is the package in the catalog for a version of OpenShift.
 //
 // It checks bundles and catalogs by their own rules, and has rules of its own about several of them. It also finds the changes of a
 // branch, so that only these have to be checked.

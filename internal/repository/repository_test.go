@@ -190,7 +190,7 @@ func relative(found []*findings.Finding, dir string) (lines []string) {
 func TestRepositoryWithoutFaults(t *testing.T) {
 	dir := t.TempDir()
 	community().write(t, dir)
-	want := []string{"operators/tide/ci.yaml:4:1: warning: the repository's catalogs do not offer the operator (fbc.enabled), so only a new bundle can change what is published (uses-catalogs)"}
+	want := []string{"operators/tide/ci.yaml:4:1: warning: the repository's catalogs do not offer the operator (fbc.enabled), so only a new bundle can change the published catalog (uses-catalogs)"}
 	if diff := cmp.Diff(want, checked(t, dir)); diff != "" {
 		t.Error(diff)
 	}
@@ -231,7 +231,7 @@ func TestSeededFaults(t *testing.T) {
 		{"check_olm_bundle_object_in_fbc", []func(files){inCatalogs, edit(catalog, "{type: olm.csv.metadata, value: {displayName: Tide}}", `{type: olm.bundle.object, value: {data: eyJhcGlWZXJzaW9uIjoidjEiLCJraW5kIjoiU2VydmljZSIsIm1ldGFkYXRhIjp7Im5hbWUiOiJhIn19}}`)}, `error: property of type olm.bundle.object of bundle "tide.v1.0.0": catalogs for OpenShift 4.20 describe bundles`},
 		{"check_osdk_bundle_validate_operatorhub", []func(files){edit(secondCSV, "categories: Storage", "categories: Sea")}, `error: (tide.v1.1.0) csv.Metadata.Annotations["categories"] value "Sea" is not in the set of standard categories (standardcategories)`},
 		{"check_osdk_bundle_validate_operator_framework", []func(files){edit(secondCSV, "moon@example.com", "moon")}, `error: (tide.v1.1.0) csv.Spec.Maintainers email moon is invalid`},
-		{"check_required_fields", []func(files){edit(secondCSV, "  displayName: Tide\n", "  displayName: T\n")}, `error: spec.displayName is not what is expected: 3 characters or more (required-fields)`},
+		{"check_required_fields", []func(files){edit(secondCSV, "  displayName: Tide\n", "  displayName: T\n")}, `error: spec.displayName is not as expected: 3 characters or more (required-fields)`},
 		{"check_required_fields", []func(files){edit(secondCSV, "    support: The moon\n", "")}, `warning: metadata.annotations.support is missing; expected who supports the operator, in 3 characters or more (required-fields)`},
 		{"check_dangling_bundles", []func(files){edit(secondCSV, "  replaces: tide.v1.0.0\n", "")}, `error: nothing replaces or skips tide.v1.0.0 in channel "stable", whose last version is tide.v1.1.0; let a later version replace or skip it (dangling-bundle)`},
 		{"check_api_version_constraints", []func(files){edit(secondCSV, "minKubeVersion: 1.29.0", "minKubeVersion: 1.31.0")}, `error: minKubeVersion is 1.31.0, but the bundle is also for OpenShift 4.16 (Kubernetes 1.29), 4.17 (Kubernetes 1.30); let com.redhat.openshift.versions begin with a later version (openshift-kubernetes)`},

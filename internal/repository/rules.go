@@ -68,14 +68,14 @@ var table = []rule{
 	{findings.Rule{ID: "folder-version", Severity: findings.Error, What: "A bundle's folder has the version of its ClusterServiceVersion as name.",
 		Why: "The check check_operator_version_directory_name refuses the change.", Gates: both}, true, false, []string{"check_operator_version_directory_name"}, checkFolder},
 	{findings.Rule{ID: "replaces-available", Severity: findings.Error, What: "The version that a bundle replaces is in the repository, and is for each OpenShift that the bundle is for.",
-		Why: "The bundle cannot be added to a catalog that lacks what it replaces. The check check_replaces_availability refuses the change.", Gates: both}, true, true, []string{"check_replaces_availability"}, checkReplaces},
+		Why: "The bundle cannot be added to a catalog that lacks the bundle which it replaces. The check check_replaces_availability refuses the change.", Gates: both}, true, true, []string{"check_replaces_availability"}, checkReplaces},
 	{findings.Rule{ID: "dangling-bundle", Severity: findings.Error, What: "Each bundle of a channel but the last is replaced or skipped by another.",
 		Why: "Clusters that have it are stranded. The check check_dangling_bundles refuses the change.", Gates: community}, true, true, []string{"check_dangling_bundles"}, checkDangling},
 	{findings.Rule{ID: "update-loop", Severity: findings.Error, What: "Bundles of a channel do not update each other in a loop.",
 		Why: "OLM resolves nothing from the channel. The check check_upgrade_graph_loop refuses the change.", Gates: community}, false, true, []string{"check_upgrade_graph_loop"}, checkLoop},
 	{findings.Rule{ID: "update-mode", Severity: findings.Error, What: "ci.yaml says in updateGraph how bundles update each other.",
 		Why: "The check check_ci_upgrade_graph refuses another mode, and warns if there is none.", Gates: community}, false, true, []string{"check_ci_upgrade_graph"}, checkUpdateMode},
-	{findings.Rule{ID: "pruned-graph", Severity: findings.Warning, What: "A bundle with a skipRange also says what it replaces.",
+	{findings.Rule{ID: "pruned-graph", Severity: findings.Warning, What: "A bundle with a skipRange also names the bundle that it replaces.",
 		Why: "All earlier versions leave the catalog. The check check_pruned_graph warns.", Gates: certified}, true, true, []string{"check_pruned_graph"}, checkPruned},
 	{findings.Rule{ID: "marketplace", Severity: findings.Error, What: "An operator of the marketplace leads from the console to its pages there.",
 		Why: "The check check_marketplace_annotation refuses the change.", Gates: certified}, true, false, []string{"check_marketplace_annotation"}, checkMarketplace},
@@ -86,7 +86,7 @@ var table = []rule{
 	{findings.Rule{ID: "release-config", Severity: findings.Error, What: "release-config.yaml has the fields that pipelines know, and names templates of ci.yaml, those of olm.semver with their three channels.",
 		Why: "The checks check_validate_schema_bundle_release_config and check_bundle_release_config refuse the change.", Gates: both}, true, false, []string{"check_validate_schema_bundle_release_config", "check_bundle_release_config"}, checkReleaseConfig},
 	{findings.Rule{ID: "uses-catalogs", Severity: findings.Warning, What: "The repository's catalogs offer the operator.",
-		Why: "The check check_using_fbc warns: changes of what is published then need no new bundle.", Gates: community}, false, true, []string{"check_using_fbc"}, checkUsesCatalogs},
+		Why: "The check check_using_fbc warns: the published catalog can then change without a new bundle.", Gates: community}, false, true, []string{"check_using_fbc"}, checkUsesCatalogs},
 }
 
 // byOtherRules are the names in config.yaml of checks that the rules for bundles and catalogs make.
@@ -398,5 +398,5 @@ func checkReleaseConfig(s *subject, b *bundle) []*findings.Finding {
 }
 
 func checkUsesCatalogs(s *subject, _ *bundle) []*findings.Finding {
-	return one(s.inCI(nil, "the repository's catalogs do not offer the operator (fbc.enabled), so only a new bundle can change what is published"))
+	return one(s.inCI(nil, "the repository's catalogs do not offer the operator (fbc.enabled), so only a new bundle can change the published catalog"))
 }

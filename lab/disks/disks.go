@@ -261,7 +261,7 @@ func newFile() (*os.File, error) {
 	return file, os.Remove(file.Name())
 }
 
-// isContentOf tells whether a loop device has the content.
+// isContentOf reports whether a loop device has the content.
 func isContentOf(loop string, content *os.File) (bool, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(content.Fd()), &stat); err != nil {

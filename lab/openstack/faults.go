@@ -150,7 +150,7 @@ func (c *Cloud) Fail(operation Operation, detail string) {
 	c.failures[operation] = append(c.failures[operation], detail)
 }
 
-// fails tells whether an operation fails, and why.
+// fails reports whether an operation fails, and why.
 func (c *Cloud) fails(operation Operation) (detail string, fails bool) {
 	pending := c.failures[operation]
 	if len(pending) == 0 {
@@ -173,7 +173,7 @@ func (c *Cloud) SetQuota(quota Quota) {
 	c.quota = quota
 }
 
-// exceeds tells whether a project that has some of a limited resource may not have more.
+// exceeds reports whether a project that has some of a limited resource may not have more.
 func exceeds(limit, has, more int) bool { return limit > 0 && has+more > limit }
 
 // failure is an error of a service.

@@ -256,7 +256,7 @@ func (in *input) checkOwner(o *operator) migrate.Checks {
 		}
 	}
 	if in.started && o != nil {
-		return migrate.Warn(driverOwner, "nothing: that of OLM is one too many, and goes", "the cluster storage operator has started its operator of the driver already, as ClusterRoleBinding %s shows", in.driver.SuccessorBinding())
+		return migrate.Warn(driverOwner, "nothing: the hand-over removes OLM's operator", "the cluster storage operator has started its operator of the driver already, as ClusterRoleBinding %s shows", in.driver.SuccessorBinding())
 	}
 	return migrate.Pass(driverOwner, "the driver belongs to no other operator")
 }

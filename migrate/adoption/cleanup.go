@@ -111,7 +111,7 @@ func (c *Cleanup) next(now *Cleanup) (*Remain, error) {
 	}
 	next := now.Remains[0]
 	if !slices.ContainsFunc(c.Remains, func(r Remain) bool { return r.String() == next.String() && r.UID == next.UID }) {
-		return nil, fmt.Errorf("%s, with UID %s, was not among what is to be deleted: somebody has created it since, or has changed what needs it; look at the list again", next, next.UID)
+		return nil, fmt.Errorf("%s, with UID %s, was not on the list: somebody has created it since, or has changed an object that needs it; look at the list again", next, next.UID)
 	}
 	return &next, nil
 }

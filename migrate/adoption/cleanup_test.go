@@ -240,7 +240,7 @@ func TestCleanupNext(t *testing.T) {
 	}
 	recreated := remaining()
 	recreated.leftovers[5].object.SetUID("another")
-	if next, err := listed.next(recreated.cleanup()); err == nil || !strings.Contains(err.Error(), "was not among what is to be deleted") {
+	if next, err := listed.next(recreated.cleanup()); err == nil || !strings.Contains(err.Error(), "was not on the list") {
 		t.Errorf("an object that was created again: next is %v, %v; want an error", next, err)
 	}
 	used := remaining()

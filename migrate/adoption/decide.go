@@ -56,7 +56,7 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 		}
 		return migrate.Execute(DeleteVersion)
 	}
-	return s.awaitOLM("do what it remembers")
+	return s.awaitOLM("finish work that it remembers")
 }
 
 // leaveExtension is complete when the ClusterExtension is gone, and no API with it.
@@ -101,7 +101,7 @@ func (s *state) awaitOLM(what string) (migrate.Decision, error) {
 	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
 		return migrate.Execute(AwaitOLM)
 	case s.now.Sub(since) < olmDelay:
-		return migrate.Wait(AwaitOLM, "OLM to %s, for which it gets %d seconds", what, int(olmDelay.Seconds()))
+		return migrate.Wait(AwaitOLM, "OLM to %s; it gets %d seconds", what, int(olmDelay.Seconds()))
 	}
 	return migrate.NoStep()
 }

@@ -40,7 +40,7 @@ func (in *input) checkExtensions(o *operator) migrate.Checks {
 		return migrate.Refuse(clusterExtension, fmt.Sprintf("hand it over with `%s`; %s", escape.Command("berth adopt apply %s", in.driver.Name), keepExtension),
 			"ClusterExtension %s has installed an operator of the driver, which only an administrator can hand over", names[0])
 	}
-	return migrate.Pass(clusterExtension, "ClusterExtension %s can be deleted without what it has installed", o.extension.GetName())
+	return migrate.Pass(clusterExtension, "ClusterExtension %s can be deleted without its objects", o.extension.GetName())
 }
 
 // checkProgress refuses a ClusterExtension that is being deleted, or that OLM has not finished with.

@@ -141,7 +141,7 @@ func (in *input) objects(p *Plan) (objects []migrate.Object) {
 		add("berth", v1alpha1.ClusterServiceVersionKind, o.Namespace, o.Version.Name, "deleted")
 		add("OLM", "Deployment", o.Namespace, o.Name, "deleted, with its pods, service account and permissions")
 	} else {
-		add("berth", predecessor.Extension, "", o.Extension.Name, "deleted, without what it has installed")
+		add("berth", predecessor.Extension, "", o.Extension.Name, "deleted, its objects orphaned")
 		for _, installed := range in.installed {
 			add("berth", installed.Kind, installed.Namespace, installed.Name, "deleted")
 		}

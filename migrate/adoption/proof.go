@@ -286,7 +286,7 @@ func configurationOf(spec corev1.PodSpec) (secrets, configMaps []string) {
 func judgeCustom(c custom) judgement {
 	for _, finalizer := range c.object.GetFinalizers() {
 		if finalizer != c.Finalizer {
-			return used("find out whose that is", "it has finalizer %s, which is not that of the operator", finalizer)
+			return used("find out who has set it", "it has finalizer %s, which is not the operator's", finalizer)
 		}
 	}
 	if len(c.object.GetFinalizers()) > 0 {

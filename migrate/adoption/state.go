@@ -121,7 +121,7 @@ func (s *state) readLeft(ctx context.Context, c client.Client) error {
 	sets, pods := &appsv1.ReplicaSetList{}, &corev1.PodList{}
 	for _, list := range []client.ObjectList{sets, pods} {
 		if err := c.List(ctx, list, client.InNamespace(o.Namespace)); err != nil {
-			return fmt.Errorf("listing what is left of the operator: %w", err)
+			return fmt.Errorf("listing the rest of the operator: %w", err)
 		}
 	}
 	for _, set := range sets.Items {

@@ -41,16 +41,16 @@ var steps = migrate.StepTable[*Plan]{
 		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it does not go as long as an API is owned by it", handOverFinalizer, p.Operator.Extension.Name)
 	}},
 	{Name: DeleteExtension, Has: isOfExtension, NoReturn: isOfExtension, Does: func(p *Plan) string {
-		return fmt.Sprintf("delete ClusterExtension %s and orphan what it has installed: OLM manages the operator no more; the operator runs on", p.Operator.Extension.Name)
+		return fmt.Sprintf("delete ClusterExtension %s and orphan its objects: OLM no longer manages the operator, which keeps running", p.Operator.Extension.Name)
 	}},
 	{Name: DeleteObjectSets, Has: isOfExtension, Lists: func(*Plan) bool { return false }, Does: func(p *Plan) string {
-		return fmt.Sprintf("delete the ClusterObjectSets of ClusterExtension %s and orphan what they have installed", p.Operator.Extension.Name)
+		return fmt.Sprintf("delete the ClusterObjectSets of ClusterExtension %s and orphan their objects", p.Operator.Extension.Name)
 	}},
 	{Name: AwaitOLM, Has: isInstalled, Does: func(p *Plan) string {
 		if isOfExtension(p) {
 			return fmt.Sprintf("give OLM %d seconds: it may be in the middle of applying the ClusterExtension", int(olmDelay.Seconds()))
 		}
-		return fmt.Sprintf("give OLM %d seconds: it may carry out an InstallPlan again that it remembers, and then what it installs is deleted again", int(olmDelay.Seconds()))
+		return fmt.Sprintf("give OLM %d seconds: it may execute a remembered InstallPlan again, whose objects are then deleted again", int(olmDelay.Seconds()))
 	}},
 	{Name: KeepAPIs, Has: isOfExtension, Lists: func(*Plan) bool { return false }, Does: func(p *Plan) string {
 		return fmt.Sprintf("orphan an API again that ClusterExtension %s owns, so that it stays", p.Operator.Extension.Name)

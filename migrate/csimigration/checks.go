@@ -131,11 +131,11 @@ func (o *observed) whyNot(way Way, p *Plan, r Request, of []drivers.Driver) stri
 	case way == OneSet && r.Direction == Disable:
 		return fmt.Sprintf("feature set %s cannot be left", ways[way].sets[0])
 	case way == OneSet && !isPatched(o.version):
-		return fmt.Sprintf("it switches control plane and nodes at once, and the Attach/Detach controller does not go by what nodes say before version %s", patchedSince)
+		return fmt.Sprintf("it switches control plane and nodes at once, and the Attach/Detach controller ignores the nodes' reports before version %s", patchedSince)
 	case len(of) == 0:
 		return fmt.Sprintf("the feature set has none of the gates in version %s", o.version)
 	case way == Custom && r.Direction == Disable && !isPatched(o.version):
-		return fmt.Sprintf("the list of gates switches control plane and nodes at once, and the nodes have to be off first; the Attach/Detach controller does not go by what nodes say before version %s", patchedSince)
+		return fmt.Sprintf("the list of gates switches control plane and nodes at once, and the nodes have to be off first; the Attach/Detach controller ignores the nodes' reports before version %s", patchedSince)
 	}
 	return ""
 }
@@ -156,7 +156,7 @@ func (o *observed) chooseDowngrade(p *Plan, r Request) migrate.Checks {
 	case len(names) == 0:
 		return migrate.Pass(downgradeTo, "nothing is needed for a downgrade from %s to %s: no feature gate of CSI migration that is on for good is switchable there", o.version, to)
 	case isPatched(to):
-		return migrate.Pass(downgradeTo, "nothing is needed for a downgrade from %s to %s: its Attach/Detach controller goes by what nodes say, so the order makes no difference, though it has %s off", o.version, to, strings.Join(gates, ", "))
+		return migrate.Pass(downgradeTo, "nothing is needed for a downgrade from %s to %s: its Attach/Detach controller uses the nodes' reports, so the order makes no difference, though it has %s off", o.version, to, strings.Join(gates, ", "))
 	case o.hosted:
 		return refusedHosted()
 	case !slices.Contains(o.featureSets, string(nodeSet)):

@@ -37,7 +37,7 @@ func (r Request) Conflicts(p *Plan) error {
 	case r.To != p.To:
 		return fmt.Errorf("the plan is for version %q, requested is %q", p.To, r.To)
 	case len(r.Plugins) > 0 && !slices.Equal(r.Plugins, p.Plugins):
-		return fmt.Errorf("the plan has plugins of drivers %s, requested are those of %s", strings.Join(p.Plugins, ", "), strings.Join(r.Plugins, ", "))
+		return fmt.Errorf("the plan is for drivers %s, the request for %s", strings.Join(p.Plugins, ", "), strings.Join(r.Plugins, ", "))
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const (
 	DisableNodes         migrate.StepName = "disable-nodes"           // set the feature set that the nodes do not heed
 	AwaitNodesOff        migrate.StepName = "await-nodes-off"         // wait until no CSINode lists a plugin
 	AwaitDetach          migrate.StepName = "await-detach"            // wait until drivers have no volume with an in-tree source attached
-	DisableControlPlane  migrate.StepName = "disable-control-plane"   // set the feature set of before
+	DisableControlPlane  migrate.StepName = "disable-control-plane"   // restore the earlier feature set
 	AwaitControlPlaneOff migrate.StepName = "await-control-plane-off" // wait until the control plane is without the feature gates
 )
 

@@ -281,7 +281,7 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		"another target":              {func(p *Plan) { p.To = "olm-v2" }, "want olm-v1 or olm-v0"},
-		"another subject":             {func(p *Plan) { p.Subject.Name = "ship" }, "that of the package"},
+		"another subject":             {func(p *Plan) { p.Subject.Name = "ship" }, "want the package's name"},
 		"a Namespace":                 {func(p *Plan) { p.TakenOver[0].Group, p.TakenOver[0].Kind = "", "Namespace" }, "changes no such objects"},
 		"an object elsewhere":         {func(p *Plan) { p.TakenOver[1].Namespace = "kube-system" }, "want it in namespace harbour"},
 		"a replaced Deployment":       {func(p *Plan) { p.Replaced = p.TakenOver[2:] }, "changes no such objects"},

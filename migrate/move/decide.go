@@ -116,7 +116,7 @@ func (s *state) unsubscribe() (migrate.Decision, error) {
 	if s.version == nil {
 		return migrate.NoStep()
 	}
-	return s.await(AwaitV0, "OLM v0 to do what it remembers", DeleteSubscription, DeleteInstallPlans)
+	return s.await(AwaitV0, "OLM v0 to finish work that it remembers", DeleteSubscription, DeleteInstallPlans)
 }
 
 // await is complete when an OLM has had its time since one of the steps was started.
@@ -129,7 +129,7 @@ func (s *state) await(step migrate.StepName, what string, since ...migrate.StepN
 		case e.Step == step && e.At.After(s.now): // the clock of an interrupted run was ahead
 			return migrate.Execute(step)
 		case e.Step == step && s.now.Sub(e.At) < delay:
-			return migrate.Wait(step, "%s, for which it gets %d seconds", what, int(delay.Seconds()))
+			return migrate.Wait(step, "%s; it gets %d seconds", what, int(delay.Seconds()))
 		case e.Step == step:
 			return migrate.NoStep()
 		case slices.Contains(since, e.Step) || e.Step == migrate.RecordPlan:
@@ -344,7 +344,7 @@ func (s *state) leaveV1() (migrate.Decision, error) {
 	if e == nil {
 		return migrate.NoStep()
 	}
-	if next, err := s.await(AwaitV1, "OLM v1 to finish what it was applying", DeleteExtension, DeleteObjectSets); next.Step != "" {
+	if next, err := s.await(AwaitV1, "OLM v1 to finish applying", DeleteExtension, DeleteObjectSets); next.Step != "" {
 		return next, err
 	}
 	switch {

@@ -43,7 +43,7 @@ func (p *Plan) objects() (objects []migrate.Object) {
 	add := func(by, kind, namespace, name, how string) {
 		objects = append(objects, migrate.Object{By: by, Kind: kind, Namespace: namespace, Name: name, How: how})
 	}
-	const created, deleted = "created", "deleted, without what it owns"
+	const created, deleted = "created", "deleted, its objects orphaned"
 	if p.To == ToV1 {
 		add("berth", v1alpha1.SubscriptionKind, p.Namespace, p.Subscription.Name, "deleted, with its InstallPlans")
 		add("berth", v1alpha1.ClusterServiceVersionKind, p.Namespace, p.Version.Name, deleted)

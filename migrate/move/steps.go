@@ -54,7 +54,7 @@ var steps = migrate.StepTable[*Plan]{
 		return "remove the labels by which OLM v0 would delete the operator's cluster roles"
 	}},
 	{Name: DeleteVersion, Lists: toV1, Does: func(p *Plan) string {
-		return fmt.Sprintf("delete ClusterServiceVersion %s, and have the garbage collector orphan what it owns; the operator runs on", p.Version.Name)
+		return fmt.Sprintf("delete ClusterServiceVersion %s, and orphan its objects; the operator keeps running", p.Version.Name)
 	}},
 	{Name: DeleteSubscription, Lists: toV1, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete Subscription %s/%s", p.Namespace, p.Subscription.Name)
@@ -63,7 +63,7 @@ var steps = migrate.StepTable[*Plan]{
 		return "delete the Subscription's InstallPlans, so that OLM v0 does not carry one out again"
 	}},
 	{Name: AwaitV0, Lists: toV1, Does: func(*Plan) string {
-		return "give OLM v0 the time to do what it remembers"
+		return "give OLM v0 time for work that it still remembers"
 	}},
 	{Name: RestorePermissions, Lists: never, Does: func(*Plan) string {
 		return "add the labels again by which OLM v0 deletes the operator's cluster roles"
@@ -94,13 +94,13 @@ var steps = migrate.StepTable[*Plan]{
 		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Subject.Name)
 	}},
 	{Name: DeleteExtension, Lists: toV0, NoReturn: toV0, Does: func(p *Plan) string {
-		return fmt.Sprintf("delete ClusterExtension %s, and have the garbage collector orphan what it owns; the operator runs on", p.Subject.Name)
+		return fmt.Sprintf("delete ClusterExtension %s, and orphan its objects; the operator keeps running", p.Subject.Name)
 	}},
 	{Name: DeleteObjectSets, Lists: hasBoxcutter, Does: func(*Plan) string {
-		return "delete the ClusterObjectSets, without what they own"
+		return "delete the ClusterObjectSets, and orphan their objects"
 	}},
 	{Name: AwaitV1, Lists: toV0, Does: func(*Plan) string {
-		return "give OLM v1 the time to finish what it was applying"
+		return "give OLM v1 time to finish applying"
 	}},
 	{Name: UnmarkObjects, Lists: toV0, Does: func(*Plan) string {
 		return "remove the labels, the annotations and the owners of OLM v1 from each object"
@@ -121,7 +121,7 @@ var steps = migrate.StepTable[*Plan]{
 		return fmt.Sprintf("wait until ClusterServiceVersion %s has succeeded", p.Version.Name)
 	}},
 	{Name: RestoreApproval, Lists: toV0, Does: func(*Plan) string {
-		return "set the Subscription back to what it was before the move to OLM v1"
+		return "restore the Subscription as it was before the move to OLM v1"
 	}},
 	{Name: DeleteMade, Lists: toV0, Does: func(*Plan) string {
 		return "delete the permissions and webhooks that OLM v1 has made, as OLM v0 has made its own"
@@ -132,7 +132,7 @@ func doesMark(p *Plan) string {
 	if p.Extension.Boxcutter {
 		return "make the ClusterObjectSet of OLM v1 the controller of each object that stays"
 	}
-	return "give each object that stays the label and the annotations of what OLM v1 has installed"
+	return "give each object that stays the label and the annotations of OLM v1's objects"
 }
 
 // ListSteps returns the steps of the plan.

@@ -22,7 +22,7 @@ func (p *Plan) Validate() error {
 		errs = append(errs, fmt.Errorf("to is %q, want %s or %s", p.To, ToV1, ToV0))
 	}
 	if p.Subject.Name != p.Package {
-		errs = append(errs, fmt.Errorf("subject.name is %q, want %q, that of the package", p.Subject.Name, p.Package))
+		errs = append(errs, fmt.Errorf("subject.name is %q, want the package's name, %q", p.Subject.Name, p.Package))
 	}
 	if p.To == ToV1 && p.Safe {
 		errs = append(errs, migrate.ValidateUID("version.uid", p.Version.UID))

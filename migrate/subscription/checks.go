@@ -38,7 +38,7 @@ var checks = []struct {
 	{[]prediction.Code{prediction.ChannelAbsent, prediction.ChannelBroken}, "the package has the channel", false},
 	{[]prediction.Code{prediction.OperatorGroups, prediction.InstallMode}, "the OperatorGroup suits the operator", false},
 	{[]prediction.Code{prediction.SecondSubscription, prediction.ProvidedElsewhere}, "no other Subscription conflicts", false},
-	{[]prediction.Code{prediction.OrphanedCSV}, "what is installed belongs to the Subscription", false},
+	{[]prediction.Code{prediction.OrphanedCSV}, "the installed version belongs to the Subscription", false},
 	{[]prediction.Code{prediction.NoEdge, prediction.Unsatisfied, prediction.DependencyMissing}, "OLM can resolve the package and its dependencies", false},
 	{[]prediction.Code{prediction.ManualApproval, prediction.ManualApprovalElsewhere}, "no other approval is needed", false},
 	{[]prediction.Code{prediction.Downgrade}, "the version is not an earlier one", true},

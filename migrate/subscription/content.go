@@ -91,7 +91,7 @@ func (p *Plan) validateContents() error {
 	}
 	slices.Sort(want)
 	if p.Safe && !slices.Equal(slices.Sorted(slices.Values(have)), want) {
-		return fmt.Errorf("contents are those of %q, want %q", have, want)
+		return fmt.Errorf("contents are for %q, want %q", have, want)
 	}
 	if at := slices.IndexFunc(p.Contents, func(c Content) bool { return c.Name == p.Target }); p.Safe && at >= 0 &&
 		(p.Contents[at].Source != p.To.Source || p.Contents[at].SourceNamespace != p.To.SourceNamespace) {

@@ -145,7 +145,7 @@ func changes(was, now *Plan) []string {
 		changes = append(changes, fmt.Sprintf("what OLM installs at the same time was %q and is %q", was.Additional, now.Additional))
 	}
 	if !slices.Equal(was.Contents, now.Contents) {
-		changes = append(changes, "the content of what OLM will install has changed")
+		changes = append(changes, "the content of the version that OLM will install has changed")
 	}
 	return changes
 }
@@ -182,7 +182,7 @@ func (p *Plan) Describe(lines *escape.Lines) {
 	case p.Strategy == Update && own.Next != nil:
 		lines.Add("  OLM   %s", own.Sentence())
 	case p.Strategy == Replace:
-		lines.Add("  OLM   does not update to a package of another name here: the operator is removed and installed again; what it manages stays")
+		lines.Add("  OLM   does not update to a package of another name here: the operator is removed and installed again; the objects that it manages stay")
 	case p.Strategy == Keep && p.From != p.To:
 		lines.Add("  OLM   has nothing to install")
 	case own.Message != "":

@@ -165,7 +165,7 @@ func (in *input) changedObjects(p *Plan) ([]migrate.Object, error) {
 		add("OLM", "ClusterServiceVersion", namespace, p.Installed, "deleted when its successor has succeeded")
 	}
 	if p.Strategy != Keep {
-		add("OLM", "ClusterServiceVersion", namespace, p.Target, "created, with what it lists")
+		add("OLM", "ClusterServiceVersion", namespace, p.Target, "created, with its objects")
 		definitions, err := in.definitions(p)
 		if err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ func (s *state) Back() (migrate.Decision, error) {
 	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
 		return migrate.Execute(AwaitResolver)
 	case s.now.Sub(since) < resolverDelay:
-		return migrate.Wait(AwaitResolver, "OLM to finish what it has started, for which it gets %d seconds", int(resolverDelay.Seconds()))
+		return migrate.Wait(AwaitResolver, "OLM to finish; it gets %d seconds", int(resolverDelay.Seconds()))
 	case s.idleInstallPlan() != nil:
 		return migrate.Execute(DeleteInstallPlan)
 	case s.stalled:

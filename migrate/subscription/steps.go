@@ -48,17 +48,17 @@ var (
 
 var steps = migrate.StepTable[*Plan]{
 	{Name: RequireApproval, Lists: in(Update), Does: func(*Plan) string {
-		return "set installPlanApproval to Manual, so that OLM installs nothing but what the plan says"
+		return "set installPlanApproval to Manual, so that OLM installs nothing beyond the plan"
 	}},
 	{Name: SwitchSource, Lists: in(Update, Keep), Does: func(p *Plan) string { return fmt.Sprintf("subscribe to %s", p.To) }},
 	{Name: RemoveOperator, Lists: in(Replace), NoReturn: in(Replace), Does: func(p *Plan) string {
-		return fmt.Sprintf("delete Subscription %s and ClusterServiceVersion %s; the operator stops, and what it manages stays", p.Subject.Name, p.Installed)
+		return fmt.Sprintf("delete Subscription %s and ClusterServiceVersion %s; the operator stops, and the objects that it manages stay", p.Subject.Name, p.Installed)
 	}},
 	{Name: RecreateSubscription, Lists: in(Replace), Does: func(p *Plan) string {
 		return fmt.Sprintf("create Subscription %s to %s, with manual approval", p.Subject.Name, p.To)
 	}},
 	{Name: Approve, Lists: installs, NoReturn: in(Update), Does: func(p *Plan) string {
-		return fmt.Sprintf("approve the InstallPlan if it installs exactly what the plan says: %s", p.Target)
+		return fmt.Sprintf("approve the InstallPlan if it installs exactly the planned version: %s", p.Target)
 	}},
 	{Name: Install, Lists: installs, Does: func(p *Plan) string {
 		if p.Installed == "" {
@@ -66,7 +66,7 @@ var steps = migrate.StepTable[*Plan]{
 		}
 		return fmt.Sprintf("wait until ClusterServiceVersion %s has succeeded and %s is gone", p.Target, p.Installed)
 	}},
-	{Name: RestoreApproval, Lists: installs, Does: func(*Plan) string { return "set installPlanApproval back to what it was" }},
+	{Name: RestoreApproval, Lists: installs, Does: func(*Plan) string { return "restore installPlanApproval" }},
 	{Name: AwaitOperator, Does: func(p *Plan) string {
 		if p.Driver == nil {
 			return "wait until the operator runs"
@@ -80,7 +80,7 @@ var steps = migrate.StepTable[*Plan]{
 		return "wait until the driver is available and all its pods are up to date"
 	}},
 	{Name: RestoreSource, Lists: never, Does: func(p *Plan) string { return fmt.Sprintf("subscribe to %s, as before", p.From) }},
-	{Name: AwaitResolver, Lists: never, Does: func(*Plan) string { return "give OLM the time to finish what it has started" }},
+	{Name: AwaitResolver, Lists: never, Does: func(*Plan) string { return "give OLM time to finish" }},
 	{Name: DeleteInstallPlan, Lists: never, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete the InstallPlan for %s, which nobody has approved", p.Target)
 	}},
@@ -94,7 +94,7 @@ var steps = migrate.StepTable[*Plan]{
 		return "give OLM the time to go on to a later version, as it did before"
 	}},
 	{Name: DiscardInstallPlan, Lists: never, Does: func(*Plan) string {
-		return "delete the InstallPlan for a later version, for which OLM would wait for approval for ever, so that it creates one that needs none"
+		return "delete the InstallPlan for a later version, because OLM would wait for its approval for ever: it then creates one that needs none"
 	}},
 }
 

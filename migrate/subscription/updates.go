@@ -29,7 +29,7 @@ func (s *state) resumeUpdates() (migrate.Decision, error) {
 	case s.missing:
 		return migrate.Wait(AwaitUpdates, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
 	case s.mayAskForUpdate():
-		return migrate.Wait(AwaitUpdates, "OLM to go on to a later version, for which it gets %d seconds", int(resolverDelay.Seconds()))
+		return migrate.Wait(AwaitUpdates, "OLM to update to a later version; it gets %d seconds", int(resolverDelay.Seconds()))
 	}
 	return migrate.NoStep()
 }

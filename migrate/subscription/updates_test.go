@@ -23,7 +23,7 @@ func TestResumeUpdates(t *testing.T) {
 		return ip
 	}
 	const target, later = "buoy.v1.1.0", "buoy.v1.1.1"
-	deciding := migrate.Decision{Step: AwaitUpdates, Waits: "OLM to go on to a later version, for which it gets 20 seconds"}
+	deciding := migrate.Decision{Step: AwaitUpdates, Waits: "OLM to update to a later version; it gets 20 seconds"}
 	for name, test := range map[string]struct {
 		keep     bool // nothing is installed
 		head     bool // the channel has no version after the target

@@ -61,8 +61,8 @@ func (p *Plan) validateTarget() error {
 		what string
 	}{
 		{p.Safe && p.Target == "", "target is missing"},
-		{p.Strategy == Keep && p.Target != p.Installed, "strategy is keep, and target is not what is installed"},
-		{p.Safe && p.Strategy != Keep && p.Target == p.Installed, "target is what is installed, and strategy is not keep"},
+		{p.Strategy == Keep && p.Target != p.Installed, "strategy is keep, and target is not the installed version"},
+		{p.Safe && p.Strategy != Keep && p.Target == p.Installed, "target is the installed version, and strategy is not keep"},
 		{p.Strategy == Replace && p.Installed == "", "strategy is replace, and installed is missing"},
 		{p.Strategy == Replace && p.From.Package == p.To.Package, "strategy is replace, and from.package is to.package"},
 		{slices.Contains(p.Additional, p.Target), "additional has the target"},

@@ -2,8 +2,8 @@
 // desired state from it, and writes the operator's finalizer and annotations to it. It also writes the object's status:
 // the conditions that the controllers report, and their summary in Available, Progressing and Degraded.
 //
-// The process watches the object once. Each cycle of the operator gets a client of its own to that watch, so that no
-// event handler outlives the controllers that added it.
+// The process watches the object once. Each cycle of the operator gets its own client of that watch, so that no event
+// handler outlives the controllers that added it.
 package clustercsidriver
 
 import (
@@ -29,7 +29,7 @@ import (
 // Resource is the resource of ClusterCSIDrivers.
 var Resource = operatorv1.GroupVersion.WithResource("clustercsidrivers")
 
-// A Watch has the driver's ClusterCSIDriver in a cache.
+// A Watch caches the driver's ClusterCSIDriver.
 type Watch struct {
 	name     string
 	client   v1helpers.OperatorClientWithFinalizers

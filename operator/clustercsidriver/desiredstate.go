@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DesiredState is what a ClusterCSIDriver asks for. It is comparable: another UID is another desired state, because the
-// new object asks for a driver of its own.
+// DesiredState holds the requests of a ClusterCSIDriver. It is comparable. A new UID is a new desired state, because
+// the new object asks for a new driver.
 type DesiredState struct {
 	UID  types.UID
 	Mode Mode
 }
 
-// Mode is what the operator does with the driver's objects.
+// Mode says how the operator treats the driver's objects.
 type Mode string
 
 const (
@@ -21,24 +21,24 @@ const (
 	Absent Mode = "Absent"
 	// Managed: the operator keeps the driver's objects as the driver's definition says.
 	Managed Mode = "Managed"
-	// Unmanaged: the operator leaves the objects as they are, because it was asked to or does not know the state
-	// that was asked for.
+	// Unmanaged: the operator leaves the objects as they are, because the ClusterCSIDriver says so or has an unknown
+	// managementState.
 	Unmanaged Mode = "Unmanaged"
 	// Removed: the operator removes the objects, in order.
 	Removed Mode = "Removed"
 	// Orphaned: the ClusterCSIDriver is being deleted while it is unmanaged, or its driver is permanent. The operator
 	// removes its finalizer and leaves the driver's objects as they are.
 	Orphaned Mode = "Orphaned"
-	// Kept: the operator was asked to remove a driver that is permanent. It does what it does when it is Managed, and
-	// says so.
+	// Kept: the ClusterCSIDriver asks to remove a permanent driver. The operator treats the driver as Managed, and
+	// reports that.
 	Kept Mode = "Kept"
 )
 
 // Installs reports whether the operator keeps the driver's objects as the driver's definition says.
 func (m Mode) Installs() bool { return m == Managed || m == Kept }
 
-// desiredState reads what a ClusterCSIDriver asks for; nil stands for none. A managementState that it does not know
-// counts as Unmanaged. A permanent driver is never removed.
+// desiredState reads what a ClusterCSIDriver asks for. It takes nil if there is none. An unknown managementState counts
+// as Unmanaged. A permanent driver is never removed.
 func desiredState(object *unstructured.Unstructured, permanent bool) DesiredState {
 	if object == nil {
 		return DesiredState{Mode: Absent}

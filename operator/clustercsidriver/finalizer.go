@@ -36,8 +36,8 @@ type Finalizer struct {
 	operatorNamespace string
 }
 
-// NewFinalizer returns the finalizer of a driver's operator. That of a permanent driver adds none, and removes those that
-// another operator of the driver has added.
+// NewFinalizer returns the finalizer of a driver's operator. For a permanent driver, it adds no finalizer and removes
+// any that another operator of the driver added.
 func NewFinalizer(client *Client, driver drivers.Driver, operatorNamespace string, permanent bool) *Finalizer {
 	return &Finalizer{
 		client: client, resource: client.Resource(), customResource: client.Name(),
@@ -46,13 +46,13 @@ func NewFinalizer(client *Client, driver drivers.Driver, operatorNamespace strin
 	}
 }
 
-// Annotate returns annotations to write, from those that the ClusterCSIDriver has.
+// Annotate returns the annotations to write, given the current annotations of the ClusterCSIDriver.
 type Annotate func(current map[string]string) map[string]string
 
-// Add writes everything to the ClusterCSIDriver that must be there before the operator creates or changes any object of
-// the driver, in one request: the finalizer, because from then on there is something to uninstall; the annotations that
-// record where and what the driver is; and the operator's namespace. It removes the finalizers of earlier operators, which
-// nobody else would.
+// Add prepares the ClusterCSIDriver, in one request, before the operator creates or changes any object of the driver.
+// It adds the finalizer, because from then on there is something to uninstall; the annotations that record where and
+// what the driver is; and the operator's namespace. It removes the finalizers of earlier operators, because nobody else
+// would.
 //
 // The annotations outlive the operator. With them an operator that is reinstalled in another namespace, or that was
 // interrupted while it removed the driver, finds all of the driver's objects.
@@ -67,7 +67,7 @@ func (f *Finalizer) Add(ctx context.Context, annotate Annotate) error {
 		finalizers = f.foreign(finalizers)
 	case custom.DeletionTimestamp == nil:
 		finalizers = append(f.foreign(finalizers), f.finalizer)
-	} // else the API server accepts no new finalizers, and any existing one keeps the object until the driver is gone
+	} // otherwise the API server accepts no new finalizer, and an existing one keeps the object until the driver is gone
 	annotations := annotate(custom.Annotations)
 	annotations[operatorNamespaceAnnotation] = f.operatorNamespace
 	if containsAll(custom.Annotations, annotations) && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
@@ -81,9 +81,9 @@ func (f *Finalizer) Add(ctx context.Context, annotate Annotate) error {
 	return f.waitForCache(ctx, custom.ResourceVersion)
 }
 
-// waitForCache waits until the cache shows a write that was based on a resource version: library-go's controllers write the
-// whole object from the cache, and a stale cache would revert the write. It fails if that takes too long, and the caller's
-// retry then decides from what the cache shows.
+// waitForCache waits until the cache shows a write that was based on a resource version: library-go's controllers write
+// the whole object from the cache, and a stale cache would revert the write. It fails if that takes too long, and the
+// caller's retry then decides from the cache.
 func (f *Finalizer) waitForCache(ctx context.Context, before string) error {
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, cacheTimeout, true, func(context.Context) (bool, error) {
 		now, err := f.client.GetObjectMeta()
@@ -96,9 +96,9 @@ func (f *Finalizer) waitForCache(ctx context.Context, before string) error {
 	return err
 }
 
-// NewController returns the controller that repeats Add when somebody has removed the finalizer, as kubectl replace does
-// with a manifest that has none. placement are the annotations that record where the driver is: where the ClusterCSIDriver
-// has others, it writes nothing, because the cycle is about to end.
+// NewController returns the controller that repeats Add when somebody has removed the finalizer, as kubectl replace
+// does with a manifest without finalizers. placement holds the annotations that record where the driver is. If the
+// ClusterCSIDriver has other values, the controller writes nothing, because the cycle is about to end.
 func (f *Finalizer) NewController(name string, placement map[string]string, annotate Annotate, recorder events.Recorder) factory.Controller {
 	return factory.New().
 		WithInformers(f.client.Informer()).

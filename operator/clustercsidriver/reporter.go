@@ -26,20 +26,22 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// maxMessage is the maximum number of characters of what a controller says: it may quote objects and errors, which may be of any length.
+// maxMessage is the maximum number of characters in a controller's message. Messages may quote objects and errors of
+// any length.
 const maxMessage = 8 << 10
 
 // minWriteInterval is the shortest time between two writes of the status.
 const minWriteInterval = 200 * time.Millisecond
 
-// cacheTimeout is how long the cache may lag behind a write. If it shows the version that the write was based on for
-// longer, the write may be lost: when etcd is restored to exactly that version, no watch will ever show another one.
+// cacheTimeout is how long the cache may lag behind a write. If the cache still shows the version before the write
+// after that time, the write may be lost: if etcd was restored to exactly that version, no watch ever shows another
+// one.
 const cacheTimeout = 5 * time.Second
 
 // A Reporter is the operator client that all controllers of a cycle share, and the status controller. It collects the
 // statuses that the controllers apply, and writes them together with their summary in one request. If each of a dozen
-// controllers wrote its own conditions, an installation would write the status some forty times, which is most of its
-// load on the API server.
+// controllers wrote its own conditions, an installation would write the status some forty times. That would be most of
+// the installation's load on the API server.
 type Reporter struct {
 	v1helpers.OperatorClientWithFinalizers
 	ReporterOptions
@@ -64,8 +66,8 @@ type write struct {
 	at      time.Time
 }
 
-// isAwaited reports whether the cache, which shows a resource version, is expected to show the write soon. A decision based
-// on that cache would repeat the write.
+// isAwaited reports whether the cache, which shows the resource version cached, is expected to show the write soon. A
+// decision based on that cache would repeat the write.
 func (w write) isAwaited(cached string, now time.Time) bool {
 	return cached == w.basedOn && now.Sub(w.at) < cacheTimeout
 }
@@ -74,14 +76,14 @@ func (w write) isAwaited(cached string, now time.Time) bool {
 type ReporterOptions struct {
 	Name         string // of the ClusterCSIDriver
 	FieldManager string
-	Version      string // of the operator, which the status has once all expected components have reported
-	// IsCurrent reports whether controllers of this cycle write conditions of a type. The reporter removes all
-	// others, because no controller updates them any more.
+	Version      string // of the operator; in the status once all expected components have reported
+	// IsCurrent reports whether controllers of this cycle write conditions of a type. The reporter removes conditions
+	// of all other types, because no controller updates them any more.
 	IsCurrent func(conditionType string) bool
-	// Subjects, if set, returns the subjects that the conditions are written by. It returns nil while the conditions of
-	// another operator stay as they are.
+	// Subjects, if set, returns the subjects by which conditions are grouped. It returns nil while another operator's
+	// conditions must stay as they are.
 	Subjects func() *Subjects
-	// Show, if set, is called with the conditions that the ClusterCSIDriver has now.
+	// Show, if set, is called with the current conditions of the ClusterCSIDriver.
 	Show func([]operatorv1.OperatorCondition)
 }
 
@@ -106,7 +108,7 @@ func NewReporter(client v1helpers.OperatorClientWithFinalizers, customResource d
 	}
 }
 
-// ApplyOperatorStatus replaces the status that a controller applied before, and returns once the new one is written.
+// ApplyOperatorStatus replaces a controller's status, and returns once the new one is written.
 func (r *Reporter) ApplyOperatorStatus(ctx context.Context, controller string, status *applyoperatorv1.OperatorStatusApplyConfiguration) error {
 	select {
 	case err := <-r.enqueue(controller, status):
@@ -141,7 +143,7 @@ func (r *Reporter) enqueue(controller string, status *applyoperatorv1.OperatorSt
 	return result
 }
 
-// Expect has the summary wait for components to report.
+// Expect makes the summary wait until components have reported.
 func (r *Reporter) Expect(components []Component) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,16 +152,16 @@ func (r *Reporter) Expect(components []Component) {
 	r.wakeUp()
 }
 
-// Reported is closed once the controllers of all components that are expected now have reported in this cycle, also if that
-// changes nothing in the ClusterCSIDriver.
+// Reported is closed once the controllers of all expected components have reported in this cycle, even if that changes
+// nothing in the ClusterCSIDriver.
 func (r *Reporter) Reported() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reported
 }
 
-// SyncOnceReported is a hook with which a controller that calls RolledOut syncs when all components have reported. If nothing
-// in the ClusterCSIDriver changes by that, its informer triggers no sync.
+// SyncOnceReported is a hook for controllers that call RolledOut: it triggers a sync once all components have reported.
+// The informer of the ClusterCSIDriver triggers none if the reports change nothing.
 func (r *Reporter) SyncOnceReported(ctx context.Context, syncContext factory.SyncContext) error {
 	select {
 	case <-r.Reported():
@@ -169,7 +171,7 @@ func (r *Reporter) SyncOnceReported(ctx context.Context, syncContext factory.Syn
 	return nil
 }
 
-// noteReports closes the channel of Reported when it is time to.
+// noteReports closes the channel of Reported once all expected components have reported.
 func (r *Reporter) noteReports() {
 	select {
 	case <-r.reported:
@@ -180,8 +182,9 @@ func (r *Reporter) noteReports() {
 	}
 }
 
-// RolledOut reports whether the driver is available and not progressing, as all expected components have reported in this
-// cycle. What the ClusterCSIDriver says is not enough: an earlier operator wrote it, about what it had installed.
+// RolledOut reports whether the driver is available and not progressing, by the reports of all expected components in
+// this cycle. The status of the ClusterCSIDriver is not enough: an earlier operator may have written it, about its own
+// installation.
 func (r *Reporter) RolledOut() bool {
 	_, live, _, err := r.OperatorClientWithFinalizers.GetOperatorState()
 	if err != nil {
@@ -215,7 +218,7 @@ func (r *Reporter) GetOperatorState() (*operatorv1.OperatorSpec, *operatorv1.Ope
 	return spec, r.merge(status, r.subjects()), resourceVersion, nil
 }
 
-// Condition returns a condition that a controller applied, in this cycle or before, the zero value if there is none of that type.
+// Condition returns the condition of a type that a controller applied in this cycle or before, or the zero value.
 func (r *Reporter) Condition(conditionType string) operatorv1.OperatorCondition {
 	_, status, _, err := r.GetOperatorState()
 	if err != nil {
@@ -231,7 +234,8 @@ func (r *Reporter) subjects() *Subjects {
 	return r.Subjects()
 }
 
-// merge merges the applied statuses into the current parts of a status that was written by subjects.
+// merge merges the applied statuses into the current parts of a written status, whose conditions are grouped by
+// subjects.
 func (r *Reporter) merge(status *operatorv1.OperatorStatus, subjects *Subjects) *operatorv1.OperatorStatus {
 	status = status.DeepCopy()
 	status.Conditions = subjects.unfold(status.Conditions)
@@ -308,9 +312,9 @@ func (r *Reporter) Run(ctx context.Context) error {
 }
 
 // sync writes the status unless it is up to date, and notifies the waiters. They keep waiting while the cache does not
-// show the last write, or a concurrent one. sync writes nothing before the first controller has reported: a restarted
-// operator would briefly erase what the previous one was waiting for, and if it always crashed at that point it would
-// never get further.
+// show the last write, or a concurrent one. sync writes nothing before the first controller has reported. Otherwise a
+// restarted operator would briefly erase the conditions that its predecessor waited for, and an operator that always
+// crashed at that point would never get further.
 func (r *Reporter) sync(ctx context.Context) error {
 	metadata, err := r.GetObjectMeta()
 	if err != nil {
@@ -327,7 +331,7 @@ func (r *Reporter) sync(ctx context.Context) error {
 	}
 	desired, revision := r.desired(live), r.revision
 	if len(r.expected) > 0 && haveReported(r.expected, r.applied) {
-		desired.Version = r.Version // until then the conditions are about what an earlier version has installed
+		desired.Version = r.Version // until then the conditions are about an earlier version's installation
 	}
 	r.mu.Unlock()
 	desired.ObservedGeneration = metadata.Generation
@@ -353,15 +357,15 @@ func (r *Reporter) sync(ctx context.Context) error {
 	return r.notify(err, revision)
 }
 
-// show calls Show with the conditions of a status that the object has.
+// show calls Show with the conditions of the object's status.
 func (r *Reporter) show(status *operatorv1.OperatorStatus) {
 	if r.Show != nil {
 		r.Show(status.Conditions)
 	}
 }
 
-// write replaces the parts of the status that controllers report, unless the object has changed. It reports whether that
-// made a difference: otherwise the object keeps its resource version, and the watch delivers nothing.
+// write replaces the reported parts of the status, unless the object has changed. It reports whether the status
+// changed. If not, the object keeps its resource version, and the watch delivers nothing.
 func (r *Reporter) write(ctx context.Context, resourceVersion string, status *operatorv1.OperatorStatus) (changed bool, err error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": resourceVersion},
@@ -377,11 +381,11 @@ func (r *Reporter) write(ctx context.Context, resourceVersion string, status *op
 	return err == nil && written.GetResourceVersion() != resourceVersion, err
 }
 
-// now returns the time as the API server stores it, in seconds: what was written then compares as equal to what is read.
+// now returns the time in seconds, as the API server stores it, so that written and read times are equal.
 func now() metav1.Time { return metav1.Now().Rfc3339Copy() }
 
-// notify sends the result of a write to the waiters: to all of them if it failed, else to those whose revision is
-// written.
+// notify sends the result of a write to the waiters: to all of them if it failed, otherwise to the waiters of written
+// revisions.
 func (r *Reporter) notify(err error, revision int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -398,7 +402,7 @@ func (r *Reporter) notify(err error, revision int) error {
 	return err
 }
 
-// desired returns the status to write: the conditions by subject, and the summary of all that controllers applied.
+// desired returns the status to write: the conditions by subject, and the summary of all applied conditions.
 func (r *Reporter) desired(live *operatorv1.OperatorStatus) *operatorv1.OperatorStatus {
 	subjects := r.subjects()
 	desired := r.merge(live, subjects)

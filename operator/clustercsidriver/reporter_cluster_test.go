@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 
 const limit = 2 * time.Minute
 
-// TestConditionIsRemovedAfterAnotherReport: a condition that is there for a while only, such as that for a lock, goes when
-// its controller applies a status without it. A status that changes nothing must not keep later ones from being written.
+// TestConditionIsRemovedAfterAnotherReport: a temporary condition, such as the one about a lock, goes when its
+// controller applies a status without it. A status that changes nothing must not keep later ones from being written.
 func TestConditionIsRemovedAfterAnotherReport(t *testing.T) {
 	c, custom, reporter := startReporter(t, "smb.csi.k8s.io", func(string) bool { return false },
 		func(resource dynamic.ResourceInterface) dynamic.ResourceInterface { return resource })
@@ -49,7 +49,7 @@ func TestConditionIsRemovedAfterAnotherReport(t *testing.T) {
 	apply("Test", applyoperatorv1.OperatorStatus(), false)
 }
 
-// startReporter creates a ClusterCSIDriver and runs a reporter for it, which writes to what wrap returns.
+// startReporter creates a ClusterCSIDriver and runs a reporter for it, which writes through wrap's result.
 func startReporter(t *testing.T, name string, isCurrent func(string) bool, wrap func(dynamic.ResourceInterface) dynamic.ResourceInterface) (*cluster.Cluster, *operatorv1.ClusterCSIDriver, *clustercsidriver.Reporter) {
 	t.Helper()
 	c := cluster.Shared(t, cluster.Options{})

@@ -10,15 +10,16 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// A subject is a condition that is written instead of those that several controllers apply: one for each thing that a person asks
-// about. All of its members have its polarity: it is as it should be if all of them are.
+// A subject is one condition that replaces the conditions of several controllers, its members. There is one for each
+// question that an administrator has. The members have the subject's polarity: the subject is healthy if all of them
+// are.
 type subject struct {
 	conditionType string   // without the driver's prefix, like the others
-	members       []string // that are applied. A member of the subject's own type needs no label in the message
+	members       []string // the applied conditions. A member of the subject's own type needs no label in the message
 }
 
-// subjects are all that have several members. Every other condition is written as it is applied: among them all whose types
-// OpenShift's operators write, too, because commands and runbooks wait for these.
+// subjects lists all subjects. Every other condition is written as it is applied. That includes the types that
+// OpenShift's operators also write, because commands and runbooks wait for these.
 var subjects = []subject{
 	{"OperatorDegraded", []string{ // what the operator cannot do
 		"ManifestsDegraded", "DriverObjectsControllerDegraded", "DriverAdoptionControllerDegraded", "DriverRetirementControllerDegraded",
@@ -38,7 +39,8 @@ var subjects = []subject{
 	{"DriverNodeServiceControllerDegraded", []string{"DriverNodeServiceControllerDegraded", "DriverNodeServiceController2Degraded"}},
 }
 
-// implied are conditions that are not written, because they say the opposite of one that is, with the same reason and message.
+// implied lists conditions that are not written, because another condition says the opposite with the same reason and
+// message.
 var implied = map[string]string{
 	"ControllerCredentialsRequestControllerProgressing": "ControllerCredentialsRequestControllerAvailable",
 	"TagsCredentialsRequestControllerProgressing":       "TagsCredentialsRequestControllerAvailable",
@@ -47,10 +49,10 @@ var implied = map[string]string{
 
 const storageClassControllerDegraded = "DriverStorageClassControllerDegraded"
 
-// separator is between the reasons of several members, as in library-go's summaries.
+// separator separates the reasons of several members, as in library-go's summaries.
 const separator = "::"
 
-// also begins what a member says that is as it should be, beside those that are not.
+// also precedes the message of a healthy member if another member is not healthy.
 const also = "also "
 
 // Subjects are the subjects of a driver's conditions.
@@ -60,8 +62,8 @@ type Subjects struct {
 	member map[string]bool
 }
 
-// NewSubjects returns the subjects of a driver. OpenShift's operators of the drivers with which clusters are installed have a
-// controller of StorageClasses, so the condition of that one is written under its name.
+// NewSubjects returns the subjects of a driver. If clusters are installed with the driver, OpenShift's operator of it
+// has a StorageClass controller, and the condition about classes gets that controller's name.
 func NewSubjects(driver drivers.Driver) *Subjects {
 	s := &Subjects{prefix: driver.ConditionPrefix, member: map[string]bool{}}
 	for _, of := range subjects {
@@ -78,8 +80,8 @@ func NewSubjects(driver drivers.Driver) *Subjects {
 	return s
 }
 
-// fold returns the conditions to write for those that controllers have applied. Their times of transition are not set: they follow
-// from what was written before.
+// fold returns the conditions to write, given the applied ones. It sets no transition times, because they depend on the
+// conditions that were written before.
 func (s *Subjects) fold(applied []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
 	if s == nil {
 		return applied
@@ -98,8 +100,8 @@ func (s *Subjects) fold(applied []operatorv1.OperatorCondition) []operatorv1.Ope
 	return written
 }
 
-// fold returns the condition about the subject, if any member is there. Its reason is of the members that are not as they should be; if
-// there are none, of the member of its own type, or else of those that have something to say. Its message is of all of these.
+// fold returns the subject's condition, if any member was applied. It joins the reasons and messages of the faulty
+// members. If none is faulty, it uses the member of the subject's own type, or else the members that have a message.
 func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (folded operatorv1.OperatorCondition, any bool) {
 	var present, faulty, telling []operatorv1.OperatorCondition
 	healthy := healthyStatus(of.conditionType)
@@ -123,7 +125,7 @@ func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (f
 	if len(present) == 0 {
 		return folded, false
 	}
-	if len(faulty) == 0 && present[0].Type == of.conditionType { // what others say is no reason
+	if len(faulty) == 0 && present[0].Type == of.conditionType { // the other members' messages are no reason
 		faulty = present[:1]
 	} else if len(faulty) == 0 {
 		faulty, telling = telling, nil
@@ -148,8 +150,8 @@ func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (f
 	return folded, true
 }
 
-// awaited returns those conditions of components that have not reported that no condition of their own would show: without them, an
-// operator that starts would take a component for healthy of which there was no report yet.
+// awaited returns the conditions of unreported components that have no condition of their own in the status. Without
+// them, a starting operator would regard a component without a report as healthy.
 func (s *Subjects) awaited(pending []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
 	if s == nil {
 		return nil
@@ -159,8 +161,8 @@ func (s *Subjects) awaited(pending []operatorv1.OperatorCondition) []operatorv1.
 	})
 }
 
-// unfold returns the conditions that controllers have applied, as far as those that were written tell. An operator that starts needs
-// them until its controllers have reported: otherwise each fault would seem to end whenever the operator restarts.
+// unfold restores the applied conditions from the written ones, as far as possible. A starting operator needs them
+// until its controllers have reported. Otherwise each fault would seem to end whenever the operator restarts.
 func (s *Subjects) unfold(written []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
 	if s == nil {
 		return written
@@ -174,7 +176,7 @@ func (s *Subjects) unfold(written []operatorv1.OperatorCondition) []operatorv1.O
 		}
 		unfolded = append(unfolded, s.all[i].unfold(c, s.prefix)...)
 	}
-	for _, c := range unfolded { // an operator of before wrote each member for itself
+	for _, c := range unfolded { // earlier versions of the operator wrote each member as a condition
 		if v1helpers.FindOperatorCondition(applied, c.Type) == nil {
 			applied = append(applied, c)
 		}
@@ -242,7 +244,7 @@ func (of subject) unfold(written operatorv1.OperatorCondition, prefix string) []
 	return members
 }
 
-// label begins the part of the message that is about a member.
+// label returns the beginning of a member's part of the message.
 func (of subject) label(member, prefix string) string {
 	if member == of.conditionType {
 		return ""
@@ -254,7 +256,7 @@ func (of subject) label(member, prefix string) string {
 	return name + ": "
 }
 
-// healthyStatus is the status of a subject that is as it should be.
+// healthyStatus returns the status of a healthy subject.
 func healthyStatus(conditionType string) operatorv1.ConditionStatus {
 	for _, summary := range summaries {
 		if strings.HasSuffix(conditionType, summary.conditionType) {

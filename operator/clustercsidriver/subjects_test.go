@@ -176,10 +176,10 @@ func TestComponentsAreAwaitedAfterRestart(t *testing.T) {
 	}
 }
 
-// TestConditionsOfBeforeAreRemoved: an operator of before wrote what each controller reports. Its conditions go with the first write,
-// faults among them are still known, and what stays has its time of transition. Those of other operators stay while this one stands
-// back.
-func TestConditionsOfBeforeAreRemoved(t *testing.T) {
+// TestEarlierConditionsAreRemoved: an earlier operator wrote each controller's reports. Its conditions go with the
+// first write, faults among them are still known, and what stays has its time of transition. Those of other operators
+// stay while this one stands back.
+func TestEarlierConditionsAreRemoved(t *testing.T) {
 	live := &operatorv1.OperatorStatus{Conditions: conditionsOf("ManifestsDegraded=False AsExpected", "DriverObjectsControllerDegraded=True SyncError: refused",
 		"DriverPodsDegraded=False AsExpected", "TagsAccepted=True AsExpected", "DriverSettingsApplied=True AsExpected",
 		"ControllerCredentialsRequestControllerAvailable=True AsExpected", "ControllerCredentialsRequestControllerProgressing=False AsExpected")}

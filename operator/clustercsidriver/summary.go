@@ -16,11 +16,11 @@ import (
 // A Component of a driver is an object with a controller of its own, which reports in conditions whether the component
 // is available and whether it is progressing.
 type Component struct {
-	Name     string // of the controller, and the prefix of its condition types
+	Name     string // the controller's name, and the prefix of its condition types
 	Manifest drivers.Manifest
 }
 
-// summaries are the conditions that each sum up all conditions of their kind, with the status of a healthy one.
+// summaries are the conditions that sum up all conditions with the same suffix, and the status of a healthy condition.
 var summaries = []struct {
 	conditionType string
 	healthy       operatorv1.ConditionStatus
@@ -30,13 +30,13 @@ var summaries = []struct {
 	{operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse},
 }
 
-// pending are the conditions that each component reports, with the statuses that count until it has.
+// pending are the conditions that each component reports, with the statuses that are assumed until it does.
 var pending = map[string]operatorv1.ConditionStatus{
 	operatorv1.OperatorStatusTypeAvailable:   operatorv1.ConditionFalse,
 	operatorv1.OperatorStatusTypeProgressing: operatorv1.ConditionTrue,
 }
 
-// haveReported reports whether the statuses that controllers applied have the conditions of all expected components.
+// haveReported reports whether the applied statuses have the conditions of all expected components.
 func haveReported(expected []Component, applied map[string]*applyoperatorv1.OperatorStatusApplyConfiguration) bool {
 	reported := sets.New[string]()
 	for _, status := range applied {
@@ -66,7 +66,7 @@ func summarize(conditions []operatorv1.OperatorCondition, expected []Component) 
 	return summary
 }
 
-// pendingOf returns the conditions that count for the expected components that have not reported yet.
+// pendingOf returns the assumed conditions of the expected components that have not reported yet.
 func pendingOf(conditions []operatorv1.OperatorCondition, expected []Component) []operatorv1.OperatorCondition {
 	var all []operatorv1.OperatorCondition
 	for _, component := range expected {

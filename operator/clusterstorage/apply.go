@@ -21,13 +21,13 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A driverOperator is the operator of one driver, with the caches of its objects.
+// A driverOperator holds the objects of one driver's operator, and their caches.
 type driverOperator struct {
 	desired    operatorObjects
 	objects    []*objects.WatchedObject
 	ready      *objects.Readiness // for the Deployment
 	deployment *objects.WatchedObject
-	// applied is the resource version of the Deployment that is as desired with proxy.
+	// applied is the resource version of the Deployment that was as desired, with this proxy.
 	applied string
 	proxy   configv1.ProxyStatus
 }
@@ -67,8 +67,8 @@ func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (_
 // read from the API server.
 const cacheTimeout = 10 * time.Second
 
-// waitForCaches returns once the caches of all objects have synced, or after cacheTimeout: the API server may be unable to list
-// a kind, for example because its conversion webhook does not answer, and all else must not wait for that.
+// waitForCaches returns once the caches of all objects have synced, or after cacheTimeout. If the API server cannot
+// list a kind, for example because its conversion webhook does not answer, the other kinds must not wait.
 func waitForCaches(ctx context.Context, watched []*objects.WatchedObject) {
 	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
@@ -79,9 +79,9 @@ func waitForCaches(ctx context.Context, watched []*objects.WatchedObject) {
 	}
 }
 
-// apply applies everything of a driver's operator, and creates the initial ClusterCSIDriver, if it is not nil. An object that
-// fails does not block the others. The Deployment waits for them, as its pods need their permissions, but only until they have
-// failed several times. It returns the Deployment, nil if there is none.
+// apply applies all objects of a driver's operator, and creates the initial ClusterCSIDriver, if it is not nil. An
+// object that fails does not block the others. The Deployment waits for the others, because its pods need permissions,
+// but only until they have failed several times. apply returns the Deployment, or nil if there is none.
 func (c *controller) apply(ctx context.Context, o *driverOperator, initial *unstructured.Unstructured, proxy configv1.ProxyStatus, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
 	var errs []error
 	for _, object := range o.objects {

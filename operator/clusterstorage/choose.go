@@ -12,7 +12,7 @@ import (
 // A choice says whether the cluster gets a driver.
 type choice struct {
 	driver drivers.Driver
-	// without is why the cluster does not get the driver, though it is one of its platform; "" if it does.
+	// without says why the cluster does not get the driver although its platform has it; "" if it does.
 	without string
 }
 
@@ -34,7 +34,7 @@ func choose(all []drivers.Driver, o observed) []choice {
 	return choices
 }
 
-// without returns why the cluster does not get a driver of its platform, or "" if it does.
+// without returns why the cluster does not get a driver of its platform, or "" if it gets the driver.
 func without(d drivers.Driver, o observed) string {
 	if required := d.ClusterStorage.FeatureGate; required != "" && !o.gates[required] {
 		return fmt.Sprintf("the feature gate %s is not enabled", required)
@@ -47,8 +47,8 @@ func without(d drivers.Driver, o observed) string {
 	})
 }
 
-// installed reports whether the cluster has a driver, or a ClusterCSIDriver that asks for it. The CSIDriver shows that there is
-// a driver whose ClusterCSIDriver was deleted.
+// installed reports whether the cluster has a driver, or a ClusterCSIDriver that asks for it. If the ClusterCSIDriver
+// was deleted, the CSIDriver still shows the driver.
 func installed(d drivers.Driver, o observed) bool {
 	return o.customResources[d.CSIName] != nil || o.csiDrivers[d.CSIName] != nil && !foreign(d, o)
 }
@@ -64,7 +64,7 @@ func chosen(choices []choice) []drivers.Driver {
 	return found
 }
 
-// platform returns the type of the cluster's platform; "" if the cluster does not say it.
+// platform returns the type of the cluster's platform; "" if it is unknown.
 func (o observed) platform() configv1.PlatformType {
 	if o.infrastructure == nil || o.infrastructure.Status.PlatformStatus == nil {
 		return ""

@@ -29,9 +29,9 @@ import (
 // resync is how often informers replay their caches. Watches deliver changes at once.
 const resync = 20 * time.Minute
 
-// A cluster has the clients and the caches of the operator.
+// A cluster holds the operator's clients and caches.
 type cluster struct {
-	// byName is a connection whose requests to create an object have the object's name.
+	// byName is a connection that adds the object's name to requests that create an object.
 	byName         *rest.Config
 	kube           kubernetes.Interface
 	dynamic        dynamic.Interface
@@ -40,7 +40,7 @@ type cluster struct {
 	operatorClient operatorclient.Interface
 
 	config          configinformers.SharedInformerFactory
-	clusterOperator configinformers.SharedInformerFactory // of one name: there are thirty others
+	clusterOperator configinformers.SharedInformerFactory // of one object: a cluster has thirty others
 	operator        operatorinformers.SharedInformerFactory
 	kubeInformers   informers.SharedInformerFactory
 	// attributesClasses is nil if the cluster does not serve VolumeAttributesClasses.
@@ -78,7 +78,7 @@ func newCluster(process Process) (*cluster, error) {
 	return c, nil
 }
 
-// start starts the caches of what every sync reads, and returns once they have synced or ctx ends.
+// start starts the caches that every sync reads, and returns once they have synced or ctx ends.
 func (c *cluster) start(ctx context.Context) error {
 	all := []cache.SharedIndexInformer{
 		c.config.Config().V1().Infrastructures().Informer(),
@@ -135,7 +135,7 @@ func (c *cluster) watch(ctx context.Context, object *unstructured.Unstructured) 
 	return objects.NewWatchedObject(object, informer), nil
 }
 
-// notifyOf has changed receive a value after each change in a cache.
+// notifyOf makes the channel changed receive a value after each change in a cache.
 func (c *cluster) notifyOf(informer cache.SharedIndexInformer) error {
 	notify := func() {
 		select {

@@ -1,16 +1,17 @@
 // Package clusterstorage is the cluster storage operator: it runs the operators of the CSI drivers that the cluster's
 // platform needs, and reports about all of them in Storage/cluster and in ClusterOperator/storage.
 //
-// Which drivers these are, their definitions say (drivers.ClusterStorage). Each sync observes the cluster, chooses the
-// drivers (choose.go), applies the objects of their operators (manifests.go, apply.go) and their ClusterCSIDrivers, and
-// writes the conditions (conditions.go) and their summary (summary.go). It writes nothing while nothing has changed.
+// The drivers' definitions say which drivers these are (drivers.ClusterStorage). Each sync observes the cluster,
+// chooses the drivers (choose.go), applies the objects of their operators (manifests.go, apply.go) and their
+// ClusterCSIDrivers, and writes the conditions (conditions.go) and their summary (summary.go). It writes nothing while
+// nothing has changed.
 //
 // A driver of the platform cannot be removed. If its ClusterCSIDriver is deleted, it is created again, and nothing happens
 // to the driver. The operator writes no field of a ClusterCSIDriver that exists.
 //
 // While the Operator Lifecycle Manager (OLM) runs an operator of a driver, that driver's operator is not started
-// (predecessor.go). A migration removes the former, and this operator then starts its own. The program brings the migration
-// (Process.HandOver), which is the one of "berth adopt": this package knows only how far it is.
+// (predecessor.go). A migration removes OLM's operator, and this operator then starts its own. The program provides the
+// migration (Process.HandOver), the same as for "berth adopt". This package knows only its stage.
 //
 // Log messages have the verbosity of package operator. spec.operatorLogLevel of Storage/cluster sets it for this operator
 // alone: each ClusterCSIDriver has a level of its own.
@@ -19,8 +20,8 @@
 //
 // operator/clusterstorage is the cluster storage operator. A definition says with ClusterStorage which platform needs
 // the driver. Each sync (controller.go) observes the cluster from caches, chooses the drivers (choose.go, a pure
-// function), applies the objects of their operators (manifests.go, apply.go), and creates a ClusterCSIDriver where there
-// is none. Then it computes the conditions of Storage cluster (conditions.go) and their summary in the ClusterOperator
+// function), applies the objects of their operators (manifests.go, apply.go), and creates missing ClusterCSIDrivers.
+// Then it computes the conditions of Storage cluster (conditions.go) and their summary in the ClusterOperator
 // (summary.go), both pure functions, and writes them if they have changed. Only the process that holds the Lease does
 // this (lease.go). Its permissions (rules.go) and deploy/manifests/ (package release) come from the definitions, too.
 // The manifests include the dashboard of OpenShift's console (operator/dashboard).
@@ -55,26 +56,26 @@ const ClusterOperatorName = "storage"
 // MetricsHost is the host name of the operator's metrics endpoint if the operator runs in namespace.
 func MetricsHost(namespace string) string { return Name + "-metrics." + namespace + ".svc" }
 
-// Process is what the operator needs from the program that it runs in.
+// Process holds what the operator needs from its program.
 type Process struct {
 	KubeConfig    *rest.Config
 	EventRecorder events.Recorder
-	// Version is the version of the release, which is reported once everything runs at it. The operators of the drivers
-	// report it as theirs.
+	// Version is the version of the release. It is reported once everything runs at it. The drivers' operators report
+	// it as their own.
 	Version string
 	Clock   clock.Clock
 	// Getenv returns the environment variables with the images, see ImageVariable.
 	Getenv func(string) string
-	// HandOver returns what hands drivers over from the Operator Lifecycle Manager (OLM), with a connection to the cluster. If it
-	// is nil, the operator waits until somebody else has done that.
+	// HandOver returns the function that hands drivers over from the Operator Lifecycle Manager (OLM), given a
+	// connection to the cluster. If it is nil, the operator waits until somebody else has done that.
 	HandOver func(*rest.Config) (HandOver, error)
 }
 
-// HandOver makes the next step of the hand-over of a driver, and says how far that is. It waits for nothing. With begin it starts
-// one if none is in progress.
+// HandOver takes the next step of a driver's hand-over, and returns its stage. It waits for nothing. With begin, it
+// starts a hand-over if none is in progress.
 type HandOver = func(ctx context.Context, d drivers.Driver, begin bool) (predecessor.Handover, error)
 
-// Run runs the cluster storage operator until ctx ends. Of all drivers, it runs the operators of those that the cluster's
+// Run runs the cluster storage operator until ctx ends. It runs the operators of the drivers that the cluster's
 // platform needs. Only one process of a cluster may run at a time.
 func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 	process.KubeConfig = transport.WithDeadline(process.KubeConfig)

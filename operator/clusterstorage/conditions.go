@@ -26,8 +26,8 @@ var (
 	upgradeable = operatorv1.OperatorStatusTypeUpgradeable
 )
 
-// foreign reports whether the cluster has a CSIDriver of the driver's name that was not created for the cluster's storage: an
-// administrator has installed a driver. Our driver's operator would overwrite it, unless its ClusterCSIDriver is Unmanaged.
+// foreign reports whether an administrator has installed a driver of the same name: its CSIDriver was not created for
+// the cluster's storage. Our operator would overwrite that driver, unless the ClusterCSIDriver is Unmanaged.
 func foreign(d drivers.Driver, o observed) bool {
 	csiDriver, custom := o.csiDrivers[d.CSIName], o.customResources[d.CSIName]
 	if csiDriver == nil || custom != nil && custom.Spec.ManagementState == operatorv1.Unmanaged {
@@ -36,7 +36,7 @@ func foreign(d drivers.Driver, o observed) bool {
 	return !d.IsOwn(csiDriver)
 }
 
-// conditionsOf returns the conditions of Storage/cluster, from the state of the drivers that the cluster gets.
+// conditionsOf returns the conditions of Storage/cluster, computed from the states of the chosen drivers.
 func conditionsOf(o observed, choices []choice, states []driverState, version string) []operatorv1.OperatorCondition {
 	conditions := platformConditions(o, choices)
 	for _, state := range states {
@@ -49,8 +49,8 @@ func conditionsOf(o observed, choices []choice, states []driverState, version st
 	return conditions
 }
 
-// platformConditions returns the conditions that say which drivers the platform needs. A platform without drivers has no
-// others.
+// platformConditions returns the conditions that say which drivers the platform needs. A platform without drivers has
+// no other conditions.
 func platformConditions(o observed, choices []choice) []operatorv1.OperatorCondition {
 	var with, without []string
 	for _, c := range choices {
@@ -89,7 +89,7 @@ type conditionSet struct {
 	all    []operatorv1.OperatorCondition
 }
 
-// set adds a condition, or replaces the one of its type.
+// set adds a condition, or replaces the existing one.
 func (s *conditionSet) set(conditionType string, status operatorv1.ConditionStatus, reason, message string) {
 	condition := operatorv1.OperatorCondition{Type: s.prefix + conditionType, Status: status, Reason: reason, Message: escape.Message(message, maxMessage)}
 	if i := slices.IndexFunc(s.all, func(c operatorv1.OperatorCondition) bool { return c.Type == condition.Type }); i >= 0 {
@@ -99,8 +99,8 @@ func (s *conditionSet) set(conditionType string, status operatorv1.ConditionStat
 	s.all = append(s.all, condition)
 }
 
-// conditions returns the conditions of one driver: of the objects of its operator, of the operator's Deployment, and those
-// that the operator reports in the ClusterCSIDriver.
+// conditions returns the conditions of one driver: about the objects of its operator, about the operator's Deployment,
+// and what the operator reports in the ClusterCSIDriver.
 func (s driverState) conditions(version string) []operatorv1.OperatorCondition {
 	prefix := s.driver.ConditionPrefix + "CSIDriverOperator"
 	if s.foreign {
@@ -128,8 +128,8 @@ func (s driverState) conditions(version string) []operatorv1.OperatorCondition {
 	return slices.Concat(applied.all, second.all, deploymentConditions(prefix+"Deployment", s.deployment), s.reported(prefix+"CR", version))
 }
 
-// conditions say that the operator of a driver is not started. What serves the driver's volumes is not affected, so storage
-// stays available.
+// conditions returns the conditions while a driver's operator is not started. The driver keeps serving its volumes, so
+// storage stays available.
 func (h *hold) conditions(prefix string) []operatorv1.OperatorCondition {
 	conditions := conditionSet{prefix: prefix}
 	status := func(is bool) operatorv1.ConditionStatus {
@@ -145,8 +145,9 @@ func (h *hold) conditions(prefix string) []operatorv1.OperatorCondition {
 	return conditions.all
 }
 
-// deploymentConditions say whether the operator of a driver runs as it should. What is available is the driver, as its operator
-// reports: it serves volumes without the operator, too, such as while the operator's pod moves to another node.
+// deploymentConditions says whether a driver's operator runs as it should. Available is about the driver, as the
+// operator reports it: the driver serves volumes without its operator, too, for example while the operator's pod moves
+// to another node.
 func deploymentConditions(prefix string, d *appsv1.Deployment) []operatorv1.OperatorCondition {
 	conditions := conditionSet{prefix: prefix}
 	if d == nil {
@@ -168,15 +169,15 @@ func deploymentConditions(prefix string, d *appsv1.Deployment) []operatorv1.Oper
 	return conditions.all
 }
 
-// rolledOut reports whether the rollout of a Deployment has ended, as the controller manager says. It stays so when a pod is evicted
-// or its node restarts.
+// rolledOut reports whether the rollout of a Deployment has ended, by the controller manager's condition. That stays
+// true when a pod is evicted or its node restarts.
 func rolledOut(d *appsv1.Deployment) bool {
 	c := rollout(d)
 	return c.Status == corev1.ConditionTrue && c.Reason == "NewReplicaSetAvailable"
 }
 
-// stuckReason returns why the rollout of a Deployment has not ended within its deadline, as the controller manager says; ""
-// if it may still end.
+// stuckReason returns the controller manager's reason why the rollout of a Deployment missed its deadline; "" if it may
+// still end.
 func stuckReason(d *appsv1.Deployment) string {
 	if c := rollout(d); c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
 		return c.Message
@@ -184,8 +185,8 @@ func stuckReason(d *appsv1.Deployment) string {
 	return ""
 }
 
-// rollout returns the controller manager's condition of the rollout of a Deployment; an empty one if there is none of its current
-// generation.
+// rollout returns the controller manager's condition about the rollout of a Deployment's current generation; an empty
+// one if there is none.
 func rollout(d *appsv1.Deployment) appsv1.DeploymentCondition {
 	if d.Status.ObservedGeneration < d.Generation {
 		return appsv1.DeploymentCondition{}
@@ -197,7 +198,7 @@ func rollout(d *appsv1.Deployment) appsv1.DeploymentCondition {
 	return d.Status.Conditions[i]
 }
 
-// reported returns what the driver's operator reports in the ClusterCSIDriver.
+// reported returns the conditions that the driver's operator reports in the ClusterCSIDriver.
 func (s driverState) reported(prefix, version string) []operatorv1.OperatorCondition {
 	conditions := conditionSet{prefix: prefix}
 	custom := s.customResource
@@ -246,7 +247,7 @@ func (s driverState) reported(prefix, version string) []operatorv1.OperatorCondi
 	return conditions.all
 }
 
-// disabled returns why the driver's operator does not install the driver; "" if it does.
+// disabled returns why the driver's operator does not install the driver; "" if it installs it.
 func disabled(conditions []operatorv1.OperatorCondition) string {
 	for _, c := range conditions {
 		if strings.HasSuffix(c.Type, "Disabled") && c.Status == operatorv1.ConditionTrue {
@@ -256,8 +257,8 @@ func disabled(conditions []operatorv1.OperatorCondition) string {
 	return ""
 }
 
-// merge returns the new conditions, sorted by type, with the transition times of the old ones whose status they keep. All
-// other old conditions are removed: nothing else writes conditions of Storage.
+// merge returns the desired conditions, sorted by type. A condition whose status stays the same keeps its transition
+// time. Old conditions of other types are removed, because nothing else writes conditions of Storage.
 func merge(old, desired []operatorv1.OperatorCondition, now time.Time) []operatorv1.OperatorCondition {
 	merged := slices.Clone(desired)
 	for i := range merged {

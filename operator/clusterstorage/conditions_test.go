@@ -31,7 +31,7 @@ func running(d *appsv1.Deployment) {
 	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: "True", Reason: "NewReplicaSetAvailable"}}
 }
 
-// evicted is what a Deployment shows while its pod moves to another node.
+// evicted is the state of a Deployment while its pod moves to another node.
 func evicted(d *appsv1.Deployment) {
 	running(d)
 	d.Status.AvailableReplicas, d.Status.UnavailableReplicas = 0, 1
@@ -48,7 +48,7 @@ func deadlineExceeded(d *appsv1.Deployment) {
 	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: "False", Reason: "ProgressDeadlineExceeded", Message: "timed out"}}
 }
 
-// brief returns conditions as "Type=Status Reason", without those that are as they should be.
+// brief returns conditions as "Type=Status Reason", without healthy ones.
 func brief(conditions []operatorv1.OperatorCondition) []string {
 	var found []string
 	for _, c := range conditions {
@@ -84,7 +84,7 @@ func TestDeploymentConditions(t *testing.T) {
 	}
 }
 
-// TestDriverConditions: what the operator of a driver reports, as Storage shows it.
+// TestDriverConditions: Storage shows the reports of a driver's operator.
 func TestDriverConditions(t *testing.T) {
 	with := func(change func(*driverState)) driverState {
 		s := state("1.1.0")

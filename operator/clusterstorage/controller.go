@@ -23,20 +23,20 @@ import (
 // minSyncInterval is the shortest time between two syncs. An installation causes dozens of events a second.
 const minSyncInterval = 200 * time.Millisecond
 
-// A controller syncs the cluster. It has what outlives a sync.
+// A controller syncs the cluster. It holds the state that outlives a sync.
 type controller struct {
-	drivers   []drivers.Driver // that the cluster storage operator runs on some platform
+	drivers   []drivers.Driver // the drivers that the cluster storage operator runs on some platform
 	process   Process
 	cluster   *cluster
 	writer    *objects.Writer
 	operators map[string]*driverOperator // by the driver's name
 	handOver  HandOver                   // nil if somebody else hands drivers over
 	handOvers map[string]*handOverState  // by the driver's name
-	waiting   string                     // what the last sync waited for
+	waiting   string                     // the log message of the last sync's wait
 }
 
-// run syncs until ctx ends: after each change of what it observes, when time alone changes the summary, and with backoff
-// after a failure.
+// run syncs until ctx ends: after each change in the cluster, when the summary changes with time alone, and with
+// backoff after a failure.
 func (c *controller) run(ctx context.Context) error {
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
 	backoff := initial
@@ -72,8 +72,8 @@ func (c *controller) pause(ctx context.Context, duration time.Duration) bool {
 	}
 }
 
-// sync observes the cluster, applies what is missing from it, and reports. It returns the time until the next sync if nothing changes
-// meanwhile.
+// sync observes the cluster, applies missing objects, and reports. It returns the time until the next sync if nothing
+// changes.
 func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 	o, err := c.cluster.observe(c.process.Version)
 	if errors.Is(err, errNoStorage) {
@@ -99,7 +99,7 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 		states, errs = append(states, state), append(errs, state.err)
 	}
 	if ctx.Err() != nil {
-		return 0, nil // what was left undone because of the shutdown has not failed
+		return 0, nil // work that the shutdown interrupted has not failed
 	}
 	status.ObservedGeneration = o.storage.Generation
 	now := c.process.Clock.Now()
@@ -132,7 +132,7 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 		}
 	}
 	found, failed := predecessor.Observe(ctx, c.cluster.objects, d, o.bindings)
-	if failed != nil { // nobody knows whether a second operator runs
+	if failed != nil { // a second operator may be running
 		state.err = fmt.Errorf("looking for operators of driver %s that OLM runs: %w", d.CSIName, failed)
 		return state
 	}
@@ -161,7 +161,7 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 	return state
 }
 
-// wait logs what the operator waits for, once.
+// wait logs each wait of the operator once.
 func (c *controller) wait(forWhat string) {
 	if forWhat != "" && forWhat != c.waiting {
 		klog.InfoS("Waiting", "reason", forWhat)
@@ -172,9 +172,9 @@ func (c *controller) wait(forWhat string) {
 // A driverState is the state of a driver and its operator in one sync.
 type driverState struct {
 	driver  drivers.Driver
-	foreign bool // the CSIDriver is somebody else's, and nothing was done
+	foreign bool // somebody else made the CSIDriver, so nothing was done
 	succession
-	first          bool                         // the operator is started for the first time, and the driver is there already
+	first          bool                         // the operator starts for the first time, but the driver exists already
 	objects        []*unstructured.Unstructured // of the operator, desired
 	deployment     *appsv1.Deployment           // of the operator; nil if there is none
 	customResource *operatorv1.ClusterCSIDriver // nil if there was none

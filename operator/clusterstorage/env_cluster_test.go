@@ -84,7 +84,7 @@ func (e *testEnv) checkPermissions() {
 	}
 }
 
-// requests returns what the operator has requested.
+// requests returns the operator's requests.
 func (e *testEnv) requests() []cluster.AuditEvent {
 	return e.AuditOf(e.t, cluster.Requests{User: account})
 }
@@ -142,7 +142,7 @@ func (e *testEnv) driver(name string) drivers.Driver {
 	return d
 }
 
-// report writes what the operator of a driver reports, as "Type=Status" or "Type=Status Reason".
+// report writes a driver's operator's report, as "Type=Status" or "Type=Status Reason".
 func (e *testEnv) report(d drivers.Driver, version string, conditions ...string) {
 	e.t.Helper()
 	cluster.Eventually(e.t, limit, "a report in ClusterCSIDriver "+d.CSIName, func(ctx context.Context) error {
@@ -161,7 +161,7 @@ func (e *testEnv) report(d drivers.Driver, version string, conditions ...string)
 	})
 }
 
-// settled is what the operator of a driver reports once the driver runs.
+// settled is the report of a driver's operator once the driver runs.
 var settled = []string{"Available=True", "Progressing=False", "Degraded=False"}
 
 // awaitSummary waits until the ClusterOperator has conditions, in the order Available, Progressing, Degraded, Upgradeable.
@@ -238,7 +238,7 @@ func (e *testEnv) made() []*unstructured.Unstructured {
 	return found
 }
 
-// removeAll removes what the operator has made: the next test begins with a cluster that never had it.
+// removeAll removes the operator's objects, so that the next test begins with a cluster that never had them.
 func (e *testEnv) removeAll() {
 	e.end()
 	objects := e.made()

@@ -61,7 +61,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// settle starts the operator, and waits until it reports that its driver on AWS, which it returns, runs.
+// settle starts the operator, waits until it reports that its driver on AWS runs, and returns that driver.
 func (e *testEnv) settle(version string) drivers.Driver {
 	e.t.Helper()
 	d := e.driver("ebs")
@@ -132,7 +132,7 @@ func TestProxy(t *testing.T) {
 	e.awaitProxy(3, nil)
 }
 
-// setProxy sets what the cluster network operator reports in Proxy cluster.
+// setProxy sets the status that the cluster network operator reports in Proxy cluster.
 func (e *testEnv) setProxy(status configv1.ProxyStatus) {
 	e.t.Helper()
 	cluster.Eventually(e.t, limit, "Proxy cluster to be set", func(ctx context.Context) error {
@@ -260,7 +260,7 @@ func TestEveryObjectComesBack(t *testing.T) {
 	}
 }
 
-// TestAdministratorsChoices: what an administrator writes in a ClusterCSIDriver stays.
+// TestAdministratorsChoices: an administrator's changes of a ClusterCSIDriver stay.
 func TestAdministratorsChoices(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
 	d := e.settle("1.0.0")

@@ -17,15 +17,15 @@ const lock = Name + "-lock"
 // errLost says that the operator must stop, because another one may have started.
 var errLost = errors.New("the Lease " + lock + " was lost: another cluster storage operator may be active")
 
-// RunAsLeader runs a function as soon as this process holds the Lease in a namespace, and gives the Lease back once the
-// function has returned. It fails if the Lease is lost, or as the function does.
+// RunAsLeader runs a function once this process holds the Lease in a namespace, and releases the Lease when the
+// function has returned. It returns the function's error, or errLost if the Lease is lost.
 func RunAsLeader(ctx context.Context, cfg *rest.Config, namespace string, run func(context.Context) error) error {
 	defaults := leaderelection.LeaderElectionDefaulting(configv1.LeaderElection{}, namespace, lock)
 	config, err := leaderelection.ToLeaderElectionWithLease(cfg, defaults, Name, "")
 	if err != nil {
 		return fmt.Errorf("preparing the Lease %s/%s: %w", namespace, lock, err)
 	}
-	// The election ends after the function, or another operator would begin beside it.
+	// The election ends after the function. Otherwise a second operator could start while the function still runs.
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	led := make(chan error, 1)

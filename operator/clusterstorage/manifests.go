@@ -25,8 +25,8 @@ const OperatorImageVariable = "OPERATOR_IMAGE"
 // VersionVariable is the environment variable with the version of the release.
 const VersionVariable = "RELEASE_VERSION"
 
-// ImageVariable returns the name of the environment variable with the pull spec of a driver's image. The images of CSI
-// sidecars have one variable each for all drivers; a driver's own images have its name in front.
+// ImageVariable returns the name of the environment variable with the pull spec of a driver's image. Each CSI sidecar
+// has one variable for all drivers. The variables of a driver's own images begin with its name.
 func ImageVariable(d drivers.Driver, image drivers.Image) string {
 	if slices.Contains(drivers.SidecarImages, image) {
 		return image.Env
@@ -34,15 +34,15 @@ func ImageVariable(d drivers.Driver, image drivers.Image) string {
 	return strings.ToUpper(d.Name) + "_" + image.Env
 }
 
-// operatorObjects are the objects with which a driver's operator runs.
+// operatorObjects are the objects that run a driver's operator.
 type operatorObjects struct {
-	// objects are in the order in which they are applied: the API server rejects a binding of a role that does not exist.
-	// Their namespace is not among them: it comes with the release.
+	// objects are in the order of their application: the API server rejects a binding of a role that does not exist.
+	// The release creates their namespace.
 	objects    []*unstructured.Unstructured
 	deployment *appsv1.Deployment
 }
 
-// render renders the objects of a driver's operator. It fails if the environment lacks an image, and names all that it lacks.
+// render renders the objects of a driver's operator. If the environment lacks images, it fails and names them all.
 func render(d drivers.Driver, version string, getenv func(string) string) (operatorObjects, error) {
 	deployment, err := operatorDeployment(d, version, getenv)
 	if err != nil {
@@ -74,8 +74,8 @@ func render(d drivers.Driver, version string, getenv func(string) string) (opera
 	return r, nil
 }
 
-// DriversNamespace returns the namespace of the drivers' operators, and of most drivers. The cluster version operator applies
-// it. No operator writes it: two of different versions would not agree.
+// DriversNamespace returns the namespace of the drivers' operators, and of most drivers. Only the cluster version
+// operator applies it, because operators of different versions would not agree.
 func DriversNamespace() *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -96,8 +96,8 @@ func DriversNamespace() *corev1.Namespace {
 	}
 }
 
-// accountAndRoles returns the service account of a driver's operator, and its permissions. They have the names that
-// OpenShift's cluster storage operator gives them, so that one replaces the other in place.
+// accountAndRoles returns the service account of a driver's operator, and its permissions. They have the same names as
+// in OpenShift's cluster storage operator, so that they replace its objects in place.
 func accountAndRoles(d drivers.Driver) ([]runtime.Object, error) {
 	rules, err := d.OperatorPolicyRules(permissions.Permanent)
 	if err != nil {
@@ -154,8 +154,8 @@ func operatorDeployment(d drivers.Driver, version string, getenv func(string) st
 	return deployment, nil
 }
 
-// withProxy returns the Deployment of a driver's operator with the cluster's proxy, through which the operator calls the cloud. OLM
-// sets the same variables for the operators that it runs.
+// withProxy returns the Deployment of a driver's operator with the cluster's proxy settings, which the operator needs
+// to call the cloud. OLM sets the same variables for the operators that it runs.
 func withProxy(deployment *appsv1.Deployment, proxy configv1.ProxyStatus) *appsv1.Deployment {
 	deployment = deployment.DeepCopy()
 	container := &deployment.Spec.Template.Spec.Containers[0]
@@ -169,8 +169,8 @@ func withProxy(deployment *appsv1.Deployment, proxy configv1.ProxyStatus) *appsv
 	return deployment
 }
 
-// customResource returns the ClusterCSIDriver with which a driver begins: with the log levels of what configured an earlier
-// operator. An administrator may change all of it.
+// customResource returns a driver's initial ClusterCSIDriver. It has the log levels of an earlier operator's custom
+// resource. An administrator may change all of it.
 func customResource(d drivers.Driver, old []oldCustomResource) *unstructured.Unstructured {
 	level, operatorLevel := operatorv1.Normal, operatorv1.Normal
 	for _, r := range old {

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-csi/berth/operator/controllers"
 )
 
-// The metrics have the names that OpenShift's cluster storage operator gives them: alerts, dashboards and telemetry rely on these.
+// The metrics have the names of OpenShift's cluster storage operator, because alerts, dashboards and telemetry rely on
+// them.
 var (
 	defaultClasses = metrics.NewGauge(&metrics.GaugeOpts{
 		Name:           "default_storage_class_count",
@@ -38,8 +39,8 @@ func countDefaults(classes []*storagev1.StorageClass) (count int) {
 	return count
 }
 
-// mismatches says of each driver whether its VolumeAttributesClasses have parameters of different names: a volume keeps the parameters
-// that its next class lacks.
+// mismatches reports by driver whether its VolumeAttributesClasses have parameters of different names. A volume that
+// moves to another class keeps the parameters that this class lacks.
 func mismatches(classes []*storagev1.VolumeAttributesClass) map[string]bool {
 	first, differ := map[string]string{}, map[string]bool{}
 	for _, class := range classes {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// TestShow: the metrics have what the cluster has now, and nothing of before.
+// TestShow: the metrics show the cluster's present classes, and no earlier ones.
 func TestShow(t *testing.T) {
 	class := func(annotation, value string) *storagev1.StorageClass {
 		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotation: value}}}

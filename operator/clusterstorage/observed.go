@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// observed is the state of the cluster that a sync decides on.
+// observed is the state of the cluster on which a sync bases its decisions.
 type observed struct {
 	infrastructure  *configv1.Infrastructure // nil if there is none
 	storage         *operatorv1.Storage
 	clusterOperator *configv1.ClusterOperator // nil if there is none
 	// gates are the feature gates that are enabled for this version.
 	gates map[configv1.FeatureGateName]bool
-	// proxy is what the cluster's pods need to reach what is outside the cluster.
+	// proxy holds the settings with which pods reach addresses outside the cluster.
 	proxy configv1.ProxyStatus
 	// customResources are the ClusterCSIDrivers, and csiDrivers the CSIDrivers, by name.
 	customResources map[string]*operatorv1.ClusterCSIDriver
@@ -27,7 +27,7 @@ type observed struct {
 	bindings        []*rbacv1.ClusterRoleBinding
 }
 
-// errNoStorage says that the object is missing to which the operator reports.
+// errNoStorage says that the object for the operator's reports is missing.
 var errNoStorage = errors.New("there is no Storage object with the name cluster: nothing is done until there is one; the cluster version operator creates it")
 
 // observe reads the caches.

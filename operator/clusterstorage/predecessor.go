@@ -26,14 +26,14 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// How often the operator looks whether an operator that OLM ran has ended, and whether a person has decided: no watch shows
-// either.
+// How often the operator checks whether OLM's operator has ended, and whether an administrator has decided. No watch
+// shows either.
 const (
 	endInterval    = time.Second
 	settleInterval = 10 * time.Second
 )
 
-// A hold is why the operator of a driver is not started yet. The driver runs meanwhile, if it did before.
+// A hold says why a driver's operator is not started yet. A driver that ran before keeps running.
 type hold struct {
 	reason, message string
 	progresses      bool          // it ends by itself
@@ -41,32 +41,34 @@ type hold struct {
 	after           time.Duration // until it may have ended
 }
 
-// A handOverState is what is known about the hand-over of a driver from OLM.
+// A handOverState is the known state of a driver's hand-over from OLM.
 type handOverState struct {
-	// accounts are the service accounts of the operators that OLM runs or ran, with the UIDs of their namespaces. Their Deployments
-	// have the same names.
+	// accounts are the service accounts of the operators that OLM runs or ran, with the UIDs of their namespaces. Each
+	// Deployment has the name of its account.
 	accounts map[client.ObjectKey]types.UID
-	// since is when a process before this one began to wait for them; zero if this one did.
+	// since is when an earlier process began to wait for them; zero if this process began.
 	since metav1.Time
 	last  predecessor.Handover
 	due   time.Time // when to go on
 	over  bool      // the driver has its new operator, and no hand-over is in progress
 }
 
-// A succession is what a sync has found out about operators of the driver that OLM runs.
+// A succession is a sync's result about OLM's operators of the driver.
 type succession struct {
 	blocked bool  // nothing of the driver's operator may be started
-	held    *hold // why; nil if nothing holds it
-	// late says that OLM runs an operator of the driver beside this one, and stuck why that one is not removed; "" if it does not.
+	held    *hold // why it is blocked; nil if it is not held
+	// late says that OLM runs an operator of the driver beside this one, and stuck says why it is not removed. Both are
+	// "" otherwise.
 	late, stuck string
 	// former are the Deployments of the operators that have to end first.
 	former []client.ObjectKey
 	after  time.Duration // until the next sync
 }
 
-// succeed makes the next step of a hand-over, and returns what holds the driver's operator. Two operators would revert each other's
-// writes, so nothing is started while OLM runs one. An operator that was started before is never held: that of OLM came later,
-// and is one too many. It is not removed either, because whoever has installed it would install it again. What OLM runs is found.
+// succeed takes the next step of a hand-over, and returns what holds the driver's operator. Two operators would revert
+// each other's writes, so nothing is started while OLM runs one of them, listed in found. An operator that has started
+// is never held: OLM's operator came later and should not be there. It is not removed either, because whoever installed
+// it would install it again.
 func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, found []predecessor.Operator, old []oldCustomResource) (succession, error) {
 	if len(d.Predecessors()) == 0 {
 		return succession{after: resync}, nil
@@ -100,7 +102,7 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	if err == nil {
 		s.held, err = c.hold(ctx, d, known, found, old)
 	}
-	if err != nil && len(known.accounts) > 0 { // the driver runs, whatever that is
+	if err != nil && len(known.accounts) > 0 { // the driver runs in any case
 		s.held = &hold{reason: predecessor.Reason, degraded: true, message: err.Error()}
 	}
 	s.blocked = s.held != nil || err != nil
@@ -111,8 +113,7 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	return s, err
 }
 
-// known returns what is known about a hand-over. An operator that was restarted knows from the ClusterOperator what the one before
-// was waiting for.
+// known returns the known state of a hand-over. A restarted operator reads from the ClusterOperator what it waited for.
 func (c *controller) known(d drivers.Driver, o observed) *handOverState {
 	if known := c.handOvers[d.Name]; known != nil {
 		return known
@@ -133,7 +134,7 @@ func (c *controller) known(d drivers.Driver, o observed) *handOverState {
 	return known
 }
 
-// namespace returns the UID of a namespace, which is empty if there is none, and when it was created.
+// namespace returns the UID of a namespace, and when it was created. The UID is empty if there is no such namespace.
 func (c *controller) namespace(ctx context.Context, name string) (types.UID, metav1.Time, error) {
 	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 	if err := c.cluster.objects.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil && !apierrors.IsNotFound(err) {
@@ -142,8 +143,8 @@ func (c *controller) namespace(ctx context.Context, name string) (types.UID, met
 	return namespace.UID, namespace.CreationTimestamp, nil
 }
 
-// isGone reports whether the namespace is gone in which OLM ran an operator, and all of that operator with it. Any user can create
-// another one of its name.
+// isGone reports whether the namespace of OLM's operator was deleted, and the operator with it. Any user can create a
+// new namespace of the same name.
 func (s *handOverState) isGone(key client.ObjectKey, uid types.UID, created metav1.Time) bool {
 	switch was := s.accounts[key]; {
 	case uid == "":
@@ -154,7 +155,7 @@ func (s *handOverState) isGone(key client.ObjectKey, uid types.UID, created meta
 	return !s.since.IsZero() && created.After(s.since.Time)
 }
 
-// goOn makes the next step of a hand-over if it is due.
+// goOn takes the next step of a hand-over if it is due.
 func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOverState, found, started bool) error {
 	now := c.process.Clock.Now()
 	if c.handOver == nil || known.over || now.Before(known.due) {
@@ -208,18 +209,18 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOver
 	for _, r := range old {
 		if why := r.Unsettled(); why != "" {
 			return &hold{reason: unsettled, degraded: true, after: settleInterval, message: fmt.Sprintf("%[1]s configured an earlier operator of the driver, and %[2]s. "+
-				"Only you can decide what becomes of the driver: create ClusterCSIDriver %[3]s with the spec.managementState that you want, or set that of %[1]s to Managed",
+				"Only you can decide what becomes of the driver: create ClusterCSIDriver %[3]s with the spec.managementState that you want, or set it to Managed in %[1]s",
 				r.of, why, d.CSIName)}, nil
 		}
 	}
 	return nil, nil
 }
 
-// leftOf returns what is left of the operators that OLM ran; "" if nothing.
+// leftOf returns what is left of OLM's operators; "" if nothing.
 func (c *controller) leftOf(ctx context.Context, d drivers.Driver, known *handOverState) (string, error) {
 	for _, p := range d.Predecessors() {
-		// OLM may have run it where this operator runs its own, under the same name. The garbage collector would delete what
-		// is taken over of it.
+		// OLM may have run its operator in the same namespace and under the same name. The garbage collector would
+		// delete objects that this operator takes over.
 		if left, err := c.ownedByOLM(ctx, client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: p.Operator}); err != nil || left != "" {
 			return left, err
 		}
@@ -254,7 +255,7 @@ func (c *controller) leftOf(ctx context.Context, d drivers.Driver, known *handOv
 	return "", nil
 }
 
-// ownedByOLM returns the Deployment or the service account of a name if OLM owns it; "" if it does not.
+// ownedByOLM returns a description of the Deployment or service account with this name if OLM owns it, otherwise "".
 func (c *controller) ownedByOLM(ctx context.Context, key client.ObjectKey) (string, error) {
 	for _, kind := range []metav1.TypeMeta{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"}, {APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ServiceAccount"}} {
 		object := &metav1.PartialObjectMetadata{TypeMeta: kind}
@@ -294,8 +295,8 @@ func (c *controller) readOld(ctx context.Context, d drivers.Driver) ([]oldCustom
 	return found, nil
 }
 
-// takesOver reports whether a driver is being taken over from an operator that somebody else ran. From its first sync until the
-// driver's operator has arrived, the conditions of Storage say so.
+// takesOver reports whether a driver is being taken over from another operator. The conditions of Storage show that
+// from the first sync until the driver's operator has reached this version.
 func takesOver(s driverState, o observed, version string) bool {
 	if s.held != nil || s.foreign || s.arrived(version) {
 		return false
@@ -304,18 +305,18 @@ func takesOver(s driverState, o observed, version string) bool {
 	return s.first || before != nil && (before.Reason == takingOver || slices.Contains(holds, before.Reason))
 }
 
-// The reasons of the condition Available of a driver whose operator was one of OLM.
+// Reasons of the condition Available of a driver that OLM's operator managed.
 const (
 	ending     = "OperatorOfOLMEnding"
 	unsettled  = "OldResourceUnsettled"
 	takingOver = "TakingOver"
 )
 
-// holds are those for which it is held.
+// holds are the reasons for which the driver's operator is held.
 var holds = []string{predecessor.Reason, predecessor.ReasonRefused, predecessor.ReasonStuck, ending, unsettled}
 
-// stayAvailable changes the conditions of a driver that is being taken over: it serves volumes as before, whether or not its
-// new operator reports that yet.
+// stayAvailable changes the conditions of a driver that is being taken over. It serves volumes as before, even if its
+// new operator does not report that yet.
 func stayAvailable(d drivers.Driver, conditions []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
 	message := "the driver is being taken over from an earlier operator, and serves volumes meanwhile"
 	for i := range conditions {

@@ -33,7 +33,7 @@ func olmBinding(namespace, account string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// defineOld creates the CustomResourceDefinition of what configured an earlier operator.
+// defineOld creates the CustomResourceDefinition of an earlier operator's custom resource.
 func (e *testEnv) defineOld(of drivers.CustomResource) {
 	e.t.Helper()
 	preserve := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
@@ -77,8 +77,9 @@ func (e *testEnv) mustNotBeStarted(d drivers.Driver) {
 	}
 }
 
-// TestPredecessor: while OLM runs an operator of the driver, none is started; nor while its pods end, nor while a person has to
-// decide. Then one is started, with the log levels of what configured the former one, and storage is available throughout.
+// TestPredecessor: while OLM runs an operator of the driver, none is started; nor while its pods end, nor while a
+// person has to decide. Then one is started, with the log levels of the former one's custom resource, and storage is
+// available throughout.
 func TestPredecessor(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
 	d := e.driver("ebs")

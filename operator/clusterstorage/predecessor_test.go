@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
-// TestHeldConditions: a driver whose operator waits for one that OLM runs keeps storage available.
+// TestHeldConditions: storage stays available while a driver's operator waits for OLM's.
 func TestHeldConditions(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -146,8 +146,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestInitialCustomResource: a ClusterCSIDriver begins with the log levels of what configured the earlier operator, and with
-// nothing else of it.
+// TestInitialCustomResource: a ClusterCSIDriver begins with the log levels of the earlier operator's custom resource,
+// and with nothing else of it.
 func TestInitialCustomResource(t *testing.T) {
 	old := func(spec map[string]any) oldCustomResource {
 		o := oldCustomResource{}
@@ -172,7 +172,8 @@ func TestInitialCustomResource(t *testing.T) {
 	}
 }
 
-// TestUnsettled: only a person decides about a driver that nobody managed, or whose configuration is being deleted.
+// TestUnsettled: an administrator must decide about a driver that nobody managed, or that has a configuration which is
+// being deleted.
 func object(content map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
@@ -192,7 +193,7 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-// TestIsGone: a namespace that has the name of the one in which OLM ran an operator is not that one.
+// TestIsGone: a new namespace with the name of OLM's operator's namespace is not that namespace.
 func TestIsGone(t *testing.T) {
 	key := client.ObjectKey{Namespace: "harbour", Name: "boat-operator"}
 	at := func(minutes int) metav1.Time { return metav1.Unix(1_700_000_000+60*int64(minutes), 0) }

@@ -14,11 +14,12 @@ import (
 
 // Rules are the RBAC rules of the cluster storage operator, merged and without duplicates.
 type Rules struct {
-	// Cluster applies in the whole cluster, Own in the operator's namespace, and Drivers in that of the drivers' operators.
+	// Cluster applies in the whole cluster, Own in the operator's namespace, and Drivers in the namespace of the
+	// drivers' operators.
 	Cluster, Own, Drivers []rbacv1.PolicyRule
 }
 
-// OperatorPolicyRules returns OperatorRules as RBAC rules. It fails as that does.
+// OperatorPolicyRules returns OperatorRules as RBAC rules.
 func OperatorPolicyRules(all []drivers.Driver) (Rules, error) {
 	inOwn, inDrivers, err := OperatorRules(all)
 	if err != nil {
@@ -31,9 +32,10 @@ func OperatorPolicyRules(all []drivers.Driver) (Rules, error) {
 	return rules, nil
 }
 
-// OperatorRules returns the permissions of a cluster storage operator for all these drivers: the release has one for the
-// clusters of all platforms. Of inOwn, the rules that are limited to a namespace apply in the operator's own, and of inDrivers
-// in that of the drivers' operators. It fails if the objects of a driver's operator cannot be rendered.
+// OperatorRules returns the permissions of a cluster storage operator for all these drivers, because one release serves
+// the clusters of all platforms. Namespaced rules in inOwn apply in the operator's namespace, and namespaced rules in
+// inDrivers apply in the namespace of the drivers' operators. It fails if the objects of a driver's operator cannot be
+// rendered.
 func OperatorRules(all []drivers.Driver) (inOwn, inDrivers []permissions.Rule, err error) {
 	if inOwn, err = ownRules(OfPlatforms(all)); err != nil {
 		return nil, nil, err
@@ -49,7 +51,7 @@ func OperatorRules(all []drivers.Driver) (inOwn, inDrivers []permissions.Rule, e
 	return inOwn, inDrivers, err
 }
 
-// ownRules are about the operator itself and what it reports.
+// ownRules are for the operator's own objects and its reports.
 func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 	const (
 		observe = "To find out which drivers the cluster needs, and how they are"
@@ -84,7 +86,7 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 		{For: report, Group: "config.openshift.io", Resources: []string{"clusteroperators/status"}, Names: []string{ClusterOperatorName}, Verbs: []string{"update"}},
 		{For: lead, Own: true, Group: "coordination.k8s.io", Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{For: lead, Own: true, Group: "coordination.k8s.io", Resources: []string{"leases"}, Names: []string{lock}, Verbs: []string{"get", "update"}},
-		// Events refer to the operator's own Deployment, which it finds through its pod and ReplicaSet.
+		// Events refer to the operator's Deployment. The operator finds it through its pod and ReplicaSet.
 		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{For: events, Own: true, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{For: events, Own: true, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"get"}},
@@ -103,13 +105,15 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// Succession is why no walk through the life of an operator uses what it takes to succeed one that OLM runs: TestAdoption does.
+// Succession says why no walk through an operator's life uses the permissions to succeed OLM's operator. TestAdoption
+// uses them.
 const Succession = "only while OLM runs the driver's operator: TestAdoption uses it, and no walk on a platform has OLM"
 
-// rulesToSucceed are what it takes to hand a driver over from OLM: what package migrate/adoption reads and deletes.
+// rulesToSucceed are the permissions to hand a driver over from OLM: for everything that package migrate/adoption reads
+// and deletes.
 func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 	const (
-		succeed = "To start an operator only when the one that OLM ran is gone, with its log levels"
+		succeed = "To start an operator only when OLM's operator is gone, with its log levels"
 		journal = "To keep the journal of a hand-over from OLM, which `berth adopt` reads and continues, too"
 		check   = "To hand a driver over from OLM only if everything is as it has to be"
 		remove  = "To remove the driver's operator from OLM. Users choose the names and namespaces of these objects, so no rule can name them; " +
@@ -121,7 +125,7 @@ func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 			operators = append(operators, p.Operator)
 		}
 	}
-	if len(operators) == 0 { // no names would be all names
+	if len(operators) == 0 { // an empty list of names would allow all names
 		return nil, nil
 	}
 	const olm = "operators.coreos.com"
@@ -156,7 +160,7 @@ func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 	}
 	for _, trace := range traces {
 		if trace.Name == d.SuccessorBinding() {
-			continue // the operator makes it, and so may read it
+			continue // the operator creates it, so it may read it already
 		}
 		resource, err := drivers.ResourceOf(trace.Kind.GroupKind())
 		if err != nil {
@@ -184,8 +188,8 @@ func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// rulesToManage are those to run the operators of drivers. RBAC lets nobody grant permissions that they do not have, so they
-// include those of these operators.
+// rulesToManage are the permissions to run the drivers' operators. RBAC lets nobody grant permissions that they lack,
+// so they include the permissions of these operators.
 func rulesToManage(all []drivers.Driver) ([]permissions.Rule, error) {
 	var rules []permissions.Rule
 	for _, d := range all {
@@ -222,7 +226,7 @@ func rulesToManage(all []drivers.Driver) ([]permissions.Rule, error) {
 
 const manage = "To run the operator of each driver"
 
-// rulesFor returns the permissions to keep an object as it is desired. A binding of another role is recreated.
+// rulesFor returns the permissions to keep an object in its desired state. A binding of another role is recreated.
 func rulesFor(kind schema.GroupKind, name string, namespaced bool) ([]permissions.Rule, error) {
 	resource, err := drivers.ResourceOf(kind)
 	if err != nil {
@@ -239,7 +243,7 @@ func rulesFor(kind schema.GroupKind, name string, namespaced bool) ([]permission
 	return []permissions.Rule{rule, trial}, nil
 }
 
-// rulesForMonitoring are what a driver's operator gives to the cluster's Prometheus.
+// rulesForMonitoring are the permissions that a driver's operator grants to the cluster's Prometheus.
 func rulesForMonitoring(d drivers.Driver) ([]permissions.Rule, error) {
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// inertia is how long a condition must be Degraded before the summary is. Restarts and updates of nodes take less.
+// inertia is how long a condition must be Degraded before the summary becomes Degraded. Restarts and updates of nodes
+// take less time.
 const inertia = 2 * time.Minute
 
 // summarize returns the status of the ClusterOperator, and the time until it changes if the conditions stay as they are.
@@ -43,8 +44,8 @@ func summarize(current *configv1.ClusterOperator, conditions []operatorv1.Operat
 	return summary, next
 }
 
-// withInertia returns the conditions, with those that have been Degraded for less than the inertia as if they were not,
-// and the time until the first of them counts.
+// withInertia returns the conditions as if none had been Degraded for less than the inertia, and the time until the
+// first of these counts as Degraded.
 func withInertia(conditions []operatorv1.OperatorCondition, now time.Time) ([]operatorv1.OperatorCondition, time.Duration) {
 	settled, next := slices.Clone(conditions), resync
 	for i, c := range settled {
@@ -88,8 +89,8 @@ func setSummary(conditions *[]configv1.ClusterOperatorStatusCondition, condition
 	*conditions = append(*conditions, condition)
 }
 
-// versions returns the versions to report: the new ones once everything runs at them, until then the old ones. A driver
-// that the cluster does not get has none.
+// versions returns the versions to report: the old ones until everything runs at the new ones. A driver that the
+// cluster does not get has no version.
 func versions(old []configv1.OperandVersion, states []driverState, version string) []configv1.OperandVersion {
 	previous := map[string]string{}
 	for _, v := range old {
@@ -125,7 +126,7 @@ func (s driverState) arrived(version string) bool {
 	return s.err == nil && !s.foreign
 }
 
-// CommonRelatedObjects returns what support needs to see of every cluster's storage.
+// CommonRelatedObjects returns the objects that support needs from every cluster.
 func CommonRelatedObjects() []configv1.ObjectReference {
 	return []configv1.ObjectReference{
 		{Resource: "namespaces", Name: Namespace},
@@ -134,7 +135,7 @@ func CommonRelatedObjects() []configv1.ObjectReference {
 	}
 }
 
-// relatedObjects returns what support needs to see.
+// relatedObjects returns the objects that support needs.
 func relatedObjects(states []driverState) []configv1.ObjectReference {
 	related := CommonRelatedObjects()
 	for _, s := range states {
@@ -172,8 +173,8 @@ func (c *controller) writeStorage(ctx context.Context, current *operatorv1.Stora
 	return nil
 }
 
-// writeClusterOperator writes the ClusterOperator, unless it is up to date. The cluster version operator creates it;
-// without one, this operator does.
+// writeClusterOperator writes the ClusterOperator, unless it is up to date. The cluster version operator creates it, or
+// else this operator.
 func (c *controller) writeClusterOperator(ctx context.Context, o observed, status configv1.ClusterOperatorStatus) error {
 	client := c.cluster.configClient.ConfigV1().ClusterOperators()
 	current := o.clusterOperator

@@ -118,7 +118,7 @@ func (outer *testEnv) sweep(t *testing.T, account *rest.Config, sc sweepScenario
 	e.reportTo(injector, d, sc.version)
 	e.settleSweep(injector, reference)
 
-	// A settled operator repairs what is missing, and writes nothing else.
+	// A settled operator recreates missing objects, and writes nothing else.
 	settledAt := len(injector.Writes())
 	service := e.operatorObject("Service", "v1", d.Operator.Name+"-metrics")
 	e.must(e.Client().Delete(context.Background(), service))
@@ -227,7 +227,7 @@ func (e *testEnv) operatorObject(kind, apiVersion, name string) *unstructured.Un
 	return object
 }
 
-// state returns all that the operator has made and what it reports, without what differs between equivalent runs.
+// state returns the operator's objects and reports, without details that differ between equivalent runs.
 func (e *testEnv) state() map[string]any {
 	e.t.Helper()
 	state := map[string]any{}

@@ -18,8 +18,8 @@ type adoption struct {
 	left      bool
 }
 
-// NewAdoption returns the controller that adopts those objects of an earlier operator that the API server refused to
-// have adopted at first, for example because of a policy. left says that there are any.
+// NewAdoption returns the controller that adopts objects of an earlier operator whose adoption the API server refused
+// at first, for example because of a policy. left says that there are such objects.
 func NewAdoption(name string, applier *objects.Applier, manifests []drivers.Manifest, left bool, operatorClient v1helpers.OperatorClient, recorder events.Recorder) factory.Controller {
 	c := &adoption{applier: applier, manifests: manifests, left: left}
 	return factory.New().

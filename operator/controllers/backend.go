@@ -21,19 +21,20 @@ import (
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 )
 
-// errNoBackendCredentials says that the backend cannot be asked yet.
+// errNoBackendCredentials says that the backend cannot be queried yet.
 var errNoBackendCredentials = errors.New("there are no credentials to ask with yet")
 
 // requestTimeout is how long a backend or a cloud may take to answer.
 const requestTimeout = 30 * time.Second
 
-// backendRetryInterval is the time until a backend that could not be asked is asked again: an outage is shorter than the usual interval.
+// backendRetryInterval is the time until the next query after a failure. It is shorter than the usual interval, because
+// outages are short.
 const backendRetryInterval = time.Minute
 
-// classesMade is the suffix of the condition that reports whether everything that the backend offers has a StorageClass.
+// classesMade is the suffix of the condition that reports whether each offer of the backend has a StorageClass.
 const classesMade = "ClassesMade"
 
-// A backend asks the backend, and reports the answer in conditions.
+// A backend queries the driver's backend, and reports the answer in conditions.
 type backend struct {
 	BackendOptions
 	leftOut string // the last message about offers without a StorageClass
@@ -43,27 +44,28 @@ type backend struct {
 type BackendOptions struct {
 	Driver    drivers.Driver
 	Namespace string // the driver's
-	// Classes asks the backend; see package drivers/controller.
+	// Classes queries the backend; see package drivers/controller.
 	Classes func(ctx context.Context, cloud drivers.Cloud) (classes []storagev1.StorageClass, leftOut []string, err error)
 	// Secret is the informer of the Secret with the backend's credentials.
 	Secret coreinformers.SecretInformer
-	// Cloud returns what the cluster knows of the cloud, without credentials, and Triggers are informers of that.
+	// Cloud returns the cluster's information about the cloud, without credentials. Triggers are informers of the
+	// objects that Cloud reads.
 	Cloud    func() (drivers.Cloud, error)
 	Triggers []factory.Informer
 	Reporter *clustercsidriver.Reporter
 	Recorder events.Recorder
-	// Installed says that the driver is installed, whatever the backend offers.
+	// Installed says that the driver is already installed, and so does not depend on the backend's offers.
 	Installed bool
-	// Known are the StorageClasses that the cycle manages. When the backend offers others, the controller adds them to
+	// Known are the StorageClasses that the cycle manages. When the backend offers more, the controller adds them to
 	// Offers and calls OnNew.
 	Known  []drivers.Manifest
 	Offers *Offers
 	OnNew  func()
 }
 
-// NewBackend returns the controller that asks the driver's backend what it offers, such as Manila for its share
-// types. The operator installs the driver, with a StorageClass for each offer, once there is one. It never takes an
-// offer back, because volumes may exist.
+// NewBackend returns the controller that queries the driver's backend for its offers, such as Manila's share types.
+// Once there is an offer, the operator installs the driver, with a StorageClass for each offer. It never withdraws an
+// offer, because volumes may exist.
 func NewBackend(options BackendOptions) factory.Controller {
 	c := &backend{BackendOptions: options}
 	c.leftOut = c.Reporter.Condition(c.Driver.ConditionPrefix + "Backend" + classesMade).Message
@@ -107,7 +109,7 @@ func (c *backend) recordLeftOut(message string) {
 	c.leftOut = message
 }
 
-// ask returns the StorageClasses of everything that the backend offers, and a sentence about each offer without one.
+// ask returns the StorageClasses of all the backend's offers, and a sentence about each offer without a class.
 func (c *backend) ask(ctx context.Context) (classes []drivers.Manifest, leftOut []string, err error) {
 	backend := c.Driver.Backend
 	secret, err := c.Secret.Lister().Secrets(c.Namespace).Get(backend.Secret)
@@ -132,14 +134,14 @@ func (c *backend) ask(ctx context.Context) (classes []drivers.Manifest, leftOut 
 	return classes, leftOut, err
 }
 
-// report reports whether the backend can be asked, whether that blocks the installation of the driver, and which offers
-// have no StorageClass. None of these is a failure of the driver or of the operator.
+// report reports whether the backend can be queried, whether that blocks the installation of the driver, and which
+// offers have no StorageClass. None of these is a failure of the driver or of the operator.
 func (c *backend) report(ctx context.Context, offered int, failure error) error {
 	backend := c.Driver.Backend
 	answers := backendCondition(c.Driver, "Answers", operatorv1.ConditionTrue, "AsExpected", "")
 	if failure != nil {
 		answers = backendCondition(c.Driver, "Answers", operatorv1.ConditionFalse, "CannotBeAsked", fmt.Sprintf(
-			"%s cannot be asked for its %ss; what is installed stays as it is: %v", backend.Name, backend.Kind, failure))
+			"%s cannot be asked for its %ss; the installed driver stays as it is: %v", backend.Name, backend.Kind, failure))
 	}
 	made := backendCondition(c.Driver, classesMade, operatorv1.ConditionTrue, "AsExpected", "")
 	if c.leftOut != "" {
@@ -169,8 +171,8 @@ func (c *backend) report(ctx context.Context, offered int, failure error) error 
 	return applyBackendStatus(ctx, c.Driver, c.Reporter, append(decided, answers, made, disabled)...)
 }
 
-// ReportAskingBackend reports that the backend is about to be asked, unless an earlier state of the backend is reported.
-// Without it, the operator would appear to have nothing to do.
+// ReportAskingBackend reports that the operator is about to query the backend, unless the status already has a result.
+// Without this report, the operator would appear to have nothing to do.
 func ReportAskingBackend(ctx context.Context, driver drivers.Driver, reporter *clustercsidriver.Reporter) error {
 	if reporter.Condition(driver.ConditionPrefix+"BackendProgressing").Type != "" {
 		return nil
@@ -179,8 +181,9 @@ func ReportAskingBackend(ctx context.Context, driver drivers.Driver, reporter *c
 		fmt.Sprintf("%s is about to be asked for its %ss", driver.Backend.Name, driver.Backend.Kind))...)
 }
 
-// undecidedBackend returns the conditions until the driver is being installed, or it is known that there is no use for it. It does not
-// count as available meanwhile, or it would become unavailable as soon as its installation begins.
+// undecidedBackend returns the conditions until the driver's installation begins, or until the cloud turns out to have
+// nothing for it. The driver is not available until then. Otherwise it would become unavailable as soon as its
+// installation begins.
 func undecidedBackend(driver drivers.Driver, reason, message string) []*applyoperatorv1.OperatorConditionApplyConfiguration {
 	return []*applyoperatorv1.OperatorConditionApplyConfiguration{
 		backendCondition(driver, operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionFalse, reason, message),
@@ -198,8 +201,8 @@ func backendCondition(driver drivers.Driver, conditionType string, status operat
 		WithStatus(status).WithReason(reason).WithMessage(message)
 }
 
-// disabledCondition reports whether the driver is not installed because the cloud has no use for it. OpenShift does not
-// count condition types that end in Disabled as faults.
+// disabledCondition reports whether the driver is not installed because the cloud has nothing for it. OpenShift does
+// not count condition types that end in Disabled as faults.
 func (c *backend) disabledCondition(status operatorv1.ConditionStatus, reason, message string) *applyoperatorv1.OperatorConditionApplyConfiguration {
 	return applyoperatorv1.OperatorCondition().WithType(c.Driver.ConditionPrefix + "ControllerDisabled").
 		WithStatus(status).WithReason(reason).WithMessage(message)

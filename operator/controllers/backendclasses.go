@@ -18,8 +18,8 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// Offers has the StorageClasses of everything that the backend has offered to this process. The cluster shows what it
-// offered to earlier ones.
+// Offers holds the StorageClasses of all offers that the backend has made to this process. Offers to earlier processes
+// have StorageClasses in the cluster.
 type Offers struct{ classes []drivers.Manifest }
 
 // Classes returns the StorageClasses.
@@ -27,8 +27,8 @@ func (o *Offers) Classes() []drivers.Manifest { return o.classes }
 
 func (o *Offers) add(classes []drivers.Manifest) { o.classes = MergeClasses(classes, o.classes) }
 
-// ExistingClasses returns the StorageClasses that were created for what the backend has offered so far. A driver
-// without a backend has none.
+// ExistingClasses returns the StorageClasses that were created for the backend's offers so far. A driver without a
+// backend has none.
 func ExistingClasses(ctx context.Context, driver drivers.Driver, reader client.Reader) ([]drivers.Manifest, error) {
 	if driver.Backend == nil {
 		return nil, nil
@@ -40,9 +40,10 @@ func ExistingClasses(ctx context.Context, driver drivers.Driver, reader client.R
 	return classManifests(driver, list.Items)
 }
 
-// Installed reports whether this operator or an earlier one has installed the driver. The DaemonSet shows that: every
-// version of the driver has it, and volumes depend on it. Not every earlier operator has marked it; only administrators write
-// to the driver's namespace, and a DaemonSet with this name is taken over in place.
+// Installed reports whether this operator or an earlier one has installed the driver. The DaemonSet shows that, because
+// every version of the driver has it and volumes depend on it. It needs no mark, which some earlier operators did not
+// set: only administrators write to the driver's namespace, and the operator takes over a DaemonSet of this name in
+// place.
 func Installed(ctx context.Context, reader client.Reader, manifests []drivers.Manifest) (bool, error) {
 	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
 		live := &metav1.PartialObjectMetadata{}
@@ -84,7 +85,8 @@ func classManifests(driver drivers.Driver, classes []storagev1.StorageClass) ([]
 	return manifests, nil
 }
 
-// MergeClasses returns the manifests of both lists, sorted by name. If both have a name, it returns the first one's manifest.
+// MergeClasses returns the manifests of both lists, sorted by name. If a name is in both lists, it returns the manifest
+// of the first list.
 func MergeClasses(first, second []drivers.Manifest) []drivers.Manifest {
 	all := slices.Concat(first, second)
 	slices.SortStableFunc(all, byName)

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A CloudConfig fills the ConfigMap. It is ready once that is complete and the cache shows it, or has failed several times: a
-// pod that was made earlier would have to be replaced at once.
+// A CloudConfig fills the driver's ConfigMap. It is ready once the cache shows the complete ConfigMap, or after several
+// failures. A pod that was created earlier would have to be replaced at once.
 type CloudConfig struct {
 	factory.Controller
 	options CloudConfigOptions
@@ -33,7 +33,7 @@ type CloudConfigOptions struct {
 	Cloud coreinformers.ConfigMapInformer
 	// Source has the ConfigMap with which an administrator configures the driver; nil if there is none.
 	Source coreinformers.ConfigMapInformer
-	// Asked is what the controller asks the cloud with; needed only if Config has a Discovery.
+	// Asked queries the cloud. It is needed only if Config has a Discovery.
 	Asked          CloudDiscovery
 	Target         *objects.WatchedObject // the driver's
 	Applier        *objects.Applier
@@ -41,9 +41,9 @@ type CloudConfigOptions struct {
 	Recorder       events.Recorder
 }
 
-// NewCloudConfig returns the controller that fills the driver's ConfigMap with what its pods need of the
-// configuration of the cloud, such as the CA bundle of a cloud whose endpoints have certificates of a private
-// certificate authority, as in some regions of AWS.
+// NewCloudConfig returns the controller that fills the driver's ConfigMap with the parts of the cloud's configuration
+// that its pods need. An example is the CA bundle: in some regions of AWS, endpoints have certificates of a private
+// certificate authority.
 func NewCloudConfig(options CloudConfigOptions) *CloudConfig {
 	c := &CloudConfig{options: options, ready: objects.NewReadiness()}
 	watched := append(options.Target.Informers(), options.OperatorClient.Informer(), options.Cloud.Informer())
@@ -97,7 +97,7 @@ func (c *CloudConfig) sync(ctx context.Context, _ factory.SyncContext) error {
 	current := dataOf(target)
 	if d := c.options.Config.Discovery; d != nil && target == nil && d.Needed(cloud, source) {
 		current, err = c.options.Asked.find(ctx, d, cloud, source)
-		if ctx.Err() != nil || errors.Is(err, errNoCloudCredentials) { // an event of the Secret is next; its own controller reports that it is missing
+		if ctx.Err() != nil || errors.Is(err, errNoCloudCredentials) { // the Secret's creation triggers the next sync; another controller reports that it is missing
 			return nil
 		}
 		if err != nil {

@@ -11,21 +11,22 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// CloudDiscovery is what a cloud is asked with.
+// CloudDiscovery queries a cloud.
 type CloudDiscovery struct {
 	Namespace string // the driver's
-	// Find asks the cloud; see package drivers/controller.
+	// Find queries the cloud; see package drivers/controller.
 	Find func(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (found map[string]string, err error)
 	// Secret is the informer of the Secret with the credentials for the cloud.
 	Secret coreinformers.SecretInformer
-	// Cloud returns what the cluster knows of the cloud, without credentials, and Triggers are informers of that.
+	// Cloud returns the cluster's information about the cloud, without credentials. Triggers are informers of the
+	// objects that Cloud reads.
 	Cloud    func() (drivers.Cloud, error)
 	Triggers []factory.Informer
 }
 
 var errNoCloudCredentials = errors.New("there are no credentials to ask the cloud with yet")
 
-// find asks the cloud.
+// find queries the cloud.
 func (a CloudDiscovery) find(ctx context.Context, d *drivers.Discovery, config, source map[string]string) (map[string]string, error) {
 	secret, err := a.Secret.Lister().Secrets(a.Namespace).Get(d.Secret)
 	if apierrors.IsNotFound(err) {

@@ -46,9 +46,9 @@ func NewConfigObserver(controllerName string, operatorClient v1helpers.OperatorC
 // Ready is closed once the controller has observed the configuration.
 func (c *ConfigObserver) Ready() <-chan struct{} { return c.observer.ready }
 
-// Client returns an operator client that shows the observed configuration, whatever spec.observedConfig says: anybody who
-// applies a ClusterCSIDriver that was exported writes that field, and pods would be replaced until it is corrected. It shows
-// none before the controller is ready. Its informer tells of changes.
+// Client returns an operator client that shows the observed configuration instead of spec.observedConfig. Anybody who
+// applies an exported ClusterCSIDriver writes that field, and pods would be replaced until it is corrected. Before the
+// controller is ready, the client shows no configuration. Its informer notifies of changes.
 func (c *ConfigObserver) Client() v1helpers.OperatorClientWithFinalizers {
 	return observedClient{c.observer.OperatorClientWithFinalizers, c.observer}
 }
@@ -69,9 +69,9 @@ func (c observedClient) GetOperatorState() (*operatorv1.OperatorSpec, *operatorv
 	return spec, status, resourceVersion, nil
 }
 
-// An observer is the operator client of library-go's controller. It stores what that observes, and writes
-// spec.observedConfig and nothing else, whatever the resource version: the operator's value is the right one. library-go
-// would update the whole spec, and conflict again and again with the status updates of other controllers while the driver's
+// An observer is the operator client of library-go's controller. It stores the observed configuration, and writes only
+// spec.observedConfig. It ignores the resource version, because the operator's value is the right one. library-go would
+// update the whole spec, and conflict again and again with the status updates of other controllers while the driver's
 // pods wait for the configuration.
 type observer struct {
 	v1helpers.OperatorClientWithFinalizers
@@ -84,7 +84,7 @@ type observer struct {
 	ready  chan struct{}
 }
 
-// GetOperatorState returns what library-go compares with what it observes.
+// GetOperatorState returns the state that library-go compares with its observation.
 func (o *observer) GetOperatorState() (*operatorv1.OperatorSpec, *operatorv1.OperatorStatus, string, error) {
 	spec, status, resourceVersion, err := o.OperatorClientWithFinalizers.GetOperatorState()
 	if err == nil {
@@ -95,8 +95,8 @@ func (o *observer) GetOperatorState() (*operatorv1.OperatorSpec, *operatorv1.Ope
 	return spec, status, resourceVersion, err
 }
 
-// UpdateOperatorSpec replaces library-go's, which the config observer calls for this field alone, if it differs. The
-// configuration is set before the write: controllers that the write triggers use it.
+// UpdateOperatorSpec replaces library-go's method. The config observer calls it for this field alone, if the field
+// differs. The configuration is set before the write: controllers that the write triggers use it.
 func (o *observer) UpdateOperatorSpec(ctx context.Context, _ string, spec *operatorv1.OperatorSpec) (*operatorv1.OperatorSpec, string, error) {
 	config, err := json.Marshal(spec.ObservedConfig)
 	if err != nil {
@@ -115,7 +115,8 @@ func (o *observer) UpdateOperatorSpec(ctx context.Context, _ string, spec *opera
 	return spec, written.GetResourceVersion(), nil
 }
 
-// confirm sets the configuration to what library-go has last read or written: its sync succeeded, so it has observed that.
+// confirm sets the configuration to the value that library-go last read or wrote. Its sync succeeded, so it has
+// observed that value.
 func (o *observer) confirm() {
 	o.mu.Lock()
 	last := o.last

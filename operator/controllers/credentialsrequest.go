@@ -26,7 +26,7 @@ import (
 
 type credentialsRequest struct {
 	CredentialsRequestOptions
-	secret string // that the credentials are written to
+	secret string // the Secret with the credentials
 	// roleEnv is the environment variable with the role to assume with short-lived credentials; "" where the cloud
 	// has no such roles.
 	roleEnv string
@@ -42,13 +42,13 @@ type CredentialsRequestOptions struct {
 	CloudCredentials operatorinformers.CloudCredentialInformer
 	// Secrets returns the informer of one Secret in the driver's namespace.
 	Secrets func(name string) coreinformers.SecretInformer
-	// Keys are drivers.Driver.CredentialKeys.
+	// Keys is drivers.Driver.CredentialKeys.
 	Keys     [][]string
 	Recorder events.Recorder
 	// Optional says that the driver works without these credentials. Waiting for them is reported, and the driver is
 	// available meanwhile.
 	Optional bool
-	// DriverNamespace, OperatorNamespace and Package name in messages what an administrator has to change.
+	// DriverNamespace, OperatorNamespace and Package appear in messages about what an administrator has to change.
 	DriverNamespace, OperatorNamespace, Package string
 	// Getenv returns the role to assume with short-lived credentials, by the variable that the request names.
 	Getenv func(name string) string
@@ -111,7 +111,7 @@ func (c *credentialsRequest) sync(ctx context.Context, _ factory.SyncContext) er
 }
 
 // withRole returns the request for short-lived credentials of a role, or the unchanged request if there is no role. The
-// asset says where the token is that authenticates the pod.
+// asset has the path of the token that authenticates the pod.
 func withRole(request *unstructured.Unstructured, role string) (*unstructured.Unstructured, error) {
 	if role == "" {
 		return request, nil
@@ -127,8 +127,8 @@ type progress struct {
 }
 
 // manualProgress is for clusters where nothing provisions credentials unless there is a role. secret is the Secret that
-// somebody created by hand, nil if there is none. It does not block the driver, which can do without credentials for most
-// things, such as mounting volumes.
+// somebody created by hand, or nil. A missing Secret does not block the driver, because it can do most things without
+// credentials, such as mounting volumes.
 func (c *credentialsRequest) manualProgress(secret *corev1.Secret) progress {
 	if secret != nil && !c.usable(secret) {
 		return progress{reason: "CredentialsUnusable", message: fmt.Sprintf(
@@ -205,8 +205,9 @@ func failuresOf(request *unstructured.Unstructured) []string {
 	return failures
 }
 
-// report reports the progress. If the driver has waited for credentials for a quarter of an hour, it is degraded: by then the cloud
-// credential operator has an answer, and nothing else would tell this from an installation that goes on.
+// report reports the progress. A driver that has waited for credentials for a quarter of an hour is degraded: by then
+// the cloud credential operator has answered, and nothing else would distinguish this state from an installation in
+// progress.
 func (c *credentialsRequest) report(ctx context.Context, p progress) error {
 	available, progressing, degraded := operatorv1.ConditionTrue, operatorv1.ConditionFalse, operatorv1.ConditionFalse
 	if p.waiting && !c.Optional {
@@ -223,7 +224,7 @@ func (c *credentialsRequest) report(ctx context.Context, p progress) error {
 		return applyoperatorv1.OperatorCondition().WithType(c.Name + conditionType).
 			WithStatus(status).WithReason(p.reason).WithMessage(p.message)
 	}
-	late := condition("Waiting"+operatorv1.OperatorStatusTypeDegraded, degraded) // that without Waiting is about errors
+	late := condition("Waiting"+operatorv1.OperatorStatusTypeDegraded, degraded) // the one without Waiting is about errors
 	if degraded == operatorv1.ConditionFalse {
 		late.WithReason("AsExpected").WithMessage("")
 	}

@@ -59,7 +59,8 @@ func TestProgressOf(t *testing.T) {
 	}
 }
 
-// TestWaitingTooLong: a driver that waits for credentials does not progress for ever. Others are not degraded by what they wait for.
+// TestWaitingTooLong: a driver that waits for credentials does not progress for ever. Other waits do not degrade a
+// driver.
 func TestWaitingTooLong(t *testing.T) {
 	waiting := progress{waiting: true, reason: "CredentialsNotProvisionedYet", message: "which reports: may not create users"}
 	for name, tc := range map[string]struct {
@@ -100,7 +101,7 @@ func TestWaitingTooLong(t *testing.T) {
 	}
 }
 
-// A recordingClient shows a status, and keeps the one that was applied last.
+// A recordingClient shows a status, and records the last applied one.
 type recordingClient struct {
 	v1helpers.OperatorClient
 	status  *operatorv1.OperatorStatus

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An eventFilter is a recorder that emits only some events, and logs the others. An event should tell a person once
-// what has happened. library-go's controllers also emit events for writes that fail and are retried, for
-// bookkeeping, and for writes that they are about to make.
+// An eventFilter is a recorder that emits only some events, and logs the others. An event should say once what has
+// happened. library-go's controllers also emit events for writes that fail and are retried, for bookkeeping, and for
+// writes that they are about to make.
 type eventFilter struct {
 	events.Recorder
 	emits func(e event) bool
@@ -67,9 +67,9 @@ func DropEvents(recorder events.Recorder) events.Recorder {
 	return eventFilter{recorder, func(event) bool { return false }}
 }
 
-// NewGenerationEvents returns the recorder for the controller of a Deployment or DaemonSet. It drops warnings, because the
-// Degraded condition shows a failure for as long as it lasts, and updates that do not change the generation, and so no
-// pods: those are bookkeeping in annotations.
+// NewGenerationEvents returns the recorder for the controller of a Deployment or DaemonSet. It drops warnings, because
+// the Degraded condition shows a failure for as long as it lasts. It also drops updates that do not change the
+// generation, because they change no pods: they are bookkeeping in annotations.
 func NewGenerationEvents(ctx context.Context, recorder events.Recorder, reader client.Reader, operatorClient v1helpers.OperatorClient, workload *unstructured.Unstructured) events.Recorder {
 	known := lastGeneration(operatorClient, workload)
 	return eventFilter{recorder, func(e event) bool {
@@ -79,7 +79,7 @@ func NewGenerationEvents(ctx context.Context, recorder events.Recorder, reader c
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(workload.GroupVersionKind())
 		if err := reader.Get(ctx, client.ObjectKeyFromObject(workload), live); err != nil {
-			return true // better one event too many than none
+			return true // unknown: emit the event
 		}
 		before := known
 		known = live.GetGeneration()
@@ -102,7 +102,7 @@ func lastGeneration(operatorClient v1helpers.OperatorClient, workload *unstructu
 	return 0
 }
 
-// SyncThenEmit syncs a controller of library-go, and emits its events only if the sync succeeds.
+// SyncThenEmit syncs one of library-go's controllers, and emits its events only if the sync succeeds.
 func SyncThenEmit(ctx context.Context, syncContext factory.SyncContext, controller factory.Controller, recorder events.Recorder) error {
 	var emitted []event
 	collect := eventFilter{recorder, func(e event) bool { emitted = append(emitted, e); return false }}

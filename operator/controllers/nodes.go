@@ -12,15 +12,15 @@ import (
 	"github.com/berth-csi/berth/drivers/rollout"
 )
 
-// Nodes know which nodes of the cluster are NotReady. They are an informer, too. Kubelets send their heartbeats as
+// Nodes knows which nodes of the cluster are NotReady. It is an informer, too. Kubelets send their heartbeats as
 // Leases, but also write the status of their node every five minutes, so a cluster of 5,000 nodes has some seventeen
-// changes a second. The cache keeps a few bytes of each node, and only what makes a node ready or NotReady triggers
-// a controller.
+// changes a second. The cache keeps a few bytes for each node, and a controller is triggered only when a node becomes
+// ready or NotReady.
 type Nodes struct{ informer coreinformers.NodeInformer }
 
 // NewNodes returns the nodes that an informer with the transform TrimNodes shows.
 func NewNodes(informer coreinformers.NodeInformer) *Nodes {
-	informer.Informer() // the factory starts those that were asked for
+	informer.Informer() // the factory starts only informers that were requested
 	return &Nodes{informer}
 }
 
@@ -69,8 +69,8 @@ func (n *Nodes) AddEventHandler(handler cache.ResourceEventHandler) (cache.Resou
 	return n.informer.Informer().AddEventHandler(handlerOf(handler))
 }
 
-// handlerOf returns the handler for all events. To the handler in it, a node that becomes NotReady is added, and one that
-// becomes ready is deleted.
+// handlerOf returns a handler for all events of nodes. It reports a node that becomes NotReady to the inner handler as
+// added, and a node that becomes ready as deleted.
 func handlerOf(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
@@ -81,7 +81,7 @@ func handlerOf(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
 	}
 }
 
-// readinessChanges drops updates: filtered, they are those of nodes that stay NotReady.
+// readinessChanges drops updates: after filtering, they are updates of nodes that stay NotReady.
 type readinessChanges struct{ cache.ResourceEventHandler }
 
 func (readinessChanges) OnUpdate(_, _ any) {}

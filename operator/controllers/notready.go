@@ -20,22 +20,22 @@ import (
 	"github.com/berth-csi/berth/drivers/rollout"
 )
 
-// nodePods has the rollout of a DaemonSet complete when it is so on all nodes that are ready. library-go and the DaemonSet
-// controller both count the pods of nodes that are NotReady: to the one, the rollout is never complete, and to the other,
-// these are pods that are unavailable, and in a small cluster all that may be.
+// nodePods makes the rollout of a DaemonSet complete once it is complete on all ready nodes. library-go and the
+// DaemonSet controller both count the pods of nodes that are NotReady. For library-go, the rollout is then never
+// complete. For the DaemonSet controller, these pods are unavailable, and in a small cluster no more pods may be.
 type nodePods struct {
 	ctx    context.Context // of the controller; library-go's hooks have none
 	nodes  *Nodes
 	sets   appslisters.DaemonSetLister
 	reader client.Reader
 
-	// complete is the state in which no node that is ready had an outdated pod when the pods were last read.
+	// complete is the state in which the pods were last read if no ready node had an outdated pod.
 	complete nodePodsState
 	// notCounted are the nodes that the last sync did not count.
 	notCounted []string
 }
 
-// nodePodsState is what the result of reading the pods depends on.
+// nodePodsState is the state on which the result of reading the pods depends.
 type nodePodsState struct {
 	set      rolloutKey
 	notReady string
@@ -71,8 +71,8 @@ func (n *nodePods) adapt(_ *operatorv1.OperatorSpec, desired *appsv1.DaemonSet) 
 	return allowUpdate(desired, live, len(notReady), left)
 }
 
-// left returns what is left of the rollout on nodes that are ready; nil if the status of the DaemonSet is not about its
-// current generation. It reads the pods only if the status does not say enough.
+// left returns the rest of the rollout on ready nodes; nil if the status of the DaemonSet is not about its current
+// generation. It reads the pods only if the status is not sufficient.
 func (n *nodePods) left(live *appsv1.DaemonSet, notReady []string) (*rollout.Left, error) {
 	s := live.Status
 	if s.ObservedGeneration != live.Generation {
@@ -99,9 +99,10 @@ func (n *nodePods) left(live *appsv1.DaemonSet, notReady []string) (*rollout.Lef
 	return &read, err
 }
 
-// allowUpdate has a DaemonSet updated in a cluster where some nodes are NotReady. While a pod on another node is outdated,
-// as many more pods may be unavailable. When nothing is left, and the DaemonSet is as its definition says again, it records
-// that the rollout is complete. It changes nothing while left is nil.
+// allowUpdate makes it possible to update a DaemonSet while some nodes are NotReady. As long as a pod on a ready node
+// is outdated, it allows one more unavailable pod for each node that is NotReady. When nothing is left, and the
+// DaemonSet is as in its definition again, it records that the rollout is complete. It changes nothing while left is
+// nil.
 func allowUpdate(desired, live *appsv1.DaemonSet, notReady int, left *rollout.Left) error {
 	rolling, now := desired.Spec.UpdateStrategy.RollingUpdate, live.Spec.UpdateStrategy.RollingUpdate
 	rolls := rolling != nil && rolling.MaxUnavailable != nil && now != nil && now.MaxUnavailable != nil
@@ -121,7 +122,7 @@ func allowUpdate(desired, live *appsv1.DaemonSet, notReady int, left *rollout.Le
 	return nil
 }
 
-// addUnavailable returns how many pods may be unavailable: as many of the desired ones as are allowed, at least one, and some
+// addUnavailable returns how many pods may be unavailable: the allowed share of the desired pods, at least one, plus
 // more.
 func addUnavailable(allowed intstr.IntOrString, desired, more int) (intstr.IntOrString, error) {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&allowed, desired, true)

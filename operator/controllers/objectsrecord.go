@@ -14,19 +14,19 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// ObjectsRecordAnnotation on a ClusterCSIDriver lists the objects that the operators of the driver have created, so that an
-// operator of another version knows of those that it does not have itself. Only administrators can write it. The operator
-// deletes nothing because of it.
+// ObjectsRecordAnnotation on a ClusterCSIDriver lists the objects that the driver's operators have created, so that an
+// operator of another version knows the objects that it does not have itself. Only administrators can write it. The
+// operator deletes nothing because of it.
 const ObjectsRecordAnnotation = "berth.dev/driver-objects"
 
-// recordSeparator is between the objects of a record.
+// recordSeparator separates the objects of a record.
 const recordSeparator = ","
 
-// recordable is how an object is recorded. Whoever may change a ClusterCSIDriver can write anything else.
+// recordable matches a recorded object. Whoever may change a ClusterCSIDriver can also write anything else.
 var recordable = regexp.MustCompile(`^([A-Z][A-Za-z]{0,62})(\.[a-z0-9][-a-z0-9.]{0,252})?/[a-z0-9]([-a-z0-9.:]{0,251}[a-z0-9])?$`)
 
-// recordedKinds are those of which operators create objects that another version may lack. A Namespace or a CustomResourceDefinition is not
-// among them: it would take along what others have in it.
+// recordedKinds are the kinds of objects that another version may lack. Namespaces and CustomResourceDefinitions are
+// not among them, because deleting one also deletes other people's objects in it.
 var recordedKinds = sets.New("ClusterRole", "ClusterRoleBinding", "ConfigMap", "CredentialsRequest", "DaemonSet", "Deployment", "NetworkPolicy", "PodDisruptionBudget",
 	"PrometheusRule", "Role", "RoleBinding", "Secret", "SecurityContextConstraints", "Service", "ServiceAccount", "ServiceMonitor", "StorageClass", "VolumeSnapshotClass")
 
@@ -38,8 +38,8 @@ func RecordObjects(own []drivers.Manifest, unknown []string) string {
 	return strings.Join(sets.List(sets.New(slices.Concat(objectReferences(own), unknown)...)), recordSeparator)
 }
 
-// UnknownObjects returns the recorded objects that are neither the driver's own nor retired: another version of the operator
-// created them, or has not retired them. It leaves out what no operator has recorded.
+// UnknownObjects returns the recorded objects that are neither the driver's own nor retired. Another version of the
+// operator created them, or has not retired them. It ignores text that no operator can have recorded.
 func UnknownObjects(record string, own, retired []drivers.Manifest) []string {
 	recorded := sets.New[string]()
 	for reference := range strings.SplitSeq(record, recordSeparator) {
@@ -60,9 +60,9 @@ func objectReferences(objects []drivers.Manifest) []string {
 	return references
 }
 
-// DescribeUnknownObjects says what is to be done about unknown objects of a driver in a namespace; "" if there are none. customResource
-// is the name of its ClusterCSIDriver, and operator that of its operator. The commands delete only what an operator of that name has
-// labelled, as a record may name anybody's objects.
+// DescribeUnknownObjects says what to do about unknown objects of a driver in a namespace; "" if there are none.
+// customResource and operator are the names of its ClusterCSIDriver and its operator. The commands delete only objects
+// with the label of this operator, because a record may name anybody's objects.
 func DescribeUnknownObjects(unknown []string, customResource, operator, namespace string) string {
 	if len(unknown) == 0 {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// OperatorDegraded is the OperatorCondition's condition Degraded. It is for what must not be in the status of the
-// ClusterCSIDriver, because that object is another operator's.
+// OperatorDegraded is the OperatorCondition's condition Degraded. It is for reports that must not be in the status of
+// the ClusterCSIDriver, because that object is another operator's.
 type OperatorDegraded struct {
 	inner conditions.Condition // nil where OLM does not run the operator
 }

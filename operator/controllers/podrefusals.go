@@ -20,15 +20,15 @@ import (
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 )
 
-// refusalsInterval is how often it is examined whether pods that are missing were refused, besides whenever the status of their
-// Deployment or DaemonSet changes: the event that says so may come later.
+// refusalsInterval is how often the controller checks whether missing pods were refused. It also checks whenever the
+// status of the Deployment or DaemonSet changes, but the event about a refusal may come later.
 const refusalsInterval = time.Minute
 
-// maxRefusal is how much of a refusal is reported, in bytes.
+// maxRefusal is the maximum length of a reported refusal, in bytes.
 const maxRefusal = 1000
 
-// A podRefusals reports in a condition that the API server refuses pods of the driver, and why. The DaemonSet and the Deployment
-// look as if their pods took a little longer to start.
+// A podRefusals reports in a condition that the API server refuses pods of the driver, and why. Without it, the
+// DaemonSet and the Deployment look as if their pods only took longer to start.
 type podRefusals struct {
 	Workloads
 	components []clustercsidriver.Component
@@ -100,7 +100,8 @@ func (c *podRefusals) ofDeployment(name string) (string, error) {
 	return "", nil
 }
 
-// ofDaemonSet returns why pods of a DaemonSet were refused. Only its events say so, which are read while pods are missing.
+// ofDaemonSet returns why pods of a DaemonSet were refused. Only its events say so. They are read while pods are
+// missing.
 func (c *podRefusals) ofDaemonSet(ctx context.Context, name string) (string, error) {
 	live, err := c.Named(name).Apps().V1().DaemonSets().Lister().DaemonSets(c.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {

@@ -19,8 +19,8 @@ const secretAnnotation = "berth.dev/secret-"
 // cloudAnnotation is the pod annotation with the hash of the cloud's configuration, which programs read only when they start.
 const cloudAnnotation = "berth.dev/cloud-config"
 
-// configure adapts the driver's pods to the cluster where library-go does not. It fails if a placeholder is left in the
-// end; the sync that calls it then reports Degraded.
+// configure adapts the driver's pods to the cluster where library-go does not. It fails if a placeholder remains, and
+// the sync that calls it then reports Degraded.
 func (b Workloads) configure(pod *corev1.PodTemplateSpec) error {
 	cluster, err := b.Observe()
 	if err != nil {
@@ -57,7 +57,7 @@ func removeEmptyCipherSuites(pod *corev1.PodSpec) {
 	}
 }
 
-// mountedSecrets returns those Secrets that a pod mounts.
+// mountedSecrets returns the Secrets that a pod mounts.
 func mountedSecrets(secrets []string, pod corev1.PodSpec) []string {
 	return slices.DeleteFunc(slices.Clone(secrets), func(secret string) bool {
 		return !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {

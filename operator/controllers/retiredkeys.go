@@ -17,7 +17,8 @@ import (
 // podInterval is how often the controller looks for the last pods of an earlier operator.
 const podInterval = 5 * time.Second
 
-// replaceKeys replaces the keys of earlier operators that no pod needs any more. What is left is in c.keys and c.waits.
+// replaceKeys replaces the keys of earlier operators that no pod needs any more. It keeps the remaining keys in c.keys,
+// and why they remain in c.waits.
 func (c *Retirement) replaceKeys(ctx context.Context) error {
 	keys := c.keys
 	c.keys, c.waits = nil, nil
@@ -34,7 +35,8 @@ func (c *Retirement) replaceKeys(ctx context.Context) error {
 	return nil
 }
 
-// replaceIn returns what the keys wait for; "" if the Secret has none of them.
+// replaceIn replaces the keys in one Secret, or returns what they wait for. It returns "" if the Secret has none of
+// them.
 func (c *Retirement) replaceIn(ctx context.Context, retired *drivers.RetiredKeys) (waits string, err error) {
 	desired := drivers.Named(c.Own, "Secret", retired.Secret)
 	if len(desired) != 1 {
@@ -54,7 +56,7 @@ func (c *Retirement) replaceIn(ctx context.Context, retired *drivers.RetiredKeys
 	if !c.Reporter.RolledOut() {
 		return waits, nil
 	}
-	// A pod that ends, or that is on a lost node, is no part of the rollout.
+	// A terminating pod, or a pod on a lost node, is not part of the rollout.
 	for _, account := range retired.Accounts {
 		pods := &corev1.PodList{}
 		if err := c.Reader.List(ctx, pods, client.InNamespace(c.Namespace), client.Limit(1),

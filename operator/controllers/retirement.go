@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// workloadKinds are the kinds whose pods would work against those that replace them.
+// workloadKinds are the kinds with pods that would work against their replacements.
 var workloadKinds = sets.New("Deployment", "DaemonSet")
 
 // RetirementOptions are the dependencies of the controller.
@@ -32,27 +32,28 @@ type RetirementOptions struct {
 	Driver    drivers.Driver
 	Namespace string             // the driver's
 	Own       []drivers.Manifest // its objects
-	Retired   []drivers.Manifest // as Driver.RetiredObjects returns them
+	Retired   []drivers.Manifest // from Driver.RetiredObjects
 	Reader    client.Reader
 	Applier   *objects.Applier
 	Reporter  *clustercsidriver.Reporter
 	Recorder  events.Recorder
 }
 
-// A Retirement deletes retired objects: workloads at once, and what their pods need once the driver has rolled out without
-// them. Then it also replaces the keys that an earlier operator wrote into Secrets. It does not watch them: what is gone or not the operator's own is not looked for again in this cycle.
+// A Retirement deletes retired objects: workloads at once, and the objects that their pods need once the driver has
+// rolled out without them. Then it also replaces the keys that an earlier operator wrote into Secrets. It does not
+// watch these objects. It checks an object that is gone, or that is not the operator's, only once in a cycle.
 type Retirement struct {
 	factory.Controller
 	RetirementOptions
-	left     []drivers.Manifest    // retired objects that may exist
-	keys     []drivers.RetiredKeys // that Secrets may have
-	waits    []string              // what they wait for
+	left     []drivers.Manifest    // retired objects that may still exist
+	keys     []drivers.RetiredKeys // retired keys that Secrets may still have
+	waits    []string              // what the keys wait for
 	ready    chan struct{}
 	reported string // the last message
 }
 
-// NewRetirement returns the controller that deletes the objects which the driver's definition has retired, and that
-// reports objects of other versions of the operator.
+// NewRetirement returns the controller that deletes the objects which the driver's definition has retired, and reports
+// objects of other versions of the operator.
 func NewRetirement(options RetirementOptions) *Retirement {
 	c := &Retirement{RetirementOptions: options, left: slices.Clone(options.Retired), keys: slices.Clone(options.Driver.History.Keys), ready: make(chan struct{})}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
@@ -66,8 +67,8 @@ func NewRetirement(options RetirementOptions) *Retirement {
 	return c
 }
 
-// Ready is closed once the retired workloads are deleted, or that has failed. The driver's pods are not to start before,
-// and they are more important than that.
+// Ready is closed once the retired workloads are deleted, or their deletion has failed. The driver's pods must not
+// start earlier, but a failure must not keep them from starting.
 func (c *Retirement) Ready() <-chan struct{} { return c.ready }
 
 // sync deletes what is due. An object that cannot be deleted blocks no other.
@@ -153,13 +154,14 @@ func (c *Retirement) report(ctx context.Context) error {
 
 const reasonOtherVersion = "ObjectsOfOtherVersion"
 
-// retirementVerdict is what the condition says.
+// retirementVerdict is the content of the condition.
 type retirementVerdict struct {
 	status          operatorv1.ConditionStatus
 	reason, message string
 }
 
-// describeRetirement decides what the condition says of the retired objects and keys that are left, and of objects of other versions.
+// describeRetirement decides what the condition says about the remaining retired objects and keys, and about objects of
+// other versions.
 func describeRetirement(left []drivers.Manifest, waits []string, otherVersion string) retirementVerdict {
 	if otherVersion != "" {
 		return retirementVerdict{operatorv1.ConditionFalse, reasonOtherVersion, otherVersion}

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// SnapshotClassKind is the kind of the objects of the controller.
+// SnapshotClassKind is the kind of the controller's objects.
 const SnapshotClassKind = "VolumeSnapshotClass"
 
 type snapshotClass struct {
@@ -28,7 +28,7 @@ type snapshotClass struct {
 	sighting *objects.Sighting // of the class that may be the default
 }
 
-// SnapshotClassOptions are what the controller needs.
+// SnapshotClassOptions are the dependencies of the controller.
 type SnapshotClassOptions struct {
 	Name   string
 	Driver drivers.Driver
@@ -47,8 +47,8 @@ type SnapshotClassOptions struct {
 	Recorder       events.Recorder
 }
 
-// NewSnapshotClass returns the controller of the driver's VolumeSnapshotClasses, for drivers whose snapshots depend
-// on the cluster's configuration, or whose class is the default of a fresh cluster.
+// NewSnapshotClass returns the controller of the driver's VolumeSnapshotClasses. A driver needs it if its snapshots
+// depend on the cluster's configuration, or if its class is the default of a fresh cluster.
 func NewSnapshotClass(options SnapshotClassOptions) factory.Controller {
 	c := &snapshotClass{SnapshotClassOptions: options, sighting: &objects.Sighting{IsDefault: isDefaultSnapshotClass}}
 	informers := []factory.Informer{options.OperatorClient.Informer(), options.Infrastructures}

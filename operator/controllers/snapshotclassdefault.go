@@ -21,8 +21,8 @@ import (
 // isDefaultSnapshotClassAnnotation on a VolumeSnapshotClass says that it is the default of its driver.
 const isDefaultSnapshotClassAnnotation = "snapshot.storage.kubernetes.io/is-default-class"
 
-// DefaultSnapshotClassAnnotation on a ClusterCSIDriver says whether the class that may be the default was that when the operator last saw
-// it, so that a deleted class comes back as the administrator had it.
+// DefaultSnapshotClassAnnotation on a ClusterCSIDriver records whether the class was the default when the operator last
+// saw it, so that a deleted class comes back as the administrator had it.
 const DefaultSnapshotClassAnnotation = "berth.dev/default-snapshot-class"
 
 func isDefaultSnapshotClass(annotations map[string]string) bool {
@@ -35,10 +35,10 @@ func asDefaultSnapshotClass(class *unstructured.Unstructured) *unstructured.Unst
 	return class
 }
 
-// applyDefault applies the class that may be the default. It makes it that only with its creation.
+// applyDefault applies the class that may be the default. It makes the class the default only when it creates it.
 func (c *snapshotClass) applyDefault(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired *unstructured.Unstructured) error {
 	current, err := c.Applier.Get(ctx, class)
-	if err != nil && !meta.IsNoMatchError(err) { // Apply leaves a class out that the cluster does not serve
+	if err != nil && !meta.IsNoMatchError(err) { // Apply leaves the class out if the cluster does not serve its kind
 		return err
 	}
 	switch {
@@ -66,8 +66,9 @@ func (c *snapshotClass) applyDefault(ctx context.Context, cluster drivers.Cluste
 	return c.record(ctx, cluster, live)
 }
 
-// notDefault returns why the class, which is missing, is not created as the default; "" if it is. record says whether it was the
-// default when it was last seen; "" if it never was there. With two defaults for a driver, no snapshot is taken that names no class.
+// notDefault returns why the missing class is not created as the default; "" if it is. record says whether it was the
+// default when it was last seen; "" if it was never seen. If a driver has two default classes, snapshots without a
+// class fail.
 func (c *snapshotClass) notDefault(ctx context.Context, record string, desired *unstructured.Unstructured) (why string, err error) {
 	if record == strconv.FormatBool(false) {
 		return "the class was not the default before it was deleted", nil

@@ -26,8 +26,8 @@ var kindsOfOthers = sets.New("Deployment", "DaemonSet", "CredentialsRequest", "S
 // IsStatic reports whether the controller applies objects of a kind.
 func IsStatic(kind string) bool { return !kindsOfOthers.Has(kind) }
 
-// A StaticResources applies static resources. It is ready once all have been applied, or have been refused several times: pods
-// that started earlier would lack their service accounts and permissions.
+// A StaticResources applies static resources. It is ready once all were applied, or were refused several times. Pods
+// that start earlier would lack their service accounts and permissions.
 type StaticResources struct {
 	factory.Controller
 	applier        *objects.Applier
@@ -45,12 +45,12 @@ const (
 	lastWave
 )
 
-// waveOf has the kinds that are not in the default wave: the API server rejects objects in a namespace that does not
-// exist, and lets the operator bind a role only once it can see that the operator has all of the role's permissions.
+// waveOf has the kinds that are not in the default wave. The API server rejects objects in a missing namespace, and
+// lets the operator bind a role only once the role exists and the operator has all of its permissions.
 var waveOf = map[string]int{"Namespace": firstWave, "RoleBinding": lastWave, "ClusterRoleBinding": lastWave}
 
-// NewStaticResources returns the controller that applies all of the driver's objects that depend on nothing but
-// their assets: service accounts, RBAC, the CSIDriver, monitoring.
+// NewStaticResources returns the controller that applies the driver's objects that depend only on their assets: service
+// accounts, RBAC, the CSIDriver, monitoring.
 //
 // library-go's StaticResourceController does not fit. It does not know SecurityContextConstraints, it recreates a
 // CSIDriver that another client created, and it treats a missing ClusterCSIDriver as a failure.
@@ -95,7 +95,7 @@ func (c *StaticResources) sync(ctx context.Context, _ factory.SyncContext) error
 		errs = append(errs, c.applyAll(ctx, wave)...)
 	}
 	if ctx.Err() != nil {
-		return nil // the shutdown is no failure of the objects that are left
+		return nil // for the remaining objects, the shutdown is not a failure
 	}
 	if len(errs) > 0 {
 		c.ready.Fail()
@@ -120,7 +120,7 @@ func (c *StaticResources) applyAll(ctx context.Context, watched []*objects.Watch
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// apply applies an object. A Secret that has an earlier operator's keys is left to package retirement.
+// apply applies an object. It leaves a Secret with an earlier operator's keys to the Retirement.
 func (c *StaticResources) apply(ctx context.Context, object *objects.WatchedObject) error {
 	if retired := c.history.KeysOf(object.Desired.GetName()); retired != nil && object.Desired.GetKind() == "Secret" {
 		live, err := c.applier.Get(ctx, object)

@@ -32,8 +32,8 @@ import (
 type storageClass struct {
 	StorageClassOptions
 	sighting *objects.Sighting // of the class that may be the default
-	// additions are what others had added to classes that the controller is recreating, by the names of these. An operator that
-	// ends between the two requests loses them, but not which class was the default.
+	// additions holds other clients' changes to classes that the controller is recreating, by the names of the classes.
+	// An operator that ends between the two requests loses them, but not which class was the default.
 	additions map[string]*unstructured.Unstructured
 	reported  string // the last message
 }
@@ -55,12 +55,12 @@ type StorageClassOptions struct {
 	Recorder       events.Recorder
 }
 
-// NewStorageClass returns the controller of the driver's StorageClasses. It manages them as spec.storageClassState
-// of the ClusterCSIDriver asks, and replaces one only if nobody else has made any of what it would change.
+// NewStorageClass returns the controller of the driver's StorageClasses. It manages them as spec.storageClassState of
+// the ClusterCSIDriver asks, and replaces a class only if nobody else has set any field that would change.
 //
-// library-go's controller does not fit, because it deletes and recreates each class that differs. Administrators
-// create classes of their own for a driver, under any name; most fields of a class are immutable; and applications
-// create claims that name a class at any time.
+// library-go's controller does not fit, because it deletes and recreates each class that differs. But administrators
+// create their own classes for a driver, under any name, most fields of a class are immutable, and applications create
+// claims that name a class at any time.
 func NewStorageClass(options StorageClassOptions) factory.Controller {
 	c := &storageClass{StorageClassOptions: options, sighting: &objects.Sighting{IsDefault: IsDefaultStorageClass}, additions: map[string]*unstructured.Unstructured{}}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
@@ -115,8 +115,8 @@ func (c *storageClass) sync(ctx context.Context, _ factory.SyncContext) error {
 	return utilerrors.NewAggregate(append(errs, c.report(ctx, reason, strings.Join(differences, " "))))
 }
 
-// syncClass applies, replaces or deletes one class, or says why it leaves one that differs. Such a class is outdated if it
-// lacks what the cluster's configuration asks for.
+// syncClass applies, replaces or deletes one class, or says why it leaves a differing class. Such a class is outdated
+// if it lacks parameters that the cluster's configuration asks for.
 func (c *storageClass) syncClass(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject) (difference string, outdated bool, err error) {
 	current, err := c.Applier.Get(ctx, class)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *storageClass) syncClass(ctx context.Context, cluster drivers.Cluster, c
 	return difference, outdated, c.record(ctx, cluster, current)
 }
 
-// lacksParameters tells whether a class lacks a parameter that the cluster's configuration asks for.
+// lacksParameters reports whether a class lacks a parameter that the cluster's configuration asks for.
 func lacksParameters(class *unstructured.Unstructured, driver drivers.Driver, cluster drivers.Cluster) bool {
 	if driver.ClassParameters == nil {
 		return false
@@ -165,16 +165,16 @@ func lacksParameters(class *unstructured.Unstructured, driver drivers.Driver, cl
 	return false
 }
 
-// remove deletes a class to have it recreated, as the watch shows that it is gone. For that time, claims of the class wait.
+// remove deletes a class. It is recreated when the watch shows the deletion. Claims of the class wait meanwhile.
 func (c *storageClass) remove(ctx context.Context, desired, current *unstructured.Unstructured) error {
 	c.additions[desired.GetName()] = additions(desired, current)
 	if current.GetDeletionTimestamp() == nil {
-		c.Recorder.Warningf("StorageClassRecreated", "Deleting StorageClass %s to recreate it with what the cluster asks for, because its parameters cannot be changed", desired.GetName())
+		c.Recorder.Warningf("StorageClassRecreated", "Deleting StorageClass %s to recreate it with the parameters that the cluster asks for, because parameters cannot be changed", desired.GetName())
 	}
 	return c.Applier.Delete(ctx, current)
 }
 
-// restore gives a recreated class what others had added to it.
+// restore adds other clients' changes to a recreated class.
 func (c *storageClass) restore(ctx context.Context, class *objects.WatchedObject) error {
 	name := class.Desired.GetName()
 	added := c.additions[name]
@@ -182,13 +182,13 @@ func (c *storageClass) restore(ctx context.Context, class *objects.WatchedObject
 		return nil
 	}
 	if err := c.Applier.Restore(ctx, added); err != nil {
-		return fmt.Errorf("restoring what others had added: %w", err)
+		return fmt.Errorf("restoring other clients' changes: %w", err)
 	}
 	delete(c.additions, name)
 	return nil
 }
 
-// additions returns what others have added to a class, which the operator does not set and which can be changed.
+// additions returns other clients' changes to a class: mutable fields that the operator does not set.
 func additions(desired, current *unstructured.Unstructured) *unstructured.Unstructured {
 	added := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": current.GetName()}}}
 	added.SetGroupVersionKind(current.GroupVersionKind())
@@ -208,7 +208,7 @@ func additions(desired, current *unstructured.Unstructured) *unstructured.Unstru
 	return added.DeepCopy()
 }
 
-// apply applies a class. It makes it the default only with its creation.
+// apply applies a class. It makes the class the default only when it creates it.
 func (c *storageClass) apply(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired, current *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case current == nil && desired.GetName() == c.Default:
@@ -245,14 +245,14 @@ const (
 	replaceClass classAction = "replace"
 )
 
-// A classOwner knows which objects are the operator's, and which of their fields.
+// A classOwner knows which objects, and which of their fields, belong to the operator.
 type classOwner interface {
 	Owned(metav1.Object) bool
 	Applied(object *unstructured.Unstructured, field ...string) bool
 }
 
-// decideOnClass returns the action for a class and, if the class differs from the desired one and is left so, the difference.
-// current is nil if the class does not exist.
+// decideOnClass returns the action for a class and, if the operator leaves a differing class, the difference. current
+// is nil if the class does not exist.
 func decideOnClass(owner classOwner, state operatorv1.StorageClassStateName, desired, current *unstructured.Unstructured) (action classAction, difference string, err error) {
 	switch state {
 	case operatorv1.UnmanagedStorageClass:
@@ -273,10 +273,10 @@ func decideOnClass(owner classOwner, state operatorv1.StorageClassStateName, des
 	case len(different) > 0 && owner.Owned(current) && madeBy(owner, current, different):
 		return replaceClass, "", nil
 	case len(different) > 0 && owner.Owned(current):
-		return leaveClass, fmt.Sprintf("its %s differ from what the driver brings, cannot be changed, and are not as the operator made them; delete it to have it recreated",
+		return leaveClass, fmt.Sprintf("its %s differ from the driver's own class, cannot be changed, and are not as the operator made them; delete it to have it recreated",
 			strings.Join(different, " and ")), nil
 	case len(different) > 0:
-		return leaveClass, fmt.Sprintf("the operator did not create it, and its %s differ from what the driver brings; delete it to have that%s",
+		return leaveClass, fmt.Sprintf("the operator did not create it, and its %s differ from the driver's own class; delete it to have that%s",
 			strings.Join(different, " and "), alternative(desired)), nil
 	case !owner.Owned(current):
 		return leaveClass, "", nil // equivalent to the driver's
@@ -284,7 +284,7 @@ func decideOnClass(owner classOwner, state operatorv1.StorageClassStateName, des
 	return applyClass, "", nil
 }
 
-// madeBy tells whether the owner has made the class, with all of the immutable fields that differ.
+// madeBy reports whether the owner created the class and set all immutable fields that differ.
 func madeBy(owner classOwner, class *unstructured.Unstructured, different []string) bool {
 	if !owner.Applied(class, "provisioner") {
 		return false
@@ -298,8 +298,9 @@ func madeBy(owner classOwner, class *unstructured.Unstructured, different []stri
 	return !slices.ContainsFunc(different, func(field string) bool { return field != "parameters" && !owner.Applied(class, field) })
 }
 
-// alternative says which parameters a class of another name needs to be equivalent to the desired one, such as the
-// share type of a backend. Parameters that name the driver's Secrets are the same in all of its classes.
+// alternative says which parameters a class of another name needs to be equivalent to the desired one, such as a
+// backend's share type. It leaves out parameters that name the driver's Secrets, because they are the same in all of
+// the driver's classes.
 func alternative(desired *unstructured.Unstructured) string {
 	parameters, _, _ := unstructured.NestedStringMap(desired.Object, "parameters")
 	var own []string

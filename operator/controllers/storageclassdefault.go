@@ -18,14 +18,14 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// The annotations with which a class is the default. Kubernetes still knows the older one.
+// The annotations that make a class the default. Kubernetes still honors the older one.
 const (
 	isDefaultStorageClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
 	betaIsDefaultStorageClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
-// DefaultStorageClassAnnotation on a ClusterCSIDriver says whether the class that may be the default was that when the operator last saw
-// it, so that a deleted class comes back as the administrator had it.
+// DefaultStorageClassAnnotation on a ClusterCSIDriver records whether the class was the default when the operator last
+// saw it, so that a deleted class comes back as the administrator had it.
 const DefaultStorageClassAnnotation = "berth.dev/default-storage-class"
 
 // create creates the class that may be the default.
@@ -48,7 +48,7 @@ func (c *storageClass) create(ctx context.Context, cluster drivers.Cluster, clas
 	if err != nil {
 		return nil, err
 	}
-	// Somebody may have made another default class since the look at the others.
+	// Somebody may have made another class the default since the classes were read.
 	if why, err = c.notDefault(ctx, record, desired.GetName()); err != nil || why == "" {
 		return live, err
 	}
@@ -56,7 +56,7 @@ func (c *storageClass) create(ctx context.Context, cluster drivers.Cluster, clas
 	return c.Applier.ApplyTo(ctx, class, desired, live)
 }
 
-// notDefault returns why the class of a name does not become the default; "" if it does.
+// notDefault returns why the named class does not become the default; "" if it does.
 func (c *storageClass) notDefault(ctx context.Context, record, name string) (why string, err error) {
 	list := &storagev1.StorageClassList{}
 	if err := c.Reader.List(ctx, list); err != nil {
@@ -65,11 +65,11 @@ func (c *storageClass) notDefault(ctx context.Context, record, name string) (why
 	return whyNotDefault(c.Driver, record, name, list.Items), nil
 }
 
-// whyNotDefault returns why the driver's class of a name, which is missing, is not created as the default; "" if it is. record
-// says whether it was the default when it was last seen; "" if it never was.
+// whyNotDefault returns why the driver's missing class with this name is not created as the default; "" if it is.
+// record says whether it was the default when it was last seen; "" if it was never seen.
 //
-// A cluster without a record is fresh, unless it has classes of the volume plugin that the driver succeeds: there the default
-// was among those until somebody decided otherwise.
+// A cluster without a record is fresh, unless it has classes of the volume plugin that the driver succeeds. In that
+// case, one of those classes was the default until somebody decided otherwise.
 func whyNotDefault(driver drivers.Driver, record, name string, classes []storagev1.StorageClass) (why string) {
 	for _, class := range classes {
 		if class.Name != name && IsDefaultStorageClass(class.Annotations) {
@@ -102,7 +102,7 @@ func asDefaultStorageClass(class *unstructured.Unstructured) *unstructured.Unstr
 	return class
 }
 
-// record writes to the ClusterCSIDriver whether the class, nil if there is none, is the default.
+// record writes to the ClusterCSIDriver whether the class is the default. class is nil if it does not exist.
 func (c *storageClass) record(ctx context.Context, cluster drivers.Cluster, class *unstructured.Unstructured) error {
 	if class == nil {
 		return nil // it comes back as it was

@@ -28,17 +28,18 @@ import (
 // Unowned are the objects of the operator's bundle that OLM v0 leaves without an owner. Own ties them to the
 // bundle's ClusterServiceVersion, so that they are removed with the operator.
 //
-// OLM v0 owns most of what a bundle has. Roles and RoleBindings that are objects of their own it creates without an
-// owner, and never deletes. A bundle cannot name the owner itself: only OLM v0 fills in the owner's UID, and OLM v1,
-// whose API server then refuses the bundle, needs no owner, as it deletes what it has installed.
+// OLM v0 owns most objects of a bundle. But it creates separate Roles and RoleBindings without an owner, and never
+// deletes them. A bundle cannot name the owner itself, because only OLM v0 would fill in the owner's UID: under OLM v1,
+// the API server would refuse the bundle. OLM v1 needs no owner, because it deletes what it has installed.
 type Unowned struct {
 	cfg       *rest.Config
-	condition client.ObjectKey // of OLM, for the operator; without a name where OLM v0 does not run it
+	condition client.ObjectKey // OLM's OperatorCondition for the operator; without a name where OLM v0 does not run it
 	objects   []drivers.Manifest
 }
 
-// NewUnowned returns those of a driver's operator that runs in a namespace. condition names the OperatorCondition that OLM v0
-// made for it; it is "" where OLM v0 does not run the operator. It fails if the driver's objects cannot be rendered.
+// NewUnowned returns the unowned objects of a driver's operator in a namespace. condition names OLM v0's
+// OperatorCondition for the operator; it is "" where OLM v0 does not run the operator. NewUnowned fails if the driver's
+// objects cannot be rendered.
 func NewUnowned(cfg *rest.Config, driver drivers.Driver, namespace, condition string) (*Unowned, error) {
 	objects, err := driver.UnownedInBundle()
 	return &Unowned{cfg: cfg, condition: client.ObjectKey{Namespace: namespace, Name: condition}, objects: objects}, err
@@ -61,8 +62,8 @@ func (u *Unowned) Own(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// OLM creates these objects, and lets the operator read its OperatorCondition, while the operator starts. Later, it may apply
-	// the bundle once more from its cache, and that removes the owner.
+	// OLM creates these objects, and gives the operator permission to read its OperatorCondition, while the operator
+	// starts. Later, it may apply the bundle again from its cache, which removes the owner.
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
 	backoff := initial
 	for ctx.Err() == nil {
@@ -83,7 +84,7 @@ func (u *Unowned) Own(ctx context.Context) error {
 	return nil
 }
 
-// watch returns a channel that is sent to when one of the objects has changed, until ctx ends.
+// watch returns a channel that receives a value when one of the objects has changed, until ctx ends.
 func (u *Unowned) watch(ctx context.Context) (<-chan struct{}, error) {
 	c, err := metadata.NewForConfig(u.cfg)
 	if err != nil {
@@ -93,7 +94,7 @@ func (u *Unowned) watch(ctx context.Context) (<-chan struct{}, error) {
 	note := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // noted already
+		default: // a notification is pending
 		}
 	}
 	for _, m := range u.objects {
@@ -120,7 +121,7 @@ func (u *Unowned) ownAll(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	// Owners are merged by their UIDs. So this changes nothing if it is one already.
+	// Owners are merged by UID, so this changes nothing if the owner is already set.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{owner}}})
 	if err != nil {
 		return err
@@ -138,8 +139,9 @@ func (u *Unowned) ownAll(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// owner returns the ClusterServiceVersion, which owns the OperatorCondition. OLM lets the operator read only the latter. Who may
-// write that in the operator's namespace may also delete the objects there, so a wrong owner gives nobody more.
+// owner returns the ClusterServiceVersion that owns the OperatorCondition. The operator may read only the
+// OperatorCondition. Whoever can write it may also delete the objects in the operator's namespace, so a wrong owner
+// gives nobody more permissions.
 func (u *Unowned) owner(ctx context.Context, c client.Client) (metav1.OwnerReference, error) {
 	condition := &operatorsv2.OperatorCondition{}
 	if err := c.Get(ctx, u.condition, condition); err != nil {

@@ -115,7 +115,7 @@ func (f *fixture) start() {
 	})
 }
 
-// createVersion creates a ClusterServiceVersion, for which OLM makes an OperatorCondition.
+// createVersion creates a ClusterServiceVersion. OLM creates an OperatorCondition for it.
 func (f *fixture) createVersion(name string) *v1alpha1.ClusterServiceVersion {
 	f.t.Helper()
 	version := &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: v1alpha1.ClusterServiceVersionSpec{
@@ -126,7 +126,7 @@ func (f *fixture) createVersion(name string) *v1alpha1.ClusterServiceVersion {
 	return version
 }
 
-// createUnowned creates what a bundle has and OLM gives no owner.
+// createUnowned creates a bundle's objects to which OLM gives no owner.
 func (f *fixture) createUnowned(owners ...metav1.OwnerReference) []*unstructured.Unstructured {
 	f.t.Helper()
 	unowned, err := efs.Driver.UnownedInBundle()
@@ -145,7 +145,7 @@ func (f *fixture) createUnowned(owners ...metav1.OwnerReference) []*unstructured
 	return objects
 }
 
-// awaitOwners waits until objects have these owners. The API server puts those of a patch first.
+// awaitOwners waits until objects have these owners. The API server puts a patch's owners first.
 func (f *fixture) awaitOwners(objects []*unstructured.Unstructured, want ...metav1.OwnerReference) {
 	f.t.Helper()
 	for _, object := range objects {

@@ -11,11 +11,11 @@ import (
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 )
 
-// recheckInterval is how often the controller compares the OperatorCondition with what it has written: when etcd is restored,
-// that is lost.
+// recheckInterval is how often the controller checks that the OperatorCondition still has the value that it wrote: a
+// restore of etcd may revert it.
 const recheckInterval = 10 * time.Minute
 
-// A upgradeable sets the condition while the driver is managed: an adoption ends when the driver has rolled out.
+// An upgradeable sets the condition while the driver is managed. An adoption ends when the driver has rolled out.
 type upgradeable struct {
 	condition *UpgradeableCondition
 	reporter  *clustercsidriver.Reporter

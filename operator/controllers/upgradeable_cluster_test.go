@@ -92,7 +92,7 @@ func TestAdoptionEndsByWhatThisOperatorReports(t *testing.T) {
 	verdicts.waitFor(t, "Adopting", "Settled", "Settled")
 }
 
-// verdicts keep what is written to a condition. They stand in for the OperatorCondition, which needs OLM.
+// verdicts record the writes to a condition. They stand in for the OperatorCondition, which needs OLM.
 type verdicts struct {
 	mu      sync.Mutex
 	written []string

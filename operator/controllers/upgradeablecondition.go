@@ -22,8 +22,8 @@ import (
 // the operator's service account read and write that object.
 const OperatorConditionEnv = "OPERATOR_CONDITION_NAME"
 
-// An UpgradeableCondition is the condition Upgradeable of the operator's OperatorCondition, which belongs to OLM:
-// whether OLM may replace the operator with another version now.
+// An UpgradeableCondition is the condition Upgradeable of the operator's OperatorCondition. It tells OLM whether it may
+// replace the operator with another version now.
 type UpgradeableCondition struct {
 	inner conditions.Condition // nil where OLM does not run the operator
 	show  func(isUpgradeable bool)
@@ -38,7 +38,8 @@ var (
 	Uninstalling = UpgradeableReason{"Uninstalling", "the driver is being removed"}
 )
 
-// NewUpgradeableCondition returns the condition of the operator that runs in this process. show is called with each value that OLM sees.
+// NewUpgradeableCondition returns the condition of the operator that runs in this process. show is called with each
+// value that is written for OLM.
 func NewUpgradeableCondition(cfg *rest.Config, show func(isUpgradeable bool)) (*UpgradeableCondition, error) {
 	inner, err := newCondition(cfg, operatorsv2.ConditionType(operatorsv2.Upgradeable))
 	return &UpgradeableCondition{inner, show}, err

@@ -23,8 +23,8 @@ import (
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 )
 
-// Workloads builds the controllers of the driver's Deployments and DaemonSets, which are library-go's, with hooks
-// that adapt the pods to the cluster.
+// Workloads builds the controllers of the driver's Deployments and DaemonSets: library-go's, with hooks that adapt the
+// pods to the cluster.
 type Workloads struct {
 	Driver         drivers.Driver
 	Namespace      string // the driver's
@@ -32,19 +32,19 @@ type Workloads struct {
 	Reader         client.Reader
 	OperatorClient v1helpers.OperatorClientWithFinalizers
 	Config         configinformers.SharedInformerFactory
-	// Named returns the informers of the objects of one name in the driver's namespace.
+	// Named returns informers that show only objects of one name, in the driver's namespace.
 	Named func(name string) informers.SharedInformerFactory
 	// Nodes returns the cluster's nodes, with the labels that have some keys.
 	Nodes func(keys []string) *Nodes
 	// Observe returns the configuration of the cluster.
 	Observe func() (drivers.Cluster, error)
-	// Triggers are informers of what Observe reads, in addition to those of Config.
+	// Triggers are informers of the objects that Observe reads, in addition to Config's informers.
 	Triggers []factory.Informer
 	Recorder events.Recorder
 }
 
-// NewControllers returns a controller for each component that is a Deployment or a DaemonSet, and one that reports why their pods are
-// refused. They record events until ctx ends.
+// NewControllers returns a controller for each component that is a Deployment or a DaemonSet, and one that reports why
+// pods are refused. They record events until ctx ends.
 func (b Workloads) NewControllers(ctx context.Context, components []clustercsidriver.Component) []factory.Controller {
 	var controllers []factory.Controller
 	var clusterNodes *Nodes
@@ -82,7 +82,7 @@ func selectorKeys(components []clustercsidriver.Component) (keys []string, found
 	return keys, found
 }
 
-// podInformers are the informers of what the driver's pods depend on.
+// podInformers returns the informers of the objects that the driver's pods depend on.
 func (b Workloads) podInformers() []factory.Informer {
 	watched := []factory.Informer{
 		b.Named(b.Driver.TrustedCABundle).Core().V1().ConfigMaps().Informer(),

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/drivers/placement"
 )
 
-// decideInterval is how often the controller reads again where this driver and others are.
+// decideInterval is how often the controller determines again where this driver and others are.
 const decideInterval = time.Minute
 
 // A controller ends the cycle when the driver's namespace has changed, or when another operator's driver for the same

@@ -1,5 +1,5 @@
-// Package drivernamespace finds the namespace that the driver is in, creates it where it is missing, and lets the
-// operator write only while it is the same namespace.
+// Package drivernamespace finds the driver's namespace, creates it if it is missing, and lets the operator write only
+// while it is the same namespace.
 //
 // Anybody who is signed in can create namespaces, so neither a namespace's name nor the objects in it show where the
 // driver is. Package placement decides that from cluster-scoped objects alone.
@@ -31,7 +31,7 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A Namespace is the namespace that the driver is in.
+// A Namespace is the driver's namespace.
 type Namespace struct {
 	Name string
 	UID  types.UID
@@ -48,8 +48,8 @@ func (n Namespace) Annotations() map[string]string {
 // ClusterCSIDriver triggers a check at once.
 const recheckInterval = 10 * time.Second
 
-// ErrUnknown says that the driver's namespace was not known, or that there was another operator's driver. That may have
-// changed.
+// ErrUnknown says that the driver's namespace was unknown, or that another operator's driver was in the cluster. The
+// caller should decide again.
 var ErrUnknown = errors.New("the operator may not write to the driver")
 
 // A Finder finds the driver's namespace.
@@ -65,7 +65,7 @@ type Finder struct {
 	Recorder events.Recorder
 }
 
-// Decide decides where the driver is from what the cluster shows.
+// Decide observes the cluster and decides where the driver is.
 func (f *Finder) Decide(ctx context.Context) (placement.Decision, error) {
 	custom, err := f.Reporter.GetObjectMeta()
 	if err != nil {
@@ -79,7 +79,7 @@ func (f *Finder) Decide(ctx context.Context) (placement.Decision, error) {
 	return placement.Decide(f.Driver, observed), nil
 }
 
-// NameIn returns the name of the namespace that a decision is about.
+// NameIn returns the name of a decision's namespace.
 func NameIn(decision placement.Decision) string {
 	if decision.Refusal != nil {
 		return decision.Refusal.Namespace
@@ -87,16 +87,16 @@ func NameIn(decision placement.Decision) string {
 	return decision.Namespace
 }
 
-// Settle returns the namespace that was decided on, and creates it if it is missing. manifests are the driver's objects
-// as rendered for that namespace. If the recorded namespace is lost, Settle deletes the permissions that the operator gave
-// it; for a removal it then returns the lost namespace. If nobody can tell where the driver is, Settle reports why in a condition
-// and calls whileUnknown until that may have changed, and returns ErrUnknown.
+// Settle returns the namespace of a decision, and creates it if it is missing. manifests are the driver's objects,
+// rendered for that namespace. If the recorded namespace is lost, Settle deletes the permissions that the operator gave
+// it; for a removal it then returns the lost namespace. If the driver's namespace is unknown, Settle reports why in a
+// condition, calls whileUnknown until that may have changed, and returns ErrUnknown.
 func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manifests []drivers.Manifest, whileUnknown func(context.Context) error) (Namespace, error) {
 	for _, ignored := range decision.Ignored {
 		klog.InfoS("Ignored a sighting of the driver", "driver", f.Driver.CSIName, "reason", ignored)
 	}
 	for _, elsewhere := range decision.Elsewhere { // these traces are about to be adopted
-		f.Recorder.Warningf("DriverElsewhere", "The ClusterCSIDriver names another namespace for the driver, but there is or was one: %s. Remove what is left of it there: only one can serve volumes on a node", elsewhere)
+		f.Recorder.Warningf("DriverElsewhere", "The ClusterCSIDriver names another namespace for the driver, but there is or was one: %s. Remove the rest of it there: only one can serve volumes on a node", elsewhere)
 	}
 	refusal := decision.Refusal
 	if decision.Left != "" && (decision.Namespace != decision.Left || decision.Create) {
@@ -108,7 +108,7 @@ func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manife
 		if err := f.deletePermissionsOf(ctx, refusal.Namespace, manifests); err != nil {
 			return Namespace{}, err
 		}
-		if f.Removing { // what was in the namespace was deleted with it
+		if f.Removing { // the objects in the namespace were deleted with it
 			custom, err := f.Reporter.GetObjectMeta()
 			if err != nil {
 				return Namespace{}, err
@@ -204,8 +204,8 @@ func (f *Finder) create(ctx context.Context, name string, manifests []drivers.Ma
 	return created.GetUID(), nil
 }
 
-// deletePermissionsOf deletes the objects that give something to a lost namespace: whoever creates a namespace of that
-// name would get it.
+// deletePermissionsOf deletes the objects that give permissions or credentials to a lost namespace. Otherwise, whoever
+// creates a namespace of that name would get them.
 func (f *Finder) deletePermissionsOf(ctx context.Context, namespace string, manifests []drivers.Manifest) error {
 	for _, m := range manifests {
 		if !m.Permits() {
@@ -239,7 +239,7 @@ func isFor(object *unstructured.Unstructured, namespace string) bool {
 		slices.ContainsFunc(drivers.AccountsIn(object), func(a drivers.Account) bool { return a.Namespace == namespace })
 }
 
-// conditionType is the condition that reports what is wrong with where the driver is.
+// conditionType returns the type of the condition about problems with the driver's namespace.
 func conditionType(driver drivers.Driver) string {
 	return driver.ConditionPrefix + "DriverNamespace" + operatorv1.OperatorStatusTypeDegraded
 }

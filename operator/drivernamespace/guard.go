@@ -21,9 +21,9 @@ import (
 // takes longer.
 const checkInterval = time.Second
 
-// A Guard lets writes to the cluster through only while the driver's namespace has the UID that was decided on. If the
-// namespace was deleted, somebody may have created another one of its name, and whatever the operator wrote would give
-// that person credentials, and the permissions of the driver's service accounts.
+// A Guard lets writes to the cluster through only while the driver's namespace has the expected UID. If the namespace
+// was deleted, somebody may have created another one with the same name, and the operator's writes would give that
+// person credentials and the permissions of the driver's service accounts.
 //
 // Writes to the ClusterCSIDriver always pass.
 type Guard struct {
@@ -50,7 +50,7 @@ func (g *Guard) Allow(namespace Namespace) {
 	g.namespace, g.checked = namespace, time.Time{}
 }
 
-// check fails unless the namespace has the UID that was decided on.
+// check fails unless the namespace has the expected UID.
 func (g *Guard) check(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 	"github.com/berth-csi/berth/operator/transport"
 )
 
-// A lockClient is the client for operator-lib's leader election. It writes only the lock, whose name RBAC rules can be
-// limited to. OLM copies permissions in the operator's namespace to all namespaces, so a permission to delete the pod of
-// an operator that has ended would be a permission to delete any pod.
+// A lockClient is the client for operator-lib's leader election. It writes only the lock, so RBAC rules can be limited
+// to the lock's name. OLM copies permissions in the operator's namespace to all namespaces, so a permission to delete
+// an ended operator's pod would be a permission to delete any pod.
 type lockClient struct {
 	client.Client
 	key          client.ObjectKey // of the lock
@@ -47,8 +47,8 @@ func (c lockClient) Create(ctx context.Context, object client.Object, _ ...clien
 	return err
 }
 
-// Get reads an object. It returns each pod that has ended as an evicted one: of the pods that have ended, operator-lib
-// frees the lock of evicted and preempted ones only, and waits for the deletion of all others.
+// Get reads an object. It presents each ended pod as evicted, because operator-lib frees the lock only of evicted and
+// preempted pods, and waits for the deletion of other ended pods.
 func (c lockClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	if err := c.Client.Get(ctx, key, object, options...); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (c lockClient) Get(ctx context.Context, key client.ObjectKey, object client
 	return nil
 }
 
-// Delete deletes the lock where operator-lib would delete the pod that holds it, if that pod has ended. If it has not,
-// it is on a node that is not ready, where it may still be active, and Delete fails.
+// Delete is called when operator-lib wants to delete the pod that holds the lock. It deletes the lock instead, if that
+// pod has ended. Otherwise the pod is on a node that is not ready, where it may still be active, and Delete fails.
 func (c lockClient) Delete(ctx context.Context, object client.Object, _ ...client.DeleteOption) error {
 	if pod, isPod := object.(*corev1.Pod); isPod && lock.Ended(pod, time.Now()) {
 		return c.deleteLockOf(ctx, pod)

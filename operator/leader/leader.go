@@ -119,7 +119,7 @@ func (l *Lock) report(ctx context.Context, c client.Client, began metav1.Time) e
 		return nil
 	}
 	if wait.active { // whoever may write ConfigMaps here can name any pod
-		wait.message += fmt.Sprintf(". Its service account is %q, and that of an operator of the driver is %q: if it is no operator, delete the ConfigMap",
+		wait.message += fmt.Sprintf(". Its service account is %q, but an operator of the driver has %q: if it is no operator, delete the ConfigMap",
 			holder.Spec.ServiceAccountName, l.driver.Operator.Name)
 	}
 	return l.applyCondition(ctx, wait.message, wait.since)
@@ -130,7 +130,7 @@ type lockWait struct {
 	message string
 	// active says that the holder is an active operator, as far as the cluster shows.
 	active bool
-	// since is when that changed. It is the same for all operators that wait for one holder, which would otherwise
+	// since is when that changed. It is the same for all operators that wait for one holder. Otherwise they would
 	// replace each other's condition forever.
 	since metav1.Time
 }
@@ -190,9 +190,9 @@ func (l *Lock) keyIn(namespace string) client.ObjectKey {
 // A Holder is a pod of another operator, and the lock that it holds.
 type Holder struct{ Pod, Lock client.ObjectKey }
 
-// OtherHolder returns the holder of the lock in any of the namespaces but the operator's own; nil if there is none. A
-// lock excludes only operators in one namespace, and the driver may be in another one: where the operator that installed
-// it runs, or ran.
+// OtherHolder returns the holder of the lock in any of the namespaces except the operator's own; nil if there is none.
+// A lock excludes only operators in its namespace, and the driver may be in another namespace, if an operator there
+// installed it.
 //
 // The namespaces must be ones that administrators gave to operators of the driver, because any tenant can create a lock.
 func (l *Lock) OtherHolder(ctx context.Context, c client.Client, namespaces []string) (*Holder, error) {
@@ -201,7 +201,7 @@ func (l *Lock) OtherHolder(ctx context.Context, c client.Client, namespaces []st
 			continue // this operator holds that lock
 		}
 		key := l.keyIn(namespace)
-		pod, err := lock.Holder(ctx, c, key) // by listing pods, for which the operator has a permission anyway
+		pod, err := lock.Holder(ctx, c, key) // it lists pods, which the operator may do anyway
 		if err != nil {
 			return nil, err
 		}

@@ -1,5 +1,5 @@
-// Package metrics defines the operator's own metrics, beside those of its libraries, and serves them to the cluster's
-// monitoring, and the operator's health to the kubelet.
+// Package metrics defines the operator's own metrics. It serves them, with the metrics of the libraries, to the
+// cluster's monitoring, and the operator's health to the kubelet.
 //
 // Each series has the label "driver": the name of the driver's CSIDriver object, such as "efs.csi.aws.com".
 package metrics
@@ -22,8 +22,8 @@ type Metrics struct {
 	// BlockingPods is the number of pods that block the removal of the driver because they use its volumes; 0 while
 	// no removal is blocked.
 	BlockingPods *metrics.GaugeVec
-	// WaitingForLock is 1 while the operator waits for the lock in a namespace, either its own or that of another
-	// operator of the driver, and 0 once it no longer waits for that lock.
+	// WaitingForLock is 1 while the operator waits for the lock in a namespace, either its own or another operator's,
+	// and 0 once it no longer waits for that lock.
 	WaitingForLock *metrics.GaugeVec
 	// Upgradeable is 1 if the operator lets OLM update it, and 0 if not.
 	Upgradeable *metrics.GaugeVec
@@ -36,8 +36,8 @@ type Metrics struct {
 // shownCondition identifies a series of conditions.
 type shownCondition struct{ driver, condition, reason string }
 
-// New returns the metrics of an operator, registered by a function such as legacyregistry.MustRegister. A registry takes
-// those of one operator.
+// New returns the metrics of an operator, registered by a function such as legacyregistry.MustRegister. A registry can
+// hold the metrics of one operator.
 func New(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		CustomResourceMissing: metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -57,7 +57,7 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"driver"}),
 		WaitingForLock: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "berth_operator_waiting_for_lock",
-			Help:           "1 while the operator waits for the end of another one that holds the lock in the namespace; 0 if it does not.",
+			Help:           "1 while the operator waits for another operator that holds the lock in the namespace; 0 if it does not.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"driver", "namespace"}),
 		Upgradeable: metrics.NewGaugeVec(&metrics.GaugeOpts{

@@ -26,8 +26,9 @@ var groups = map[configv1.TLSGroup]tls.CurveID{
 	configv1.TLSGroupSecP256r1MLKEM768: tls.SecP256r1MLKEM768, configv1.TLSGroupSecP384r1MLKEM1024: tls.SecP384r1MLKEM1024,
 }
 
-// A profile is the cluster's TLS profile, which an administrator sets in APIServer cluster. All values of spec.tlsAdherence ask
-// those components to follow it that always have, and so do the proxies of the drivers' metrics.
+// A profile is the cluster's TLS profile, which an administrator sets in APIServer cluster. Whatever the value of
+// spec.tlsAdherence, components that have always followed the profile must follow it. The proxies of the drivers'
+// metrics follow it, too.
 type profile struct {
 	factory configinformers.SharedInformerFactory
 	servers configlisters.APIServerLister
@@ -47,8 +48,8 @@ func (p *profile) run(ctx context.Context) {
 	p.factory.Shutdown()
 }
 
-// apply returns a configuration with the profile. Until that is known, only the newest version of TLS is spoken, which every profile
-// permits.
+// apply returns a configuration with the profile. Until the profile is known, the server offers only the newest version
+// of TLS, which every profile permits.
 func (p *profile) apply(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	if !p.known() {
@@ -73,7 +74,7 @@ func (p *profile) apply(config *tls.Config) *tls.Config {
 	return config
 }
 
-// spec returns the settings of the profile, and those of the default profile if there is none.
+// spec returns the settings of the profile, or of the default profile if none is set.
 func (p *profile) spec() configv1.TLSProfileSpec {
 	found := configv1.TLSProfiles[crypto.DefaultTLSProfileType]
 	server, err := p.servers.Get("cluster")
@@ -89,7 +90,7 @@ func (p *profile) spec() configv1.TLSProfileSpec {
 	return *found
 }
 
-// closing closes, after their next request, the connections that began when the profile was another one.
+// closing closes each connection that began under another profile, after its next request.
 func (p *profile) closing(base *tls.Config, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		config := p.apply(base)

@@ -27,8 +27,8 @@ const (
 	exemptFor = 10 * time.Minute
 )
 
-// cacheFor is how long a decision is cached. A rejected token does not become valid, but permissions change, and whoever
-// loses a token or a permission must lose access soon.
+// cacheFor is how long a decision is cached. A rejected token does not become valid. But permissions change, and
+// whoever loses a token or a permission must lose access soon.
 var cacheFor = map[int]time.Duration{
 	http.StatusOK:           10 * time.Second,
 	http.StatusForbidden:    5 * time.Second,

@@ -24,8 +24,8 @@ import (
 // shutdownTimeout is how long requests in flight may take when the server shuts down.
 const shutdownTimeout = 2 * time.Second
 
-// limits bound what anybody who reaches the operator over the network can make it do. The legitimate clients, a kubelet
-// and two Prometheus servers, need a few connections.
+// limits bound the work that anybody on the network can cause the operator. The legitimate clients, a kubelet and two
+// Prometheus servers, need a few connections.
 type limits struct {
 	connections connections.Limits
 	// header, request and response are how long a client may take to send the headers of a request, to send all of it,
@@ -73,7 +73,7 @@ type ServeOptions struct {
 
 // Serve serves over HTTPS, as the cluster's TLS profile says, until ctx ends: /healthz to everybody, and /metrics to
 // clients that RBAC allows to get that URL. It returns an error if it cannot listen. library-go's controller command
-// runs a generic API server for that, which would take up half of the operator's memory.
+// runs a generic API server for that, which would double the operator's memory.
 func Serve(ctx context.Context, options ServeOptions) error { return run(ctx, options, defaults) }
 
 func run(ctx context.Context, options ServeOptions, limits limits) error {
@@ -85,7 +85,7 @@ func run(ctx context.Context, options ServeOptions, limits limits) error {
 	config := &tls.Config{GetCertificate: newCertificates(options.CertFolder).get, NextProtos: []string{"http/1.1"}}
 	server := &http.Server{
 		Handler: profile.closing(config, handler(newReviewer(options, limits))),
-		// Each connection has the profile of its time.
+		// Each connection gets the profile that is current when it begins.
 		TLSConfig: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return profile.apply(config), nil }},
 		// Without HTTP/2, a client cannot cause load by opening and resetting streams.
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},

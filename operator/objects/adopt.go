@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted, or
-// has only labelled, because it applied them while it was refused to adopt them.
+// Unadopted returns the driver's objects that an earlier operator created and that this operator has not adopted. It
+// includes objects that have the label only because they were applied while their adoption was refused.
 func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) ([]*metav1.PartialObjectMetadata, error) {
 	var found []*metav1.PartialObjectMetadata
 	for _, m := range manifests {
@@ -35,19 +35,20 @@ func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) (
 			return nil, fmt.Errorf("reading %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
 		}
 		if a.Owned(object) && (!a.Managed(object) || slices.ContainsFunc(object.OwnerReferences, isAPI)) {
-			object.SetGroupVersionKind(m.Object.GroupVersionKind()) // the response has none
+			object.SetGroupVersionKind(m.Object.GroupVersionKind()) // the response lacks it
 			found = append(found, object)
 		}
 	}
 	return found, nil
 }
 
-// Adopt takes unadopted objects over, each in one request: it sets the label, and removes owner references that would
-// have the object deleted. The community operator made a CustomResourceDefinition the owner of its driver, so deleting
-// that API would garbage-collect the driver. Everything else about the objects is left to the ordinary apply path.
+// Adopt takes unadopted objects over, each in one request: it sets the label, and removes owner references that could
+// cause the object's deletion. The community operator made a CustomResourceDefinition the owner of its driver, so
+// deleting that API would garbage-collect the driver. Everything else about the objects is left to the ordinary apply
+// path.
 //
-// An object that the API server refuses to have adopted holds no other: refused says which ones, and why. err is an error
-// that will pass.
+// If the API server refuses the adoption of an object, the others are adopted all the same: refused names the objects,
+// and why. err is a temporary error.
 func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMetadata) (refused, err error) {
 	var refusals []error
 	for _, object := range unadopted {
@@ -59,7 +60,7 @@ func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMe
 			}
 			// Another controller may write the object's status at any time.
 			err := a.client.Get(ctx, client.ObjectKeyFromObject(object), object)
-			object.SetGroupVersionKind(kind) // the response has none
+			object.SetGroupVersionKind(kind) // the response lacks it
 			switch {
 			case err != nil:
 				return err

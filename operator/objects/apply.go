@@ -39,11 +39,11 @@ func NewWriter(fieldManager string, client client.Client, recorder events.Record
 	return &Writer{fieldManager: fieldManager, client: client, recorder: recorder, clock: clock}
 }
 
-// An Applier writes objects of one driver as its operator, and takes over those of earlier operators.
+// An Applier writes objects of one driver as its operator, and takes over earlier operators' objects.
 type Applier struct {
 	*Writer
 	Ownership
-	driver  string // the name of its CSIDriver
+	driver  string // the driver's CSI name
 	metrics *metrics.Metrics
 }
 
@@ -59,8 +59,8 @@ func (a *Writer) Apply(ctx context.Context, w *WatchedObject, desired *unstructu
 	return a.apply(ctx, w, desired, func(desired *unstructured.Unstructured) {})
 }
 
-// ApplyTo is Apply for a desired state that was decided from the observed object, nil for none. It fails with a conflict if
-// the cluster has changed since.
+// ApplyTo is Apply for a desired state that depends on the observed object, nil if there was none. It fails with a
+// conflict if the object has changed since.
 func (a *Writer) ApplyTo(ctx context.Context, w *WatchedObject, desired, observed *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	return a.apply(ctx, w, desired, func(desired *unstructured.Unstructured) {
 		desired.SetResourceVersion(transport.CreateOnly)
@@ -152,8 +152,8 @@ func (a *Writer) write(ctx context.Context, desired *unstructured.Unstructured, 
 }
 
 // recreate replaces an object that cannot be updated to the desired one, if a dry run shows that the API server would
-// accept the new object. invalid is why the update was rejected. The object is missing for the time of one request:
-// running pods keep their volumes, and clients that need the object retry.
+// accept the new object. invalid is why the update was rejected. The object is missing for the duration of one request.
+// Running pods keep their volumes, and clients that need the object retry.
 func (a *Writer) recreate(ctx context.Context, desired, current *unstructured.Unstructured, invalid error) (*unstructured.Unstructured, error) {
 	trial := desired.DeepCopy()
 	trial.SetName(drivers.TrialName(desired.GetName()))
@@ -170,7 +170,7 @@ func (a *Writer) recreate(ctx context.Context, desired, current *unstructured.Un
 	return a.write(ctx, desired)
 }
 
-// Restore gives back to an object what others had added to it before it was recreated. The fields are not the operator's.
+// Restore adds other clients' changes to a recreated object. The operator does not own these fields.
 func (a *Writer) Restore(ctx context.Context, additions *unstructured.Unstructured) error {
 	return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(additions.DeepCopy()), client.FieldOwner(a.fieldManager+"-restored"))
 }
@@ -195,8 +195,7 @@ func (a *Writer) Delete(ctx context.Context, observed *unstructured.Unstructured
 	return nil
 }
 
-// sameContent reports whether two versions of an object have the same content, apart from status and from which field
-// manager owns what.
+// sameContent reports whether two versions of an object have the same content, apart from status and managed fields.
 func sameContent(a, b *unstructured.Unstructured) bool {
 	content := func(object *unstructured.Unstructured) map[string]any {
 		object = object.DeepCopy()

@@ -11,9 +11,9 @@ import (
 // backoff gives up after some five seconds.
 var backoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
 
-// RetryOnConflict calls write until it returns no conflict, and returns what it has returned. It gives up after some
-// five seconds, and when ctx ends: then it returns the last conflict. client-go's retry.RetryOnConflict is not for
-// writes with a deadline: if one does not succeed within it, that function returns nil, as if it had.
+// RetryOnConflict calls write until it returns no conflict, and returns its result. After some five seconds, or when
+// ctx ends, it gives up and returns the last conflict. client-go's retry.RetryOnConflict does not fit writes with a
+// deadline: if the deadline passes first, it returns nil, as if the write had succeeded.
 func RetryOnConflict(ctx context.Context, write func() error) error {
 	backoff := backoff
 	for {

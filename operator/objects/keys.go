@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// ReplaceKeys replaces the keys of an earlier operator in a Secret by those of the desired one, in one write. All else in it stays.
-// It fails if the Secret has changed since it was observed.
+// ReplaceKeys replaces an earlier operator's keys in a Secret by the desired keys, in one write. Everything else in the
+// Secret stays. It fails if the Secret has changed since it was observed.
 func (a *Writer) ReplaceKeys(ctx context.Context, observed, desired *unstructured.Unstructured, retired *drivers.RetiredKeys) error {
 	data := map[string]any{}
 	for _, key := range retired.Keys {

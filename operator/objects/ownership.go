@@ -25,7 +25,8 @@ func (o Ownership) Managed(object metav1.Object) bool {
 	return object.GetLabels()[ManagedByLabel] == o.operator
 }
 
-// Owned reports whether this operator or an earlier one of the driver created an object. All others are foreign.
+// Owned reports whether this operator or an earlier operator of the driver created an object. All other objects are
+// foreign.
 func (o Ownership) Owned(object metav1.Object) bool {
 	return o.Managed(object) || o.history.Marks(object)
 }

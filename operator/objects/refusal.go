@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// passing are the codes of responses that mean nothing about the request: repeated, it may succeed.
+// passing are the codes of responses that do not condemn the request: a retry may succeed.
 var passing = []int32{http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}
 
-// Refused reports whether the API server refuses a request for what is in it, and will until somebody changes the cluster: a
-// policy, a webhook (also one that cannot be reached), a quota, validation or missing permissions refuse it, or the cluster
-// does not serve the kind.
+// Refused reports whether the API server will refuse a request until somebody changes the cluster: because of a policy,
+// a webhook (even an unreachable one), a quota, validation or missing permissions, or because the cluster does not
+// serve the kind.
 func Refused(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true
@@ -35,8 +35,8 @@ func Refused(err error) bool {
 	return status.Code >= 400 && status.Code < 500 && !slices.Contains(passing, status.Code)
 }
 
-// invalidField reports whether the API server refuses an update because of the new value of a field, for example one that
-// is immutable. Policies refuse objects with the same code, but name no field.
+// invalidField reports whether the API server refuses an update because of a field's new value, for example because the
+// field is immutable. Policies refuse objects with the same code, but name no field.
 func invalidField(err error) bool {
 	var response apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &response) || response.Status().Details == nil {
@@ -45,12 +45,12 @@ func invalidField(err error) bool {
 	return slices.ContainsFunc(response.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field != "" })
 }
 
-// attempts is the number of times that objects are applied before the driver's pods start without those that failed. Most
-// errors pass before.
+// attempts is how often objects are applied before the driver's pods start without the failed objects. Most errors are
+// gone by then.
 const attempts = 3
 
-// A Readiness tells when the objects are applied that pods need before they start, or when that was tried often enough: an
-// object that is always refused must not keep the pods from being updated.
+// A Readiness tells when the pods' prerequisites are applied, or have failed often enough. An object that is always
+// refused must not block updates of the pods.
 type Readiness struct {
 	once     sync.Once
 	done     chan struct{}

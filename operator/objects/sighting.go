@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// A Sighting holds the class that may be the default as the watch last showed it. A change of the class and its deletion
-// may come in one sync, and the change counts all the same.
+// A Sighting records whether the class was the default when the watch last showed it. The class may change and be
+// deleted between two syncs, and that change still counts.
 type Sighting struct {
 	// IsDefault reports whether a class with these annotations is the default.
 	IsDefault func(annotations map[string]string) bool
@@ -20,7 +20,7 @@ type Sighting struct {
 	isDefault *bool // nil if the watch has not shown the class
 }
 
-// see stores what the watch shows.
+// see records an event of the watch.
 func (s *Sighting) see(exists bool, object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
@@ -43,8 +43,8 @@ func (s *Sighting) Handler() cache.ResourceEventHandler {
 	}
 }
 
-// Last returns what the last sighting says, as a record; the ClusterCSIDriver's if there was none. It returns false while the
-// watch has not shown yet that the class is gone.
+// Last returns the last sighting as a record, or the ClusterCSIDriver's record if there was none. gone is false until
+// the watch has shown that the class is gone.
 func (s *Sighting) Last(recorded string) (record string, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

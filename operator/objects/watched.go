@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxCacheAge is how long the cache alone can show that an object is up to date. After that the applier reads the
-// object from the API server, and so finds a change even if the watch missed it, which it never should.
+// maxCacheAge is how long the applier trusts the cache alone that an object is up to date. After that it reads the
+// object from the API server, and so finds a change even if the watch missed it, which should never happen.
 const maxCacheAge = 10 * time.Minute
 
-// A WatchedObject is an object of the driver with an informer of its own. It keeps the result of the last apply,
-// so that nothing is written while the object is up to date.
+// A WatchedObject is an object of the driver with its own informer. It keeps the result of the last apply, so that
+// nothing is written while the object is up to date.
 type WatchedObject struct {
-	// Desired is the object as its asset says.
+	// Desired is the object from its asset.
 	Desired *unstructured.Unstructured
 	// informer is nil where the cluster does not serve the object's kind. Then the object is read whenever its
 	// controller syncs.
@@ -73,7 +73,7 @@ func (a *Writer) Get(ctx context.Context, w *WatchedObject) (*unstructured.Unstr
 	cached := w.Cached()
 	switch {
 	case w.informer != nil && w.informer.HasSynced() && cached == nil && w.applied == version{}:
-		return nil, nil // the cache can only lag behind our own writes, and there were none
+		return nil, nil // the cache can lag only behind our own writes, and there were none
 	case cached != nil && w.applied == versionOf(w.applied.desired, cached) && a.clock.Since(w.read) < maxCacheAge:
 		return cached, nil
 	}

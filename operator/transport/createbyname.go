@@ -17,9 +17,9 @@ import (
 // and fails with a conflict if it exists.
 const CreateOnly = "1"
 
-// CreateByName turns create requests into server-side apply. The URL of an apply request contains the object's name,
-// so an RBAC rule can limit it with resourceNames. RBAC cannot do that for create: the name is only in the body, and
-// whoever may create one object may create any.
+// CreateByName turns create requests into server-side apply. The URL of an apply request contains the object's name, so
+// an RBAC rule can limit it with resourceNames. RBAC cannot do that for create requests, because the name is only in
+// the body: whoever may create one object may create any.
 func CreateByName(fieldManager string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return RoundTripperFunc(func(request *http.Request) (*http.Response, error) {

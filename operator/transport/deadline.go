@@ -13,7 +13,7 @@ import (
 // reporting anything; one whose request fails reports the error and retries.
 const (
 	requestTimeout = 10 * time.Second
-	// listTimeout is what API servers give a request themselves, by default. In a large cluster, a list takes long.
+	// listTimeout is the API server's own default timeout for a request. In a large cluster, a list takes long.
 	listTimeout = time.Minute
 )
 

@@ -1,5 +1,5 @@
 // Package transport has the HTTP round trippers through which the operator's clients reach the API server. They set a
-// deadline for each request, and narrow requests down so that RBAC can limit them to objects of one name.
+// deadline for each request, and narrow requests so that RBAC can limit them to objects of one name.
 package transport
 
 import (
@@ -16,14 +16,14 @@ type RoundTripperFunc func(*http.Request) (*http.Response, error)
 
 func (f RoundTripperFunc) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// OnlyName limits the list and watch requests of an informer to the object of one name. RBAC rules with resourceNames
-// allow such requests, so the operator needs no permission for other objects.
+// OnlyName limits the list and watch requests of an informer to the object with this name. RBAC rules with
+// resourceNames allow such requests, so the operator needs no permission for other objects.
 func OnlyName(name string) func(*metav1.ListOptions) {
 	return func(options *metav1.ListOptions) { options.FieldSelector = nameSelector(name) }
 }
 
-// WithOnlyName limits all list and watch requests for a cluster-scoped resource to the object of one name. library-go's
-// operator client has no such option and would watch the ClusterCSIDrivers of all drivers.
+// WithOnlyName limits all list and watch requests for a cluster-scoped resource to the object with this name.
+// library-go's operator client has no such option and would watch the ClusterCSIDrivers of all drivers.
 func WithOnlyName(cfg *rest.Config, resource, name string) *rest.Config {
 	narrowed := rest.CopyConfig(cfg)
 	narrowed.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -15,12 +15,12 @@ import (
 	"github.com/berth-csi/berth/internal/listing"
 )
 
-// A task is work that the driver's controller has begun or is about to begin, and that nobody can do when it is gone:
-// the objects would never be deleted, nor the storage that they stand for.
+// A task is work that the driver's controller has begun or is about to begin. Without the controller, nobody can do it:
+// the objects and their storage would never be deleted.
 type task struct {
 	kind string // of the objects
-	verb string // what the controller has to do with what they stand for
-	// objects are how many objects there are, and first describes the first maxObjects of them.
+	verb string // what the controller has to do with their storage
+	// objects is the number of objects, and first describes the first maxObjects of them.
 	objects int
 	first   []string
 }
@@ -47,13 +47,13 @@ func describeTasks(tasks []task) string {
 
 // worksForController is an object that may be work for the controller of a driver.
 type worksForController interface {
-	// work describes the object for a message if it is, and returns "" otherwise. It shows only what the API server
-	// accepts as names, and fields with fixed values.
+	// work describes the object for a message if it is work for the controller, and returns "" otherwise. The
+	// description contains only names that the API server accepts, and fields with fixed values.
 	work(drivers.Driver) string
 }
 
-// attachment, deletedVolume and snapshotContent have the fields that are read of a VolumeAttachment, a PersistentVolume
-// and a VolumeSnapshotContent.
+// attachment, deletedVolume and snapshotContent hold the required fields of a VolumeAttachment, a PersistentVolume and
+// a VolumeSnapshotContent.
 type (
 	attachment struct {
 		Metadata struct{ Name string }
@@ -84,8 +84,8 @@ func (a attachment) work(d drivers.Driver) string {
 	return fmt.Sprintf("%s (node %s)", a.Metadata.Name, a.Spec.NodeName)
 }
 
-// work: the controller deletes volumes that are Released, if that is their reclaim policy, and removes its finalizers
-// from volumes that are being deleted, whatever the policy.
+// work: the controller deletes Released volumes with the reclaim policy Delete, and removes its finalizers from volumes
+// that are being deleted, whatever the policy.
 func (v deletedVolume) work(d drivers.Driver) string {
 	name, phase, deleted := v.Metadata.Name, v.Status.Phase, v.Metadata.DeletionTimestamp != nil
 	switch {
@@ -109,8 +109,8 @@ func (s snapshotContent) work(d drivers.Driver) string {
 	return s.Metadata.Name
 }
 
-// controllerTasks returns what the driver's controller still has to do. A removal that is forced does not depend on the
-// result, which an event then names.
+// controllerTasks returns the remaining tasks of the driver's controller. A forced removal does not wait for them, but
+// an event names them.
 func (c *controller) controllerTasks(ctx context.Context, forced bool) ([]task, error) {
 	tasks, err := c.findTasks(ctx)
 	if err != nil && forced {
@@ -120,8 +120,7 @@ func (c *controller) controllerTasks(ctx context.Context, forced bool) ([]task, 
 	return tasks, err
 }
 
-// findTasks looks only for the work of the sidecars that the driver has. A cluster without the snapshot API has no
-// snapshots.
+// findTasks searches only for work of the driver's sidecars. A cluster without the snapshot API has no snapshots.
 func (c *controller) findTasks(ctx context.Context) ([]task, error) {
 	var tasks []task
 	for _, of := range []struct {

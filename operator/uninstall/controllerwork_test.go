@@ -21,7 +21,7 @@ func decode[T any](t *testing.T, document string) T {
 	return object
 }
 
-// TestControllerWork: what the driver's controller has to do with an object.
+// TestControllerWork: which objects are work for the driver's controller.
 func TestControllerWork(t *testing.T) {
 	const deleted = `"name": "o", "deletionTimestamp": "2026-01-01T00:00:00Z"`
 	volume := func(metadata, source, policy, phase string) worksForController {
@@ -77,7 +77,7 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 }
 
-// TestSources: a CSI driver's volumes are those of its name, and those that CSI migration hands to it.
+// TestSources: a CSI driver's volumes have its name, or CSI migration hands them to it.
 func TestSources(t *testing.T) {
 	for _, test := range []struct {
 		source      string

@@ -45,8 +45,8 @@ func healthOf(node *corev1.Node) health {
 	return unreachable
 }
 
-// A placedPod is a pod's namespace/name, and the name of the node that it is on. It is what is kept of a pod, which may
-// be large.
+// A placedPod is a pod's namespace/name, and the name of the node that it is on. Only this is kept of a pod, because
+// pods may be large.
 type placedPod struct{ name, node string }
 
 func place(p pod) placedPod {
@@ -59,8 +59,8 @@ func overdue(p pod, now time.Time) bool {
 	return deleted != nil && now.After(deleted.Time)
 }
 
-// lost reports whether to expect that a pod, which is on a node of that health, never ends: it is being deleted, but
-// no kubelet reports that it has ended. A kubelet that runs gets the grace period to end it.
+// lost reports whether a pod on a node with this health will probably never end: it is being deleted, but no kubelet
+// reports that it has ended. A running kubelet gets the grace period to end it.
 func lost(p pod, on health, now time.Time) bool {
 	switch on {
 	case unreachable:
@@ -72,7 +72,7 @@ func lost(p pod, on health, now time.Time) bool {
 	}
 }
 
-// nodes are the nodes of a cluster. Each is read once, when it is asked for.
+// nodes reads the cluster's nodes, each once and on demand.
 type nodes struct {
 	kube   kubernetes.Interface
 	health map[string]health
@@ -80,7 +80,7 @@ type nodes struct {
 
 func newNodes(kube kubernetes.Interface) *nodes { return &nodes{kube, map[string]health{}} }
 
-// of returns the health of the node of a name. A pod without a node has no name.
+// of returns the health of the node with this name. The name is "" for a pod without a node.
 func (n *nodes) of(ctx context.Context, name string) (health, error) {
 	known, ok := n.health[name]
 	if ok || name == "" {
@@ -97,8 +97,8 @@ func (n *nodes) of(ctx context.Context, name string) (health, error) {
 	return n.health[name], nil
 }
 
-// describe returns pods as messages name them, sorted. Messages name the first maxNamed; only for these, it reads the
-// nodes.
+// describe returns sorted descriptions of pods for messages. It reads nodes only for the first maxNamed pods, because
+// messages name only these.
 func (n *nodes) describe(ctx context.Context, pods []placedPod) ([]string, error) {
 	slices.SortFunc(pods, func(a, b placedPod) int { return strings.Compare(a.name, b.name) })
 	described := make([]string, len(pods))
@@ -122,8 +122,8 @@ func (n *nodes) describe(ctx context.Context, pods []placedPod) ([]string, error
 // notReadyNote follows the name of a node that is not Ready.
 const notReadyNote = ", which is NotReady"
 
-// remainingPods returns the pods of a Deployment or DaemonSet, which may be deleted already: those to wait for, and those
-// that are left behind. These are lost; or, if the removal is forced, overdue, whatever the reason.
+// remainingPods returns the remaining pods of a Deployment or DaemonSet, which may itself be deleted. It separates pods
+// to wait for from pods to leave behind. The latter are lost or, if the removal is forced, overdue for any reason.
 func (c *controller) remainingPods(ctx context.Context, workload *unstructured.Unstructured, nodes *nodes, forced bool) (awaited, left []placedPod, err error) {
 	now := c.Clock.Now()
 	err = c.eachPodOf(ctx, workload, func(p pod) error {

@@ -29,15 +29,15 @@ const (
 	maxClockSkew = 10 * time.Second
 )
 
-// inUse finds the pods that may have a volume of a driver mounted. It relies only on what no tenant can write. A
-// PersistentVolume says which claim it is bound to; a claim may name any volume. A pod's status says, by its kubelet,
-// that it was admitted to a node; a pod's spec may name any node.
+// inUse finds the pods that may have a volume of a driver mounted. It relies only on fields that no tenant can write. A
+// PersistentVolume says which claim it is bound to, while a claim may name any volume. In a pod's status, the kubelet
+// reports that the pod was admitted to a node, while a pod's spec may name any node.
 type inUse struct {
 	kube   kubernetes.Interface
 	driver drivers.Driver
 	now    time.Time
 	nodes  *nodes
-	// driverNodes returns the names of the nodes that the driver's node pods are on.
+	// driverNodes returns the names of the nodes with node pods of the driver.
 	driverNodes func(context.Context) (map[string]bool, error)
 }
 
@@ -50,7 +50,7 @@ type binding struct {
 	until time.Time // when the last volume that was bound to an earlier claim was released
 }
 
-// persistentVolume and pod have the fields that are read of those objects.
+// persistentVolume and pod hold the required fields of these objects.
 type (
 	persistentVolume struct {
 		Spec sourced[struct {
@@ -88,7 +88,7 @@ type (
 // errEnough ends a list early.
 var errEnough = errors.New("enough")
 
-// pods returns the pods, at most maxUsers. Those that are lost are not among them.
+// pods returns at most maxUsers pods, and the lost pods separately.
 func (i inUse) pods(ctx context.Context) (users, left []placedPod, err error) {
 	bindings, err := i.bindings(ctx)
 	if err != nil {
@@ -131,7 +131,8 @@ func (i inUse) pods(ctx context.Context) (users, left []placedPod, err error) {
 	return users, left, nil
 }
 
-// namespaces returns the namespaces whose pods are listed; "" stands for all. Inline volumes may be in any.
+// namespaces returns the namespaces whose pods are listed; "" stands for all. Pods with inline volumes may be in any
+// namespace.
 func (i inUse) namespaces(bindings map[claimKey]binding, inline bool) []string {
 	names := map[string]bool{}
 	for key := range bindings {
@@ -143,7 +144,7 @@ func (i inUse) namespaces(bindings map[claimKey]binding, inline bool) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// bindings returns the claims that volumes of the driver are or were bound to. A volume that is only reserved for a claim
+// bindings returns the claims of the driver's bound and released volumes. A volume that is only reserved for a claim
 // has never been mounted.
 func (i inUse) bindings(ctx context.Context) (map[claimKey]binding, error) {
 	found := map[claimKey]binding{}
@@ -190,7 +191,7 @@ type search struct {
 	on map[string]bool
 }
 
-// lost reports whether a pod that uses a volume does not count because it never ends.
+// lost reports whether a pod that uses a volume does not count because it will never end.
 func (s *search) lost(ctx context.Context, p pod) (bool, error) {
 	if p.Metadata.DeletionTimestamp == nil {
 		return false, nil
@@ -217,15 +218,15 @@ func (s *search) uses(ctx context.Context, p pod) (bool, error) {
 	return false, nil
 }
 
-// mayMount reports whether a pod that names a claim may have mounted a volume of the driver through it. If that claim was
-// deleted, there may be another one of its name, through which younger pods mount something else.
+// mayMount reports whether a pod that names a claim may have mounted a volume of the driver through it. If that claim
+// was deleted, a new claim may have its name, and younger pods mount something else through it.
 func (s *search) mayMount(key claimKey, created time.Time) bool {
 	binding, ok := s.bindings[key]
 	return ok && (binding.bound || created.Before(binding.until.Add(maxClockSkew)))
 }
 
-// started reports whether a node may have begun to mount the volumes of a pod. A kubelet that has not set the start time
-// yet may be about to, but only on a node that the driver is on.
+// started reports whether a node may have begun to mount the volumes of a pod. A kubelet that has not set the start
+// time yet may be about to, but only on a node with the driver.
 func (s *search) started(ctx context.Context, p pod) (bool, error) {
 	if p.Status.StartTime != nil {
 		return true, nil
@@ -239,7 +240,7 @@ func (s *search) started(ctx context.Context, p pod) (bool, error) {
 	return s.on[p.Spec.NodeName], nil
 }
 
-// driverNodes returns the names of the nodes that pods of the driver's DaemonSets are on.
+// driverNodes returns the names of the nodes with pods of the driver's DaemonSets.
 func (c *controller) driverNodes(ctx context.Context) (map[string]bool, error) {
 	nodes := map[string]bool{}
 	for _, object := range c.Objects {

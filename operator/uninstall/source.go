@@ -13,7 +13,7 @@ type sourced[T any] struct {
 	fields map[string]json.RawMessage
 }
 
-// UnmarshalJSON decodes the part. Which field has the volume source is up to the definition of the driver.
+// UnmarshalJSON decodes the part. The driver's definition says which field has the volume source.
 func (s *sourced[T]) UnmarshalJSON(document []byte) error {
 	if err := json.Unmarshal(document, &s.Of); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s sourced[T]) csi(d drivers.Driver) bool {
 	return ok && json.Unmarshal(document, &csi) == nil && csi.Driver == d.CSIName
 }
 
-// inTree reports whether the source is one of Kubernetes' own API whose volumes CSI migration hands to a driver.
+// inTree reports whether the source is an in-tree one whose volumes CSI migration hands to a driver.
 func (s sourced[T]) inTree(d drivers.Driver) bool {
 	_, ok := s.fields[d.InTree.Source]
 	return ok && d.InTree.Source != ""

@@ -47,26 +47,26 @@ func stageOf(kind string) int {
 // maxUnknown is how many objects of other versions a message names.
 const maxUnknown = 20
 
-// observedState is what the cluster shows of a driver that is to be removed. The controller decides from it alone, so
-// an interrupted removal continues where it stopped.
+// observedState is the observed state of a driver that is to be removed. The controller decides from it alone, so an
+// interrupted removal continues where it stopped.
 type observedState struct {
 	// users are descriptions of the pods that use a volume of the driver, at most maxUsers of them.
 	users []string
-	// tasks are what the driver's controller still has to do, if asksController.
+	// tasks are the remaining tasks of the driver's controller. They are read only if asksController.
 	tasks []task
 	// forced says that an administrator wants the driver removed even while its volumes are in use.
 	forced bool
-	// refused are those of the objects that the API server has refused to delete, by kind and name, with its reason.
+	// refused has the API server's reason for each object that it has refused to delete, by kind and name.
 	refused map[string]error
-	// objects are those of the driver's objects that exist, without foreign ones. Only stages up to the first one of which
-	// something is left are observed, and that of the DaemonSets.
+	// objects are the existing objects of the driver, without foreign ones. Only the stages up to the first one with
+	// remaining objects are observed, and the stage of the DaemonSets.
 	objects []drivers.Manifest
-	// pods are descriptions, for each stage, of the pods of its workloads, once these are deleted.
+	// pods describes, for each stage, the remaining pods of its deleted workloads.
 	pods map[int][]string
-	// left are descriptions of pods that the removal does not wait for, because they are lost, or overdue and it is forced.
+	// left describes pods that the removal does not wait for: they are lost, or overdue in a forced removal.
 	left []string
-	// foreign are objects with the names of the driver's objects that its operators did not create, and kept are
-	// objects that outlive the driver.
+	// foreign are objects with names of the driver's objects that its operators did not create. kept are objects that
+	// outlive the driver.
 	foreign, kept []string
 	// unknown are objects that other versions of the operator created and that this one does not know.
 	unknown []string
@@ -74,7 +74,7 @@ type observedState struct {
 	lostNamespace string
 }
 
-// An action is what the controller does next.
+// An action is the controller's next action.
 type action struct {
 	reason  string // of the condition that reports it
 	message string
@@ -82,14 +82,14 @@ type action struct {
 	done    bool
 }
 
-// reasonRefused is the reason when nothing is left but objects that the API server refuses to delete, and those that
-// must outlive them.
+// reasonRefused is the reason when only objects remain that the API server refuses to delete, and objects that must
+// outlive them.
 const reasonRefused = "DeletionRefused"
 
 // reasonInUse is the reason while volumes of the driver block the removal.
 const reasonInUse = "VolumesInUse"
 
-// reasonControllerTasks is the reason while the driver's controller has to do something before it is removed.
+// reasonControllerTasks is the reason while the driver's controller has tasks to finish before its removal.
 const reasonControllerTasks = "ControllerNeeded"
 
 // deletesMore reports whether an action deletes objects that are not being deleted yet.
@@ -97,7 +97,7 @@ func (a action) deletesMore() bool {
 	return slices.ContainsFunc(a.delete, func(m drivers.Manifest) bool { return m.Object.GetDeletionTimestamp() == nil })
 }
 
-// waits reports whether an action is to wait, until pods end or the driver's controller has done its work.
+// waits reports whether an action is to wait for pods to end, or for the driver's controller to finish its tasks.
 func (a action) waits() bool { return len(a.delete) == 0 && !a.done }
 
 // nextAction decides how the removal of a driver continues.
@@ -132,7 +132,7 @@ func nextAction(observed observedState) action {
 		}
 		refused = append(refused, objects...)
 		if s.pods && len(objects) > 0 {
-			break // the pods need what comes later
+			break // the pods need the objects of later stages
 		}
 		if pods := observed.pods[i]; len(pods) > 0 {
 			return action{reason: "Removing", message: fmt.Sprintf(
@@ -159,7 +159,7 @@ func nextAction(observed observedState) action {
 		message += fmt.Sprintf("; not looked for, because another version of the operator created them: %s", strings.Join(observed.unknown[:min(len(observed.unknown), maxUnknown)], ", "))
 	}
 	if observed.lostNamespace != "" {
-		message += fmt.Sprintf("; not looked at: the namespace %s, as the one that the driver was in has been deleted", observed.lostNamespace)
+		message += fmt.Sprintf("; not checked: the namespace %s, because the driver's namespace of that name has been deleted", observed.lostNamespace)
 	}
 	return action{reason: "Removed", message: message, done: true}
 }
@@ -167,8 +167,8 @@ func nextAction(observed observedState) action {
 // nameOf returns an object's kind and name.
 func nameOf(m drivers.Manifest) string { return m.Object.GetKind() + " " + m.Object.GetName() }
 
-// asksController reports whether the next action depends on what the driver's controller still has to do: it exists, and
-// pods do not block the removal.
+// asksController reports whether the next action depends on the tasks of the driver's controller: the controller
+// exists, and no pods block the removal.
 func asksController(observed observedState) bool {
 	return (len(observed.users) == 0 || observed.forced) &&
 		slices.ContainsFunc(observed.objects, func(m drivers.Manifest) bool { return m.Object.GetKind() == "Deployment" })

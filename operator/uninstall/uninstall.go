@@ -36,7 +36,7 @@ const forceAnnotation = "berth.dev/force-removal"
 // Options are the dependencies of the controller.
 type Options struct {
 	Driver drivers.Driver
-	// Objects are all objects that the driver may consist of.
+	// Objects are all objects that may belong to the driver.
 	Objects []*objects.WatchedObject
 	// LostNamespace is the driver's namespace if it was deleted or replaced. No object is in it then.
 	LostNamespace string
@@ -61,12 +61,12 @@ type controller struct {
 	refused  map[string]error // the objects that the API server refused to delete, by kind and name
 
 	searched    bool     // for users
-	users, left []string // what the last search found: see observedState
+	users, left []string // results of the last search: see observedState
 	pause       pause
 }
 
-// A pause is a time in which the controller does not observe the cluster. Pods that the removal waits for may be many, and
-// so may the changes of them and of the driver's objects.
+// A pause is a time in which the controller does not observe the cluster. The removal may wait for many pods, and they
+// and the driver's objects may change often.
 type pause struct {
 	until  time.Time
 	forced bool  // whether the removal was forced when the pause began; it ends when that changes
@@ -105,7 +105,7 @@ func NewController(options Options) factory.Controller {
 		ToController(c.Driver.ConditionPrefix+"DriverUninstallController", c.Recorder)
 }
 
-// sync takes the next action. The change that it makes triggers the sync for the one after it.
+// sync takes the next action. The resulting change triggers the next sync.
 func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) error {
 	custom, err := c.Reporter.GetObjectMeta()
 	if apierrors.IsNotFound(err) {
@@ -149,7 +149,7 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	return nil
 }
 
-// deleteAll deletes objects. One that cannot be deleted does not block the others.
+// deleteAll deletes objects. An object that cannot be deleted does not block the others.
 func (c *controller) deleteAll(ctx context.Context, manifests []drivers.Manifest) error {
 	c.refused = map[string]error{}
 	var errs []error
@@ -163,9 +163,9 @@ func (c *controller) deleteAll(ctx context.Context, manifests []drivers.Manifest
 	return errors.Join(errs...)
 }
 
-// decide observes the cluster and decides what to do next. To find the pods that use volumes, and what the driver's
-// controller still has to do, takes long. So it does that only if it would delete objects of the driver otherwise, but then
-// each time.
+// decide observes the cluster and decides what to do next. The searches for pods that use volumes, and for tasks of the
+// driver's controller, take long. So it searches only if it would otherwise delete objects of the driver, but then each
+// time.
 func (c *controller) decide(ctx context.Context, forced bool) (observedState, action, error) {
 	nodes := newNodes(c.Kube)
 	observed, err := c.observe(ctx, nodes, forced)
@@ -190,7 +190,7 @@ func (c *controller) decide(ctx context.Context, forced bool) (observedState, ac
 	return observed, nextAction(observed), nil
 }
 
-// observe reads what is left of the driver, up to the first stage of which something is left, and its DaemonSets. It reads
+// observe reads the remaining objects of the driver, up to the first stage that has any, and its DaemonSets. It reads
 // from the API server, so that a stale cache cannot end a stage early.
 func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (observedState, error) {
 	observed := observedState{refused: c.refused, pods: map[int][]string{}, forced: forced, lostNamespace: c.LostNamespace, unknown: c.Unknown}
@@ -206,7 +206,7 @@ func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (ob
 			}
 		}
 		found = found || slices.ContainsFunc(observed.objects[before:], func(m drivers.Manifest) bool {
-			return stage.pods || c.refused[nameOf(m)] == nil // what is refused holds up only what pods need
+			return stage.pods || c.refused[nameOf(m)] == nil // a refused object blocks only the objects that pods need
 		})
 		if found || !stage.pods {
 			continue // pods of existing workloads end later
@@ -230,7 +230,7 @@ func (c *controller) desired(stage int) []*unstructured.Unstructured {
 	return desired
 }
 
-// observeObject adds an object of the driver to what was observed, if it exists.
+// observeObject adds an object of the driver to the observed state, if it exists.
 func (c *controller) observeObject(ctx context.Context, desired *unstructured.Unstructured, observed *observedState) error {
 	current := &unstructured.Unstructured{}
 	current.SetGroupVersionKind(desired.GroupVersionKind())
@@ -250,7 +250,7 @@ func (c *controller) observeObject(ctx context.Context, desired *unstructured.Un
 	return nil
 }
 
-// observePods adds the pods of a stage to what was observed.
+// observePods adds the pods of a stage to the observed state.
 func (c *controller) observePods(ctx context.Context, stage int, nodes *nodes, observed *observedState) error {
 	var awaited, left []placedPod
 	for _, workload := range c.desired(stage) {
@@ -276,7 +276,7 @@ func (c *controller) seesNodePlugin() bool {
 	})
 }
 
-// search finds the pods that use volumes. A removal that is forced does not depend on the result, which events then name:
+// search finds the pods that use volumes. A forced removal does not wait for them, and only names them in events, so
 // one search is enough.
 func (c *controller) search(ctx context.Context, nodes *nodes, forced bool) error {
 	if forced && c.searched {

@@ -108,7 +108,7 @@ func TestCheckAction(t *testing.T) {
 			false, []string{
 				"### berth check: 1 error, 1 warning, 0 known\n", "(`folder-version`)\n",
 				"### What changes\n\n- bundles added: `tide/1.2.0`\n",
-				"### What `tide/1.2.0` asks for, against `tide/1.1.0`\n\n- asks for what it did not before, the worst first\n  - `Deployment tide: container tide is privileged`: is root on the node\n",
+				"### What `tide/1.2.0` asks for, against `tide/1.1.0`\n\n- asks for more than before, the worst first\n  - `Deployment tide: container tide is privileged`: is root on the node\n",
 				"### Updates of `tide`\n\n```mermaid\n%% tide\nflowchart BT\n", " (head, new)\"]:::new\n", "\n```\n",
 			}, "operators/tide/1.2.0/manifests/tide.clusterserviceversion.yaml:17"},
 		"a package in a catalog": {

@@ -111,7 +111,7 @@ func (f *former) testCleanup(injector *fault.Injector) {
 		f.mustRefuseCleanup("a pod still uses what is left", "pod "+f.driver.Namespace+"/late")
 		remove()
 		undo := f.foreignFinalizer()
-		f.mustRefuseCleanup("a finalizer of somebody else", "is not that of the operator")
+		f.mustRefuseCleanup("a finalizer of somebody else", "is not the operator's")
 		undo()
 		f.mustRefusePending()
 		f.mustKeepShared()

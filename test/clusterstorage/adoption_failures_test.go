@@ -69,7 +69,7 @@ func TestAdoptionFailures(t *testing.T) {
 		})
 	}
 	t.Run("F15: the backend cannot be reached", func(t *testing.T) {
-		mustSay(t, "BackendAnswers", operatorv1.ConditionFalse, "what is installed stays as it is")
+		mustSay(t, "BackendAnswers", operatorv1.ConditionFalse, "the installed driver stays as it is")
 		if c := f.available(t.Context()); c.Status != operatorv1.ConditionTrue {
 			t.Errorf("Storage says %+v, want that the driver serves volumes", c)
 		}

@@ -47,7 +47,7 @@ var rows = []row{
 		happens: "works: pods have a `/tmp` of their own, in which the clone and Berth's cache are at their paths"},
 	{where: "`/tmp` mounted noexec", by: "`TestNoexec`", happens: "works with `make`, which has programs in the user's cache instead; elsewhere, set `TMPDIR`"},
 	{where: "a release's archive, without `.git`", by: "`TestArchive`",
-		happens: "works, except for `make verify`, which compares with what is committed, and says that it wants a clone"},
+		happens: "works, except for `make verify`, which compares files with the commit, and says that it wants a clone"},
 	{where: "`umask 077`", happens: "works", try: func(_ *testing.T, p *place) { p.shell = "umask 077 &&" }},
 	{where: "`GOFLAGS=-mod=mod`", happens: "works: `make` drops `-mod` and `-modfile`", try: set("GOFLAGS=-mod=mod")},
 	{where: "`GOFLAGS=-mod=vendor`", happens: "likewise", try: set("GOFLAGS=-mod=vendor")},
@@ -198,7 +198,7 @@ func TestTable(t *testing.T) {
 	}
 	table.WriteString("\n")
 	page.Part{
-		File: "../../docs/develop.md", Begin: "| where a clone is, or what is set | what happens | shown by |", End: "Whatever else a machine has or lacks:",
+		File: "../../docs/develop.md", Begin: "| where a clone is, or which settings there are | what happens | shown by |", End: "Whatever else a machine has or lacks:",
 		Update: "go test ./test/places -run TestTable -update",
 	}.Check(t, table.String(), *update)
 }

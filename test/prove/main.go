@@ -35,7 +35,7 @@ type suite struct {
 	options []string // of the tests
 	bench   string   // which benchmarks instead, as in go test -bench
 	logs    bool     // prints what the tests log, and not only those that fail
-	given   string   // the variable with what it needs besides the clone
+	given   string   // the variable that names what it needs besides the clone
 	// kubernetes is the version of Kubernetes of its clusters, if it is not the pinned one.
 	kubernetes string
 	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.

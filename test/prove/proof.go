@@ -33,7 +33,7 @@ type claim struct {
 	// real are the programs that ran of those that could be played, by their names in pinned, and played what was there in place of others.
 	real   []string
 	played string
-	// figures are what the sentence says in numbers.
+	// figures are the numbers in the sentence.
 	figures []figure
 }
 
@@ -180,7 +180,7 @@ func (c claim) broken(figures map[string]float64) error {
 	return errors.Join(all...)
 }
 
-// compare returns a table of what was found now and what the record says.
+// compare returns a table of the present results and the record.
 func (c claim) compare(now record, records map[string]record) string {
 	before, is := records[c.id]
 	recorded, of := func(any) string { return "none" }, "record"

@@ -143,7 +143,7 @@ const (
 		"BenchmarkTemplate/large-bundles/remote-2         \t       1\t         0 ns/op\t        20.1 MiB-anonymous\t         2.10 s\t         5.20 x-faster\t        40.1 x-faster-again\t 5.0 x-less-cpu\n"
 )
 
-// TestFigures: of what the log says, the worst is compared with the bound.
+// TestFigures: the worst figure in the log is compared with the bound.
 func TestFigures(t *testing.T) {
 	for id, tc := range map[string]struct {
 		log    string

@@ -99,7 +99,7 @@ func mayRecord(ctx context.Context, root string) error {
 	return nil
 }
 
-// describe adds when, where and of what the record is.
+// describe adds the time, the place and the subject of the record.
 func (r *record) describe(ctx context.Context, root string, c claim) (err error) {
 	commit, err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {

@@ -14,7 +14,7 @@ type combination struct {
 	tested map[string]string
 }
 
-// columns are what an administrator does on a cluster.
+// columns are an administrator's actions on a cluster.
 var columns = []string{"installation and use", "switch", "removal", "a platform"}
 
 // combinations are the rows of the table.

@@ -1,4 +1,4 @@
-// Command tiers runs the project's tests in tiers, by what a reader wants to know:
+// Command tiers runs the project's tests in tiers, by the questions that they answer:
 //
 //   - "first" is make test: all tests that take little time, and one journey for each promise of Berth,
 //   - "second" is make test-all: other tests of failures,

@@ -1,11 +1,11 @@
 package trials
 
 var onAccount = []Attack{
-	{"make an unencrypted file system under the token with which berth aws create makes that of a cluster",
-		"what is found is compared with what was asked for, and refused with its differences", "internal/aws/provision TestSquatted/a_file_system"},
+	{"make an unencrypted file system under the token that berth aws create uses for a cluster",
+		"existing resources are compared with the request, and refused with their differences", "internal/aws/provision TestSquatted/a_file_system"},
 	{"make a security group of its name that admits others", "as above", "internal/aws/provision TestSquatted/a_group"},
 	{"make an access point of its path, with user 0", "as above", "internal/aws/provision TestSquatted/an_access_point"},
-	{"create an access point in a file system while berth aws destroy deletes what it has shown",
+	{"create an access point in a file system while berth aws destroy deletes the listed resources",
 		"each resource is read again right before its deletion, and a file system with an access point that was not shown is kept",
 		"internal/aws/removal TestMeanwhile/another_cluster's_access_point"},
 	{"give a file system the tag of another cluster meanwhile", "as above", "internal/aws/removal TestMeanwhile/another_cluster's_tag"},

@@ -39,7 +39,7 @@ var Failures = []Failure{
 	{"a selector differs, and nobody can change it",
 		"refused, `selectors`"},
 	{"the API, a namespace or a ClusterExtension is deleted, and finalizers run",
-		"nothing deletes APIs or namespaces. A ClusterExtension is deleted without what it has installed, and only by `berth adopt apply`"},
+		"nothing deletes APIs or namespaces. Only `berth adopt apply` deletes a ClusterExtension, and it orphans the objects"},
 	{"an update is pending or half done, there is a second Subscription, or another catalog",
 		"refused, `pending-update`, `installed-version`, `subscriptions`; the catalog does not matter"},
 	{"the tool crashes, a cache is old, a permission or OLM is missing",

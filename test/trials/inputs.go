@@ -46,7 +46,7 @@ var onInputs = []Attack{
 	{"use a manifest that is both an image and an image index", "such manifests are refused", manifests + "a_list_of_images,_too"},
 	{"declare a wrong size for a layer", "sizes and digests are checked", manifests + "a_layer_that_is_shorter_than_said"},
 	{"send a layer very slowly", "a pull has one timeout for everything", registry + "slow_with_a_layer"},
-	{"never end a response that is not a layer", "such responses are limited to 4 MiB, and those that say why a request failed to 16 KiB", registry + "an_endless_manifest"},
+	{"never end a response that is not a layer", "such responses are limited to 4 MiB, and error responses to 16 KiB", registry + "an_endless_manifest"},
 	{"send a megabyte of why a request failed, for each of very many images", "as above", registry + "an_endless_error"},
 	{"send a different layer than the manifest's", "digests are checked", registry + "another_layer"},
 	{"redirect a client to its cloud's credentials", "connections to link-local addresses, to loopback and to cloud metadata services are refused", registry + "on_to_the_cloud's_credentials"},

@@ -16,7 +16,7 @@ var onSupport = []Attack{
 	{"put control characters for a terminal into collected files",
 		"they are replaced",
 		"test/e2e TestMustGather"},
-	{"hide everybody's objects with one whose characters the client cannot print as YAML",
+	{"hide everybody's objects with an object that contains characters which the client cannot print as YAML",
 		"the client prints them as JSON instead",
 		"test/e2e TestMustGather"},
 	{"use the token for the metrics elsewhere",

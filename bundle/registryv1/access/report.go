@@ -12,7 +12,7 @@ import (
 
 // Lines returns the lines of a report on the difference.
 func (c *Content) Lines() []outline.Line {
-	return c.lines("asks for what it did not before, the worst first", AppendChange)
+	return c.lines("asks for more than before, the worst first", AppendChange)
 }
 
 // Asked returns the lines of a report on all requests of a version; c is its difference from the zero value.

@@ -45,7 +45,7 @@ var dangers = []danger{
 const (
 	// wildcard: a permission for everything of some kind.
 	wildcard   = "includes what does not exist yet"
-	intercepts = "changes or refuses what others write"
+	intercepts = "changes or refuses other clients' writes"
 	floating   = "its tag can lead to another image tomorrow"
 	unstored   = "OLM refuses the update on clusters that have stored objects in that version"
 )

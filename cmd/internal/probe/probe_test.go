@@ -84,7 +84,7 @@ func serve(t *testing.T, of healthpb.HealthServer) (address string) {
 	return listener.Addr().String()
 }
 
-// TestLikeGRPCHealthProbe: the exit codes are those of the real grpc_health_probe.
+// TestLikeGRPCHealthProbe: the exit codes are the same as the real grpc_health_probe's.
 func TestLikeGRPCHealthProbe(t *testing.T) {
 	real, err := programs.Path(t.Context(), nil, "grpc_health_probe")
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 	"github.com/berth-csi/berth/drivers/openstack"
 )
 
-// New returns what Cinder brings.
+// New returns Cinder's own code.
 func New() controller.Own { return controller.Own{Find: findZones} }
 
-// findZones says that volumes belong to zones if Cinder has a zone for each zone of Nova, as OpenShift's operator finds out, too.
+// findZones decides that volumes belong to zones if Cinder has a zone for each zone of Nova, like OpenShift's operator.
 func findZones(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (map[string]string, error) {
 	computes, volumes, err := zonesOf(ctx, cloud, config, source)
 	if err != nil {
@@ -38,9 +38,9 @@ func findZones(ctx context.Context, cloud drivers.Cloud, config, source map[stri
 	return map[string]string{cinder.TopologyKey: strconv.FormatBool(same)}, nil
 }
 
-// zonesOf returns the available zones of Nova and of Cinder, which are at least one each.
+// zonesOf returns the available zones of Nova and of Cinder, at least one each.
 func zonesOf(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (computes, volumes []string, err error) {
-	login, authorities, err := cinder.Login(config, source) // that of the driver's pods
+	login, authorities, err := cinder.Login(config, source) // the same login as in the driver's pods
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,18 +9,19 @@ import (
 // A place is an access point of a file system.
 type place struct{ fileSystem, accessPoint string }
 
-// AccessPoints are those that SharedVolumes name, and what is known of them, so that a status can tell of a mistyped ID before a pod
-// hangs. The controller of SharedVolumes asks only about access points that the author of one was granted: others would learn what exists.
+// AccessPoints holds the access points that SharedVolumes name, and the findings about them, so that a SharedVolume's
+// status can report a mistyped ID before a pod hangs. The controller of SharedVolumes asks only about access points
+// that the author of a SharedVolume was granted. Otherwise anybody could find out which access points exist.
 type AccessPoints struct {
 	mu    sync.Mutex
 	users map[string]place // by SharedVolume
 	known map[place]finding
-	blind bool // nobody can look
-	// changed and missing hold a value if what is known has changed, and if nothing is known of an access point.
+	blind bool // the operator cannot call AWS
+	// changed holds a value if the findings have changed. missing holds one if an access point has no finding.
 	changed, missing chan struct{}
 }
 
-// newAccessPoints returns none.
+// newAccessPoints returns an empty set of access points.
 func newAccessPoints() *AccessPoints {
 	return &AccessPoints{
 		users: map[string]place{}, known: map[place]finding{},
@@ -28,8 +29,9 @@ func newAccessPoints() *AccessPoints {
 	}
 }
 
-// Find returns what is known of the access point that a SharedVolume names: whether it is present, with a reason and a message. The reason
-// is "" if nothing can be known. It is not known at first, and has the controller look.
+// Find returns the finding about the access point that a SharedVolume names: whether it is present, with a reason and a
+// message. The reason is "" if the operator cannot find out. At first there is no finding: known is false, and Find
+// triggers the controller.
 func (r *AccessPoints) Find(user, fileSystem, id string) (present bool, reason, message string, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +46,7 @@ func (r *AccessPoints) Find(user, fileSystem, id string) (present bool, reason, 
 	return found.present, found.reason, found.message, known
 }
 
-// Release forgets which access point a SharedVolume names.
+// Release forgets the access point of a SharedVolume.
 func (r *AccessPoints) Release(user string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,8 +56,8 @@ func (r *AccessPoints) Release(user string) {
 // Changed gets a value when Find would return something else than before.
 func (r *AccessPoints) Changed() <-chan struct{} { return r.changed }
 
-// named returns the access points that SharedVolumes name, by file system. If unknown, only those of file systems with one of which
-// nothing is known.
+// named returns the access points that SharedVolumes name, by file system. With unknown, it returns only file systems
+// with an access point that has no finding.
 func (r *AccessPoints) named(unknown bool) map[string][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +80,8 @@ func (r *AccessPoints) named(unknown bool) map[string][]string {
 	return found
 }
 
-// record records findings about access points of a file system, and forgets what no SharedVolume names any more.
+// record records findings about access points of a file system, and forgets access points that no SharedVolume names
+// any more.
 func (r *AccessPoints) record(fileSystem string, findings map[string]finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +107,8 @@ func signal(channel chan struct{}) {
 	}
 }
 
-// giveUp records that nothing can be known of those access points of a file system of which nothing is known. What is known of others
-// stays.
+// giveUp records for each access point of a file system without a finding that the operator cannot find out. Other
+// findings stay.
 func (r *AccessPoints) giveUp(fileSystem string, ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +119,7 @@ func (r *AccessPoints) giveUp(fileSystem string, ids []string) {
 	}
 }
 
-// setBlind says whether nobody can look. Then nothing is known of any access point, and nothing can be.
+// setBlind says whether the operator cannot call AWS. In that case there are no findings about any access point.
 func (r *AccessPoints) setBlind(blind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,23 +31,23 @@ const (
 	// maxResponse is the largest response of AWS that is read, in bytes. A page of 100 access points with 50 tags of the
 	// largest size each has 8 MiB.
 	maxResponse = 16 << 20
-	// sessionName is how AWS's logs name what the operator does in a role.
+	// sessionName identifies the operator's calls in AWS's logs when it assumes a role.
 	sessionName = "aws-efs-operator-tags"
 )
 
-// An access is with what EFS is called.
+// An access holds what the operator needs to call EFS.
 type access struct {
 	// Infrastructure says where AWS is.
 	Infrastructure *configv1.Infrastructure
-	// Credentials is the content of the Secret with the operator's own credentials, nil while there is none, and TokenFile is where
-	// the token is with which it assumes a role.
+	// Credentials is the content of the Secret with the operator's own credentials, nil while there is none. TokenFile
+	// has the token with which the operator assumes a role.
 	Credentials map[string][]byte
 	TokenFile   string
-	// CABundle has the certificate authorities to trust besides those of the system, in PEM: AWS's own in private regions, and those
-	// of a proxy.
+	// CABundle has more certificate authorities to trust besides the system's, in PEM: AWS's own in private regions,
+	// and a proxy's.
 	CABundle string
-	// Wait returns when the next call may be made, and has to be called before each call. throttled says that the last call was
-	// refused because there are too many. After an error, no further call may be made, and that error is returned.
+	// Wait returns when the next call may be made, and must be called before each call. throttled says that AWS
+	// throttled the last call. After an error of Wait, no further call may be made, and that error is returned.
 	Wait func(ctx context.Context, throttled bool) error
 }
 
@@ -56,7 +56,7 @@ type caller struct {
 	access
 	efs         *efs.Client
 	credentials *aws.CredentialsCache
-	current     aws.Credentials // those of the next call
+	current     aws.Credentials // credentials for the next call
 	close       func()
 }
 
@@ -66,8 +66,8 @@ const (
 	tagsRequest = "openshift-aws-efs-csi-driver-tags"
 )
 
-// connect makes the client of EFS, as the Infrastructure says where AWS is. Nothing is read from the environment but the
-// proxy, and no metadata service is asked.
+// connect creates the client of EFS, with the region and endpoints from the Infrastructure. It reads only the proxy
+// from the environment, and queries no metadata service.
 func connect(access access) (*caller, error) {
 	c := &caller{access: access}
 	platform := c.Infrastructure.Status.PlatformStatus
@@ -101,7 +101,7 @@ func connect(access access) (*caller, error) {
 	return c, nil
 }
 
-// limited ends responses that are too large.
+// limited truncates responses that are too large.
 type limited struct{ *http.Transport }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -122,7 +122,8 @@ func (c *caller) provider(client *sts.Client) (aws.CredentialsProvider, error) {
 	}
 	switch id, secret := profile["aws_access_key_id"], profile["aws_secret_access_key"]; {
 	case profile["role_arn"] != "":
-		// The token is always the operator's own: whoever writes the Secret must not have it read other files.
+		// The token is always the operator's own. Otherwise, whoever writes the Secret could make the operator read
+		// other files.
 		return stscreds.NewWebIdentityRoleProvider(client, profile["role_arn"], stscreds.IdentityTokenFile(c.TokenFile),
 			func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = sessionName }), nil
 	case id != "" && secret != "":
@@ -132,8 +133,8 @@ func (c *caller) provider(client *sts.Client) (aws.CredentialsProvider, error) {
 		"or the Secret must have the keys aws_access_key_id and aws_secret_access_key", tagsSecret)
 }
 
-// readProfile returns the settings of the profile [default] in a file of AWS credentials. It knows no settings with several
-// lines: those that matter have one.
+// readProfile returns the settings of the profile [default] in a file of AWS credentials. It does not support settings
+// with several lines, because the relevant ones have one line.
 func readProfile(file []byte) map[string]string {
 	settings, profile := map[string]string{}, ""
 	for lines := bufio.NewScanner(bytes.NewReader(file)); lines.Scan(); {
@@ -147,7 +148,7 @@ func readProfile(file []byte) map[string]string {
 	return settings
 }
 
-// describeCredentials says what is wrong with the credentials, from the error with which they were refused.
+// describeCredentials says what is wrong with the credentials, from the error that refused them.
 func (c *caller) describeCredentials(err error) error {
 	role := readProfile(c.Credentials["credentials"])["role_arn"]
 	message := fmt.Sprintf("the role %s in Secret %s cannot be assumed: %s", role, tagsSecret, describe(err))
@@ -157,13 +158,13 @@ func (c *caller) describeCredentials(err error) error {
 	return &callError{err, message}
 }
 
-// An endedError says that the pass has to end.
+// An endedError says that the pass must end.
 type endedError struct{ error }
 
 func (e *endedError) Unwrap() error { return e.error }
 
-// call makes a call, again while it is refused because there are too many. The credentials come first, to tell what is
-// wrong with them from what is wrong with the call.
+// call makes a call, and repeats it while AWS throttles it. It gets the credentials first, to distinguish errors of the
+// credentials from errors of the call.
 func (c *caller) call(ctx context.Context, do func(context.Context) error) error {
 	for throttled, renewed := false, false; ; {
 		if err := c.Wait(ctx, throttled); err != nil {
@@ -173,7 +174,7 @@ func (c *caller) call(ctx context.Context, do func(context.Context) error) error
 		if c.current, err = c.credentials.Retrieve(ctx); err != nil {
 			err = c.describeCredentials(err)
 		} else if err = do(ctx); isExpired(err) && !renewed {
-			c.credentials.Invalidate() // a session that ended sooner than it was to
+			c.credentials.Invalidate() // the session ended early
 			renewed, throttled = true, false
 			continue
 		}
@@ -183,7 +184,7 @@ func (c *caller) call(ctx context.Context, do func(context.Context) error) error
 	}
 }
 
-// eachAccessPoint calls f with one access point of a file system after the other, until that returns false.
+// eachAccessPoint calls f with each access point of a file system, until f returns false.
 func (c *caller) eachAccessPoint(ctx context.Context, fileSystem string, f func(types.AccessPointDescription) (more bool)) error {
 	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}
 	for range maxPages {
@@ -221,8 +222,8 @@ func (c *caller) advise(err error) error {
 	return &callError{err, describe(err)}
 }
 
-// A callError is an error of a call with a message that stays the same from call to call. Those of the SDK have the number
-// of the request.
+// A callError is an error of a call with a message that stays the same from call to call. The SDK's messages contain
+// the ID of the request.
 type callError struct {
 	error
 	message string
@@ -231,7 +232,7 @@ type callError struct {
 func (e *callError) Error() string { return e.message }
 func (e *callError) Unwrap() error { return e.error }
 
-// describe describes an error without what differs from call to call.
+// describe describes an error, without details that differ from call to call.
 func describe(err error) string {
 	var described *callError
 	var api smithy.APIError
@@ -247,7 +248,7 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// codeOf returns the code of an error of AWS, "" for others.
+// codeOf returns the code of an AWS error, "" for other errors.
 func codeOf(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {

@@ -1,19 +1,21 @@
-// Package controller has the controller of EFS's access points. It lists those of each file system once for all that is due about
-// them:
+// Package controller has the controller of EFS's access points. It lists the access points of each file system once,
+// for all tasks that are due:
 //
-//   - their tags (tags.go). The driver tags what it creates, and never again. PersistentVolumes say where to look, and AWS whether
-//     an access point may be changed.
-//   - their number (usage.go), of the file systems that StorageClasses name, so that an alert can tell before claims cannot get
-//     volumes any more, and which StorageClasses endanger files. It is shown in metrics, and nothing is written to the cluster.
-//   - whether those of SharedVolumes exist and can be reached (presence.go, accesspoints.go), for their status.
+//   - their tags (tags.go). The driver sets tags only when it creates an access point. PersistentVolumes name the
+//     access points to check, and AWS says whether one may be changed.
+//   - their number (usage.go), in the file systems that StorageClasses name, so that an alert fires before new claims
+//     get no volumes. It also finds StorageClasses that endanger files. The results are metrics, and nothing is written
+//     to the cluster.
+//   - whether the access points of SharedVolumes exist and can be reached (presence.go, accesspoints.go), for the
+//     SharedVolumes' status.
 //
-// A pass over all tags begins when the operator starts, when something has changed that it depends on, and at an interval:
-// that finds access points which the driver created while it did not know the latest tags, and tags that somebody has removed.
-// The cluster's volumes are not watched, as new ones have their tags. The rate of calls is limited (ratelimiter.go), so the
-// time that a pass takes grows with the number of volumes, and the load on AWS does not.
+// A pass over all tags begins when the operator starts, when its input has changed, and at an interval. The interval is
+// for access points that the driver created before it knew the latest tags, and for tags that somebody has removed. The
+// controller does not watch the cluster's volumes, because new ones have their tags. The rate of calls is limited
+// (ratelimiter.go), so more volumes make a pass longer, but do not increase the load on AWS.
 //
-// Trouble with tags is none of the driver's: volumes work without. It is reported in conditions, and is a reason for
-// Degraded only when it lasts.
+// Volumes work without tags, so problems with tags are not the driver's. They are reported in conditions, and cause
+// Degraded only if they last.
 package controller
 
 import (
@@ -40,47 +42,49 @@ import (
 	"github.com/berth-csi/berth/internal/listing"
 )
 
-// Intervals are the times between two passes over all tags, two counts, and two looks at the access points of
-// SharedVolumes, if nothing changes, and the shortest time between two calls to AWS.
+// Intervals are the times between two passes over all tags, between two counts, and between two checks of
+// SharedVolumes' access points, if nothing changes; and the shortest time between two calls to AWS.
 type Intervals struct{ Tags, Count, Find, Call time.Duration }
 
-// usual are the intervals. AWS does not publish how many calls EFS allows. It was seen to refuse some when clients made a few
-// tens a second; all clients of the account share the limit, the driver among them.
+// usual are the intervals in a cluster. AWS does not publish how many calls EFS allows. It was seen to throttle clients
+// that made a few tens of calls a second. All clients of the account share the limit, including the driver.
 var usual = Intervals{Tags: 6 * time.Hour, Count: time.Hour, Find: 10 * time.Minute, Call: time.Second}
 
 const (
 	// firstRetry and lastRetry are the times from a pass that failed to the next: the first time, and after many.
 	firstRetry = time.Minute
 	lastRetry  = time.Hour
-	// lasting is how long passes fail before that is a reason for Degraded: long enough for somebody to repair credentials
-	// in the course of a day.
+	// lasting is how long passes fail before that causes Degraded: long enough to repair credentials in the course of a
+	// day.
 	lasting = 8 * time.Hour
-	// maxHandle is the longest handle of a volume that is of interest, in bytes.
+	// maxHandle is the longest volume handle that is considered, in bytes.
 	maxHandle = 512
 	// maxMessage is the longest message of a condition, in runes.
 	maxMessage = 2048
 
-	// countRetry is the time from a count that failed to the next.
+	// countRetry is the time from a failed count to the next.
 	countRetry = 10 * time.Minute
-	// maxCounted is how many file systems are counted.
+	// maxCounted is the maximum number of counted file systems.
 	maxCounted = 100
-	// maxNamed is how many shared group IDs a line of the log has.
+	// maxNamed is the maximum number of shared group IDs in a log line.
 	maxNamed = 10
 
-	// pause is the time from one look at a file system to the next because of an access point of which nothing is known.
-	// Whoever was granted all access points of a file system can have the operator look for any number of them.
+	// pause is the shortest time between two checks of a file system for access points without a finding. A user with a
+	// grant for all access points of a file system can make the operator check any number of IDs.
 	pause = 15 * time.Second
-	// lead is how much earlier something is done, so that one list serves all that is due at about the same time.
+	// lead is how much earlier a task may be done, so that one list serves all tasks that are due at about the same
+	// time.
 	lead = time.Minute
-	// gathering is how long SharedVolumes that name something new are gathered: there may be thousands at once.
+	// gathering is how long the controller waits for more SharedVolumes with new access points: there may be thousands
+	// at once.
 	gathering = time.Second
 )
 
-// errChanged ends a pass, because it would set tags that the cluster no longer wants.
-var errChanged = errors.New("what the pass depends on has changed")
+// errChanged ends a pass that would set tags which the cluster no longer wants.
+var errChanged = errors.New("the input of the pass has changed")
 
-// New returns what EFS brings: the controller of access points, which knows for the API of SharedVolumes which ones exist
-// (AccessPoints).
+// New returns EFS's own code: the controller of access points, and AccessPoints, from which the API of SharedVolumes
+// learns which ones exist.
 func New() controller.Own { return NewAt(usual) }
 
 // NewAt is New with other intervals.
@@ -91,7 +95,7 @@ func NewAt(intervals Intervals) controller.Own {
 	}}
 }
 
-// A loop looks at access points whenever something is due.
+// A loop lists access points whenever a task is due.
 type loop struct {
 	controller.Dependencies
 	intervals    Intervals
@@ -99,9 +103,9 @@ type loop struct {
 	shown        *gauges
 	limiter      *RateLimiter
 
-	begun    [sha256.Size]byte // what the last pass depended on
-	complete [sha256.Size]byte // what the last complete pass depended on
-	tags     [sha256.Size]byte // the tags that refused is about
+	begun    [sha256.Size]byte // the input of the last pass
+	complete [sha256.Size]byte // the input of the last complete pass
+	tags     [sha256.Size]byte // the tags for which refused holds
 	refused  map[string]string
 	next     time.Time         // when the next pass begins if nothing changes
 	failures int               // passes in a row
@@ -109,8 +113,8 @@ type loop struct {
 	recorded map[string]string // the messages of the last events, by condition
 
 	count  time.Time            // when to count again
-	look   time.Time            // when to look for all access points of SharedVolumes
-	looked map[string]time.Time // when the controller last looked for some of a file system
+	look   time.Time            // when to check all access points of SharedVolumes
+	looked map[string]time.Time // when the controller last checked access points of a file system
 }
 
 func newLoop(d controller.Dependencies, intervals Intervals, known *AccessPoints, shown *gauges) *loop {
@@ -128,7 +132,7 @@ func (c *loop) controller() factory.Controller {
 		ToController(c.Driver.ConditionPrefix+"AccessPointsController", c.Recorder)
 }
 
-// enqueueMissing has the controller look when there is an access point of which nothing is known.
+// enqueueMissing triggers a sync when there is an access point without a finding.
 func (c *loop) enqueueMissing(ctx context.Context, syncContext factory.SyncContext) error {
 	for {
 		select {
@@ -140,17 +144,17 @@ func (c *loop) enqueueMissing(ctx context.Context, syncContext factory.SyncConte
 	}
 }
 
-// desired is what a pass over the tags depends on, apart from the volumes.
+// desired is the input of a pass over the tags, apart from the volumes.
 type desired struct {
 	access
 	tags map[string]string
 }
 
-// observe returns what a pass depends on. There are no credentials while there is no Secret.
+// observe returns the input of a pass. Without a Secret, there are no credentials.
 func (c *loop) observe() (desired, error) {
 	cloud, err := c.Cloud(c.Driver.CloudAccess.Secret)
 	if err != nil {
-		return desired{}, fmt.Errorf("reading what the cluster knows of AWS: %w", err)
+		return desired{}, fmt.Errorf("reading the cluster's AWS settings: %w", err)
 	}
 	if cloud.CABundle != "" {
 		if err := drivers.CheckCABundle(cloud.CABundle); err != nil {
@@ -163,8 +167,8 @@ func (c *loop) observe() (desired, error) {
 	}, wantedTags(cloud.Infrastructure)}, nil
 }
 
-// sync does what is due, and returns once that is done. A change in the meantime ends a pass over the tags, and triggers another
-// sync.
+// sync does the tasks that are due, and returns when they are done. A change of the input ends a pass over the tags,
+// and triggers another sync.
 func (c *loop) sync(ctx context.Context, syncContext factory.SyncContext) error {
 	after := func(wait time.Duration) { syncContext.Queue().AddAfter(syncContext.QueueKey(), max(wait, 0)) }
 	wanted, err := c.observe()
@@ -200,7 +204,7 @@ func (c *loop) sync(ctx context.Context, syncContext factory.SyncContext) error 
 		klog.V(2).InfoS("Set tags", "resources", resources, "changed", result.changed)
 		c.Recorder.Eventf("TagsSet", "Set the tags that the cluster wants on %d %s", result.changed, resources)
 	}
-	after(0) // for what is due next
+	after(0) // for the next task
 	if errors.Is(err, errChanged) {
 		klog.V(2).InfoS("Begin again to set tags: something has changed", "resources", resources)
 		return nil
@@ -217,7 +221,7 @@ func (c *loop) sync(ctx context.Context, syncContext factory.SyncContext) error 
 	return c.report(ctx, done)
 }
 
-// syncBlind is sync without credentials. The Secret triggers the next one.
+// syncBlind is sync without credentials. The Secret's creation triggers the next sync.
 func (c *loop) syncBlind(ctx context.Context, wanted desired, after func(time.Duration)) error {
 	c.accessPoints.setBlind(true)
 	c.look, c.count = time.Time{}, time.Time{}
@@ -237,7 +241,7 @@ func (c *loop) syncBlind(ctx context.Context, wanted desired, after func(time.Du
 		resources, c.Driver.CloudAccess.Secret, c.Namespace)})
 }
 
-// expect makes the next pass begin at once if it depends on something else than the last one.
+// expect makes the next pass begin at once if its input differs from the last pass's.
 func (c *loop) expect(wanted desired) {
 	if tags := hash(wanted.tags); c.refused == nil || tags != c.tags {
 		c.tags, c.refused = tags, map[string]string{}
@@ -255,7 +259,7 @@ func hashOf(wanted desired) [sha256.Size]byte {
 	return hash(depends)
 }
 
-// hash returns a hash of what can be written as JSON; others are programming errors.
+// hash returns a hash of a value, by its JSON. A value that JSON cannot encode is a programming error.
 func hash(value any) [sha256.Size]byte {
 	document, err := json.Marshal(value)
 	if err != nil {
@@ -264,8 +268,8 @@ func hash(value any) [sha256.Size]byte {
 	return sha256.Sum256(document)
 }
 
-// pass makes a pass over the tags of all access points of volumes. With the calls that list them, and between those that set tags,
-// it does what else is due.
+// pass makes a pass over the tags of all access points of volumes. While it lists them, and between calls that set
+// tags, it does the other tasks that are due.
 func (c *loop) pass(ctx context.Context, wanted desired) (tagged, error) {
 	volumes, err := c.volumes(ctx)
 	if err != nil {
@@ -302,7 +306,7 @@ func (c *loop) setTags(ctx context.Context, t *tagger, volumes map[string]map[st
 	return t.end(err)
 }
 
-// lookWithoutTags does what is due apart from tags, and returns when more is.
+// lookWithoutTags does the due tasks that are not about tags, and returns when the next one is due.
 func (c *loop) lookWithoutTags(ctx context.Context, access access) (next time.Duration) {
 	if !c.isDue() {
 		return c.untilDue()
@@ -314,11 +318,11 @@ func (c *loop) lookWithoutTags(ctx context.Context, access access) (next time.Du
 		return c.untilDue()
 	}
 	defer aws.close()
-	next, _ = c.lookAt(ctx, aws, nil, nil) // what fails is logged, and tried again
+	next, _ = c.lookAt(ctx, aws, nil, nil) // failures are logged and retried
 	return next
 }
 
-// giveUp is for credentials with which nothing can be asked.
+// giveUp is for credentials that do not work.
 func (c *loop) giveUp() {
 	c.shown.showUsage(c.Driver.CSIName, 0, nil)
 	for fileSystem, ids := range c.accessPoints.named(true) {
@@ -328,12 +332,12 @@ func (c *loop) giveUp() {
 	c.count, c.look = now.Add(min(countRetry, c.intervals.Count)), now.Add(c.intervals.Find)
 }
 
-// isDue reports whether there is something to do apart from tags.
+// isDue reports whether a task that is not about tags is due.
 func (c *loop) isDue() bool {
 	return c.untilDue() <= 0 || len(c.accessPoints.named(true)) > 0
 }
 
-// isSoon reports whether something that happens at an interval is due so soon that it is done with what is due now.
+// isSoon reports whether a task with an interval is due so soon that it is done now, together with others.
 func isSoon(wait, interval time.Duration) bool { return wait <= min(lead, interval/10) }
 
 func (c *loop) untilDue() time.Duration {
@@ -341,8 +345,9 @@ func (c *loop) untilDue() time.Duration {
 	return min(c.count.Sub(now), c.look.Sub(now))
 }
 
-// lookAt lists the access points of each file system about which something is due, once. With t, these are also those of volumes,
-// and t gets those that lack tags. It returns when to look at those again for which it was too soon.
+// lookAt lists the access points of each file system with a due task, once. With t, that includes the access points of
+// volumes, and t receives the access points that lack tags. lookAt returns when to check the file systems for which it
+// was too soon.
 func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[string]map[string]bool) (next time.Duration, err error) {
 	if t == nil && !c.isDue() {
 		return c.untilDue(), nil
@@ -377,7 +382,7 @@ func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[s
 	}
 	counted, countErr, err := c.doAll(ctx, aws, t, jobs)
 	if ctx.Err() != nil || errors.Is(err, errChanged) {
-		return 0, err // what was not looked at stays due
+		return 0, err // tasks that were not done stay due
 	}
 	if counting {
 		c.shown.showUsage(c.Driver.CSIName, accessPointLimit(c.Environment()), counted)
@@ -395,8 +400,8 @@ func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[s
 	return min(next, c.untilDue()), err
 }
 
-// doAll does the jobs. An error of one keeps no other from being done, unless no call may be made any more. countErr says why file
-// systems are not counted, and err why the pass over the tags has to end.
+// doAll does the jobs. It continues after a job's error, unless no more calls may be made. countErr says why file
+// systems were not counted, and err why the pass over the tags must end.
 func (c *loop) doAll(ctx context.Context, aws *caller, t *tagger, jobs map[string]*job) (counted map[string]usage, countErr, err error) {
 	counted = map[string]usage{}
 	var ended error
@@ -432,7 +437,7 @@ func (c *loop) doAll(ctx context.Context, aws *caller, t *tagger, jobs map[strin
 	return counted, countErr, cmp.Or(err, ended)
 }
 
-// noteCount adds what was counted of a file system.
+// noteCount adds the count of a file system.
 func (c *loop) noteCount(id string, counter *counter, failure error, counted map[string]usage) error {
 	if none := (*types.FileSystemNotFound)(nil); errors.As(failure, &none) {
 		return fmt.Errorf("file system %s does not exist in the account and region of the cluster: change fileSystemId in the StorageClass, or, if it is of another account, look there", id)
@@ -448,7 +453,7 @@ func (c *loop) noteCount(id string, counter *counter, failure error, counted map
 	return nil
 }
 
-// noteFindings notes what was found of the access points that SharedVolumes name.
+// noteFindings records the findings about access points that SharedVolumes name.
 func (c *loop) noteFindings(id string, sought []string, s seen) {
 	c.looked[id] = c.Clock.Now()
 	if s.err != nil {
@@ -479,8 +484,8 @@ func (c *loop) addClasses(ctx context.Context, of func(fileSystem string) *job) 
 	return nil
 }
 
-// addSought adds access points that SharedVolumes name to the jobs: all, or those of file systems with one of which nothing is known.
-// It returns when to look at those for which it is too soon.
+// addSought adds access points that SharedVolumes name to the jobs: all, or only in file systems with an access point
+// that has no finding. It returns when to check the file systems for which it is too soon.
 func (c *loop) addSought(ctx context.Context, everything bool, of func(fileSystem string) *job) (next time.Duration, err error) {
 	next = c.intervals.Find
 	named := c.accessPoints.named(!everything)
@@ -504,8 +509,8 @@ func (c *loop) addSought(ctx context.Context, everything bool, of func(fileSyste
 	return next, nil
 }
 
-// volumes returns the handles of the driver's PersistentVolumes, sorted, each once. Some may be wrong: these objects are made at
-// the request of tenants, and administrators write them by hand.
+// volumes returns the handles of the driver's PersistentVolumes, sorted, each once. Some may be wrong, because tenants
+// cause the creation of these objects, and administrators write them by hand.
 func (c *loop) volumes(ctx context.Context) ([]string, error) {
 	type persistentVolume struct {
 		Spec struct {
@@ -540,7 +545,7 @@ func (c *loop) classes(ctx context.Context) (classes []storagev1.StorageClass, e
 	return classes, nil
 }
 
-// zones returns those of the cluster's nodes, sorted.
+// zones returns the zones of the cluster's nodes, sorted.
 func (c *loop) zones(ctx context.Context) ([]string, error) {
 	type node struct {
 		Metadata struct {

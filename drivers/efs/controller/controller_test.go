@@ -57,7 +57,8 @@ func (c *tagsCloud) since(first int) map[string]int {
 	return made
 }
 
-// TestListsOnce: when tags, the count and the access points of SharedVolumes are due at once, those of a file system are listed once.
+// TestListsOnce: when tags, the count and SharedVolumes are due at the same time, the access points of a file system
+// are listed once.
 func TestListsOnce(t *testing.T) {
 	t.Parallel()
 	cloud := newTagsCloud(t, aws.Options{})

@@ -9,22 +9,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 )
 
-// A job is what is due about the access points of one file system.
+// A job holds the due tasks about the access points of one file system.
 type job struct {
-	tagged  map[string]bool // those whose tags are compared; they are the access points of volumes
-	counter *counter        // counts all; nil if that is not due
-	sought  []string        // those that SharedVolumes name
-	zones   []string        // of nodes, which are to reach these
+	tagged  map[string]bool // access points of volumes, whose tags are compared
+	counter *counter        // counts all access points; nil if that is not due
+	sought  []string        // access points that SharedVolumes name
+	zones   []string        // zones of the nodes that must reach sought
 }
 
-// seen is what was seen of a file system.
+// seen is the result of listing a file system's access points.
 type seen struct {
-	lacking  []accessPoint // that lack tags
+	lacking  []accessPoint // access points that lack tags
 	findings map[string]finding
 	err      error // why there are no findings
 }
 
-// do lists the access points of a file system once, for all that is due. compare returns what an access point lacks of tags.
+// do lists the access points of a file system once, for all tasks of a job. compare returns the missing tags of an
+// access point.
 func (c *caller) do(ctx context.Context, fileSystem string, j *job, compare func([]types.Tag) accessPoint) (seen, error) {
 	if !fileSystemID.MatchString(fileSystem) { // EFS would refuse to answer
 		return seen{findings: forAll(j.sought, noFileSystem)}, nil
@@ -64,7 +65,7 @@ func (c *caller) do(ctx context.Context, fileSystem string, j *job, compare func
 	return s, nil
 }
 
-// judgeAll decides about access points from their states and from the mount targets that nodes need to reach them.
+// judgeAll returns the findings about access points, from their states and from the mount targets that nodes need.
 func (c *caller) judgeAll(ctx context.Context, fileSystem string, j *job, states map[string]types.LifeCycleState) (map[string]finding, error) {
 	reached, err := c.zonesWithMountTarget(ctx, fileSystem)
 	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {

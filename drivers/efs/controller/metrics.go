@@ -6,7 +6,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// resources is the value of the label that says what is counted.
+// resources is the value of the label for the counted resources.
 const resources = "access points"
 
 // gauges are the metrics of the controller. A process has one driver.
@@ -34,13 +34,13 @@ func (g *gauges) register(mustRegister func(...metrics.Registerable)) {
 	mustRegister(g.used, g.limit, g.shared, g.classRisk)
 }
 
-// withdraw shows nothing any more.
+// withdraw removes all series.
 func (g *gauges) withdraw() {
 	g.showUsage("", 0, nil)
 	g.showRisks("", nil)
 }
 
-// showUsage replaces what is shown of the access points, by file system.
+// showUsage replaces the series about access points, by file system.
 func (g *gauges) showUsage(driver string, limit int, counted map[string]usage) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,7 +56,7 @@ func (g *gauges) showUsage(driver string, limit int, counted map[string]usage) {
 	g.shared.replace(shared, labels)
 }
 
-// showRisks replaces the StorageClasses that are shown to endanger files.
+// showRisks replaces the series of StorageClasses that endanger files.
 func (g *gauges) showRisks(driver string, classes []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,13 +69,13 @@ func (g *gauges) showRisks(driver string, classes []string) {
 	})
 }
 
-// series is a metric of things that come and go.
+// series is a metric with a changing set of labels.
 type series struct {
 	*metrics.GaugeVec
 	shown map[string]map[string]string // labels, by the thing's name
 }
 
-// replace shows values by name, and no others. Who reads the metric meanwhile misses none that stays.
+// replace shows values by name, and removes others. A concurrent reader misses no value that stays.
 func (s *series) replace(values map[string]float64, labels func(name string) map[string]string) {
 	for name, value := range values {
 		s.shown[name] = labels(name)

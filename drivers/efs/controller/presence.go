@@ -15,7 +15,7 @@ import (
 // A finding says whether an access point is there and can be reached.
 type finding struct {
 	present bool
-	// reason is a word for it in a condition, and message a sentence for people.
+	// reason and message are for a condition.
 	reason, message string
 }
 
@@ -37,7 +37,7 @@ func judge(state types.LifeCycleState, unreached []string) finding {
 	}
 }
 
-// forAll is one finding for all IDs.
+// forAll returns the same finding for all IDs.
 func forAll(ids []string, one finding) map[string]finding {
 	found := map[string]finding{}
 	for _, id := range ids {

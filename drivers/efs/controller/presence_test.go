@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/lab/aws/gateway"
 )
 
-// TestFindAccessPoints: what the cluster's account has in its region is found, and who wants to reach it from which zones learns
-// what is missing.
+// TestFindAccessPoints: access points in the cluster's account and region are found, and missing mount targets of the
+// nodes' zones are reported.
 func TestFindAccessPoints(t *testing.T) {
 	t.Parallel()
 	c := newTagsCloud(t, aws.Options{})

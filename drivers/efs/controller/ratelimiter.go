@@ -16,9 +16,9 @@ const (
 	maxThrottled = 12
 )
 
-// A RateLimiter spaces out the calls to the cloud. Clouds limit the calls of all clients of an account together, and do not say
-// how many are left. So the pause doubles whenever a call is refused, and becomes shorter slowly while none is. All controllers of the operator
-// share one.
+// A RateLimiter spaces out the calls to the cloud. Clouds limit the calls of all clients of an account together, and do
+// not say how many calls are left. So the pause doubles whenever a call is throttled, and otherwise becomes shorter
+// slowly.
 type RateLimiter struct {
 	usual time.Duration // between two calls
 	sleep func(context.Context, time.Duration) error

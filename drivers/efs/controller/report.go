@@ -21,7 +21,7 @@ func (c *loop) conditionType(name string) string {
 	return c.Driver.ConditionPrefix + "Tags" + name
 }
 
-// An outcome is what the condition Set reports.
+// An outcome is the state that the condition Set reports.
 type outcome struct {
 	set             operatorv1.ConditionStatus
 	reason, message string
@@ -33,8 +33,8 @@ func failing(err error) outcome {
 	return outcome{operatorv1.ConditionFalse, "Failing", truncate(err.Error())}
 }
 
-// reportProgress reports that a pass has begun, if something has changed since the last complete one. A pass at an interval
-// is no news, and one after others that failed leaves it at that.
+// reportProgress reports that a pass has begun, if the input has changed since the last complete pass. It reports
+// nothing at the beginning of a pass at an interval, or after failed passes.
 func (c *loop) reportProgress(ctx context.Context) error {
 	now := c.Reporter.Condition(c.conditionType(set)).Status
 	changed := c.complete != [sha256.Size]byte{} && c.complete != c.begun
@@ -44,7 +44,7 @@ func (c *loop) reportProgress(ctx context.Context) error {
 	return c.report(ctx, outcome{operatorv1.ConditionUnknown, "InProgress", ""})
 }
 
-// report reports an outcome and what the last complete pass has left out, in conditions and events.
+// report reports an outcome, and the tags that the last complete pass left out, in conditions and events.
 func (c *loop) report(ctx context.Context, o outcome) error {
 	conditions := []*applyoperatorv1.OperatorConditionApplyConfiguration{
 		c.condition(set, o.set, o.reason, o.message),
@@ -84,7 +84,7 @@ func (c *loop) record(name, reason, message string) {
 	c.recorded[name] = message
 }
 
-// truncate shortens a message, part of which may be the cloud's, to what a condition should have.
+// truncate shortens a message for a condition, because it may contain text from the cloud.
 func truncate(message string) string {
 	if runes := []rune(message); len(runes) > maxMessage {
 		return string(runes[:maxMessage]) + "…"

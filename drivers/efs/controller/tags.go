@@ -21,19 +21,20 @@ import (
 const (
 	// maxTags is how many tags an access point can have.
 	maxTags = 50
-	// maxFileSystems is how many file systems a pass looks at. An account can have 1,000 in a region.
+	// maxFileSystems is how many file systems a pass checks. An account can have 1,000 in a region.
 	maxFileSystems = 1000
-	// maxPages is how many pages of 100 access points a pass reads of a file system, which can have 10,000 unless AWS has
-	// raised that.
+	// maxPages is how many pages of 100 access points a pass reads for a file system. A file system can have 10,000
+	// access points, unless AWS has raised that limit.
 	maxPages = 1000
-	// maxFailures is after how many calls in a row that fail a pass ends: then it is not about a single access point.
+	// maxFailures is the number of failed calls in a row after which a pass ends, because a single access point is not
+	// the cause.
 	maxFailures = 5
-	// maxNames is how many names a sentence has.
+	// maxNames is the maximum number of names in a sentence.
 	maxNames = 3
 )
 
-// wantedTags are the tags that the cluster wants on access points, as far as AWS allows them. Tags that a version of the driver
-// cannot be given get to access points this way, too.
+// wantedTags returns the tags that the cluster wants on access points, as far as AWS allows them. They include tags
+// that the driver itself cannot set.
 func wantedTags(infrastructure *configv1.Infrastructure) map[string]string {
 	wanted := map[string]string{}
 	tags, _ := efs.ClusterTags(infrastructure, func(configv1.AWSResourceTag) string { return "" })
@@ -43,8 +44,9 @@ func wantedTags(infrastructure *configv1.Infrastructure) map[string]string {
 	return wanted
 }
 
-// handle is the volume handle of an access point: its file system, a path that may be empty, and the access point. Version 3 of
-// the driver may prefix the type of the file system. The other type, s3files, is of another service of AWS.
+// handle is the volume handle of an access point: its file system, a path that may be empty, and the access point.
+// Version 3 of the driver may prefix the type of the file system. The other type, s3files, belongs to another AWS
+// service.
 var handle = regexp.MustCompile(`^(?:efs:)?(fs-[0-9a-f]{8,40}):[^:]*:(fsap-[0-9a-f]{8,40})$`)
 
 // accessPointsOf returns the access points of volumes by file system. Handles that name none are ignored.
@@ -63,18 +65,18 @@ func accessPointsOf(handles []string) map[string]map[string]bool {
 	return found
 }
 
-// A tagger makes one pass: it sets what is missing on those access points that the driver has created for this cluster and that
-// volumes name. AWS says which ones the driver has created, in their tags: a PersistentVolume could name those of others.
+// A tagger makes one pass: it sets missing tags on the access points that volumes name and that the driver created for
+// this cluster. The tags in AWS show that, because a PersistentVolume could name somebody else's access point.
 type tagger struct {
 	*caller
 	tags    map[string]string // that the cluster wants
 	refused map[string]string // why EFS refuses some, by key. A pass adds to it and does not try them again
 
-	lacking  []accessPoint // those that lack tags
+	lacking  []accessPoint // access points that lack tags
 	result   tagged
 	failures int   // in a row
 	failed   int   // calls in all
-	first    error // of these
+	first    error // the first of these errors
 	unknown  []string
 	full     []string
 }
@@ -82,11 +84,11 @@ type tagger struct {
 // tagged is the result of a pass.
 type tagged struct {
 	changed int // access points that got tags
-	// leftOut has a sentence about each thing that keeps access points from getting a tag, and that another pass would not change.
+	// leftOut has a sentence about each permanent reason why access points lack a tag.
 	leftOut []string
 }
 
-// end ends a pass. err is what kept it from looking at everything.
+// end ends a pass. err is the error that made it incomplete.
 func (t *tagger) end(err error) (tagged, error) {
 	if err != nil {
 		return t.result, err
@@ -102,7 +104,7 @@ func (t *tagger) leaveOut(format string, values ...any) {
 	t.result.leftOut = append(t.result.leftOut, fmt.Sprintf(format, values...)+".")
 }
 
-// summarize writes the sentences about what is left out.
+// summarize writes the sentences about tags that are left out.
 func (t *tagger) summarize() {
 	for _, key := range slices.Sorted(maps.Keys(t.refused)) {
 		t.leaveOut("access points do not get the tag %q with the value %q: EFS refuses it (%s). Change it in the Infrastructure cluster, status.platformStatus.aws.resourceTags",
@@ -112,7 +114,7 @@ func (t *tagger) summarize() {
 		t.leaveOut("%s cannot have all tags: EFS allows %d for each access point. Remove tags of others from them", some("access point", t.full), maxTags)
 	}
 	if len(t.unknown) > 0 {
-		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, and the account in which the cluster runs has none of them in its region. "+
+		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, and the cluster's account has none of them in its region. "+
 			"If they are another account's, set the tags there", some("file system", t.unknown))
 	}
 }
@@ -127,7 +129,7 @@ func some(what string, names []string) string {
 	return what + " " + strings.Join(names, ", ")
 }
 
-// take notes what was seen of a file system. It returns an error if the pass has to end.
+// take records the result for a file system. It returns an error if the pass must end.
 func (t *tagger) take(ctx context.Context, id string, lacking []accessPoint, err error) error {
 	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
 		t.unknown = append(t.unknown, id)
@@ -162,7 +164,7 @@ func (t *tagger) tagAll(ctx context.Context, between func(context.Context) error
 	return nil
 }
 
-// fail counts an error. It returns one if the pass has to end.
+// fail counts an error. It returns an error if the pass must end.
 func (t *tagger) fail(ctx context.Context, err error) error {
 	if ended := (*endedError)(nil); errors.As(err, &ended) || ctx.Err() != nil {
 		return err
@@ -175,14 +177,14 @@ func (t *tagger) fail(ctx context.Context, err error) error {
 	return nil
 }
 
-// An accessPoint lacks tags.
+// An accessPoint is an access point that lacks tags.
 type accessPoint struct {
 	id      string
 	missing []string // keys of tags
-	count   int      // of tags that it would have
+	count   int      // the number of tags that it would have
 }
 
-// compare returns what an access point lacks, nothing if it is not one of this cluster's driver.
+// compare returns the missing tags of an access point; none if this cluster's driver did not create it.
 func (t *tagger) compare(tags []types.Tag) accessPoint {
 	has := map[string]string{}
 	for _, tag := range tags {
@@ -205,8 +207,8 @@ func (t *tagger) compare(tags []types.Tag) accessPoint {
 	return lacking
 }
 
-// tag sets the tags that an access point lacks and that EFS has not refused. If EFS refuses them together, it sets them one
-// by one, to find out which ones are refused.
+// tag sets the tags that an access point lacks and that EFS has not refused. If EFS refuses them together, it sets them
+// one by one, to find out which ones EFS refuses.
 func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
 	keys := slices.DeleteFunc(ap.missing, func(key string) bool { _, refused := t.refused[key]; return refused })
 	if len(keys) == 0 {
@@ -252,7 +254,7 @@ func (t *tagger) setTags(ctx context.Context, id string, keys ...string) error {
 	})
 }
 
-// isRefused reports whether EFS refuses what a call asks for. The same call would be refused again.
+// isRefused reports whether EFS refuses the request of a call, so that a retry would be refused, too.
 func isRefused(err error) bool {
 	return slices.Contains([]string{"BadRequest", "ValidationException"}, codeOf(err))
 }

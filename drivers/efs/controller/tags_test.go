@@ -37,7 +37,7 @@ const mark, owner = "efs.csi.aws.com/cluster", "kubernetes.io/cluster/harbour-x1
 
 var ours = map[string]string{mark: "true", owner: "owned"}
 
-// A tagsCloud is a cloud with the credentials of the driver and those of the operator.
+// A tagsCloud is a cloud with credentials for the driver and for the operator.
 type tagsCloud struct {
 	*aws.Cloud
 	t      *testing.T
@@ -91,7 +91,7 @@ func (c *tagsCloud) accessPoint(fileSystem string, tags ...map[string]string) (h
 	return fileSystem + "::" + *made.AccessPointId
 }
 
-// tags returns the tags of a volume's access point, besides those by which it is ours.
+// tags returns the tags of a volume's access point, except for the marks by which it is ours.
 func (c *tagsCloud) tags(handle string) map[string]string {
 	for _, ap := range c.EFS.AccessPoints() {
 		if strings.HasSuffix(handle, ap.ID) {
@@ -117,13 +117,13 @@ type passed struct {
 	calls     map[string]int
 }
 
-// passOptions are what a pass depends on.
+// passOptions are the input of a pass.
 type passOptions struct {
 	desired
 	refused map[string]string
 }
 
-// newTestLoop returns a loop for which nothing is due, apart from tags.
+// newTestLoop returns a loop with nothing due apart from tags.
 func newTestLoop() *loop {
 	far := time.Now().Add(24 * time.Hour)
 	return &loop{
@@ -443,7 +443,7 @@ func TestCredentialsForTags(t *testing.T) {
 	for range 3 {
 		volumes = append(volumes, c.accessPoint(fs, ours))
 	}
-	// The key set is that of no API server: operator/tagging_cluster_test.go has a real one.
+	// The key set is not from an API server: operator/tagging_cluster_test.go has a real one.
 	issuer := newIssuer(t)
 	c.IAM.AddIdentityProvider(iam.IdentityProvider{Issuer: issuer.url, Audiences: []string{"openshift"}, KeySet: issuer.keySet})
 	account := "system:serviceaccount:openshift-operators:aws-efs-operator"
@@ -526,7 +526,7 @@ func TestExpiredSession(t *testing.T) {
 	}
 }
 
-// TestWantedTags: the tags are those that EFS allows, and the driver's list of tags has no say in that.
+// TestWantedTags: the tags are the ones that EFS allows, whatever the driver's list of tags can hold.
 func TestWantedTags(t *testing.T) {
 	infrastructure := &configv1.Infrastructure{Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x1", PlatformStatus: &configv1.PlatformStatus{
 		AWS: &configv1.AWSPlatformStatus{ResourceTags: []configv1.AWSResourceTag{{Key: "a: b", Value: "Zoë"}, {Key: "aws:x", Value: "1"}, {Key: mark, Value: "false"}, {Key: owner, Value: "shared"},
@@ -540,7 +540,7 @@ func TestWantedTags(t *testing.T) {
 	}
 }
 
-// TestPolicyForTags: AWS lets the operator change tags only on what the driver has created.
+// TestPolicyForTags: AWS lets the operator change tags only on access points that the driver created.
 func TestPolicyForTags(t *testing.T) {
 	var found []string
 	for _, m := range drivers.OfKind(manifests(t), "CredentialsRequest") {

@@ -19,8 +19,9 @@ import (
 const (
 	// awsLimit is how many access points AWS allows for a file system.
 	awsLimit = 10000
-	// earlyLimit is how many the driver can handle before version manyFrom: it gives each access point a group ID out of 50000 to 51000,
-	// and reads one page of 1,000 access points to find a free one. Beyond that it finds none, or one that another access point has.
+	// earlyLimit is how many access points the driver can handle before version manyFrom. It gives each access point a
+	// group ID from 50000 to 51000, and reads only one page of 1,000 access points to find a free ID. Beyond that it
+	// finds no ID, or an ID that is in use.
 	earlyLimit = 1000
 )
 
@@ -42,8 +43,8 @@ var fileSystemID = regexp.MustCompile(`^fs-[0-9a-f]{8,40}$`)
 // accountSecret is the parameter of a StorageClass with which the driver assumes a role in another account.
 const accountSecret = "csi.storage.k8s.io/provisioner-secret-name"
 
-// fileSystemOf returns the file system of a StorageClass with which the driver creates an access point for each claim. The operator
-// sees none of other accounts.
+// fileSystemOf returns the file system of a StorageClass, if the driver creates an access point for each claim and the
+// file system is in the cluster's account. The operator cannot see other accounts.
 func fileSystemOf(class *storagev1.StorageClass) string {
 	id := class.Parameters["fileSystemId"]
 	if class.Parameters["provisioningMode"] != "efs-ap" || class.Parameters[accountSecret] != "" || !fileSystemID.MatchString(id) {
@@ -56,7 +57,8 @@ func fileSystemOf(class *storagev1.StorageClass) string {
 // https://github.com/kubernetes-sigs/aws-efs-csi-driver/blob/master/docs/README.md#storage-class-parameters-for-dynamic-provisioning.
 const firstGroup, lastGroup = 50000, 7000000
 
-// groupRange returns the range of group IDs that the driver chooses from for a class, and false if the class fixes the ID.
+// groupRange returns the range from which the driver chooses group IDs for a class, and false if the class fixes the
+// ID.
 func groupRange(class *storagev1.StorageClass) (first, last int64, chosen bool) {
 	if class.Parameters["gid"] != "" {
 		return 0, 0, false
@@ -93,13 +95,13 @@ func isFromDriver(tags []types.Tag) bool {
 // usage is how full a file system is.
 type usage struct {
 	accessPoints int
-	// shared are the group IDs that the driver has given to several access points: the user of each may read and write the files of
-	// the others, wherever a directory can be reached through both.
+	// shared are the group IDs that the driver has given to several access points. A user of one can read and write the
+	// files of the others, wherever a directory can be reached through both.
 	shared []string
 }
 
-// A counter counts the access points of a file system that StorageClasses name, those of other clusters and those that people have
-// created among them. See https://docs.aws.amazon.com/efs/latest/ug/limits.html.
+// A counter counts the access points of a file system that StorageClasses name, including access points that other
+// clusters or people created. See https://docs.aws.amazon.com/efs/latest/ug/limits.html.
 type counter struct {
 	classes      []storagev1.StorageClass
 	accessPoints int

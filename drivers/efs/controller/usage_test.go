@@ -70,7 +70,7 @@ func TestSharedGroupIDs(t *testing.T) {
 	}
 }
 
-// TestAccessPointLimit: the limit is that of the driver's version, the default one's if nobody has said another.
+// TestAccessPointLimit: the limit depends on the driver's version, by default the default image's.
 func TestAccessPointLimit(t *testing.T) {
 	for version, want := range map[string]int{"": 1000, "2.1.11": 1000, "v2.3.0": 1000, "2.3.1": 10000, "3.4.1": 10000, "new": 1000} {
 		if got := accessPointLimit(map[string]string{"DRIVER_VERSION": version}); got != want {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/drivers/manila"
 )
 
-// New returns what Manila brings.
+// New returns Manila's own code.
 func New() controller.Own { return controller.Own{Classes: classes} }
 
 // classes returns a StorageClass for each share type of Manila, and a sentence about each type that gets none. If
@@ -36,7 +36,7 @@ func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.Storag
 		if invalid := validation.IsDNS1123Subdomain(class.Name); len(invalid) > 0 {
 			problem = fmt.Sprintf("%q cannot be the name of one: %s", class.Name, invalid[0])
 		} else if first, taken := owner[class.Name]; taken {
-			problem = fmt.Sprintf("%s is that of share type %q", class.Name, first)
+			problem = fmt.Sprintf("%s belongs to share type %q", class.Name, first)
 		}
 		if problem != "" {
 			leftOut = append(leftOut, fmt.Sprintf("Share type %q gets no StorageClass: %s. Rename it in Manila, or make a StorageClass by hand: "+

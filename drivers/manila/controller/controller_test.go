@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/lab/openstack"
 )
 
-// cloudOf returns what the cluster knows of a cloud.
+// cloudOf returns the cluster's information about a cloud.
 func cloudOf(cloud *openstack.Cloud) drivers.Cloud {
 	return drivers.Cloud{Namespace: "harbour", Credentials: map[string][]byte{"clouds.yaml": cloud.CloudsYAML()}}
 }
@@ -28,7 +28,7 @@ func TestClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{
-		`Share type "fast-ssd" gets no StorageClass: csi-manila-fast-ssd is that of share type "Fast_SSD". ` +
+		`Share type "fast-ssd" gets no StorageClass: csi-manila-fast-ssd belongs to share type "Fast_SSD". ` +
 			`Rename it in Manila, or make a StorageClass by hand: like one of the others, but with the parameter type: "fast-ssd".`,
 		`Share type "not a name" gets no StorageClass: "csi-manila-not a name" cannot be the name of one: a lowercase RFC 1123 subdomain must consist of ` +
 			`lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for ` +

@@ -15,11 +15,11 @@ import (
 	"github.com/berth-csi/berth/drivers/vsphere"
 )
 
-// oldest is the oldest version of vCenter and ESXi that the driver works with: 7.0 Update 2.
+// oldest is the oldest version of vCenter and ESXi that the driver supports: 7.0 Update 2.
 var oldest = version.MustParseGeneric("7.0.2")
 
-// classes returns the driver's StorageClass if all of the cluster's vCenters meet what the driver needs, and otherwise a
-// sentence about each thing that does not.
+// classes returns the driver's StorageClass if all of the cluster's vCenters meet the driver's requirements, and
+// otherwise a sentence about each unmet requirement.
 func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.StorageClass, leftOut []string, err error) {
 	if _, err := Content(cloud); err != nil {
 		return nil, nil, err
@@ -47,7 +47,7 @@ func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.Storag
 	return []storagev1.StorageClass{storageClass()}, nil, nil
 }
 
-// check logs in to the vCenter, and returns what the driver cannot work with.
+// check logs in to the vCenter, and returns the driver's unmet requirements.
 func (v vCenter) check(ctx context.Context, roots *x509.CertPool) (problems []string, err error) {
 	s, err := v.connect(ctx, roots)
 	if err != nil {
@@ -55,7 +55,7 @@ func (v vCenter) check(ctx context.Context, roots *x509.CertPool) (problems []st
 	}
 	defer s.close()
 	if problem, err := tooOld("the vCenter", s.content.About.APIVersion); err != nil || problem != "" {
-		return []string{problem}, err // nothing else of it is asked
+		return []string{problem}, err // without a supported version, there are no other checks
 	}
 	if err := s.login(ctx, v.user, v.password); err != nil {
 		return nil, fmt.Errorf("logging in as %s, of Secret %s: %w", v.user, vsphere.Driver.Configuration.Credentials, err)

@@ -15,7 +15,7 @@ import (
 	fake "github.com/berth-csi/berth/lab/vsphere"
 )
 
-// start starts a vCenter, and returns what a cluster in it knows.
+// start starts a vCenter, and returns the information about it in a cluster.
 func start(t *testing.T) (*fake.VCenter, drivers.Cloud) {
 	t.Helper()
 	v := fake.Start(t)
@@ -31,7 +31,7 @@ func start(t *testing.T) (*fake.VCenter, drivers.Cloud) {
 func TestClasses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// change changes what the cluster knows, or the vCenter.
+		// change changes the cluster's information, or the vCenter.
 		change  func(*fake.VCenter, *drivers.Cloud)
 		leftOut []string // parts of each sentence
 		err     string   // a part of it

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// A vCenter is a vCenter in which the cluster's nodes are.
+// A vCenter is a vCenter that runs nodes of the cluster.
 type vCenter struct {
 	server      string
 	port        int
 	insecure    bool // its certificate is not verified
 	datacenters []string
-	// clusters are the inventory paths of the compute clusters that run the nodes, as far as the cluster says them.
+	// clusters are the inventory paths of the compute clusters that run the nodes, as far as they are known.
 	clusters       []string
 	user, password string
 }
@@ -44,8 +44,8 @@ type serverConfig struct {
 	datacenters []string
 }
 
-// vCenters returns the cluster's vCenters, sorted by their names. Infrastructure names them, or in older clusters only the
-// cloud configuration.
+// vCenters returns the cluster's vCenters, sorted by their names. The Infrastructure names them; in older clusters,
+// only the cloud configuration does.
 func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 	config, err := parseCloudConfig(cloud.Config)
 	if err != nil {
@@ -77,8 +77,8 @@ func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 			if !slices.Contains(v.clusters, domain.Topology.ComputeCluster) {
 				v.clusters = append(v.clusters, domain.Topology.ComputeCluster)
 			}
-			// A failure domain that was added later may be in a datacenter that nobody added to the vCenter's. The driver looks
-			// for nodes in those that its configuration names, and in no others.
+			// A failure domain that was added later may be in a datacenter that nobody added to the vCenter's list. The
+			// driver searches for nodes only in the datacenters of its configuration.
 			if datacenter := domain.Topology.Datacenter; datacenter != "" && !slices.Contains(v.datacenters, datacenter) {
 				v.datacenters = append(v.datacenters, datacenter)
 			}
@@ -106,7 +106,7 @@ func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 	return all, nil
 }
 
-// hasDomain matches the users with whom the driver starts.
+// hasDomain matches user names with a domain. The driver does not start with others.
 var hasDomain = regexp.MustCompile(`^([\w.-]+@[A-Za-z\d.-]+|[A-Za-z\d.-]+\\[\w.-]+)$`)
 
 // parseCloudConfig parses a configuration in either format.
@@ -208,7 +208,7 @@ func Content(cloud drivers.Cloud) (map[string][]byte, error) {
 		return nil, errors.New("the Infrastructure has no status.infrastructureName, the ID with which volumes are marked as the cluster's")
 	}
 	var text strings.Builder
-	// With this ID, vCenter knows which cluster a volume is of, and the installer finds the cluster's volumes.
+	// This ID tells vCenter to which cluster a volume belongs, and the installer finds the cluster's volumes by it.
 	fmt.Fprintf(&text, "[Global]\ncluster-id = %s\ncluster-distribution = \"OpenShift\"\n", quote(id))
 	if categories := vsphere.TopologyCategories(cloud.Infrastructure, cloud.DriverConfig); len(categories) > 0 {
 		fmt.Fprintf(&text, "\n[Labels]\ntopology-categories = %s\n", quote(strings.Join(categories, ", ")))
@@ -221,8 +221,8 @@ func Content(cloud drivers.Cloud) (map[string][]byte, error) {
 	return map[string][]byte{configKey: []byte(text.String())}, nil
 }
 
-// snapshotLimits returns the section with the limits of snapshots that the administrator has set, "" for none. The driver has
-// its own limits for others.
+// snapshotLimits returns the section with the administrator's limits of snapshots, "" for none. For the others, the
+// driver has its own limits.
 func snapshotLimits(config *operatorv1.VSphereCSIDriverConfigSpec) string {
 	if config == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Package controller makes the driver's configuration, a file in a Secret, from the configuration of the cloud and the
-// credentials for it (config.go), and asks the vCenters whether the driver can work with them (check.go).
+// Package controller writes the driver's configuration, a file in a Secret, from the cloud's configuration and
+// credentials (config.go), and checks whether the vCenters meet the driver's requirements (check.go).
 package controller
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/drivers/controller"
 )
 
-// New returns what vSphere brings.
+// New returns vSphere's own code.
 func New() controller.Own {
 	return controller.Own{Classes: classes, New: func(d controller.Dependencies) []factory.Controller { return []factory.Controller{newConfiguration(d)} }}
 }

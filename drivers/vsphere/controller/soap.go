@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// A session is a connection to the API of a vCenter, which is SOAP. These are the five requests that the operator needs.
-// The library for it, govmomi, has the whole API: it would add 13 MiB to a program that all operators run.
+// A session is a connection to the SOAP API of a vCenter. It has the five requests that the operator needs. The library
+// govmomi has the whole API, but would add 13 MiB to the program that all operators run.
 type session struct {
 	http     *http.Client
 	url      string
@@ -39,12 +39,12 @@ type reference struct {
 	Value string `xml:",chardata"`
 }
 
-// to begins each request: it names the object that is asked.
+// to begins each request: it names the object of the call.
 type to struct {
 	This reference `xml:"_this"`
 }
 
-// serviceContent is where everything else begins.
+// serviceContent has the references from which all other requests start.
 type serviceContent struct {
 	About struct {
 		APIVersion string `xml:"apiVersion"`
@@ -55,8 +55,7 @@ type serviceContent struct {
 	SessionManager    reference `xml:"sessionManager"`
 }
 
-// connect asks the vCenter for its version, for which nobody has to log in.
-// It trusts the certificates that roots vouch for, as the driver does.
+// connect asks the vCenter for its version, which needs no login. Like the driver, it trusts certificates of roots.
 func (v vCenter) connect(ctx context.Context, roots *x509.CertPool) (*session, error) {
 	jar, err := cookiejar.New(nil) // the session is a cookie
 	if err != nil {
@@ -120,7 +119,7 @@ func (s *session) find(ctx context.Context, path string) (*reference, error) {
 	return response.Found, nil
 }
 
-// A host is one that runs ESXi.
+// A host runs ESXi.
 type host struct{ name, apiVersion string }
 
 // hosts returns the hosts of a compute cluster. A host that is not connected has no version, and runs no node.
@@ -201,7 +200,7 @@ func (s *session) call(ctx context.Context, method string, request, response any
 		return err
 	}
 	post.Header.Set("Content-Type", "text/xml; charset=utf-8")
-	post.Header.Set("SOAPAction", "urn:vim25/6.7") // the oldest version of the API that has all that is asked here
+	post.Header.Set("SOAPAction", "urn:vim25/6.7") // the oldest version of the API that has all these requests
 	answer, err := s.http.Do(post)
 	if err != nil {
 		return err

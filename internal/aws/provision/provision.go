@@ -41,7 +41,7 @@ type Request struct {
 	Cluster ownership.Cluster
 	// Name distinguishes the file systems of a cluster.
 	Name string
-	// Tags are further tags, such as those of the Infrastructure object.
+	// Tags are further tags, such as the Infrastructure's.
 	Tags map[string]string
 	// Instances are the IDs of the cluster's nodes.
 	Instances    []string
@@ -357,7 +357,8 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 	return &fs, c.mustBeAsAsked(what, "it encrypted, with a key of its account, and with performance mode "+string(efstypes.PerformanceModeGeneralPurpose), differencesOf(fs))
 }
 
-// differencesOf says how a file system differs from what is asked for. Whoever has the key of another account can take all data away.
+// differencesOf says how a file system differs from the request. Whoever has the key of another account can take all
+// data away.
 func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	if !aws.ToBool(fs.Encrypted) {
 		all = append(all, "it is not encrypted")
@@ -550,7 +551,7 @@ func (want AccessPoint) differences(found efstypes.AccessPointDescription) (all 
 	octal := func(text string) string { return strings.TrimLeft(text, "0") }
 	switch made := found.RootDirectory.CreationInfo; {
 	case made == nil:
-		all = append(all, "it does not say whose its directory is")
+		all = append(all, "it sets no owner for its directory")
 	case aws.ToInt64(made.OwnerUid) != want.UID || aws.ToInt64(made.OwnerGid) != want.GID || octal(aws.ToString(made.Permissions)) != octal(want.Permissions):
 		all = append(all, fmt.Sprintf("its directory is of %d:%d, with permissions %s", aws.ToInt64(made.OwnerUid), aws.ToInt64(made.OwnerGid), aws.ToString(made.Permissions)))
 	}

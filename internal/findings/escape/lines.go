@@ -28,7 +28,7 @@ func Message(text string, limit int) string {
 	for i, line := range lines {
 		lines[i] = Line(line)
 	}
-	return Short(strings.Join(lines, "\n"), limit+64) // with what Short has added
+	return Short(strings.Join(lines, "\n"), limit+64) // plus the note that Short adds
 }
 
 // Messages returns a writer for messages to users. It writes each call of Write as one line.

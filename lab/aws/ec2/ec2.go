@@ -238,7 +238,7 @@ func readFilters(r *gateway.Request, known ...string) (filters, *gateway.Error) 
 	}
 }
 
-// match tells whether an item with attributes and tags passes. An attribute may have several values.
+// match reports whether an item with attributes and tags passes. An attribute may have several values.
 func (f filters) match(attributes map[string][]string, tags Tags) bool {
 	for name, wanted := range f {
 		values := attributes[name]

@@ -62,7 +62,7 @@ func (s *Service) lock() {
 	}
 }
 
-// settled tells whether it has happened, at a time that is zero as long as it is not known.
+// settled reports whether it has happened, at a time that is zero as long as it is not known.
 func settled(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
 
 func (s *Service) state(v *Volume) string {

@@ -26,7 +26,7 @@ type Principal struct {
 	actions []string
 }
 
-// May tells whether the principal's policies allow an action, such as "ec2:CreateVolume".
+// May reports whether the principal's policies allow an action, such as "ec2:CreateVolume".
 func (p Principal) May(action string) bool {
 	return slices.ContainsFunc(p.actions, func(pattern string) bool {
 		matched, _ := path.Match(strings.ToLower(pattern), strings.ToLower(action)) // the directory accepts only good patterns

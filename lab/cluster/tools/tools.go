@@ -35,8 +35,8 @@ const goExitGrace = 5 * time.Second
 // program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// The tools of a cluster: those of Kubernetes, of which clusters may have another version, and the others. lab/modules/tools also pins what
-// only some clusters need.
+// The tools of a cluster: Kubernetes, in the pinned or another version, and the others. lab/modules/tools also pins
+// what only some clusters need.
 var (
 	kubernetesPrograms = []program{
 		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},

@@ -1,8 +1,8 @@
 // Package release has the manifests with which the cluster version operator runs the cluster storage operator. They are
 // generated from the definitions of the drivers, into the folder deploy/manifests of the repository.
 //
-// The cluster version operator applies the files of a run level, which is in their names, in the order of these. A release replaces the images
-// in them by its own, which image-references names, and snapshot by its version.
+// The names of the files have a run level, and the cluster version operator applies the files in the order of their
+// names. A release replaces the images that image-references lists by its own images, and snapshot by its version.
 package release
 
 import (
@@ -35,10 +35,10 @@ const snapshot = "0.0.1-snapshot"
 
 // The names of files begin with a run level and the name of the component.
 const (
-	// early is for what components need that have the run level of storage.
+	// early is for objects that other components of storage's run level need.
 	early = "0000_49_cluster-storage-operator_"
 	level = "0000_50_cluster-storage-operator_"
-	// late is for what needs APIs of such components.
+	// late is for objects that need these components' APIs.
 	late = "0000_90_cluster-storage-operator_"
 )
 
@@ -54,11 +54,11 @@ var always = map[string]string{
 	"include.release.openshift.io/single-node-developer":          "true",
 }
 
-// included are those of most manifests. Clusters can be installed without the capability, see
+// included are the annotations of most manifests. Clusters can be installed without the capability, see
 // https://github.com/openshift/enhancements/blob/master/enhancements/installer/component-selection.md.
 var included = with(always, map[string]string{capability: "Storage"})
 
-// with returns annotations with more of them.
+// with returns both maps' annotations.
 func with(annotations, more map[string]string) map[string]string {
 	merged := maps.Clone(annotations)
 	maps.Copy(merged, more)
@@ -86,7 +86,7 @@ func Files(all []drivers.Driver) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The two digits after the component are the order in which the files of a level are applied.
+	// The two digits after the component order the files of a level.
 	objects := map[string]runtime.Object{
 		early + "00_namespace":         namespace(),
 		level + "00_namespace_drivers": clusterstorage.DriversNamespace(),
@@ -107,7 +107,7 @@ func Files(all []drivers.Driver) ([]File, error) {
 	for name, object := range objects {
 		annotations := included
 		if strings.HasPrefix(name, early) {
-			annotations = always // others need it in clusters without the capability, too
+			annotations = always // other components need it even without the capability
 		}
 		data, err := marshal(object, annotations)
 		if err != nil {
@@ -124,7 +124,7 @@ func Files(all []drivers.Driver) ([]File, error) {
 	return files, nil
 }
 
-// marshal returns an object as YAML, with annotations in addition to its own, which prevail.
+// marshal returns an object as YAML with more annotations. The object's own annotations take precedence.
 func marshal(object runtime.Object, annotations map[string]string) ([]byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -135,7 +135,7 @@ func marshal(object runtime.Object, annotations map[string]string) ([]byte, erro
 	for _, field := range [][]string{{"metadata", "creationTimestamp"}, {"spec", "template", "metadata", "creationTimestamp"}} {
 		unstructured.RemoveNestedField(u.Object, field...)
 	}
-	isClusterOperator := u.GetKind() == "ClusterOperator" // whose spec must be there, and whose status is read
+	isClusterOperator := u.GetKind() == "ClusterOperator" // its spec is required, and its status is read
 	if !isClusterOperator {
 		unstructured.RemoveNestedField(u.Object, "status")
 	}
@@ -173,7 +173,7 @@ func namespace() *corev1.Namespace {
 	}
 }
 
-// storage is the object to which the operator reports. An administrator's settings in it stay.
+// storage is the object for the operator's reports. An administrator's settings in it stay.
 func storage() *operatorv1.Storage {
 	return &operatorv1.Storage{
 		TypeMeta:   metav1.TypeMeta{APIVersion: operatorv1.GroupVersion.String(), Kind: "Storage"},
@@ -183,8 +183,8 @@ func storage() *operatorv1.Storage {
 	}
 }
 
-// clusterOperator is what the cluster version operator waits for: until the operator reports this version, an update is not
-// complete.
+// clusterOperator returns the object that the cluster version operator waits for. An update is complete only when the
+// operator reports this version in it.
 func clusterOperator() *configv1.ClusterOperator {
 	return &configv1.ClusterOperator{
 		TypeMeta:   metav1.TypeMeta{APIVersion: configv1.GroupVersion.String(), Kind: "ClusterOperator"},
@@ -196,7 +196,7 @@ func clusterOperator() *configv1.ClusterOperator {
 	}
 }
 
-// roles returns the operator's permissions, and those who have them.
+// roles returns the operator's roles and their bindings.
 func roles(all []drivers.Driver) (map[string]runtime.Object, error) {
 	rules, err := clusterstorage.OperatorPolicyRules(all)
 	if err != nil {
@@ -222,8 +222,8 @@ func roles(all []drivers.Driver) (map[string]runtime.Object, error) {
 	}, nil
 }
 
-// credentialsRequests returns those of all drivers, because administrators who create credentials by hand extract them from
-// a release before they install a cluster. The drivers' operators apply the same.
+// credentialsRequests returns the CredentialsRequests of all drivers. Administrators who create credentials by hand
+// extract them from a release before they install a cluster. The drivers' operators apply the same objects.
 func credentialsRequests(all []drivers.Driver) (map[string]runtime.Object, error) {
 	requests := map[string]runtime.Object{}
 	for _, d := range all {
@@ -243,8 +243,8 @@ func credentialsRequests(all []drivers.Driver) (map[string]runtime.Object, error
 	return requests, nil
 }
 
-// monitoring returns the objects with which the cluster's monitoring reads the operator's metrics. The Service comes with the
-// operator, for which it requests a certificate.
+// monitoring returns the objects with which the cluster's monitoring reads the operator's metrics. The Service comes
+// with the operator, because it requests the operator's certificate.
 func monitoring() (map[string]runtime.Object, error) {
 	manifests, err := drivers.Monitoring(clusterstorage.Name)
 	if err != nil {
@@ -268,7 +268,7 @@ func monitoring() (map[string]runtime.Object, error) {
 	return objects, nil
 }
 
-// operatorImage is the image of all operators, as their definitions have it.
+// operatorImage returns the image of all operators, which every definition names.
 func operatorImage(all []drivers.Driver) string { return all[0].Operator.Image }
 
 func deployment(all []drivers.Driver) *appsv1.Deployment {

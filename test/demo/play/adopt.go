@@ -209,7 +209,7 @@ func (h handOver) useVolume(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it all the while", claim.Name, class), journey.AwaitPod(ctx, c, tenant)
+	return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it throughout", claim.Name, class), journey.AwaitPod(ctx, c, tenant)
 }
 
 // awaitHold waits until the cluster storage operator waits.

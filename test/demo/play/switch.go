@@ -99,7 +99,7 @@ func (w switching) leave(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	result += fmt.Sprintf("; %d pods write all the while", len(writers))
+	result += fmt.Sprintf("; %d pods write throughout", len(writers))
 	return result, save(ctx, w.cluster.Client(), community.Kinds(namespace), mounts)
 }
 

@@ -16,7 +16,7 @@ func Debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return debian(ctx, report)
 }
 
-// BusyBox is Debian's static BusyBox alone.
+// BusyBox is an image with only Debian's static BusyBox.
 func BusyBox(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return archiveOf(ctx, report, busyBox)
 }

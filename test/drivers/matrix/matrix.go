@@ -37,11 +37,11 @@ var Capabilities = []struct {
 	{Attach, "the volume is attached to the node of the pod that uses it, and detached after that"},
 	{Publish, "pods write and read files of the volume; if the driver can share it, from two nodes at the same time"},
 	{Expand, "a claim that asks for more gets it, and its file system grows"},
-	{Snapshot, "a snapshot of a claim is taken, and a new claim has what was in it"},
+	{Snapshot, "a snapshot of a claim is taken, and a new claim has its content"},
 	{Delete, "with the claim, all that was made for it in the cloud goes"},
-	{Tags, "what the driver makes has the tags that the Infrastructure wants"},
+	{Tags, "the driver's resources have the tags that the Infrastructure wants"},
 	{STS, "the driver works with short-lived tokens instead of a key pair, and behind the cluster's proxy"},
-	{PrivateEndpoint, "the driver works in a region whose endpoints have a CA of their own"},
+	{PrivateEndpoint, "the driver works in a region whose endpoints have a private CA"},
 }
 
 // Cell is a driver's capability.

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/lab/nfs"
 )
 
-// TestExportsOfEFS: a mount gets the root directory of its access point, and only that of its own file system.
+// TestExportsOfEFS: a mount gets the root directory of its access point, and only on its own file system.
 func TestExportsOfEFS(t *testing.T) {
 	const first, second, host = "fs-0000000000000000a", "fs-0000000000000000b", ".efs.us-east-1.amazonaws.com"
 	region := StartAWS(t, driver.Driver, aws.Options{})

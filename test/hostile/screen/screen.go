@@ -1,4 +1,4 @@
-// Package screen judges what migrations show of what they have read.
+// Package screen judges how migrations show the texts that they have read.
 package screen
 
 import (
