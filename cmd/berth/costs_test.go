@@ -54,7 +54,7 @@ var costs = map[string]struct {
 	"check":                    {"IN --profile community --profile certified", slices.Concat(inRepository(bundleInputs), repositoryInputs)},
 	"bundle permissions":       {"IN", bundleInputs},
 	"bundle image":             {"IN --layout OUT", bundleInputs},
-	"bundle bump":              {"IN --output-dir OUT --version 9.9.9", bundleInputs},
+	"bundle bump":              {"IN --output-dir OUT --image OPERATOR_IMAGE=quay.io/example/tide:v2", bundleInputs},
 	"catalog build":            {"IN --output-dir OUT", slices.Concat(bundleInputs, templateInputs)},
 	"catalog add":              {"IN none", slices.Concat(catalogInputs, templateInputs)}, // it reads all of the file before the bundle
 	"catalog validate":         {"IN", withImages(catalogInputs)},
@@ -412,6 +412,9 @@ func cost(t *testing.T, program string, args []string, limit budget) (seconds, m
 	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
 		t.Errorf("%s: %v\n%.500s", cmd, errors.Join(err, ctx.Err()), out.Bytes())
+	}
+	if strings.Contains(out.String(), "See 'berth ") {
+		t.Errorf("%s: the command line is wrong, so the command does nothing: %.500s", cmd, out.Bytes())
 	}
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), mebibytes
 }
