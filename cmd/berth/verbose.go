@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/logging"
 )
 
-// Levels of --verbose. All but the first are those of klog, by which client-go logs requests as it does for kubectl.
+// Levels of --verbose. All but the first are klog's: client-go logs requests by them, as it does for kubectl.
 const (
 	causesLevel = 1
 	maxLevel    = 10

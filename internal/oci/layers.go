@@ -184,7 +184,7 @@ const (
 	smallLayer = 64 << 20
 )
 
-// expanded is what a stream expands to.
+// expanded reads the expanded bytes of a stream.
 type expanded struct {
 	io.Reader
 	stream *source

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// Version is the version of the files that are read, and the kinds are what they are for.
+// Version is the API version of the files that Read takes, and the others are their kinds.
 const (
 	Version = "mirror.openshift.io/v2alpha1"
 	Mirror  = "ImageSetConfiguration"
@@ -38,7 +38,7 @@ type Set struct {
 	Warnings []string
 }
 
-// Catalog is a catalog with what is chosen of it.
+// Catalog is a catalog and the part of it to mirror.
 type Catalog struct {
 	mirror.Choice
 	Source     string
