@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,7 @@ func TestVerbose(t *testing.T) {
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	t.Setenv("HOME", t.TempDir())
 	t.Cleanup(func() { logging.Level(0) })
+	ctx := context.Background() // run ends the program soon after its context, so it may not be the test's
 	requests, headers := `"Response" verb="GET" url="`+server.URL, "Tide: in"
 	for _, tc := range []struct {
 		flags     []string
@@ -41,7 +43,7 @@ func TestVerbose(t *testing.T) {
 	} {
 		t.Run(strings.Join(tc.flags, " "), func(t *testing.T) {
 			log := standardError(t, func() {
-				run(t.Context(), append([]string{"move", "status", "--server", server.URL, "--token", "opensesame", "--insecure-skip-tls-verify"}, tc.flags...))
+				run(ctx, append([]string{"move", "status", "--server", server.URL, "--token", "opensesame", "--insecure-skip-tls-verify"}, tc.flags...))
 			})
 			for _, want := range tc.has {
 				if !strings.Contains(log, want) {
@@ -56,7 +58,7 @@ func TestVerbose(t *testing.T) {
 		})
 	}
 	for _, wrong := range []string{"11", "-1", "loud"} {
-		log := standardError(t, func() { run(t.Context(), []string{"move", "status", "-v=" + wrong}) })
+		log := standardError(t, func() { run(ctx, []string{"move", "status", "-v=" + wrong}) })
 		if !strings.Contains(log, "want a level from 0 to 10") {
 			t.Errorf("with -v=%s it says %q", wrong, log)
 		}
