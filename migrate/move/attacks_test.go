@@ -150,6 +150,12 @@ func TestForgedJournal(t *testing.T) {
 		if s := left(); s.Verify() != nil {
 			t.Errorf("a version that the move has deleted: %v", s.Verify())
 		}
+		s := left()
+		s.journal.Entries = slices.DeleteFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == AddVersionFinalizer })
+		s.log(RemoveVersionFinalizer, time.Minute)
+		if err := s.Verify(); err != nil {
+			t.Errorf("a version with the finalizer of an abandoned move: %v", err)
+		}
 	})
 	t.Run("an object of another ClusterExtension", func(t *testing.T) {
 		s := free()
@@ -188,7 +194,7 @@ func TestManyLabelledObjects(t *testing.T) {
 	own := forged[0]
 	own.Name, own.UID, own.CreationTimestamp = "of-a-later-version", "l-1", metav1.NewTime(time.Unix(1_900_000_000, 0))
 	was := len(in.installed)
-	in.installed = append(in.installed, believed(append(forged, own), false)...)
+	in.installed = append(in.installed, believed(append(forged, own), in.installed)...)
 	p := in.plan()
 	if !slices.ContainsFunc(p.TakenOver, func(o Object) bool { return o.UID == "l-1" }) || len(p.TakenOver) > was+maxNew {
 		t.Errorf("the plan has %d objects, want those of the operator, and at most %d others", len(p.TakenOver), maxNew)

@@ -81,6 +81,7 @@ func (in *back) readInstalled(ctx context.Context, c client.Client) error {
 			add(*found)
 		}
 	}
+	var inNamespace []metav1.PartialObjectMetadata
 	for _, kind := range bundleKinds {
 		options := []client.ListOption{labelsOf(in.moved.Subject.Name)}
 		if !kind.ofCluster {
@@ -90,27 +91,35 @@ func (in *back) readInstalled(ctx context.Context, c client.Client) error {
 		if err != nil {
 			return err
 		}
-		for _, o := range believed(found, kind.ofCluster) {
+		if !kind.ofCluster {
+			inNamespace = append(inNamespace, found...)
+			continue
+		}
+		for _, o := range found {
 			add(o)
 		}
+	}
+	for _, o := range believed(inNamespace, in.installed) {
+		add(o)
 	}
 	return nil
 }
 
-// maxNew is the maximum number of objects of a kind in the operator's namespace that a later version may have brought.
-const maxNew = 100
+// maxNew is the maximum number of objects in the operator's namespace that a later version may have brought. Each is unmarked by itself,
+// while no OLM has the operator.
+const maxNew = 50
 
-// believed returns the objects with the labels of OLM v1 that a plan names: all of the cluster, and the first in the operator's namespace.
-// Whoever may write there can create any number, and a plan that names them all would fit into no journal. Those that are left out keep
-// their labels, and nothing else: what was taken over is found by the plan that did it.
-func believed(found []metav1.PartialObjectMetadata, ofCluster bool) []metav1.PartialObjectMetadata {
-	if ofCluster || len(found) <= maxNew {
-		return found
-	}
-	slices.SortFunc(found, func(a, b metav1.PartialObjectMetadata) int { // what is older was not created to keep others out
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+// believed returns the objects in the operator's namespace with the labels of OLM v1 that a plan names besides those that are known: the
+// first ones. Whoever may write there can create any number, and a plan that names them all would fit into no journal. Those that are left
+// out keep their labels, and nothing else: what was taken over is found by the plan that did it.
+func believed(found, known []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
+	found = slices.DeleteFunc(found, func(o metav1.PartialObjectMetadata) bool {
+		return slices.ContainsFunc(known, func(k metav1.PartialObjectMetadata) bool { return k.UID == o.UID })
 	})
-	return found[:maxNew]
+	slices.SortFunc(found, func(a, b metav1.PartialObjectMetadata) int { // what is older was not created to keep others out
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	return found[:min(len(found), maxNew)]
 }
 
 func readExtension(ctx context.Context, c client.Client, name string) (*unstructured.Unstructured, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Verify fails unless the live objects match the plan, changed by nothing but the move: above all, the APIs and the
-// Deployments must keep their UIDs.
+// Verify fails unless the live objects match the plan, changed by nothing but the move: above all, the APIs must keep their
+// UIDs and, on the way to OLM v1, the Deployments.
 func (s *state) Verify() error {
 	p := s.plan
 	if s.namespaceUID != p.NamespaceUID {
@@ -110,11 +110,12 @@ func (s *state) verifyBefore() error {
 	return nil
 }
 
-// verifyVersion fails if the version does not exist and no step of the move has kept it with its finalizer before: a journal could name one that never was, whose
-// objects nothing shows, to have OLM v1 own those of others.
+// verifyVersion fails if the version does not exist and no step of the move has found it before: a journal could name one that never was, whose
+// objects nothing shows, to have OLM v1 own those of others. An earlier, abandoned move may have added the finalizer.
 func (s *state) verifyVersion() error {
 	p := s.plan
-	if p.To != ToV1 || s.journal.Phase != migrate.Applying || s.hasVersionBefore() || s.hasStarted(AddVersionFinalizer) {
+	if p.To != ToV1 || s.journal.Phase != migrate.Applying || s.hasVersionBefore() ||
+		slices.ContainsFunc([]migrate.StepName{AddVersionFinalizer, DeleteVersion, RemoveVersionFinalizer}, s.hasStarted) {
 		return nil
 	}
 	return fmt.Errorf("there is no ClusterServiceVersion %s/%s with UID %s, although the plan in the journal is to move it and no step has kept it with a finalizer before it went: find out who has deleted it or written the journal; %s",

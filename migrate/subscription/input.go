@@ -87,6 +87,12 @@ func (in *input) readSubscription(ctx context.Context, c client.Client) error {
 	if !found || whole.UID != s.UID || whole.Spec == nil {
 		return fmt.Errorf("Subscription %s/%s was deleted or replaced while the cluster was read: want the one with UID %s; run the command again", s.Namespace, s.Name, s.UID)
 	}
+	if whole.Generation != s.Generation {
+		return fmt.Errorf("the spec of Subscription %s/%s was changed while the cluster was read; run the command again", s.Namespace, s.Name)
+	}
+	health := whole.Status.CatalogHealth
+	whole.Status = s.Status // as old as the versions and InstallPlans that were read after it
+	whole.Status.CatalogHealth = health
 	*s = *whole
 	return nil
 }
