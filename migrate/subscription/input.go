@@ -85,7 +85,7 @@ func (in *input) readSubscription(ctx context.Context, c client.Client) error {
 		return fmt.Errorf("reading Subscription %s/%s: %w", s.Namespace, s.Name, err)
 	}
 	if !found || whole.UID != s.UID || whole.Spec == nil {
-		return fmt.Errorf("Subscription %s/%s was deleted or replaced while the cluster was read: want the one with UID %s; run the command again", s.Namespace, s.Name, s.UID)
+		return fmt.Errorf("somebody has deleted or replaced Subscription %s/%s while the cluster was read: want the one with UID %s; run the command again", s.Namespace, s.Name, s.UID)
 	}
 	if whole.Generation != s.Generation {
 		return fmt.Errorf("the spec of Subscription %s/%s was changed while the cluster was read; run the command again", s.Namespace, s.Name)
