@@ -18,8 +18,8 @@ import (
 
 // Deletion says which images of a destination are not needed any more.
 type Deletion struct {
-	// Unneeded and Needed are images of the destination by digest, with the names of their sources. Those that are needed are named by
-	// a catalog of the destination.
+	// Unneeded and Needed are images of the destination by digest, with the names of their sources. Needed ones are named by a catalog of
+	// the destination or blocked, or are part of such an image.
 	Unneeded, Needed map[string]string
 	// Absent are images that the destination does not have.
 	Absent []string
@@ -32,15 +32,18 @@ func PlanDeletion(ctx context.Context, to oci.Destination, chosen, present []*Mi
 		if len(m.unlisted) > 0 {
 			return nil, fmt.Errorf("catalog %s in the destination does not list the images of bundle %s, so it is unknown which are needed; nothing is listed: expected relatedImages there", m.Text, m.unlisted[0].Name)
 		}
-		if _, err := m.find(ctx, to, needed); err != nil {
+		if _, err := m.find(ctx, to, m.references(), oci.Digests, needed); err != nil {
 			return nil, err
 		}
 	}
 	d := &Deletion{Unneeded: map[string]string{}, Needed: map[string]string{}}
 	for _, m := range chosen {
 		m.block()
-		absent, err := m.find(ctx, to, d.Unneeded)
+		absent, err := m.find(ctx, to, m.references(), foundDigest, d.Unneeded)
 		if err != nil {
+			return nil, err
+		}
+		if _, err := m.find(ctx, to, m.blocked, oci.Digests, needed); err != nil { // under another name, it may be chosen
 			return nil, err
 		}
 		d.Absent = append(d.Absent, absent...)
@@ -55,29 +58,45 @@ func PlanDeletion(ctx context.Context, to oci.Destination, chosen, present []*Mi
 	return d, nil
 }
 
-// find adds the images that the destination has to found, by digest, and returns the others.
-func (m *Mirror) find(ctx context.Context, to oci.Destination, found map[string]string) (absent []string, err error) {
+// references returns the names of all images of a mirror.
+func (m *Mirror) references() (all []string) {
+	for _, n := range m.needs {
+		all = append(all, n.reference)
+	}
+	return all
+}
+
+// foundDigest returns the digest of an image in a registry.
+func foundDigest(ctx context.Context, reference string) ([]string, error) {
+	digest, err := oci.Find(ctx, reference)
+	return []string{digest}, err
+}
+
+// find adds the digests of images that the destination has to found, and returns the other images.
+func (m *Mirror) find(ctx context.Context, to oci.Destination, references []string, digests func(context.Context, string) ([]string, error), found map[string]string) (absent []string, err error) {
 	var mu sync.Mutex
 	transfer := &oci.Transfer{To: to}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
-	for _, n := range m.needs {
+	for _, reference := range references {
 		group.Go(func() error {
-			place, err := transfer.Place(n.reference)
+			place, err := transfer.Place(reference)
 			if err != nil {
 				return err
 			}
-			digest, err := oci.Find(ctx, place)
-			if err != nil {
+			all, err := digests(ctx, place)
+			if err != nil && !oci.IsAbsent(err) {
 				return fmt.Errorf("looking for image %s: %w", place, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if digest == "" {
-				absent = append(absent, n.reference)
+			if err != nil || all[0] == "" {
+				absent = append(absent, reference)
 				return nil
 			}
-			found[repositoryOf(place)+"@"+digest] = n.reference
+			for _, digest := range all {
+				found[repositoryOf(place)+"@"+digest] = reference
+			}
 			return nil
 		})
 	}
@@ -88,7 +107,7 @@ func (m *Mirror) find(ctx context.Context, to oci.Destination, found map[string]
 func (d *Deletion) Write(w io.Writer) error {
 	text := bufio.NewWriter(w)
 	for _, image := range slices.Sorted(maps.Keys(d.Needed)) {
-		fmt.Fprintf(text, "# kept, as a catalog of the destination names it: %s\n", image)
+		fmt.Fprintf(text, "# kept, as a catalog of the destination or blockedImages needs it: %s\n", image)
 	}
 	for _, reference := range d.Absent {
 		fmt.Fprintf(text, "# not in the destination: %s\n", reference)
@@ -112,6 +131,8 @@ func ReadDeletion(text []byte, path string) (images []string, err error) {
 		ref, err := name.NewDigest(line, name.StrictValidation)
 		if err != nil || ref.Name() != line {
 			faults.add(fmt.Errorf("line %d is %q; expected an image by its digest", number, line))
+		} else if err := oci.CheckName(line); err != nil {
+			faults.add(fmt.Errorf("line %d: %w", number, err))
 		} else if !strings.HasPrefix(line, strings.TrimSuffix(path, "/")+"/") {
 			faults.add(fmt.Errorf("line %d is %q; expected an image below %s", number, line, path))
 		}

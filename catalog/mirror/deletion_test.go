@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"bytes"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,37 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
+// TestDeletionKeepsSharedImages: an image is kept if a list that the catalog needs names it, or if it has a blocked name, too.
+func TestDeletionKeepsSharedImages(t *testing.T) {
+	s := newSea(t, nil)
+	to := registry.Start(t, nil) + "/mirror"
+	for _, selection := range []string{"tide", "tide@2.0.0"} {
+		_, _, _, err := run(t, t.Context(), s.dir, to, selection)
+		check(t, err)
+	}
+	early, late := s.images[1], s.images[5] // the operator, of the first version and of the last
+	parts, err := oci.Digests(t.Context(), to+"/"+placeOf(late))
+	check(t, err)
+	if len(parts) < 2 {
+		t.Fatalf("%s has the digests %s, want also those of its architectures", late, parts)
+	}
+	repository, _, _ := strings.Cut(late, "@")
+	child := repository + "@" + parts[1]
+	check(t, oci.Tag(t.Context(), to+"/"+placeOf(early), "blocked"))
+	destination, err := mirror.OpenDestination(to, "sea")
+	check(t, err)
+	defer destination.Close()
+	chosen, err := mirror.NewImages([]string{child, early, repository + ":blocked"}, mirror.Options{Jobs: 1, Blocked: []*regexp.Regexp{regexp.MustCompile(":blocked$")}})
+	check(t, err)
+	d, err := mirror.PlanDeletion(t.Context(), destination, []*mirror.Mirror{chosen}, []*mirror.Mirror{opened(t, to+"/sea:latest")})
+	check(t, err)
+	want := []string{to + "/" + placeOf(child), to + "/" + placeOf(early)}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(d.Needed)); len(d.Unneeded) > 0 || !slices.Equal(got, want) {
+		t.Errorf("%s are listed, and %s kept; want only %s kept", slices.Sorted(maps.Keys(d.Unneeded)), got, want)
+	}
+}
+
 // TestDeletionByHand: a list that was written by hand deletes nothing else than images by digest below the destination.
 func TestDeletionByHand(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
@@ -82,8 +114,11 @@ func TestDeletionByHand(t *testing.T) {
 		to + "s/a" + digest:                   "expected an image below",
 		"a" + digest:                          "expected an image by its digest",
 		to + "/a" + digest + " b":             "expected an image by its digest",
+		to + "/../prod/a" + digest:            `the part ".."`,
+		to + "/./a" + digest:                  `the part "."`,
+		to + "//a" + digest:                   `the part ""`,
 	} {
-		if _, err := mirror.ReadDeletion([]byte("# kept\n\n"+line+"\n"), to); err == nil || !strings.Contains(err.Error(), "line 3 is") || !strings.Contains(err.Error(), want) {
+		if _, err := mirror.ReadDeletion([]byte("# kept\n\n"+line+"\n"), to); err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is refused for %v, want %q", line, err, want)
 		}
 	}

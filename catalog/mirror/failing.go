@@ -22,32 +22,37 @@ const (
 	slowRate  = 4 << 10
 )
 
-// strikes counts the images of each registry that failed for a reason that will affect its other images, and the time that slow
-// images have taken.
+// strikes counts the images of each registry that failed for a reason that will affect its other images.
 type strikes struct {
 	mu     sync.Mutex
 	byHost map[string]int
-	// slow is the time of all slow images beyond what is short. The images that are handled concurrently have it each.
-	slow time.Duration
 }
 
-// each calls do for an image of a size, with a time limit, unless its registry was given up. All slow images together have the
-// limit of one: otherwise a catalog with many of them, each a little faster than its limit, holds a mirror for days.
-func (s *strikes) each(ctx context.Context, reference string, size int64, limit time.Duration, do func(context.Context) error) error {
+// slowness limits the time that all slow images take together: otherwise a catalog with many of them, each a little faster than its
+// limit, holds a mirror for days.
+type slowness struct {
+	mu sync.Mutex
+	// spent is the time of all slow images beyond what is short, and most is its limit.
+	spent, most time.Duration
+}
+
+// each calls do for an image of a size, with a time limit, unless its registry was given up. The size includes parts that another
+// image copies: this one waits for them.
+func (s *strikes) each(ctx context.Context, reference string, size int64, slow *slowness, limit time.Duration, do func(context.Context) error) error {
 	host := hostOf(reference)
 	if s.count(host, 0) >= maxStrikes {
 		return &outError{host}
 	}
 	short := shortTime + time.Duration(size/slowRate)*time.Second
 	why := ""
-	if slow := s.add(0); short+limit-slow < limit {
-		limit, why = short+max(0, limit-slow), fmt.Sprintf(", and other slow images have taken %s", slow.Round(time.Second))
+	if spent := slow.add(0); short+max(0, slow.most-spent) < limit {
+		limit, why = short+max(0, slow.most-spent), fmt.Sprintf(", and other slow images have taken %s", spent.Round(time.Second))
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begin := time.Now()
 	err := do(within)
-	s.add(max(0, time.Since(begin)-short))
+	slow.add(max(0, time.Since(begin)-short))
 	if err != nil && ctx.Err() == nil && within.Err() != nil {
 		err = &lateError{fmt.Errorf("it took longer than %s%s: %w", limit.Round(time.Second), why, err)}
 	}
@@ -61,11 +66,11 @@ func (s *strikes) each(ctx context.Context, reference string, size int64, limit 
 }
 
 // add adds to the time of slow images, and returns it.
-func (s *strikes) add(slow time.Duration) time.Duration {
+func (s *slowness) add(more time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.slow += slow
-	return s.slow
+	s.spent += more
+	return s.spent
 }
 
 // count adds to the strikes of a registry, and returns them.

@@ -14,8 +14,9 @@ import (
 func TestSlowImagesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s strikes
+		slow := slowness{most: time.Hour}
 		takes := func(reference string, size int64, wait time.Duration) error {
-			return s.each(t.Context(), reference, size, time.Hour, func(ctx context.Context) error {
+			return s.each(t.Context(), reference, size, &slow, time.Hour, func(ctx context.Context) error {
 				select {
 				case <-time.After(wait):
 					return nil

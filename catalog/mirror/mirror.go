@@ -272,17 +272,19 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 		if err := m.inspectCatalog(ctx); err != nil {
 			return err
 		}
+		m.block() // nothing asks for what is blocked
 		if err := m.addUnlisted(ctx, from); err != nil {
 			return err
 		}
 	}
 	m.block()
 	images, wholes := make([]Image, len(m.needs)), make([]*oci.Whole, len(m.needs))
+	slow := slowness{most: m.Time}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
 	for i, need := range m.needs {
 		group.Go(func() error {
-			err := m.strikes.each(groupCtx, need.reference, 0, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
+			err := m.strikes.each(groupCtx, need.reference, 0, &slow, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
 				images[i], wholes[i], err = inspected(ctx, m.transfer, need.reference)
 				return err
 			})
@@ -327,7 +329,9 @@ func (m *Mirror) inspectCatalog(ctx context.Context) error {
 // block takes away the images that the user does not want.
 func (m *Mirror) block() {
 	m.needs = slices.DeleteFunc(m.needs, func(n need) bool {
-		is := slices.ContainsFunc(m.Blocked, func(b *regexp.Regexp) bool { return b.MatchString(n.reference) })
+		// People write docker.io for the registry that images have under another name.
+		written := strings.Replace(n.reference, name.DefaultRegistry+"/", "docker.io/", 1)
+		is := slices.ContainsFunc(m.Blocked, func(b *regexp.Regexp) bool { return b.MatchString(n.reference) || b.MatchString(written) })
 		if is {
 			m.blocked = append(m.blocked, n.reference)
 		}
@@ -357,6 +361,7 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 	if err := m.writeRecord(ctx); err != nil {
 		return err
 	}
+	slow := slowness{most: m.Time}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
 	for i, w := range m.wholes {
@@ -364,7 +369,7 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 			if groupCtx.Err() != nil {
 				return nil // another one failed
 			}
-			err := m.strikes.each(groupCtx, m.images[i].Source, m.images[i].Missing, m.Time, func(ctx context.Context) error { return m.transfer.Copy(ctx, w) })
+			err := m.strikes.each(groupCtx, m.images[i].Source, m.images[i].Size, &slow, m.Time, func(ctx context.Context) error { return m.transfer.Copy(ctx, w) })
 			if err == nil {
 				done(m.images[i])
 			}

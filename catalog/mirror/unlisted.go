@@ -112,11 +112,12 @@ func unlistedOf(all []*keptPackage) (unlisted []*fbc.Bundle) {
 // image.
 func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
 	found, warnings := make([][]string, len(m.unlisted)), make([]string, len(m.unlisted))
+	slow := slowness{most: m.Time}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
 	for i, b := range m.unlisted {
 		group.Go(func() error {
-			err := m.strikes.each(ctx, b.Image, 0, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
+			err := m.strikes.each(ctx, b.Image, 0, &slow, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
 				found[i], err = imagesIn(ctx, from, b)
 				return err
 			})

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berth-csi/berth/bundle/registryv1/access"
@@ -134,10 +135,18 @@ func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph,
 // listedRisks is how many requests a finding lists. "berth catalog diff" shows the others.
 const listedRisks = 5
 
+// comparedSizes is how many times the size of a package's bundles may be compared: many channels may have one large head, and each
+// another one before.
+const comparedSizes = 8
+
 // accessAgainst reports what the heads of channels ask for and the heads of the same channels of an earlier package did not.
 // Channels with the same heads have one finding.
 func accessAgainst(p, was *fbc.Package, place Place) (found []*findings.Finding) {
 	reported := map[[2]string]bool{}
+	left := 0 // bytes
+	for _, b := range slices.Concat(p.Bundles, was.Bundles) {
+		left += comparedSizes * b.Span.Length
+	}
 	for _, earlier := range was.Channels {
 		c := p.FindChannel(earlier.Name)
 		if c == nil {
@@ -148,6 +157,9 @@ func accessAgainst(p, was *fbc.Package, place Place) (found []*findings.Finding)
 			continue
 		}
 		reported[[2]string{before.Name, after.Name}] = true
+		if left -= before.Span.Length + after.Span.Length; left < 0 {
+			return append(found, place(againstAccess, p.Span, nil, "too many channels have large heads: from channel %q on, what they ask for is not compared; berth bundle permissions compares two bundles", c.Name))
+		}
 		content, err := requests.Compare(before, after)
 		if err != nil {
 			found = append(found, place(againstAccess, after.Span, nil, "what the head %s of channel %q asks for cannot be compared with %s: %v", after.Name, c.Name, before.Name, err))

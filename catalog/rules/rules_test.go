@@ -1,7 +1,9 @@
 package rules_test
 
 import (
+	"encoding/base64"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +81,36 @@ func TestAgainst(t *testing.T) {
 			}
 			catalogs.Compare(t, path, archive, reportOf(t, rules.Against(now, before)), *update)
 		})
+	}
+}
+
+// TestManyLargeHeads: many channels have one large head, each after another small one. What it asks for is not compared with all of them.
+func TestManyLargeHeads(t *testing.T) {
+	const channels = 100
+	bundle := func(version string, padding int) string {
+		csv := fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"tide.v%s"},"spec":{"version":"%s","description":"%s","install":{"strategy":"deployment"}}}`,
+			version, version, strings.Repeat("x", padding))
+		return fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v%s\nimage: registry.example.com/tide:%s\nproperties:\n- {type: olm.package, value: {packageName: tide, version: %s}}\n- {type: olm.bundle.object, value: {data: %s}}\n",
+			version, version, version, base64.StdEncoding.EncodeToString([]byte(csv)))
+	}
+	before, now := "schema: olm.package\nname: tide\ndefaultChannel: c0\n", "schema: olm.package\nname: tide\ndefaultChannel: c0\n"+bundle("2.0.0", 100_000)
+	for i := range channels {
+		version := fmt.Sprintf("1.0.%d", i)
+		before += fmt.Sprintf("---\nschema: olm.channel\npackage: tide\nname: c%d\nentries: [{name: tide.v%s}]\n", i, version) + bundle(version, 0)
+		now += fmt.Sprintf("---\nschema: olm.channel\npackage: tide\nname: c%d\nentries: [{name: tide.v2.0.0, skips: [tide.v%s]}]\n", i, version)
+	}
+	load := func(text string) *fbc.Catalog {
+		dir := t.TempDir()
+		catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), text)
+		c, err := rules.Load(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	text := reportOf(t, rules.Against(load(now), load(before)))
+	if want := `too many channels have large heads: from channel "c10" on, what they ask for is not compared`; !strings.Contains(text, want) || strings.Count(text, "(against-access)") != 1 {
+		t.Errorf("want one finding of the rule, %s:\n%.2000s", want, text)
 	}
 }
 

@@ -89,8 +89,8 @@ func (u *unmirrorCommand) list(cmd *cobra.Command, to string) (err error) {
 		if digest, err := oci.Find(ctx, there); err != nil {
 			return fmt.Errorf("looking for the catalog %s: %w", there, err)
 		} else if digest == "" {
-			cmd.PrintErrf("warning: %s is not there, so nothing is kept for it\n", there)
-			continue
+			return fmt.Errorf("there is no catalog %s, which says what clusters still need: expected the smaller catalog that was mirrored there; "+
+				"correct targetCatalog and targetTag in %s", there, u.config)
 		}
 		if m, err = openMirror(ctx, there, mirror.Options{Name: c.Name, Jobs: listJobs}); err != nil {
 			return err

@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string) int {
 	if completerOf(os.Args[0]) != "" {
 		args = append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
-	root.SetArgs(args)
+	root.SetArgs(withLevels(args))
 	show(root)
 	// Standard output is for the result of a command. Output of libraries goes to standard error.
 	defer func(stdout *os.File) { os.Stdout = stdout }(os.Stdout)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,35 @@ func addVerbose(root *cobra.Command) {
 		flag.NoOptDefVal = strconv.Itoa(causesLevel)
 		flag.Hidden = flag.Name == "v"
 	}
+}
+
+// levelOf matches kubectl's ways to write a level: in the argument of the flag, or in the next one.
+var levelOf = regexp.MustCompile(`^(-v|--v)([0-9]+)?$`)
+
+// withLevels joins each -v with its level, as in -v=6: alone, -v has a meaning of its own, so the parser would take the level for an
+// argument of the command.
+func withLevels(args []string) (joined []string) {
+	for i := 0; i < len(args); i++ {
+		if args[i] == "--" {
+			return append(joined, args[i:]...)
+		}
+		found := levelOf.FindStringSubmatch(args[i])
+		switch {
+		case found != nil && found[2] != "":
+			joined = append(joined, found[1]+"="+found[2])
+		case found != nil && i+1 < len(args) && isLevel(args[i+1]):
+			i++
+			joined = append(joined, found[1]+"="+args[i])
+		default:
+			joined = append(joined, args[i])
+		}
+	}
+	return joined
+}
+
+func isLevel(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= 0 && n <= maxLevel
 }
 
 // verbosity returns the level of --verbose.

@@ -38,6 +38,8 @@ func TestVerbose(t *testing.T) {
 		{[]string{"--verbose=true"}, []string{"because: "}, []string{requests, headers}},
 		{[]string{"-v=6"}, []string{requests, `status="401 Unauthorized" milliseconds=`}, []string{headers}},
 		{[]string{"--v=6"}, []string{requests}, []string{headers}},
+		{[]string{"-v6"}, []string{requests}, []string{headers}},
+		{[]string{"-v", "6"}, []string{requests}, []string{headers}},
 		{[]string{"-v=8"}, []string{`verb="GET" url="` + server.URL, headers, "Bearer <masked>", "characters, left out"}, []string{"sunken"}},
 		{[]string{"-v=10"}, []string{"curl -v", "characters, left out"}, []string{"sunken"}},
 	} {

@@ -105,8 +105,61 @@ func incomplete(ref name.Digest, err error) error {
 	return fmt.Errorf("the registry does not have all of %s: %w%s", ref, err, pushRemedy(ref.Context(), err))
 }
 
+// Digests returns the digest of an image in a registry, and of all images that its list names, whether they are there or not.
+func Digests(ctx context.Context, reference string) (all []string, err error) {
+	ref, err := parseName(reference)
+	if err != nil {
+		return nil, err
+	}
+	var add func(ref name.Reference, depth int) error
+	add = func(ref name.Reference, depth int) error {
+		found, err := remote.Get(ref, remoteOptions(ctx)...)
+		if depth > 0 && isAbsent(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("image %s: %w%s", ref, err, remedy(ref.Context(), err))
+		}
+		all = append(all, found.Digest.String())
+		if !found.MediaType.IsIndex() {
+			return nil
+		}
+		index, err := found.ImageIndex()
+		if err != nil {
+			return fmt.Errorf("image %s: %w", ref, err)
+		}
+		list, err := index.IndexManifest()
+		if err != nil {
+			return fmt.Errorf("image %s: %w", ref, err)
+		}
+		if len(list.Manifests) > maxManifests || depth > maxNesting {
+			return contentErrorf("image %s lists %d images, in lists %d below each other; expected at most %d and %d", ref, len(list.Manifests), depth, maxManifests, maxNesting)
+		}
+		for _, child := range list.Manifests {
+			all = append(all, child.Digest.String())
+			if !child.MediaType.IsIndex() {
+				continue
+			}
+			if err := add(ref.Context().Digest(child.Digest.String()), depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return all, add(ref, 0)
+}
+
+// CheckName fails unless a text is the full name of an image, with a path that no registry or proxy reads as another one.
+func CheckName(reference string) error {
+	_, err := parseName(reference)
+	return err
+}
+
 // Delete deletes the manifest with a pull spec's digest from its registry. It is no fault if it is gone.
 func Delete(ctx context.Context, pullSpec string) error {
+	if err := CheckName(pullSpec); err != nil {
+		return err
+	}
 	ref, err := name.NewDigest(pullSpec)
 	if err != nil {
 		return fmt.Errorf("%q: want an image by digest: %w", pullSpec, err)

@@ -230,7 +230,9 @@ func referenceIn(ref name.Reference, repo name.Repository) name.Reference {
 // once copies a missing part, and only once if several images need it.
 func (t *Transfer) once(ctx context.Context, repo name.Repository, p contentDescriptor, do func(context.Context) error) error {
 	key := t.key(repo, p.Digest)
+	led := false
 	_, err, _ := t.flight.Do(key, func() (any, error) {
+		led = true
 		t.mu.Lock()
 		missing := p.missing && t.missing[key]
 		t.mu.Unlock()
@@ -245,6 +247,9 @@ func (t *Transfer) once(ctx context.Context, repo name.Repository, p contentDesc
 		t.missing[key] = false
 		return nil, nil
 	})
+	if !led && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return t.once(ctx, repo, p, do) // the time of the image that copied the part was over
+	}
 	return err
 }
 

@@ -208,6 +208,7 @@ func (w *walk) wanted(listed []v1.Descriptor) (some []v1.Descriptor, err error) 
 		return listed, nil
 	}
 	var others []string
+	found := false // an image for a wanted platform, or for none in particular
 	for _, child := range listed {
 		platform := unknownPlatform
 		if child.Platform != nil {
@@ -220,9 +221,10 @@ func (w *walk) wanted(listed []v1.Descriptor) (some []v1.Descriptor, err error) 
 			others = append(others, platform)
 			continue
 		}
+		found = found || platform != unknownPlatform || child.Platform == nil
 		some = append(some, child)
 	}
-	if len(others) == len(listed) {
+	if !found && len(others) > 0 {
 		return nil, contentErrorf("it has images for %s; expected one for %s", shortened(strings.Join(others, ", ")), strings.Join(w.platforms, " or "))
 	}
 	w.Sparse = w.Sparse || len(others) > 0

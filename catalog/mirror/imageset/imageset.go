@@ -250,8 +250,11 @@ func (o operator) catalog() (Catalog, error) {
 	return c, errors.Join(append(faults, err)...)
 }
 
-// cut returns the parts of a source's name.
+// cut returns the parts of a source's name. Folders have no tag.
 func cut(name string) (repository, tag string) {
+	if folder, is := strings.CutPrefix(name, source.InFolder); is {
+		return folder, ""
+	}
 	repository, _, _ = strings.Cut(strings.TrimPrefix(name, source.InRegistry), "@")
 	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
 		return repository[:colon], repository[colon+1:]
