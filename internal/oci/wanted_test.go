@@ -7,7 +7,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// TestWanted: of a list, only what is for a wanted platform is copied, with what is for none. A list that has nothing else for it is
+// TestWanted: of a list, only manifests for a wanted platform or for none are copied. A list that has nothing else for it is
 // refused: pods could not pull it.
 func TestWanted(t *testing.T) {
 	of := func(os, architecture string) v1.Descriptor {
