@@ -42,8 +42,8 @@ const (
 // openShiftManagerQPS is OpenShift's value. With the default of 20 per second, garbage collection is slow.
 const openShiftManagerQPS = 150
 
-func planControlPlane(job assignment, address string) (*controlPlane, error) {
-	ports, err := freePorts(address, 5)
+func planControlPlane(job assignment, subnet *subnet) (*controlPlane, error) {
+	ports, err := subnet.reservePorts(5)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func planControlPlane(job assignment, address string) (*controlPlane, error) {
 	}
 	return &controlPlane{
 		tools: job.Tools, dir: job.Dir, durable: job.Options.Durable,
-		managerQPS: cmp.Or(job.Options.ManagerQPS, openShiftManagerQPS), address: address, pki: identities, opmImage: job.Options.OPMImage,
+		managerQPS: cmp.Or(job.Options.ManagerQPS, openShiftManagerQPS), address: subnet.controlPlane(), pki: identities, opmImage: job.Options.OPMImage,
 		etcdPort: ports[0], etcdPeerPort: ports[1], apiPort: ports[2], managerPort: ports[3], schedulerPort: ports[4],
 	}, nil
 }

@@ -220,7 +220,7 @@ func (k *keeper) prepare() (err error) {
 	if k.subnet, err = acquireSubnet(); err != nil {
 		return err
 	}
-	if k.plane, err = planControlPlane(k.job, k.subnet.controlPlane()); err != nil {
+	if k.plane, err = planControlPlane(k.job, k.subnet); err != nil {
 		return err
 	}
 	if k.job.Options.RealNodes > 0 {

@@ -3,10 +3,13 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"syscall"
+
+	"github.com/berth-csi/berth/lab/ports"
 )
 
 // subnet is a part of the loopback network, 127.N.0.0/16, that one cluster has while it lives. Control plane and pods
@@ -15,6 +18,7 @@ import (
 type subnet struct {
 	number      int
 	reservation net.Listener
+	ports       []io.Closer
 }
 
 // Numbers of subnets. The lower ones are left to 127.0.0.1, and to 127.0.1.1 and 127.0.0.53, which Linux
@@ -40,7 +44,12 @@ func acquireSubnet() (*subnet, error) {
 	return nil, fmt.Errorf("all %d loopback subnets are in use by other clusters; stop some", count)
 }
 
-func (s *subnet) release() { s.reservation.Close() }
+func (s *subnet) release() {
+	for _, port := range s.ports {
+		port.Close()
+	}
+	s.reservation.Close()
+}
 
 // controlPlane is the control plane's address.
 func (s *subnet) controlPlane() string { return fmt.Sprintf("127.%d.0.1", s.number) }
@@ -48,16 +57,17 @@ func (s *subnet) controlPlane() string { return fmt.Sprintf("127.%d.0.1", s.numb
 // node is the prefix of the addresses of a node's pods, such as "127.83.12". Nodes count from 0.
 func (s *subnet) node(index int) string { return fmt.Sprintf("127.%d.%d", s.number, index+1) }
 
-// freePorts returns ports of an address that are not in use.
-func freePorts(address string, count int) ([]int, error) {
-	var ports []int
+// reservePorts returns ports of the control plane's address, which it has until the release. Servers on all addresses, of other programs,
+// could take others.
+func (s *subnet) reservePorts(count int) ([]int, error) {
+	var all []int
 	for range count {
-		listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+		port, reservation, err := ports.Reserve(s.controlPlane())
 		if err != nil {
-			return nil, fmt.Errorf("find a free port on %s: %w", address, err)
+			return nil, fmt.Errorf("find a free port on %s: %w", s.controlPlane(), err)
 		}
-		defer listener.Close() // after the last one is found, so that all differ
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+		s.ports = append(s.ports, reservation)
+		all = append(all, port)
 	}
-	return ports, nil
+	return all, nil
 }

@@ -5,6 +5,7 @@ package ports
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -16,16 +17,27 @@ import (
 // first is the lowest port to use, above the ports of well-known services.
 const first = 10000
 
-// Free returns a TCP port that is not in use, and reserves it for this test. It is outside of the kernel's range for
-// automatic ports: otherwise any connection could take it before the server does.
+// Free returns a TCP port that is not in use on any address, and reserves it for this test.
 func Free(t testing.TB) int {
 	t.Helper()
-	end, err := firstEphemeral()
+	port, reservation, err := Reserve("")
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { reservation.Close() })
+	return port
+}
+
+// Reserve returns a TCP port that is not in use on an address, or on any address if that is empty. Nobody else gets it from this package
+// until the reservation is closed. It is outside of the kernel's range for automatic ports: otherwise any connection, or a server on
+// all addresses, could take it before its user listens there.
+func Reserve(address string) (port int, reservation io.Closer, err error) {
+	end, err := firstEphemeral()
+	if err != nil {
+		return 0, nil, err
+	}
 	if end <= first {
-		t.Fatalf("the kernel picks from all ports from %d on: see /proc/sys/net/ipv4/ip_local_port_range", end)
+		return 0, nil, fmt.Errorf("the kernel picks from all ports from %d on: see /proc/sys/net/ipv4/ip_local_port_range", end)
 	}
 	for {
 		port := first + rand.IntN(end-first)
@@ -34,18 +46,17 @@ func Free(t testing.TB) int {
 			continue
 		}
 		if err != nil {
-			t.Fatal(err)
+			return 0, nil, err
 		}
-		t.Cleanup(func() { reservation.Close() })
-		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
+		listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		if err == nil {
+			listener.Close()
+			return port, reservation, nil
 		}
-		if err != nil {
-			t.Fatal(err)
+		reservation.Close()
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return 0, nil, err
 		}
-		listener.Close()
-		return port
 	}
 }
 
