@@ -44,7 +44,7 @@ func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) docume
 		entries = append(entries, entry{channel: &c, span: from(c.Schema, c.Name)})
 	}
 	for _, b := range config.Bundles {
-		entries = append(entries, entry{bundle: &b, span: from(b.Schema, b.Name)})
+		entries = append(entries, entry{bundle: &b, whole: true, span: from(b.Schema, b.Name)})
 	}
 	for _, d := range config.Deprecations {
 		entries = append(entries, entry{deprecation: &d, span: from(d.Schema, d.Package)})
@@ -91,7 +91,7 @@ func (a *assembly) add(e entry) {
 			return
 		}
 		b := newBundle(*e.bundle, e.span)
-		b.content = e.content
+		b.content, b.whole = e.content, e.whole
 		p.Bundles, p.bundles[b.Name] = append(p.Bundles, b), b
 	case e.deprecation != nil:
 		p := a.inPackage(e.deprecation.Package, e.span)

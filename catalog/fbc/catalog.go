@@ -56,8 +56,8 @@ type Channel struct {
 	document.Span
 }
 
-// Bundle is a bundle and the span of its document, without the payload: properties of the types olm.bundle.object and
-// olm.csv.metadata have no value, and there are no objects.
+// Bundle is a bundle and the span of its document. One that was read has no payload: properties of the types olm.bundle.object and
+// olm.csv.metadata have no value, and there are no objects. One that Of was given has all.
 type Bundle struct {
 	declcfg.Bundle
 	document.Span
@@ -65,6 +65,7 @@ type Bundle struct {
 	stated  []property.Package
 	number  *semver.Version
 	content []byte // the document, if no file holds it
+	whole   bool   // it has its payload
 }
 
 // Deprecation lists the deprecations in a package, with the span of its document.

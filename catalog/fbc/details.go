@@ -25,19 +25,14 @@ type Details struct {
 	Carried bool
 }
 
-// Details reads the payload of a bundle from its document.
+// Details returns the payload of a bundle. If it was read, that is in its document.
 func (b *Bundle) Details() (*Details, error) {
-	content := b.content
-	if content == nil {
-		d, err := document.Load(b.Span)
-		if err != nil {
+	whole := b.Bundle
+	if !b.whole {
+		var err error
+		if whole, err = b.load(); err != nil {
 			return nil, err
 		}
-		content = d.Content
-	}
-	var whole declcfg.Bundle
-	if err := json.Unmarshal(content, &whole); err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", b.File, b.Line, err)
 	}
 	details := &Details{}
 	for _, p := range whole.Properties {
@@ -57,6 +52,22 @@ func (b *Bundle) Details() (*Details, error) {
 		}
 	}
 	return details, nil
+}
+
+// load reads a bundle with its payload from its document.
+func (b *Bundle) load() (whole declcfg.Bundle, err error) {
+	content := b.content
+	if content == nil {
+		d, err := document.Load(b.Span)
+		if err != nil {
+			return whole, err
+		}
+		content = d.Content
+	}
+	if err := json.Unmarshal(content, &whole); err != nil {
+		return whole, fmt.Errorf("%s:%d: %w", b.File, b.Line, err)
+	}
+	return whole, nil
 }
 
 // add adds an object that the bundle carries.

@@ -43,6 +43,7 @@ type entry struct {
 	pkg         *declcfg.Package
 	channel     *declcfg.Channel
 	bundle      *declcfg.Bundle
+	whole       bool // the bundle has its payload
 	deprecation *declcfg.Deprecation
 	other       *declcfg.Meta
 	fault       *findings.Finding
