@@ -315,6 +315,57 @@ func TestTemplateAgainst(t *testing.T) {
 	}
 }
 
+// TestAccessAgainst: a template of Berth whose head asks for more than the earlier one has a finding at the bundle. Bundles of opm's
+// templates have no payload in memory, so nothing is said of them.
+func TestAccessAgainst(t *testing.T) {
+	bundles, err := filepath.Abs("../testdata/bundles/tide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.CopyFS("bundles", os.DirFS(bundles)); err != nil {
+		t.Fatal(err)
+	}
+	own := "schema: berth.template\npackage: tide\nchannels: [{name: stable}]\nbundles:\n- folder: bundles/0.1.0\n"
+	catalogs.Write(t, "own.yaml", own)
+	catalogs.WriteConfig(t, "earlier", *builtOf(t, []string{"own.yaml"}, build.Options{}).Catalogs[0].Config)
+	against, _, err := fbc.Read(t.Context(), "earlier")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("bundles/0.2.0/manifests/*clusterserviceversion.yaml")
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	csv, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const resources = "apiGroups: [sea.example.com]\n          resources: [tides]"
+	if !strings.Contains(string(csv), resources) {
+		t.Fatalf("%s has no %q", files[0], resources)
+	}
+	catalogs.Write(t, files[0], strings.Replace(string(csv), resources, "apiGroups: ['']\n          resources: [secrets]", 1))
+	catalogs.Write(t, "own.yaml", own+"- folder: bundles/0.2.0\n")
+	catalogs.Write(t, "basic.yaml", "schema: olm.template.basic\nentries:\n- {schema: olm.package, name: tide, defaultChannel: stable}\n"+
+		"- {schema: olm.channel, package: tide, name: stable, entries: [{name: tide.v0.1.0}, {name: tide.v0.2.0, replaces: tide.v0.1.0}]}\n"+
+		"- {schema: olm.bundle, image: bundles/0.1.0}\n- {schema: olm.bundle, image: bundles/0.2.0}\n")
+	for file, want := range map[string]string{
+		"own.yaml":   `own.yaml:6:3: the head tide.v0.2.0 of channel "stable" asks for what tide.v0.1.0 does not: cluster secrets (get, list, watch): reads credentials`,
+		"basic.yaml": "",
+	} {
+		got := ""
+		for _, f := range builtOf(t, []string{file}, build.Options{Against: against}).Found {
+			if f.Rule == "against-access" {
+				got += f.Error()
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", file, got, want)
+		}
+	}
+}
+
 // TestOpenShift: one template makes a catalog for each version of OpenShift, with the bundles that the version offers, in its
 // format.
 func TestOpenShift(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
@@ -44,12 +45,21 @@ func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) docume
 		entries = append(entries, entry{channel: &c, span: from(c.Schema, c.Name)})
 	}
 	for _, b := range config.Bundles {
-		entries = append(entries, entry{bundle: &b, whole: true, span: from(b.Schema, b.Name)})
+		e := entry{bundle: &b, whole: true, span: from(b.Schema, b.Name)}
+		if lacksPayload(b) {
+			e.whole, e.content = false, noPayload
+		}
+		entries = append(entries, e)
 	}
 	for _, d := range config.Deprecations {
 		entries = append(entries, entry{deprecation: &d, span: from(d.Schema, d.Package)})
 	}
 	return assemble("", entries)
+}
+
+// lacksPayload reports whether the payload of a bundle is kept elsewhere: its properties have no values.
+func lacksPayload(b declcfg.Bundle) bool {
+	return slices.ContainsFunc(b.Properties, func(p property.Property) bool { return IsPayload(p.Type) && len(p.Value) == 0 })
 }
 
 // assembly is a catalog under construction.
