@@ -307,7 +307,7 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 	return m.checkTags(ctx)
 }
 
-// inspectCatalog builds the image of the smaller catalog, and finds out what the destination has of it.
+// inspectCatalog builds the image of the smaller catalog, and looks for its parts in the destination.
 func (m *Mirror) inspectCatalog(ctx context.Context) error {
 	content, err := build.Image(ctx, m.folder)
 	if err != nil {

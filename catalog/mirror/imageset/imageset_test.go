@@ -81,6 +81,7 @@ func chosen(c imageset.Catalog) string {
 func TestPlaces(t *testing.T) {
 	for entry, want := range map[string]string{
 		`catalog: quay.io/example/sea:v4.20`:                                                         "sea sea:v4.20",
+		`catalog: "oci:carried/deep"`:                                                                "deep deep:latest",
 		`catalog: "docker://quay.io:443/example/Sea"`:                                                "sea sea:latest",
 		`catalog: "quay.io/example/sea:v1@sha256:` + strings.Repeat("0", 64) + `"`:                   "sea sea:v1",
 		`catalog: quay.io/example/sea:v1, targetCatalog: team/the.sea, targetTag: deep`:              "the-sea team/the.sea:deep",
