@@ -15,30 +15,43 @@ import (
 // Delete deletes the resources in inventory.Delete, and waits until they are gone. If one cannot be deleted, it deletes the others
 // as far as possible, and returns an error. It calls gone, unless that is nil, for each deleted resource. If a resource is still in
 // use, it waits until ctx ends. It checks each resource again right before the deletion: it keeps resources that no longer belong
-// to the cluster, and file systems with an access point that is not in the inventory.
+// to the cluster, and file systems with an access point that is not in the inventory, or was not deleted.
 func Delete(ctx context.Context, c *client.Clients, inventory *Inventory, gone func(Resource)) error {
-	var failed []error
+	d := &deletion{finder: finder{c}, inventory: inventory}
 	for _, kind := range kinds {
 		var deleting []Resource
 		for _, r := range inventory.Delete {
 			if r.Kind != kind {
 				continue
 			}
-			if err := request(ctx, c, inventory, r); err != nil {
-				failed = append(failed, fmt.Errorf("deleting %s: %w", r, err))
+			if err := d.request(ctx, r); err != nil {
+				d.fail(r, fmt.Errorf("deleting %s: %w", r, err))
 			} else {
 				deleting = append(deleting, r)
 			}
 		}
 		for _, r := range deleting {
-			if err := awaitGone(ctx, c, r); err != nil {
-				failed = append(failed, fmt.Errorf("waiting until %s is gone: %w", r, err))
+			if err := d.awaitGone(ctx, r); err != nil {
+				d.fail(r, fmt.Errorf("waiting until %s is gone: %w", r, err))
 			} else if gone != nil {
 				gone(r)
 			}
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(d.errs...)
+}
+
+// deletion is a run of Delete.
+type deletion struct {
+	finder
+	inventory *Inventory
+	// failed are the resources that were not deleted, and errs says why.
+	failed []Resource
+	errs   []error
+}
+
+func (d *deletion) fail(r Resource, err error) {
+	d.failed, d.errs = append(d.failed, r), append(d.errs, err)
 }
 
 // action deletes and reads a kind of resources.
@@ -124,18 +137,18 @@ var actions = map[Kind]action{
 	},
 }
 
-// request asks AWS to delete a resource of an inventory. It succeeds if the resource is already gone.
-func request(ctx context.Context, c *client.Clients, inventory *Inventory, r Resource) error {
+// request asks AWS to delete a resource. It succeeds if the resource is already gone.
+func (d *deletion) request(ctx context.Context, r Resource) error {
 	do := actions[r.Kind]
-	return c.Poll(ctx, func(ctx context.Context) (bool, error) {
-		switch err := (finder{c}).lookAgain(ctx, inventory, r); {
+	return d.Poll(ctx, func(ctx context.Context) (bool, error) {
+		switch err := d.lookAgain(ctx, r); {
 		case err == nil:
 		case slices.Contains(do.notFound, client.CodeOf(err)):
 			return true, nil
 		default:
 			return true, err
 		}
-		switch err := do.delete(ctx, c, r.ID); {
+		switch err := do.delete(ctx, d.Clients, r.ID); {
 		case err == nil || slices.Contains(do.notFound, client.CodeOf(err)):
 			return true, nil
 		case slices.Contains(do.inUse, client.CodeOf(err)):
@@ -147,10 +160,10 @@ func request(ctx context.Context, c *client.Clients, inventory *Inventory, r Res
 }
 
 // awaitGone waits until a resource is gone.
-func awaitGone(ctx context.Context, c *client.Clients, r Resource) error {
+func (d *deletion) awaitGone(ctx context.Context, r Resource) error {
 	do := actions[r.Kind]
-	return c.Poll(ctx, func(ctx context.Context) (bool, error) {
-		switch err := do.read(ctx, c, r.ID); {
+	return d.Poll(ctx, func(ctx context.Context) (bool, error) {
+		switch err := do.read(ctx, d.Clients, r.ID); {
 		case err == nil:
 			return false, errors.New("AWS still lists it")
 		case slices.Contains(do.notFound, client.CodeOf(err)):

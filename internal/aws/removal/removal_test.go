@@ -368,3 +368,40 @@ func TestMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedPoint: a file system with an access point that is not deleted stays, with its mount targets.
+func TestRefusedPoint(t *testing.T) {
+	t.Parallel()
+	tag := []efstypes.Tag{{Key: aws.String("kubernetes.io/cluster/" + others), Value: aws.String("owned")}}
+	for name, refuse := range map[string]func(a *account, point string){
+		"another cluster's tag": func(a *account, point string) {
+			_, err := a.admin.Clients.EFS.TagResource(a.t.Context(), &efs.TagResourceInput{ResourceId: &point, Tags: tag})
+			a.must(err)
+		},
+		"without the cluster's tag": func(a *account, point string) {
+			_, err := a.admin.Clients.EFS.UntagResource(a.t.Context(), &efs.UntagResourceInput{ResourceId: &point, TagKeys: []string{"kubernetes.io/cluster/" + mine}})
+			a.must(err)
+		},
+		"denied": func(a *account, _ string) { a.Inject(gateway.Fault{Action: "DeleteAccessPoint", Kind: gateway.Denied}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t)
+			subnet, err := a.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: a.Zones()[0].Name})
+			a.must(err)
+			fs := a.fileSystem("mine", owned(mine))
+			point, target := a.accessPoint(fs, "point", owned(mine)), a.mountTarget(fs, subnet.ID)
+			inventory := a.find()
+			refuse(a, point)
+			err = Delete(t.Context(), a.admin.Clients, inventory, func(r Resource) { t.Errorf("%s was deleted", r) })
+			for _, want := range []string{"deleting access point " + point, "deleting mount target " + target, "deleting file system " + fs} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error is %v, want %q", err, want)
+				}
+			}
+			if diff := cmp.Diff(sortedIDs([]string{fs, point, target}), a.left()); diff != "" {
+				t.Errorf("what is left (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
