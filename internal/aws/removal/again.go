@@ -27,6 +27,11 @@ func (d *deletion) lookAgain(ctx context.Context, r Resource) error {
 	case MountTarget:
 		return d.lookIntoFileSystem(ctx, r.FileSystem)
 	case FileSystem:
+		for _, target := range d.failed {
+			if target.Kind == MountTarget && target.FileSystem == r.ID {
+				return fmt.Errorf("its %s was not deleted", target)
+			}
+		}
 		return d.lookIntoFileSystem(ctx, r.ID)
 	case Volume:
 		page, err := d.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{r.ID}})
@@ -44,6 +49,14 @@ func (d *deletion) lookAgain(ctx context.Context, r Resource) error {
 		}
 		return d.inventory.stillMine(r, client.EC2Tags(page.Snapshots[0].Tags))
 	case SecurityGroup:
+		for _, target := range d.failed {
+			if target.Kind != MountTarget {
+				continue
+			}
+			if groups, err := d.groupsOf(ctx, target.ID); err != nil || slices.Contains(groups, r.ID) {
+				return errors.Join(fmt.Errorf("%s was not deleted, and may use it", target), err)
+			}
+		}
 		page, err := d.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{r.ID}})
 		if err != nil || len(page.SecurityGroups) == 0 {
 			return err

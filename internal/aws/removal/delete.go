@@ -12,31 +12,34 @@ import (
 	"github.com/berth-csi/berth/internal/aws/client"
 )
 
-// Delete deletes the resources in inventory.Delete, and waits until they are gone. If one cannot be deleted, it deletes the others
-// as far as possible, and returns an error. It calls gone, unless that is nil, for each deleted resource. If a resource is still in
-// use, it waits until ctx ends. It checks each resource again right before the deletion: it keeps resources that no longer belong
-// to the cluster, and file systems with an access point that is not in the inventory, or was not deleted.
+// maxPolls is how often a resource is tried that is in use or not gone yet: for about ten minutes. Then the others follow. Mount targets
+// take some minutes to go, and their network interfaces hardly longer.
+const maxPolls = 120
+
+// Delete deletes the resources in inventory.Delete, and waits until they are gone. If one cannot be deleted, or stays in use, it deletes
+// the others as far as possible, and returns an error. It calls gone, unless that is nil, for each deleted resource. It checks each
+// resource again right before the deletion: it keeps resources that no longer belong to the cluster, and file systems with an access
+// point that is not in the inventory, or was not deleted.
 func Delete(ctx context.Context, c *client.Clients, inventory *Inventory, gone func(Resource)) error {
+	if gone == nil {
+		gone = func(Resource) {}
+	}
 	d := &deletion{finder: finder{c}, inventory: inventory}
 	for _, kind := range kinds {
-		var deleting []Resource
+		var all []Resource
 		for _, r := range inventory.Delete {
-			if r.Kind != kind {
-				continue
-			}
-			if err := d.request(ctx, r); err != nil {
-				d.fail(r, fmt.Errorf("deleting %s: %w", r, err))
-			} else {
-				deleting = append(deleting, r)
+			if r.Kind == kind {
+				all = append(all, r)
 			}
 		}
-		for _, r := range deleting {
-			if err := d.awaitGone(ctx, r); err != nil {
-				d.fail(r, fmt.Errorf("waiting until %s is gone: %w", r, err))
-			} else if gone != nil {
+		deleting := d.each(ctx, all, "deleting %s", d.request)
+		d.each(ctx, deleting, "waiting until %s is gone", func(ctx context.Context, r Resource) (bool, error) {
+			is, err := d.isGone(ctx, r)
+			if is && err == nil {
 				gone(r)
 			}
-		}
+			return is, err
+		})
 	}
 	return errors.Join(d.errs...)
 }
@@ -50,8 +53,38 @@ type deletion struct {
 	errs   []error
 }
 
-func (d *deletion) fail(r Resource, err error) {
-	d.failed, d.errs = append(d.failed, r), append(d.errs, err)
+// each tries something with resources until it is done with each, or has tried maxPolls times, or ctx ends. It returns the resources with
+// which it has succeeded. doing says with %s what is tried with a resource.
+func (d *deletion) each(ctx context.Context, all []Resource, doing string, try func(context.Context, Resource) (done bool, err error)) (succeeded []Resource) {
+	fail := func(r Resource, err error) {
+		d.failed, d.errs = append(d.failed, r), append(d.errs, fmt.Errorf(doing+": %w", r, err))
+	}
+	waits := map[string]error{}
+	polls := 0
+	err := d.Poll(ctx, func(ctx context.Context) (bool, error) {
+		polls++
+		all = slices.DeleteFunc(slices.Clone(all), func(r Resource) bool {
+			done, err := try(ctx, r)
+			switch {
+			case !done:
+				waits[r.ID] = err
+			case err != nil:
+				fail(r, err)
+			default:
+				succeeded = append(succeeded, r)
+			}
+			return done
+		})
+		return len(all) == 0 || polls == maxPolls, nil
+	})
+	for _, r := range all {
+		if why := waits[r.ID]; err == nil {
+			fail(r, fmt.Errorf("given up after %d attempts: %w; %s", maxPolls, why, fmt.Sprintf(actions[r.Kind].help, r.ID)))
+		} else {
+			fail(r, fmt.Errorf("%w: %w", err, why))
+		}
+	}
+	return succeeded
 }
 
 // action deletes and reads a kind of resources.
@@ -61,8 +94,10 @@ type action struct {
 	read func(context.Context, *client.Clients, string) error
 	// notFound are the codes of the errors for a resource that does not exist.
 	notFound []string
-	// inUse are the codes of errors for a resource that is still in use, but will be released without further action.
+	// inUse are the codes of errors for a resource that is still in use, and is normally released without further action.
 	inUse []string
+	// help says, with %s for the ID, what to do about a resource that stays.
+	help string
 }
 
 var actions = map[Kind]action{
@@ -76,6 +111,7 @@ var actions = map[Kind]action{
 			return err
 		},
 		notFound: []string{"AccessPointNotFound"},
+		help:     "see its state with `aws efs describe-access-points --access-point-id %s`, and run the command again",
 	},
 	MountTarget: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
@@ -88,6 +124,7 @@ var actions = map[Kind]action{
 		},
 		notFound: []string{"MountTargetNotFound"},
 		inUse:    []string{"DependencyTimeout"},
+		help:     "see its state with `aws efs describe-mount-targets --mount-target-id %s`, and run the command again",
 	},
 	FileSystem: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
@@ -100,6 +137,7 @@ var actions = map[Kind]action{
 		},
 		notFound: []string{"FileSystemNotFound"},
 		inUse:    []string{"FileSystemInUse", "DependencyTimeout"},
+		help:     "see what is in it with `aws efs describe-mount-targets --file-system-id %s`, and run the command again",
 	},
 	Volume: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
@@ -111,6 +149,7 @@ var actions = map[Kind]action{
 			return err
 		},
 		notFound: []string{"InvalidVolume.NotFound"},
+		help:     "see its state with `aws ec2 describe-volumes --volume-ids %s`, and run the command again",
 	},
 	Snapshot: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
@@ -122,6 +161,7 @@ var actions = map[Kind]action{
 			return err
 		},
 		notFound: []string{"InvalidSnapshot.NotFound"},
+		help:     "see its state with `aws ec2 describe-snapshots --snapshot-ids %s`, and run the command again",
 	},
 	SecurityGroup: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
@@ -134,42 +174,39 @@ var actions = map[Kind]action{
 		},
 		notFound: []string{"InvalidGroup.NotFound"},
 		inUse:    []string{"DependencyViolation"}, // the network interface of a mount target outlives it
+		help:     "see what uses it with `aws ec2 describe-network-interfaces --filters Name=group-id,Values=%s`, and run the command again",
 	},
 }
 
-// request asks AWS to delete a resource. It succeeds if the resource is already gone.
-func (d *deletion) request(ctx context.Context, r Resource) error {
+// request asks AWS to delete a resource. It is done if AWS deletes it, or if the resource is already gone.
+func (d *deletion) request(ctx context.Context, r Resource) (done bool, err error) {
 	do := actions[r.Kind]
-	return d.Poll(ctx, func(ctx context.Context) (bool, error) {
-		switch err := d.lookAgain(ctx, r); {
-		case err == nil:
-		case slices.Contains(do.notFound, client.CodeOf(err)):
-			return true, nil
-		default:
-			return true, err
-		}
-		switch err := do.delete(ctx, d.Clients, r.ID); {
-		case err == nil || slices.Contains(do.notFound, client.CodeOf(err)):
-			return true, nil
-		case slices.Contains(do.inUse, client.CodeOf(err)):
-			return false, err
-		default:
-			return true, err
-		}
-	})
+	switch err := d.lookAgain(ctx, r); {
+	case err == nil:
+	case slices.Contains(do.notFound, client.CodeOf(err)):
+		return true, nil
+	default:
+		return true, err
+	}
+	switch err := do.delete(ctx, d.Clients, r.ID); {
+	case err == nil || slices.Contains(do.notFound, client.CodeOf(err)):
+		return true, nil
+	case slices.Contains(do.inUse, client.CodeOf(err)):
+		return false, err
+	default:
+		return true, err
+	}
 }
 
-// awaitGone waits until a resource is gone.
-func (d *deletion) awaitGone(ctx context.Context, r Resource) error {
+// isGone is done if a resource is gone.
+func (d *deletion) isGone(ctx context.Context, r Resource) (done bool, err error) {
 	do := actions[r.Kind]
-	return d.Poll(ctx, func(ctx context.Context) (bool, error) {
-		switch err := do.read(ctx, d.Clients, r.ID); {
-		case err == nil:
-			return false, errors.New("AWS still lists it")
-		case slices.Contains(do.notFound, client.CodeOf(err)):
-			return true, nil
-		default:
-			return true, err
-		}
-	})
+	switch err := do.read(ctx, d.Clients, r.ID); {
+	case err == nil:
+		return false, errors.New("AWS still lists it")
+	case slices.Contains(do.notFound, client.CodeOf(err)):
+		return true, nil
+	default:
+		return true, err
+	}
 }

@@ -40,6 +40,7 @@ var Permissions = append([]string{
 var PermissionsToFind = []string{
 	"ec2:DescribeVolumes", "ec2:DescribeSnapshots", "ec2:DescribeSecurityGroups",
 	"elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeAccessPoints",
+	"elasticfilesystem:DescribeMountTargetSecurityGroups", "ec2:DescribeNetworkInterfaceAttribute",
 }
 
 // Find lists the resources with the cluster's tags.
@@ -54,6 +55,9 @@ func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluste
 			return nil, err
 		}
 		all = append(all, found...)
+	}
+	if err := c.keepGroups(ctx, all); err != nil {
+		return nil, err
 	}
 	inventory := sorted(all)
 	inventory.Cluster = cluster
@@ -183,6 +187,37 @@ func (c finder) mountTargets(ctx context.Context, fileSystem string) ([]string, 
 		}
 	}
 	return found, nil
+}
+
+// keepGroups keeps the security groups of kept mount targets: AWS does not delete them.
+func (c finder) keepGroups(ctx context.Context, all []Resource) error {
+	for _, target := range all {
+		if target.Kind != MountTarget || target.Kept == "" {
+			continue
+		}
+		groups, err := c.groupsOf(ctx, target.ID)
+		if err != nil {
+			return err
+		}
+		for i, r := range all {
+			if r.Kind == SecurityGroup && r.Kept == "" && slices.Contains(groups, r.ID) {
+				all[i].Kept = fmt.Sprintf("mount target %s, which is kept, uses it", target.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// groupsOf returns the security groups of a mount target. One that is not complete or gone has none.
+func (c finder) groupsOf(ctx context.Context, target string) ([]string, error) {
+	found, err := c.EFS.DescribeMountTargetSecurityGroups(ctx, &efs.DescribeMountTargetSecurityGroupsInput{MountTargetId: &target})
+	switch code := client.CodeOf(err); {
+	case code == "MountTargetNotFound" || code == "IncorrectMountTargetState":
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the security groups of mount target %s: %w", target, err)
+	}
+	return found.SecurityGroups, nil
 }
 
 // marked returns a filter for resources with the cluster's tag.

@@ -405,3 +405,54 @@ func TestRefusedPoint(t *testing.T) {
 		})
 	}
 }
+
+// TestInUse: groups of kept mount targets are kept, too. What is in use for longer, or cannot be deleted, does not delay the rest.
+func TestInUse(t *testing.T) {
+	t.Parallel()
+	group := func(a *account, name string) string {
+		return a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: name, Tags: with(owned(mine), GroupTag, "")}).ID
+	}
+	for name, test := range map[string]struct {
+		// make makes resources of the cluster, some of which cannot be deleted.
+		make func(a *account, subnet string) (stay []string)
+		want []string
+	}{
+		"a kept file system": {func(a *account, subnet string) []string {
+			fs, g := a.fileSystem("kept", owned(mine)), group(a, "kept")
+			return []string{fs, g, a.accessPoint(fs, "by hand", nil), a.mountTarget(fs, subnet, g)}
+		}, nil},
+		"a mount target that may not be deleted": {func(a *account, subnet string) []string {
+			fs, g := a.fileSystem("denied", owned(mine)), group(a, "denied")
+			a.Inject(gateway.Fault{Action: "DeleteMountTarget", Times: 1, Kind: gateway.Denied})
+			return []string{fs, g, a.mountTarget(fs, subnet, g)}
+		}, []string{"deleting mount target fsmt-", "deleting file system fs-", "deleting security group sg-"}},
+		"a mount target of somebody's file system": {func(a *account, subnet string) []string {
+			fs, g := a.fileSystem("theirs", nil), group(a, "theirs")
+			return []string{fs, g, a.mountTarget(fs, subnet, g)}
+		}, []string{"deleting security group sg-", "DependencyViolation", "aws ec2 describe-network-interfaces --filters Name=group-id,Values=sg-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t)
+			subnet, err := a.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: a.Zones()[0].Name})
+			a.must(err)
+			stay := test.make(a, subnet.ID)
+			for i := range 4 { // IDs are random: one of them is probably later in the order
+				group(a, fmt.Sprintf("unused-%d", i))
+				a.fileSystem(fmt.Sprintf("unused-%d", i), owned(mine))
+			}
+			err = Delete(t.Context(), a.admin.Clients, a.find(), nil)
+			if len(test.want) == 0 {
+				a.must(err)
+			}
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error is %v, want %q", err, want)
+				}
+			}
+			if diff := cmp.Diff(sortedIDs(stay), a.left()); diff != "" {
+				t.Errorf("what is left (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
