@@ -3,9 +3,12 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/internal/findings/escape"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Engine runs migrations of one kind, whose plans are of type P.
@@ -100,6 +103,15 @@ func Execute(step StepName) (Decision, error) { return Decision{Step: step}, nil
 // Wait is the decision to wait before a step. The text says what for.
 func Wait(step StepName, format string, args ...any) (Decision, error) {
 	return Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
+}
+
+// WaitGone is the decision to wait before a step until an object that is being deleted is gone. It names the finalizers, which may hold it
+// for ever.
+func WaitGone(step StepName, what string, object metav1.Object) (Decision, error) {
+	if finalizers := object.GetFinalizers(); len(finalizers) > 0 {
+		return Wait(step, "%s to be gone, which has the finalizers %s", what, strings.Join(finalizers, ", "))
+	}
+	return Wait(step, "%s to be gone", what)
 }
 
 // NoStep is the decision of a stage that is complete.

@@ -129,6 +129,10 @@ func (in *input) checkPending(o *operator) migrate.Checks {
 		return migrate.Refuse(pendingUpdate, "wait until OLM has finished the update, or find out why it does not",
 			"besides ClusterServiceVersion %s there are others of the operator: %s", o.version.Name, strings.Join(names, ", "))
 	}
+	if s := o.subscription; s != nil && s.DeletionTimestamp != nil {
+		return migrate.Refuse(pendingUpdate, "find out who has deleted it; wait until it is gone, and plan again",
+			"Subscription %s/%s is being deleted, and has the finalizers %s", s.Namespace, s.Name, strings.Join(s.Finalizers, ", "))
+	}
 	if s := o.subscription; s != nil && (s.Status.InstalledCSV != o.version.Name || s.Status.CurrentCSV != o.version.Name) {
 		return migrate.Refuse(pendingUpdate, "wait until OLM has finished the update, or find out why it does not",
 			"the status of Subscription %s/%s has %q installed and %q as current; want %s as both", s.Namespace, s.Name, s.Status.InstalledCSV, s.Status.CurrentCSV, o.version.Name)

@@ -108,6 +108,9 @@ func TestChecks(t *testing.T) {
 			pendingUpdate, findings.Refused, `"boat-operator.v1.5.0" as current`},
 		{"F11: a Subscription that has installed nothing", func(in *input) { in.subscriptions[0].Status = v1alpha1.SubscriptionStatus{} },
 			pendingUpdate, findings.Refused, `has "" installed`},
+		{"a Subscription that is being deleted", func(in *input) {
+			in.subscriptions[0].DeletionTimestamp, in.subscriptions[0].Finalizers = &metav1.Time{}, []string{"example.com/hold"}
+		}, pendingUpdate, findings.Refused, "being deleted, and has the finalizers example.com/hold"},
 		{"F11: a missing ClusterServiceVersion", func(in *input) { in.versions = nil }, installedVersion, findings.Refused, "does not exist"},
 		{"a ClusterServiceVersion that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, findings.Refused, "being deleted"},
 		{"a failed ClusterServiceVersion", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, findings.Refused, "Failed"},

@@ -129,12 +129,12 @@ func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options,
 		// The resource version identifies this object, so an object that replaced it is safe.
 		err = c.Patch(ctx, changed, client.MergeFromWithOptions(r.object, client.MergeFromWithOptimisticLock{}))
 	case r.object.GetDeletionTimestamp() != nil:
-		waits := r.String() + " to be gone"
-		report(migrate.Event{Step: step, Does: does, Waits: waits})
+		wait, err := migrate.WaitGone(step, r.String(), r.object)
+		report(migrate.Event{Step: step, Does: does, Waits: wait.Waits})
 		if o.NoWait {
-			return migrate.Waiting, fmt.Errorf("%w for %s", migrate.ErrWaiting, waits)
+			err = fmt.Errorf("%w for %s", migrate.ErrWaiting, wait.Waits)
 		}
-		return migrate.Waiting, nil
+		return migrate.Waiting, err
 	default:
 		report(migrate.Event{Step: step, Does: does})
 		err = deleteUnchanged(ctx, c, r.object)

@@ -38,13 +38,15 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 		return migrate.NoStep()
 	case isOfExtension(s.plan):
 		return s.leaveExtension()
+	case s.subscription() != nil && s.subscription().DeletionTimestamp != nil:
+		return migrate.WaitGone(DeleteSubscription, "Subscription "+s.subscription().Namespace+"/"+s.subscription().Name, s.subscription())
 	case s.subscription() != nil:
 		return migrate.Execute(DeleteSubscription)
 	}
 	if len(s.installPlans) > 0 {
 		switch p := s.installPlans[0]; {
 		case p.DeletionTimestamp != nil:
-			return migrate.Wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
+			return migrate.WaitGone(DeleteInstallPlans, "InstallPlan "+p.Name, &p)
 		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
 			return migrate.Wait(DeleteInstallPlans, "OLM to carry out InstallPlan %s", p.Name)
 		}
@@ -52,7 +54,7 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 	}
 	if len(s.versions) > 0 {
 		if v := s.versions[0]; v.DeletionTimestamp != nil {
-			return migrate.Wait(DeleteVersion, "ClusterServiceVersion %s to be gone", v.Name)
+			return migrate.WaitGone(DeleteVersion, "ClusterServiceVersion "+v.Name, &v)
 		}
 		return migrate.Execute(DeleteVersion)
 	}
@@ -75,7 +77,7 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 	}
 	if len(s.objectSets) > 0 {
 		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
-			return migrate.Wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
+			return migrate.WaitGone(DeleteObjectSets, "ClusterObjectSet "+set.Name, &set)
 		}
 		return migrate.Execute(DeleteObjectSets)
 	}
@@ -123,7 +125,7 @@ func (s *state) olmSince() time.Time {
 func (s *state) endOperator() (migrate.Decision, error) {
 	if at := slices.IndexFunc(s.installed, isDeployment); at >= 0 {
 		if d := s.installed[at]; d.DeletionTimestamp != nil {
-			return migrate.Wait(AwaitEnd, "Deployment %s/%s to be gone", d.Namespace, d.Name)
+			return migrate.WaitGone(AwaitEnd, "Deployment "+d.Namespace+"/"+d.Name, &d)
 		}
 		return migrate.Execute(DeleteOperator)
 	}
@@ -132,7 +134,7 @@ func (s *state) endOperator() (migrate.Decision, error) {
 	}
 	if len(s.installed) > 0 {
 		if i := s.installed[0]; i.DeletionTimestamp != nil {
-			return migrate.Wait(DeleteInstalled, "%s to be gone", named(i.Kind, i.Namespace, i.Name))
+			return migrate.WaitGone(DeleteInstalled, named(i.Kind, i.Namespace, i.Name), &i)
 		}
 		return migrate.Execute(DeleteInstalled)
 	}

@@ -97,6 +97,9 @@ func TestNext(t *testing.T) {
 		waits string // a fragment; "" if the step can be executed
 	}{
 		{"the beginning", begun(), DeleteSubscription, ""},
+		{"a finalizer holds the Subscription", with(begun(), func(s *state) {
+			s.subscriptions[0].DeletionTimestamp, s.subscriptions[0].Finalizers = &metav1.Time{}, []string{"example.com/hold"}
+		}), DeleteSubscription, "to be gone, which has the finalizers example.com/hold"},
 		{"unsubscribed", unsubscribed(), DeleteInstallPlans, ""},
 		{"an InstallPlan that is being deleted", with(unsubscribed(), func(s *state) { s.installPlans[0].DeletionTimestamp = &metav1.Time{} }), DeleteInstallPlans, "install-1 to be gone"},
 		{"an InstallPlan that OLM carries out", with(unsubscribed(), func(s *state) { s.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling }), DeleteInstallPlans, "carry out"},

@@ -127,6 +127,8 @@ func (in *input) checkGenerated() migrate.Checks {
 func (in *input) checkInstalled() migrate.Checks {
 	s, v := in.own, in.version()
 	switch {
+	case s.DeletionTimestamp != nil:
+		return migrate.Refuse(installedVersion, "find out who has deleted it", "Subscription %s/%s is being deleted, and has the finalizers %s", s.Namespace, s.Name, strings.Join(s.Finalizers, ", "))
 	case s.Status.InstalledCSV == "":
 		return migrate.Refuse(installedVersion, "wait until OLM v0 has installed it, or find out why it does not", "Subscription %s/%s has installed nothing", s.Namespace, s.Name)
 	case v == nil:

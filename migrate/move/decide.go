@@ -101,13 +101,16 @@ func (s *state) deleteVersion() (migrate.Decision, error) {
 
 // unsubscribe is complete when OLM v0 has no Subscription any more, nor remembers one.
 func (s *state) unsubscribe() (migrate.Decision, error) {
-	if s.before() != nil {
+	switch own := s.before(); {
+	case own != nil && own.DeletionTimestamp != nil:
+		return migrate.WaitGone(DeleteSubscription, "Subscription "+own.Namespace+"/"+own.Name, own)
+	case own != nil:
 		return migrate.Execute(DeleteSubscription)
 	}
 	if left := s.plansOf(s.plan.Subscription.UID); len(left) > 0 {
 		switch p := left[0]; {
 		case p.DeletionTimestamp != nil:
-			return migrate.Wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
+			return migrate.WaitGone(DeleteInstallPlans, "InstallPlan "+p.Name, &p)
 		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
 			return migrate.Wait(DeleteInstallPlans, "OLM v0 to carry out InstallPlan %s", p.Name)
 		}
@@ -277,7 +280,7 @@ func (s *state) tidy() (migrate.Decision, error) {
 	case o == nil:
 		return migrate.NoStep()
 	case o.DeletionTimestamp != nil:
-		return migrate.Wait(DeleteReplaced, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+		return migrate.WaitGone(DeleteReplaced, named(o.Kind, o.Namespace, o.Name), o)
 	}
 	return migrate.Execute(DeleteReplaced)
 }
@@ -337,7 +340,7 @@ func (s *state) leaveV1() (migrate.Decision, error) {
 	}
 	if len(s.objectSets) > 0 {
 		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
-			return migrate.Wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
+			return migrate.WaitGone(DeleteObjectSets, "ClusterObjectSet "+set.Name, &set)
 		}
 		return migrate.Execute(DeleteObjectSets)
 	}
@@ -400,11 +403,11 @@ func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 func (s *state) forget() (migrate.Decision, error) {
 	switch {
 	case len(s.remembered) > 0 && s.remembered[0].DeletionTimestamp != nil:
-		return migrate.Wait(DeleteRemembered, "%s to be gone", named(secretKind.Kind, s.remembered[0].Namespace, s.remembered[0].Name))
+		return migrate.WaitGone(DeleteRemembered, named(secretKind.Kind, s.remembered[0].Namespace, s.remembered[0].Name), &s.remembered[0])
 	case len(s.remembered) > 0:
 		return migrate.Execute(DeleteRemembered)
 	case s.toDrop() != nil && isWebhook(*s.toDrop()):
-		return migrate.Execute(DeleteMade)
+		return s.dropMade()
 	}
 	return migrate.NoStep()
 }
@@ -416,8 +419,11 @@ func isWebhook(o metav1.PartialObjectMetadata) bool {
 // subscribe is complete when OLM v0 has the version, for the Subscription as it was.
 func (s *state) subscribe() (migrate.Decision, error) {
 	own := s.again()
-	if own == nil {
+	switch {
+	case own == nil:
 		return migrate.Execute(CreateSubscription)
+	case own.DeletionTimestamp != nil: // somebody has deleted it
+		return migrate.WaitGone(CreateSubscription, "Subscription "+own.Namespace+"/"+own.Name, own)
 	}
 	if next, err := s.install(own); err != nil || next.Step != "" {
 		return next, err
@@ -518,7 +524,7 @@ func (s *state) dropMade() (migrate.Decision, error) {
 	case o == nil:
 		return migrate.NoStep()
 	case o.DeletionTimestamp != nil:
-		return migrate.Wait(DeleteMade, "%s to be gone", named(o.Kind, o.Namespace, o.Name))
+		return migrate.WaitGone(DeleteMade, named(o.Kind, o.Namespace, o.Name), o)
 	}
 	return migrate.Execute(DeleteMade)
 }
@@ -539,7 +545,7 @@ func (s *state) toDrop() *metav1.PartialObjectMetadata {
 // Holds reports whether the operator is still where it was moved to.
 func (s *state) Holds() (bool, error) {
 	if s.plan.To == ToV0 {
-		return s.again() != nil && s.extension == nil, nil
+		return stays(s.again()) && s.extension == nil, nil
 	}
 	return s.isOurs() && s.extension.GetDeletionTimestamp() == nil && len(s.foreign()) == 0 && s.before() == nil, nil
 }
@@ -565,7 +571,7 @@ func (s *state) Back() (migrate.Decision, error) {
 	if s.hasStarted(Loosen) {
 		return migrate.Decision{}, fmt.Errorf("OLM v1 may have updated the operator: this is beyond the point of no return; continue with `%s`, and then move it back with --to %s", resume, ToV0)
 	}
-	if v := s.version; s.before() == nil || v == nil || v.DeletionTimestamp != nil {
+	if v := s.version; !stays(s.before()) || v == nil || v.DeletionTimestamp != nil {
 		return s.goBack()
 	}
 	switch { // nothing was deleted yet
@@ -583,6 +589,9 @@ func (s *state) IsRestored() bool {
 		e := s.extension
 		return e != nil && e.GetUID() == s.plan.Subject.UID && e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer)
 	}
-	untouched := s.before() != nil && s.version != nil && s.version.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(s.version, moveFinalizer)
-	return s.extension == nil && (untouched || s.again() != nil && s.isAsBefore(s.again()))
+	untouched := stays(s.before()) && s.version != nil && s.version.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(s.version, moveFinalizer)
+	return s.extension == nil && (untouched || stays(s.again()) && s.isAsBefore(s.again()))
 }
+
+// stays reports whether there is a Subscription, which may be nil, that nobody has deleted.
+func stays(n *v1alpha1.Subscription) bool { return n != nil && n.DeletionTimestamp == nil }

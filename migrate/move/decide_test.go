@@ -87,6 +87,12 @@ func arrived() *state {
 	return s
 }
 
+// hold has a finalizer hold an object that is deleted.
+func hold(object metav1.Object) {
+	object.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	object.SetFinalizers([]string{"example.com/hold"})
+}
+
 // installed sets the status of a ClusterExtension.
 func installed(e *unstructured.Unstructured, bundle, reason, message string) {
 	e.Object["status"] = map[string]any{
@@ -119,7 +125,12 @@ func TestNext(t *testing.T) {
 		{"the garbage collector orphans", func() *state { return ending(moveFinalizer, "orphan") }, nil, DeleteVersion, "garbage collector"},
 		{"OLM v0 has not noticed", func() *state { return ending(moveFinalizer, "operators.coreos.com/csv-cleanup") }, nil, DeleteVersion, "csv-cleanup"},
 		{"OLM v0 does nothing with it", func() *state { return ending(moveFinalizer) }, nil, DeleteSubscription, ""},
+		{"a finalizer holds the Subscription", func() *state { return ending(moveFinalizer) }, func(s *state) { hold(&s.subscriptions[0]) }, DeleteSubscription, "example.com/hold"},
 		{"the Subscription is gone", func() *state { return ending(moveFinalizer) }, func(s *state) { s.subscriptions = nil }, DeleteInstallPlans, ""},
+		{"a finalizer holds an InstallPlan", func() *state { return ending(moveFinalizer) }, func(s *state) {
+			s.subscriptions = nil
+			hold(&s.installPlans[0])
+		}, DeleteInstallPlans, "example.com/hold"},
 		{"an InstallPlan of others", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.subscriptions = nil
 			s.installPlans[0].OwnerReferences = append(s.installPlans[0].OwnerReferences, metav1.OwnerReference{Kind: "Subscription", UID: "s-2"})
@@ -299,6 +310,10 @@ func TestNextBack(t *testing.T) {
 			s.remembered = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: s.now}}}}
 		}, DeleteRemembered, "to be gone"},
 		{"a webhook of OLM v1", free, func(s *state) { s.made[0].Kind = "ValidatingWebhookConfiguration" }, DeleteMade, ""},
+		{"a finalizer holds a webhook", free, func(s *state) {
+			s.made[0].Kind = "ValidatingWebhookConfiguration"
+			hold(&s.made[0])
+		}, DeleteMade, "example.com/hold"},
 		{"nothing is left of OLM v1", free, nil, CreateSubscription, ""},
 		{"OLM v0 has made no InstallPlan", subscribed, func(s *state) { s.installPlans = nil }, Approve, "OLM v0 to make an InstallPlan"},
 		{"OLM v0 makes one", subscribed, func(s *state) { s.installPlans[0].Status.Phase = "" }, Approve, "to ask for approval"},
@@ -308,6 +323,7 @@ func TestNextBack(t *testing.T) {
 		{"the status says nothing", returned, func(s *state) { s.subscriptions[0].Status.InstalledCSV = "" }, AwaitVersion, "status of Subscription"},
 		{"pods are not ready", returned, func(s *state) { s.deployments[0].Status.AvailableReplicas = 0 }, AwaitVersion, "0 are available"},
 		{"it is installed", returned, nil, RestoreApproval, ""},
+		{"somebody has deleted the Subscription again", returned, func(s *state) { hold(&s.subscriptions[0]) }, CreateSubscription, "example.com/hold"},
 		{"an InstallPlan was made meanwhile", returned, func(s *state) {
 			asBefore(s)
 			s.installPlans[0].Spec.Approved, s.installPlans[0].Status.Phase = false, v1alpha1.InstallPlanPhaseRequiresApproval
@@ -347,6 +363,7 @@ func TestBack(t *testing.T) {
 		{"nothing was changed", begun, nil, "", "", ""},
 		{"nothing was deleted", held, nil, RestorePermissions, "", ""},
 		{"the finalizer is left", begun, func(s *state) { s.version.Finalizers = append(s.version.Finalizers, moveFinalizer) }, RemoveVersionFinalizer, "", ""},
+		{"somebody has deleted the Subscription", begun, func(s *state) { hold(&s.subscriptions[0]) }, AddVersionFinalizer, "", ""},
 		{"OLM v0 takes no version back", func() *state { return ending(moveFinalizer) }, nil, DeleteSubscription, "", ""},
 		{"the Subscription is gone", func() *state { return unsubscribed(moveFinalizer) }, nil, RemoveVersionFinalizer, "", ""},
 		{"OLM v0 has nothing", left, nil, CreateSubscription, "", ""},
@@ -363,6 +380,9 @@ func TestBack(t *testing.T) {
 				tc.change(s)
 			}
 			next, err := s.Back()
+			if restored := s.IsRestored(); restored && (next != migrate.Decision{}) {
+				t.Errorf("it counts as restored before step %s", next.Step)
+			}
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("got %v, want an error with %q", err, tc.err)
@@ -371,6 +391,17 @@ func TestBack(t *testing.T) {
 			}
 			mustDecide(t, next, err, tc.step, tc.waits)
 		})
+	}
+}
+
+// TestHolds: a Subscription that is about to go does not hold the operator with OLM v0.
+func TestHolds(t *testing.T) {
+	for want, change := range map[bool]func(*state){true: func(*state) {}, false: func(s *state) { hold(&s.subscriptions[0]) }} {
+		s := returned()
+		change(s)
+		if holds, err := s.Holds(); holds != want || err != nil {
+			t.Errorf("it holds: %t, error %v; want %t", holds, err, want)
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ const (
 	driverUnknown   = "driver-unknown"   // the package has the operator of a known driver
 	driverPods      = "driver-pods"      // no change of the driver's pods affects mounts
 	driverUnplaced  = "driver-unplaced"  // the operator knows the driver's namespace
+
+	subscriptionDeleted = "subscription-deleted" // nobody has deleted the Subscription, which a finalizer would hold
 )
 
 // checks are the checks of OLM's predicted actions, in this order.
@@ -113,6 +115,10 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 	var results migrate.Checks
 	warn := func(code, do, format string, args ...any) {
 		results = append(results, findings.Check{Code: code, Verdict: findings.Warning, What: fmt.Sprintf(format, args...), Do: do})
+	}
+	if s := in.subscription; s.DeletionTimestamp != nil {
+		results = migrate.Refuse(subscriptionDeleted, "find out who has deleted it; wait until it is gone, create it again, and plan again",
+			"Subscription %s/%s is being deleted, and has the finalizers %s", s.Namespace, s.Name, strings.Join(s.Finalizers, ", "))
 	}
 	if channelDefaulted {
 		warn(channelChanged, "choose a channel with --channel if you want another one",

@@ -56,7 +56,7 @@ func (s *state) installTarget() (migrate.Decision, error) {
 	case arrived.Status.Phase != v1alpha1.CSVPhaseSucceeded:
 		return migrate.Wait(Install, "ClusterServiceVersion %s to succeed: its phase is %s%s%s", arrived.Name, phaseOf(arrived), detail(arrived.Status.Message), s.retryDetail())
 	case p.Installed != arrived.Name && p.Installed != "" && s.csv(p.Installed) != nil:
-		return migrate.Wait(Install, "ClusterServiceVersion %s to be gone", p.Installed)
+		return migrate.WaitGone(Install, "ClusterServiceVersion "+p.Installed, s.csv(p.Installed))
 	case s.subscription.Status.InstalledCSV != arrived.Name:
 		return migrate.Wait(Install, "the status of the Subscription to show that %s is installed", arrived.Name)
 	}
@@ -71,7 +71,7 @@ func (s *state) removeAgain() (migrate.Decision, error) {
 	case s.plan.Strategy != Replace || removed == nil || s.subscription == nil || s.subscription.UID == s.plan.Subject.UID:
 		return migrate.NoStep()
 	case removed.DeletionTimestamp != nil:
-		return migrate.Wait(RemoveOperator, "ClusterServiceVersion %s to be gone", removed.Name)
+		return migrate.WaitGone(RemoveOperator, "ClusterServiceVersion "+removed.Name, removed)
 	}
 	return migrate.Execute(RemoveOperator)
 }
@@ -119,6 +119,8 @@ func (s *state) subscribe() (migrate.Decision, error) {
 	}
 	now, original := choiceOf(s.subscription.Spec), s.subscription.UID == p.Subject.UID
 	switch {
+	case s.subscription.DeletionTimestamp != nil:
+		return migrate.WaitGone(RemoveOperator, "Subscription "+p.Subject.String(), s.subscription)
 	case p.Strategy == Replace && original && now == p.From && s.subscription.Status.InstalledCSV == p.Installed:
 		return migrate.Execute(RemoveOperator)
 	case p.Strategy == Replace && (original || now != p.To):
@@ -139,11 +141,11 @@ func (s *state) replaceSubscription() (migrate.Decision, error) {
 		// OLM identifies InstallPlans by a generation that starts again with the new Subscription, so it would take a
 		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone,
 		// and would install again what is removed.
-		return migrate.Wait(RemoveOperator, "InstallPlan %s, left over from the deleted Subscription, to be gone", s.leftovers[0].Name)
+		return migrate.WaitGone(RemoveOperator, fmt.Sprintf("InstallPlan %s, left over from the deleted Subscription,", s.leftovers[0].Name), s.leftovers[0])
 	case installed == nil:
 		return migrate.Execute(RecreateSubscription)
 	case installed.DeletionTimestamp != nil:
-		return migrate.Wait(RemoveOperator, "ClusterServiceVersion %s to be gone", p.Installed)
+		return migrate.WaitGone(RemoveOperator, "ClusterServiceVersion "+p.Installed, installed)
 	}
 	return migrate.Execute(RemoveOperator)
 }

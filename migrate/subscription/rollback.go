@@ -25,7 +25,7 @@ func (s *state) Back() (migrate.Decision, error) {
 	switch {
 	case s.arrived != nil && s.arrived.Name != p.Installed:
 		return migrate.Decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; continue with `%s`", s.arrived.Name, apply)
-	case s.subscription == nil || s.subscription.UID != p.Subject.UID || p.Installed != "" && s.csv(p.Installed) == nil:
+	case s.subscription == nil || s.subscription.UID != p.Subject.UID || s.subscription.DeletionTimestamp != nil || p.Installed != "" && s.csv(p.Installed) == nil:
 		return migrate.Decision{}, fmt.Errorf("the operator has been removed: this is beyond the point of no return; continue with `%s`", apply)
 	}
 	for _, installPlan := range s.installPlans {
@@ -41,6 +41,8 @@ func (s *state) Back() (migrate.Decision, error) {
 		return migrate.Execute(AwaitResolver)
 	case s.now.Sub(since) < resolverDelay:
 		return migrate.Wait(AwaitResolver, "OLM to finish; it gets %d seconds", int(resolverDelay.Seconds()))
+	case s.idleInstallPlan() != nil && s.idleInstallPlan().DeletionTimestamp != nil:
+		return migrate.WaitGone(DeleteInstallPlan, "InstallPlan "+s.idleInstallPlan().Name, s.idleInstallPlan())
 	case s.idleInstallPlan() != nil:
 		return migrate.Execute(DeleteInstallPlan)
 	case s.stalled:
@@ -53,9 +55,9 @@ func (s *state) Back() (migrate.Decision, error) {
 	return migrate.Decision{}, nil
 }
 
-// IsRestored reports whether the Subscription is to the catalog that it was to before the switch.
+// IsRestored reports whether the Subscription is to the catalog that it was to before the switch, and not about to go.
 func (s *state) IsRestored() bool {
-	return s.subscription != nil && choiceOf(s.subscription.Spec) == s.plan.From
+	return s.subscription != nil && s.subscription.DeletionTimestamp == nil && choiceOf(s.subscription.Spec) == s.plan.From
 }
 
 // resolverSince returns the time when resolverDelay began. It is zero if the Subscription was restored since.

@@ -20,6 +20,8 @@ func (s *state) resumeUpdates() (migrate.Decision, error) {
 	switch {
 	case s.plan.Strategy == Keep || s.asks:
 		return migrate.NoStep()
+	case s.isAskedForUpdate() && s.current.DeletionTimestamp != nil:
+		return migrate.WaitGone(DiscardInstallPlan, "InstallPlan "+s.current.Name, s.current)
 	case s.isAskedForUpdate():
 		return migrate.Execute(DiscardInstallPlan)
 	case s.stalled:

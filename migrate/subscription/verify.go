@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/berth-csi/berth/migrate"
 )
 
 // Verify fails unless the Subscription is the one that the plan was made for, or the one that this switch has
@@ -17,6 +20,9 @@ func (s *state) Verify() error {
 		return nil
 	case s.subscription.UID != p.Subject.UID && !s.isRecorded() && !s.isUnrecorded():
 		return s.foreignError()
+	case s.subscription.DeletionTimestamp != nil && !s.isRemoving():
+		return fmt.Errorf("somebody has deleted Subscription %s: it is about to go, and has the finalizers %s; %s",
+			p.Subject, strings.Join(s.subscription.Finalizers, ", "), s.journal.Abandon())
 	}
 	if now := choiceOf(s.subscription.Spec); now != p.From && now != p.To {
 		return s.changedError()
@@ -52,6 +58,12 @@ func (s *state) foreignError() error {
 	}
 	return fmt.Errorf("somebody has deleted and recreated Subscription %s: its UID is %s, want %s; %s",
 		p.Subject, s.subscription.UID, cmp.Or(s.recreation().uid, p.Subject.UID), s.journal.Abandon())
+}
+
+// isRemoving reports whether this switch has deleted the Subscription of its start, to replace it.
+func (s *state) isRemoving() bool {
+	return s.plan.Strategy == Replace && s.subscription.UID == s.plan.Subject.UID &&
+		slices.ContainsFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == RemoveOperator })
 }
 
 // alternative says how to continue without reverting a change.
