@@ -141,12 +141,18 @@ func printCreated(w io.Writer, format string, created provision.Report, name str
 
 // showResource prints a line about a resource.
 func showResource(w io.Writer, r provision.Resource, dryRun bool) {
-	fmt.Fprintf(escape.Messages(w), "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), r.About)
+	about := r.About
+	if r.LeftOut != "" {
+		about += ": " + r.LeftOut
+	}
+	fmt.Fprintf(escape.Messages(w), "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), about)
 }
 
-// verbOf returns "found", "missing" or "created" for a resource.
+// verbOf returns "left out", "found", "missing" or "created" for a resource.
 func verbOf(r provision.Resource, dryRun bool) string {
 	switch {
+	case r.LeftOut != "":
+		return "left out"
 	case r.Found:
 		return "found"
 	case dryRun:

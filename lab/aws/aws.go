@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ type Options struct {
 	Settle time.Duration
 	// Disks may be nil.
 	Disks ec2.Disks
+	// LocalZones are the names of further zones, such as "us-east-1-bos-1a", which have nodes but no file systems.
+	LocalZones []string
 	// MaxAccessPoints is for each file system. By default it is 10000.
 	MaxAccessPoints int
 	// SessionLifetime is how long sessions of roles last. By default the client decides, at least 15 minutes.
@@ -72,7 +75,11 @@ func Start(t testing.TB, options Options) *Cloud {
 	for i, letter := range []string{"a", "b", "c"} {
 		c.zones = append(c.zones, ec2.Zone{Name: options.Region + letter, ID: fmt.Sprintf("use1-az%d", i+1)})
 	}
-	c.EC2 = ec2.New(ec2.Options{Region: options.Region, Account: options.Account, Zones: c.zones, Settle: options.Settle, Disks: options.Disks})
+	zones := slices.Clone(c.zones)
+	for i, name := range options.LocalZones {
+		zones = append(zones, ec2.Zone{Name: name, ID: fmt.Sprintf("use1-local%d-az1", i+1), Local: true})
+	}
+	c.EC2 = ec2.New(ec2.Options{Region: options.Region, Account: options.Account, Zones: zones, Settle: options.Settle, Disks: options.Disks})
 	c.EFS = efs.New(efs.Options{Partition: options.Partition, Region: options.Region, Account: options.Account, MaxAccessPoints: options.MaxAccessPoints,
 		Settle: options.Settle, Network: c.EC2})
 	c.Gateway = gateway.New(options.Region, c.IAM)
@@ -125,7 +132,7 @@ func (c *Cloud) serve(t testing.TB, name string, handler http.Handler, secure bo
 // Region returns the name of the region.
 func (c *Cloud) Region() string { return c.options.Region }
 
-// Zones returns the region's zones.
+// Zones returns the region's zones, without Local Zones.
 func (c *Cloud) Zones() []ec2.Zone { return c.zones }
 
 // URL returns the endpoint of a service: "ec2", "efs" or "sts".

@@ -67,6 +67,8 @@ type Resource struct {
 	About string `json:"about,omitempty"`
 	// Found says that it already existed.
 	Found bool `json:"found"`
+	// LeftOut says why it is not created. It is empty otherwise.
+	LeftOut string `json:"leftOut,omitempty"`
 }
 
 // Schema is the schema of Report as JSON.
@@ -120,8 +122,10 @@ func Create(ctx context.Context, clients *client.Clients, request Request, dryRu
 // network describes the nodes' network.
 type network struct {
 	vpc string
-	// subnets has one subnet for each zone.
+	// subnets has one subnet for each zone, without the zones in leftOut.
 	subnets map[string]string
+	// leftOut are the zones that cannot have mount targets, with the reasons.
+	leftOut map[string]string
 	// groups are the security groups of the nodes.
 	groups []string
 }
@@ -131,7 +135,7 @@ func (c creator) nodes(ctx context.Context) (network, error) {
 	if len(c.Instances) == 0 {
 		return network{}, errors.New("the cluster has no nodes with an instance of EC2 in spec.providerID, so it is not known where mount targets are needed")
 	}
-	found, groups, vpcs := network{subnets: map[string]string{}}, map[string]bool{}, map[string]bool{}
+	found, groups, vpcs := network{subnets: map[string]string{}, leftOut: map[string]string{}}, map[string]bool{}, map[string]bool{}
 	for chunk := range slices.Chunk(c.Instances, 100) {
 		page, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: chunk})
 		if err != nil {
@@ -143,7 +147,9 @@ func (c creator) nodes(ctx context.Context) (network, error) {
 					continue // it is terminated
 				}
 				zone, subnet := aws.ToString(i.Placement.AvailabilityZone), aws.ToString(i.SubnetId)
-				if old := found.subnets[zone]; old == "" || subnet < old {
+				if old := found.subnets[zone]; !isRegional(zone, c.EFS.Options().Region) {
+					found.leftOut[zone] = "EFS has no mount targets in Local Zones and Wavelength Zones"
+				} else if old == "" || subnet < old {
 					found.subnets[zone] = subnet
 				}
 				vpcs[aws.ToString(i.VpcId)] = true
@@ -156,8 +162,29 @@ func (c creator) nodes(ctx context.Context) (network, error) {
 	if len(vpcs) != 1 {
 		return network{}, fmt.Errorf("the nodes are in the VPCs %q, want one: a file system has mount targets in one VPC", slices.Sorted(maps.Keys(vpcs)))
 	}
+	if err := found.mustHaveZone(); err != nil {
+		return network{}, err
+	}
 	found.vpc, found.groups = slices.Sorted(maps.Keys(vpcs))[0], slices.Sorted(maps.Keys(groups))
 	return found, nil
+}
+
+// isRegional reports whether a zone is an Availability Zone of the region: its name is the region's with a letter.
+func isRegional(zone, region string) bool {
+	letter, of := strings.CutPrefix(zone, region)
+	return of && len(letter) == 1
+}
+
+// mustHaveZone returns an error if all zones with nodes are left out.
+func (n network) mustHaveZone() error {
+	if len(n.subnets) > 0 {
+		return nil
+	}
+	var why []string
+	for _, zone := range slices.Sorted(maps.Keys(n.leftOut)) {
+		why = append(why, zone+": "+n.leftOut[zone])
+	}
+	return fmt.Errorf("none of the zones with nodes can have a mount target: %s; add nodes in an Availability Zone of the region", strings.Join(why, "; "))
 }
 
 // name is the name of the security group, and of the file system.
@@ -372,7 +399,7 @@ func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	return all
 }
 
-// mountTargets creates a mount target in each zone with nodes.
+// mountTargets creates a mount target in each zone with nodes that can have one.
 func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nodes network) error {
 	existing := map[string]efstypes.MountTargetDescription{}
 	if fileSystem != "" {
@@ -391,9 +418,20 @@ func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nod
 			continue
 		}
 		_, err := c.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: aws.String(nodes.subnets[zone]), SecurityGroups: []string{group}})
+		if client.CodeOf(err) == "UnsupportedAvailabilityZone" {
+			delete(nodes.subnets, zone)
+			nodes.leftOut[zone] = "EFS does not support the zone"
+			continue
+		}
 		if err != nil && client.CodeOf(err) != "MountTargetConflict" { // the next poll shows it
 			return fmt.Errorf("creating a mount target in zone %s, subnet %s: %w", zone, nodes.subnets[zone], err)
 		}
+	}
+	if err := nodes.mustHaveZone(); err != nil {
+		return err
+	}
+	for _, zone := range slices.Sorted(maps.Keys(nodes.leftOut)) {
+		c.report(Resource{Kind: removal.MountTarget, About: zone, LeftOut: nodes.leftOut[zone]})
 	}
 	for _, zone := range slices.Sorted(maps.Keys(nodes.subnets)) {
 		_, found := existing[zone]

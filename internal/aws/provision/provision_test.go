@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,9 @@ import (
 	"github.com/berth-csi/berth/test/administrator"
 )
 
+// localZone is a zone that cannot have mount targets.
+const localZone = "us-east-1-bos-1a"
+
 // place is a fake AWS with the nodes of a cluster in two zones.
 type place struct {
 	*cloud.Cloud
@@ -31,21 +35,13 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	p := &place{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: 20 * time.Millisecond})}
+	p := &place{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: 20 * time.Millisecond, LocalZones: []string{localZone}})}
 	p.admin = administrator.New(t, p.Cloud)
 	p.workers = p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "workers"}).ID
 	p.request = Request{Cluster: "mine-x7k2p", Name: "efs", Tags: map[string]string{"team": "storage"},
 		AccessPoints: []AccessPoint{{"/a", 1000, 1000, "0755"}, {"/b/c", 2000, 3000, "0700"}}}
 	for i := range 4 {
-		subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: p.Zones()[i%2].Name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		node, err := p.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: p.Zones()[i%2].Name, Subnet: subnet.ID, SecurityGroups: []string{p.workers}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.request.Instances = append(p.request.Instances, node.ID)
+		p.addNode(p.Zones()[i%2].Name)
 	}
 	return p
 }
@@ -56,6 +52,20 @@ func (p *place) create(ctx context.Context, dryRun bool) (reported []string, err
 		reported = append(reported, fmt.Sprintf("%s %s, found: %v, ID: %v", r.Kind, r.About, r.Found, r.ID != ""))
 	})
 	return reported, err
+}
+
+// addNode adds a node in another zone.
+func (p *place) addNode(zone string) {
+	p.t.Helper()
+	subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: zone})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	node, err := p.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: zone, Subnet: subnet.ID, SecurityGroups: []string{p.workers}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.request.Instances = append(p.request.Instances, node.ID)
 }
 
 // checkOnce fails the test unless each resource exists once.
@@ -136,6 +146,48 @@ func TestCreate(t *testing.T) {
 	}
 	p.checkOnce()
 	p.checkGone()
+}
+
+// TestUnsupportedZones: zones in which EFS has no mount targets are left out, and named.
+func TestUnsupportedZones(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.addNode(localZone)
+	p.addNode(p.Zones()[2].Name)
+	p.Inject(gateway.Fault{Action: "CreateMountTarget", Times: 1, Error: &gateway.Error{Status: http.StatusBadRequest, Code: "UnsupportedAvailabilityZone", Message: "not here"}})
+	leftOut := func(dryRun bool) (zones []string) {
+		t.Helper()
+		if err := Create(t.Context(), p.admin.Clients, p.request, dryRun, func(r Resource) {
+			if r.LeftOut != "" && r.Kind == removal.MountTarget && r.ID == "" && !r.Found {
+				zones = append(zones, r.About)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return zones
+	}
+	if got := leftOut(true); !slices.Equal(got, []string{localZone}) {
+		t.Errorf("a dry run leaves out %q", got)
+	}
+	got, targets := leftOut(false), p.EFS.MountTargets()
+	if len(got) != 2 || !slices.Contains(got, localZone) || len(targets) != 2 {
+		t.Errorf("it leaves out %q, and the mount targets are %+v; want the Local Zone and another one left out", got, targets)
+	}
+	if got := leftOut(false); !slices.Equal(got, []string{localZone}) || len(p.EFS.MountTargets()) != 3 {
+		t.Errorf("once AWS supports the other, it leaves out %q, and the mount targets are %+v", got, p.EFS.MountTargets())
+	}
+
+	p = newPlace(t)
+	p.request.Instances = nil
+	p.addNode(localZone)
+	for _, dryRun := range []bool{true, false} {
+		if _, err := p.create(t.Context(), dryRun); err == nil || !strings.Contains(err.Error(), "none of the zones with nodes") {
+			t.Errorf("dry run: %v: the error is %v", dryRun, err)
+		}
+	}
+	if n := len(p.EFS.FileSystems()); n > 0 {
+		t.Errorf("%d file systems were created", n)
+	}
 }
 
 // TestKilled ends the process before each request, and begins again.

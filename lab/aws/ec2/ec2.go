@@ -22,7 +22,11 @@ import (
 const namespace = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 // Zone is an availability zone.
-type Zone struct{ Name, ID string }
+type Zone struct {
+	Name, ID string
+	// Local says that it is a Local Zone, which the account has opted in to.
+	Local bool
+}
 
 // Disks keeps the content of volumes, and gives instances devices. Its methods are called one at a time. If one fails,
 // the request fails with InternalError, except that a volume whose attachment fails stays in the state "attaching".

@@ -262,11 +262,15 @@ func (s *Service) describeZones(r *gateway.Request) (any, *gateway.Error) {
 	}
 	result := &describeZonesResult{}
 	for _, z := range s.options.Zones {
-		attributes := map[string][]string{"zone-name": {z.Name}, "zone-id": {z.ID}, "state": {"available"}, "region-name": {s.options.Region},
-			"zone-type": {"availability-zone"}, "opt-in-status": {"opt-in-not-required"}}
+		item := zoneItem{z.Name, z.ID, "available", s.options.Region, s.options.Region, s.options.Region, "opt-in-not-required", "availability-zone"}
+		if z.Local {
+			group := z.Name[:len(z.Name)-1]
+			item.Group, item.Border, item.OptIn, item.Type = group, group, "opted-in", "local-zone"
+		}
+		attributes := map[string][]string{"zone-name": {z.Name}, "zone-id": {z.ID}, "state": {item.State}, "region-name": {item.Region}, "zone-type": {item.Type}, "opt-in-status": {item.OptIn}}
 		named := (len(names) == 0 || slices.Contains(names, z.Name)) && (len(ids) == 0 || slices.Contains(ids, z.ID))
 		if named && wanted.match(attributes, nil) {
-			result.Items = append(result.Items, zoneItem{z.Name, z.ID, "available", s.options.Region, s.options.Region, s.options.Region, "opt-in-not-required", "availability-zone"})
+			result.Items = append(result.Items, item)
 		}
 	}
 	return result, nil

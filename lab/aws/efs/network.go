@@ -162,6 +162,8 @@ func (s *Service) createMountTarget(r *gateway.Request) (any, *gateway.Error) {
 		return nil, noFileSystem(asked.FileSystemID)
 	case !found:
 		return nil, gateway.Errorf("SubnetNotFound", "The subnet ID '%s' does not exist", asked.SubnetID)
+	case !s.supports(zone):
+		return nil, gateway.Errorf("UnsupportedAvailabilityZone", "Mount targets are not supported in the Availability Zone '%s' of subnet '%s'.", zone, asked.SubnetID)
 	case fs.span.state(time.Now()) != "available":
 		return nil, conflict("IncorrectFileSystemLifeCycleState", "None of the mount targets can be created because file system '"+fs.ID+"' is in life cycle state '"+fs.span.state(time.Now())+"'.")
 	}
@@ -185,6 +187,9 @@ func (s *Service) createMountTarget(r *gateway.Request) (any, *gateway.Error) {
 	item.LifeCycleState = "creating"
 	return item, nil
 }
+
+// supports reports whether a zone can have mount targets: Local Zones and Wavelength Zones, whose names are longer, cannot.
+func (s *Service) supports(zone string) bool { return len(zone) == len(s.options.Region)+1 }
 
 // describeMountTargetSecurityGroups lists the security groups of a mount target.
 func (s *Service) describeMountTargetSecurityGroups(r *gateway.Request) (any, *gateway.Error) {
