@@ -103,9 +103,42 @@ func TestAttacks(t *testing.T) {
 		}
 	})
 
+	t.Run("send ahead", func(t *testing.T) { // fast, so that gRPC allows more and more
+		t.Parallel()
+		a := attack(t, serveBy(t, server.Serve, catalogDir), "127.0.0.2")
+		a.greet(nil)
+		a.begin(1, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+		a.check(a.framer.WriteData(1, false, []byte{0, 0, 0, 15, 255})) // a message of 4 KiB, of which nothing comes
+		a.begin(3, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+		for range 3 { // requests that it refuses, so that it takes all
+			a.check(a.framer.WriteData(3, false, make([]byte, 16<<10)))
+		}
+		last := [8]byte{1}
+		a.check(a.framer.WritePing(false, last))
+		for {
+			frame, err := a.framer.ReadFrame()
+			a.check(err)
+			switch frame := frame.(type) {
+			case *http2.PingFrame:
+				if frame.IsAck() && frame.Data == last {
+					return
+				}
+				if !frame.IsAck() { // it measures how much it has got by now
+					last = [8]byte{2}
+					a.check(a.framer.WritePing(true, frame.Data))
+					a.check(a.framer.WritePing(false, last))
+				}
+			case *http2.SettingsFrame:
+				if size, has := frame.Value(http2.SettingInitialWindowSize); has && size > 64<<10 {
+					t.Errorf("the server has %d bytes of a request sent before it reads them; want at most 64 KiB", size)
+				}
+			}
+		}
+	})
+
 	t.Run("send a large request", func(t *testing.T) {
 		t.Parallel()
-		_, err := api.NewRegistryClient(dialFrom(t, serveBy(t, server.Serve, catalogDir), "127.0.0.3")).GetPackage(t.Context(), &api.GetPackageRequest{Name: strings.Repeat("x", 100<<10)})
+		_, err := api.NewRegistryClient(dialFrom(t, serveBy(t, server.Serve, catalogDir), "127.0.0.3")).GetPackage(t.Context(), &api.GetPackageRequest{Name: strings.Repeat("x", 5<<10)})
 		if status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("the answer is: %v", err)
 		}

@@ -19,7 +19,8 @@ type limits struct {
 	connections connections.Limits
 	// streams is the number of requests of a connection that are served concurrently; further ones wait.
 	streams uint32
-	// requestBytes and headerBytes bound the size of requests, which hold only a few names.
+	// requestBytes and headerBytes bound the size of requests, which hold only a few names. Errors repeat these names in headers, which
+	// gRPC keeps, whether or not the client reads them.
 	requestBytes int
 	headerBytes  uint32
 	// flight bounds the answers that are being made or that clients have not read yet.
@@ -37,7 +38,7 @@ type limits struct {
 var defaults = limits{
 	connections:  connections.Limits{PerHost: 16, Total: 128},
 	streams:      16,
-	requestBytes: 64 << 10,
+	requestBytes: 4 << 10,
 	headerBytes:  16 << 10,
 	flight:       newFlight(64 << 20),
 	request:      2 * time.Minute,
@@ -63,12 +64,17 @@ const (
 	writeBuffer = 8 << 10
 )
 
+// window is how much of a request may arrive before it is read, in bytes: the least that HTTP/2 has. gRPC would raise it to 16 MiB for
+// each request of a client that sends fast.
+const window = 64<<10 - 1
+
 // serverOptions returns the options that apply the limits to a server with the connections of a listener. gRPC limits by
 // default how often clients may ping.
 func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(shutdownTimeout),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.MaxConcurrentStreams(l.streams),
 		grpc.MaxRecvMsgSize(l.requestBytes),
 		grpc.MaxHeaderListSize(l.headerBytes),

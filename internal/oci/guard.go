@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/net/http2"
 )
 
 // A registry may redirect its clients to the storage of its layers or to its token server, so its operators could make clients
@@ -277,6 +278,9 @@ func (a *limitedBody) Read(p []byte) (int, error) {
 func isTransient(err error) bool {
 	if content := (*contentError)(nil); errors.As(err, &content) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
+	}
+	if reset := (http2.StreamError{}); errors.As(err, &reset) { // as a broken connection of HTTP/1
+		return true
 	}
 	var temporary interface{ Temporary() bool }
 	return errors.As(err, &temporary) && temporary.Temporary() || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) ||

@@ -394,20 +394,35 @@ func (p *pulling) files(ctx context.Context, image platformImage) (map[string][]
 }
 
 // layer reads a layer and checks it against its descriptor.
-func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (_ *layer, err error) {
-	stream, err := p.from.open(ctx, p.repository, d)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stream.Close()) }()
-	return readLayer(stream, p.left, p.folders)
+func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (read *layer, err error) {
+	err = p.read(ctx, d, func(stream io.Reader) (err error) {
+		read, err = readLayer(stream, p.left, p.folders)
+		return err
+	})
+	return read, err
+}
+
+// read reads a blob, and once more if its registry breaks off in the middle: requests are repeated by the library, and bodies are not.
+// What the attempts take counts once.
+func (p *pulling) read(ctx context.Context, d v1.Descriptor, do func(io.Reader) error) error {
+	before := *p.left
+	var refused error
+	return errors.Join(repeat(ctx, func() (err error) {
+		*p.left = before
+		var stream io.ReadCloser
+		if stream, refused = p.from.open(ctx, p.repository, d); refused != nil {
+			return nil
+		}
+		defer func() { err = errors.Join(err, stream.Close()) }()
+		return do(stream)
+	}), refused)
 }
 
 // maxConfig is the size in bytes from which an image's configuration is not read. Real ones take some KiB.
 const maxConfig = 4 << 20
 
 // labels returns the labels of an image. Images without a configuration have none.
-func (p *pulling) labels(ctx context.Context, of platformImage) (_ map[string]string, err error) {
+func (p *pulling) labels(ctx context.Context, of platformImage) (map[string]string, error) {
 	if of.config == nil {
 		return nil, nil
 	}
@@ -417,13 +432,11 @@ func (p *pulling) labels(ctx context.Context, of platformImage) (_ map[string]st
 	if err := p.left.take(of.config.Size); err != nil {
 		return nil, err
 	}
-	stream, err := p.from.open(ctx, p.repository, *of.config)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stream.Close()) }()
-	text, err := io.ReadAll(stream) // ends at the size of the descriptor
-	if err != nil {
+	var text []byte
+	if err := p.read(ctx, *of.config, func(stream io.Reader) (err error) {
+		text, err = io.ReadAll(stream) // ends at the size of the descriptor
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	if n := values(text); n > maxValues {

@@ -254,3 +254,39 @@ func TestUnused(t *testing.T) {
 		t.Errorf("the folder: %v", err)
 	}
 }
+
+// TestOthersFolder: a folder that others may write to is neither read nor written, because they could have put there files of images
+// that a digest is supposed to determine.
+func TestOthersFolder(t *testing.T) {
+	for name, change := range map[string]func(dir string) error{
+		"others may write": func(dir string) error { return os.Chmod(dir, 0o777) },
+		"its group may":    func(dir string) error { return os.Chmod(dir, 0o770) },
+		"another user's": func(dir string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a folder to another user")
+			}
+			return os.Chown(dir, 65534, 65534)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "bundles")
+			c := opened(t, dir, cache.Limit)
+			c.Keep(digestOf("a"), files)
+			closed(t, c)
+			if err := change(dir); err != nil {
+				t.Fatal(err)
+			}
+			c = opened(t, dir, cache.Limit)
+			if got, kept := c.Load(digestOf("a")); kept {
+				t.Errorf("got %v", got)
+			}
+			c.Keep(digestOf("b"), files)
+			if err := c.Close(); err == nil || !strings.Contains(err.Error(), "XDG_CACHE_HOME") {
+				t.Errorf("closed with error %v; want one that says what to do", err)
+			}
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+				t.Errorf("the folder has %v, %v; want only the file of before", entries, err)
+			}
+		})
+	}
+}

@@ -40,13 +40,21 @@ type Store struct {
 }
 
 // open opens the folder once.
-func (s *Store) open() (_ *os.Root, err error) {
+func (s *Store) open() (*os.Root, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.root == nil {
-		s.root, err = os.OpenRoot(s.Dir)
+	if s.root != nil {
+		return s.root, nil
 	}
-	return s.root, err
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkOwn(root); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	s.root = root
+	return root, nil
 }
 
 // Load returns the content with a name, which must be valid for a file. A damaged file counts as absent, and is deleted.
