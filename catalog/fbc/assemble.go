@@ -17,7 +17,8 @@ import (
 
 // assemble puts a catalog together from the entries of its documents.
 func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
-	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}, copies: map[copied]*findings.Finding{}, titles: map[copied][]string{}}
+	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}, copies: map[copied]*findings.Finding{}, titles: map[copied][]string{},
+		faulty: map[string]bool{}, incomplete: map[string]bool{}}
 	for i, e := range entries {
 		a.add(e)
 		entries[i] = entry{} // frees memory: there may be very many, and they are copied
@@ -69,6 +70,8 @@ type assembly struct {
 	faults   []*findings.Finding
 	copies   map[copied]*findings.Finding
 	titles   map[copied][]string
+	// faulty are areas with documents that could not be read and may belong to any package, incomplete the packages of the others.
+	faulty, incomplete map[string]bool
 }
 
 // copied identifies the documents of a package that a file has once more.
@@ -78,6 +81,12 @@ func (a *assembly) add(e entry) {
 	switch {
 	case e.fault != nil:
 		a.faults = append(a.faults, e.fault)
+		for _, name := range e.owners {
+			a.incomplete[name] = true
+		}
+		if e.owners == nil {
+			a.faulty[area(a.Dir, e.fault.File)] = true
+		}
 	case e.other != nil:
 		a.Others = append(a.Others, &Other{*e.other, e.span})
 	case e.pkg != nil:
@@ -141,17 +150,12 @@ func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.S
 	}
 }
 
-// markIncomplete marks packages that have documents in the same area as a faulty one.
+// markIncomplete marks packages with documents that could not be read, or that may have such documents.
 func (a *assembly) markIncomplete() {
-	faulty := map[string]bool{}
-	for _, fault := range a.faults {
-		if fault.Rule != Duplicate.ID {
-			faulty[area(a.Dir, fault.File)] = true
-		}
-	}
 	for _, p := range a.Packages {
+		p.Incomplete = a.incomplete[p.Name]
 		for span := range p.spans {
-			p.Incomplete = p.Incomplete || faulty[area(a.Dir, span.File)]
+			p.Incomplete = p.Incomplete || a.faulty[area(a.Dir, span.File)]
 		}
 	}
 }

@@ -43,7 +43,7 @@ type Package struct {
 	Deprecations []*Deprecation
 	// Lifecycles are the documents that say until when versions of the package are supported. A package should have at most one.
 	Lifecycles []*Other
-	// Incomplete says that documents in the same place could not be read. They may belong to this package.
+	// Incomplete says that documents could not be read that belong to this package, or may: they are in the same place.
 	Incomplete bool
 
 	channels map[string]*Channel

@@ -35,7 +35,7 @@ var (
 // Rules are all rules of this package.
 var Rules = []findings.Rule{Schema, Object, Duplicate}
 
-// entry is one decoded document, or a fault in one: exactly one of the fields after span is set.
+// entry is one decoded document, or a fault in one: exactly one of the types and fault is set.
 type entry struct {
 	number      int
 	span        document.Span
@@ -47,6 +47,7 @@ type entry struct {
 	deprecation *declcfg.Deprecation
 	other       *declcfg.Meta
 	fault       *findings.Finding
+	owners      []string // the packages that a document with a fault may belong to; nil if it may be any
 }
 
 // decode decodes the documents of a section. It fails only if keep does.
@@ -65,7 +66,9 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 		}
 		e, wrong := decodeDocument(d)
 		e.span = d.Span
-		faults = append(faults, wrong...)
+		for _, fault := range wrong {
+			entries = append(entries, entry{span: s.Span, fault: fault, owners: e.owners})
+		}
 		if len(wrong) == 0 {
 			entries = append(entries, e)
 		}
@@ -76,7 +79,8 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 	return entries, nil
 }
 
-// decodeDocument decodes a document into operator-registry's types. Findings are at the values that cause them.
+// decodeDocument decodes a document into operator-registry's types. Findings are at the values that cause them. The entry of a
+// document with faults says only which package it belongs to.
 func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 	content := d.Content
 	meta, ok := ScanMeta(content)
@@ -87,9 +91,24 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		content = meta.Blob
 	}
 	if fault := checkIdentity(d, meta); fault != nil {
-		return entry{}, one(fault)
+		fault.Package = meta.Package
+		if fault.Rule == document.Field.ID {
+			return entry{}, one(fault)
+		}
+		return entry{owners: []string{meta.Package, meta.Name}}, one(fault) // OLM reads it only if the schema is a typing error
 	}
-	var e entry
+	e, faults := decodeAs(d, meta, content)
+	for _, fault := range faults {
+		fault.Package = packageOf(meta)
+	}
+	if len(faults) > 0 {
+		return entry{owners: []string{packageOf(meta)}}, faults
+	}
+	return e, nil
+}
+
+// decodeAs decodes the content of a document into the type of its schema.
+func decodeAs(d document.Document, meta declcfg.Meta, content []byte) (e entry, faults []*findings.Finding) {
 	var into any
 	switch meta.Schema {
 	case declcfg.SchemaPackage:
@@ -110,21 +129,17 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 	}
 	if err := json.Unmarshal(content, into); err != nil {
 		if e.pkg != nil && errors.As(err, new(base64.CorruptInputError)) {
-			return entry{}, one(d.FaultAt(document.Field, []any{"icon", "base64data"}, "the icon is not in base64: %v", err))
+			return e, one(d.FaultAt(document.Field, []any{"icon", "base64data"}, "the icon is not in base64: %v", err))
 		}
-		return entry{}, one(explain(d, err, into))
+		return e, one(explain(d, err, into))
 	}
 	if e.channel != nil {
 		shareNames(e.channel)
 	}
 	if e.bundle != nil {
-		faults := strip(d, e.bundle)
-		for _, fault := range faults {
-			fault.Package = e.bundle.Package
-		}
-		return e, faults
+		faults = strip(d, e.bundle)
 	}
-	return e, nil
+	return e, faults
 }
 
 // shareNames keeps each name of a bundle in memory once, although channels repeat it.

@@ -164,7 +164,11 @@ func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error
 	}
 	part, err := rules.LoadPart(ctx, dir, rules.Serve, packages...)
 	if err == nil && len(packages) == 0 && len(part.Warnings) > 0 {
-		err = fmt.Errorf("everything is to be mirrored, and package %s cannot be; name those to mirror with --package: %w", strings.Join(part.LeftOut, ", "), part.Warnings[0])
+		what := "a document is not read"
+		if len(part.LeftOut) > 0 {
+			what = fmt.Sprintf("package %s cannot be", strings.Join(part.LeftOut, ", "))
+		}
+		err = fmt.Errorf("everything is to be mirrored, and %s; name the packages to mirror with --package: %w", what, part.Warnings[0])
 	}
 	if err != nil {
 		return nil, err

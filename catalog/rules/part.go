@@ -64,9 +64,12 @@ func LoadPart(ctx context.Context, dir string, use Use, packages ...string) (*Pa
 	asked := func(f *findings.Finding) bool { return len(packages) == 0 || slices.Contains(packages, f.Package) }
 	unknown := func(name string) bool { return c.Find(name) == nil }
 	if blocked || len(part.LeftOut) == len(c.Packages) || unread && slices.ContainsFunc(packages, unknown) {
-		return nil, joined(slices.DeleteFunc(faults, func(f *findings.Finding) bool {
+		why := slices.DeleteFunc(slices.Clone(faults), func(f *findings.Finding) bool {
 			return f.Package != "" && (!asked(f) || slices.Contains(use, f.Rule))
-		}))
+		})
+		if len(why) > 0 { // otherwise, the catalog has no such package
+			return nil, joined(why)
+		}
 	}
 	c.Packages = slices.DeleteFunc(c.Packages, func(p *fbc.Package) bool { return slices.Contains(part.LeftOut, p.Name) })
 	for _, f := range faults {
