@@ -9,7 +9,7 @@ LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version/stamp.version=$(VE
 TAGS    := grpcnotrace
 TOOL    := go tool -modfile=hack/tools/go.mod
 
-# Where a clone may be: docs/develop.md. What the user has set for other modules is not for this one, and without a version the go
+# Where a clone may be: docs/contribute/develop.md. What the user has set for other modules is not for this one, and without a version the go
 # command cannot find one either.
 export GOFLAGS := $(filter-out -mod=% -modfile=%,$(shell go env GOFLAGS 2>/dev/null)) $(if $(VERSION),,-buildvcs=false)
 # With it, cd goes elsewhere.
@@ -58,7 +58,7 @@ build: ## Build berth, its links kubectl-berth and oc-berth, and berth-operator 
 	ln -sf berth bin/oc-berth
 
 .PHONY: release
-release: ## Build all images and push them: make release REGISTRY=registry.example.com/team (docs/release.md)
+release: ## Build all images and push them: make release REGISTRY=registry.example.com/team (docs/catalog/release.md)
 	@go run ./release --registry "$(REGISTRY)" $(if $(PINS),--pins "$(PINS)") $(if $(ARCHITECTURES),--architectures "$(ARCHITECTURES)") \
 		$(if $(MUST_GATHER_BASE),--must-gather-base "$(MUST_GATHER_BASE)") $(if $(LAYOUT),--layout "$(LAYOUT)") $(if $(KEY),--key "$(KEY)") $(if $(EFS_DRIVER),--efs-driver "$(EFS_DRIVER)")
 
@@ -154,7 +154,7 @@ prove: mmdebstrap $(if $(findstring efs-utils,$(SUITE)),buildah) ## Run a suite 
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: proof
-proof: ## Prove a claim of docs/proofs.md again: make proof CLAIM=slo-alerts; with RECORD=yes, record it; without a claim, list all
+proof: ## Prove a claim of docs/reference/proofs.md again: make proof CLAIM=slo-alerts; with RECORD=yes, record it; without a claim, list all
 	@go run ./test/prove $(if $(RECORD),-record,-claim) "$(CLAIM)"
 	@$(if $(RECORD),go test ./test/prove -run TestPagesShow -update)
 
@@ -173,7 +173,7 @@ generate: ## Regenerate all generated files
 	go generate ./catalog/build
 	go generate ./operator/clusterstorage/release
 	go generate ./deploy/certification
-	go run ./hack/rbac -output docs/permissions.md
+	go run ./hack/rbac -output docs/reference/permissions.md
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck

@@ -86,7 +86,7 @@ func alertTests(t *testing.T, d drivers.Driver) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fourWeeks := page.Commands(t, filepath.Join("..", "docs", "slo.md"), "## How it is measured", strings.NewReplacer())
+	fourWeeks := page.Commands(t, filepath.Join("..", "docs", "operate", "slo.md"), "## How it is measured", strings.NewReplacer())
 	tests := map[string][]byte{"alerts.yaml": []byte(strings.NewReplacer("${DRIVER}", d.CSIName, "${OPERATOR}", d.Operator.Name, "${CONDITION_PREFIX}", d.ConditionPrefix,
 		"${FOUR_WEEKS}", strings.TrimSpace(fourWeeks)).Replace(string(common)))}
 	own, err := os.ReadFile(filepath.Join(d.Name, "testdata", "alerts.yaml"))

@@ -21,7 +21,7 @@ const operatorPort = 8443
 const ServingCertFolder = "/var/run/secrets/serving-cert"
 
 // memoryLimit is the memory limit of an operator's container. An operator with 10,000 SharedVolumes uses a quarter of
-// it; see docs/develop.md. A Subscription's config.resources overrides it.
+// it; see docs/contribute/develop.md. A Subscription's config.resources overrides it.
 const memoryLimit = "512Mi"
 
 // MemoryLimitEnv is the environment variable with the operator's memory limit in bytes.

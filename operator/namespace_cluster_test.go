@@ -134,7 +134,7 @@ func TestOtherDriver(t *testing.T) {
 		env.waitUntilObserved()
 		env.waitForReason(degraded, "OtherDriver")
 		custom = env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
-		for _, word := range []string{"ClusterRoleBinding " + other.Name, other.Subjects[0].Namespace + "/" + other.Subjects[0].Name, "docs/redhat-efs.md"} {
+		for _, word := range []string{"ClusterRoleBinding " + other.Name, other.Subjects[0].Namespace + "/" + other.Subjects[0].Name, "docs/move/redhat-efs.md"} {
 			if got := condition(custom, "Degraded"); !strings.Contains(got.Message, word) {
 				t.Errorf("%s: condition Degraded says %q, want %q in it", when, got.Message, word)
 			}

@@ -276,7 +276,7 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 	env.tag("team", "storage")
 	env.waitForReason("AWSEFSTagsSet", "Failing")
 	custom := env.waitForConditions(allWell)
-	for _, part := range []string{"the role " + role + " in Secret " + tagsSecret + " cannot be assumed: AccessDenied", "docs/install.md"} {
+	for _, part := range []string{"the role " + role + " in Secret " + tagsSecret + " cannot be assumed: AccessDenied", "docs/start/install.md"} {
 		if got := condition(custom, "AWSEFSTagsSet").Message; !strings.Contains(got, part) {
 			t.Errorf("condition AWSEFSTagsSet says %q, want %q in it", got, part)
 		}

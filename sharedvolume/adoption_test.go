@@ -174,7 +174,7 @@ func TestAdoption(t *testing.T) {
 			env.do("create", env.client.Create(t.Context(), sv))
 			env.ready(sv)
 		}
-		for _, block := range page.Blocks(t, "../docs/security.md", "## Close a cluster that began open", strings.NewReplacer()) {
+		for _, block := range page.Blocks(t, "../docs/reference/security.md", "## Close a cluster that began open", strings.NewReplacer()) {
 			env.shell(block.Text)
 		}
 		grant := &v1alpha1.SharedVolumeGrant{}

@@ -17,13 +17,13 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestDocumentedExample runs the example in docs/sharedvolume.md.
+// TestDocumentedExample runs the example in docs/operate/sharedvolume.md.
 func TestDocumentedExample(t *testing.T) {
 	env := served(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	env.do("create", env.client.Create(t.Context(), namespace))
 	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), namespace)) })
-	text, err := os.ReadFile("../docs/sharedvolume.md")
+	text, err := os.ReadFile("../docs/operate/sharedvolume.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func init() {
 	legacyregistry.RawMustRegister(overdue)
 }
 
-// readyObjective is the time within which a SharedVolume should be Ready; see docs/slo.md. Rules of drivers/efs name
+// readyObjective is the time within which a SharedVolume should be Ready; see docs/operate/slo.md. Rules of drivers/efs name
 // it, too.
 const readyObjective = time.Minute
 

@@ -56,7 +56,7 @@ func (env testEnv) applyRoles() {
 func testDocumentation(t *testing.T, env testEnv) {
 	t.Parallel()
 	env.do("create", env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
-	for _, page := range []string{"security.md", "sharedvolume.md"} {
+	for _, page := range []string{"reference/security.md", "operate/sharedvolume.md"} {
 		for i, example := range examplesOf(t, page) {
 			file := filepath.Join(t.TempDir(), fmt.Sprint(i, ".yaml"))
 			env.do("write", os.WriteFile(file, []byte(example), 0o600))

@@ -2,7 +2,7 @@
 // earlier one. Each rule is a row of a table.
 //
 // It finds everything that "opm validate" finds, in one run. Where the two differ, opm is wrong about OLM;
-// docs/catalog-rules.md lists these cases.
+// docs/reference/catalog-rules.md lists these cases.
 package rules
 
 import (

@@ -55,7 +55,7 @@ var templates = scene{
 
 // scenes are the scenes of the transcripts of berth in the pages, by page and heading, in their order.
 var scenes = map[string]map[string][]scene{
-	"catalog.md": {
+	"catalog/catalog.md": {
 		"## Build a catalog":         {{files: "pages/build.txtar", setup: []string{"berth bundle image bundles/0.3.0 --push $REGISTRY/example/tide-bundle:v0.3.0"}}},
 		"## Templates of opm":        {templates},
 		"### Images are not trusted": {{files: "pages/mistakes.txtar", says: map[string]string{"127.0.0.1:5000": "$NOBODY"}}},
@@ -66,21 +66,21 @@ var scenes = map[string]map[string][]scene{
 		"## What is supported when": {{files: "catalog_lifecycle.txtar"}},
 		"## What OLM will do":       {{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}}, {files: "catalog_plan.txtar"}},
 	},
-	"ci.md": {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}},
+	"catalog/ci.md": {"# Check catalogs in CI": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog", "ln -s $ROOT/ci/catalog.mk Makefile"}}},
 		"## Repositories of operators": {{files: "check.txtar", setup: []string{
 			"mv repository/* . && git init --quiet --initial-branch=main && git add . && git -c user.name=Moon -c user.email=moon@example.com commit --quiet --message first",
 			"cp -r operators/tide/1.1.0/. operators/tide/1.2.0",
 			"sed -i -e s/tide[.]v1.1.0/tide.v1.2.0/ -e s/tide[.]v1.0.0/tide.v1.1.0/ operators/tide/1.2.0/manifests/*",
 		}}, {files: "check.txtar", setup: []string{"mv repository/* .", "sed -i s/replaces-mode/replace-mode/ operators/tide/ci.yaml"}}},
 		"## What an update asks for": {{files: "bundle_permissions.txtar"}}},
-	"coming-from-opm.md": {"## With what you have": {templates}},
-	"disconnected.md": {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored},
+	"catalog/coming-from-opm.md": {"## With what you have": {templates}},
+	"catalog/disconnected.md": {"## From registry to registry": {mirrored, mirrored}, "## By a folder": {mirrored},
 		"## A file of oc-mirror": {mirroredWith(`printf 'apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n  platform:\n    channels: [{name: stable-4.20}]\n  operators:\n  - catalog: catalog\n    targetCatalog: team/tides\n    packages:\n    - name: tide\n      channels: [{name: stable, minVersion: 0.2.0}]\n  additionalImages:\n  - name: '$REGISTRY'/example/tide-bundle:v0.1.0\n' > imageset.yaml`)},
 		"## Delete what is not needed": {mirroredWith(`printf 'apiVersion: mirror.openshift.io/v2alpha1\nkind: DeleteImageSetConfiguration\ndelete:\n  operators:\n  - catalog: catalog\n    packages: [{name: tide, maxVersion: 0.2.0}]\n' > delete.yaml`,
 			"berth catalog mirror catalog $MIRROR/mirror", "berth catalog mirror catalog $MIRROR/mirror --package 'tide/stable@>=0.2.0'")},
 	},
-	"olm-v1.md": {"## What OLM v1 refuses": {{files: "olm_v1.txtar"}}},
-	"release.md": {
+	"move/olm-v1.md": {"## What OLM v1 refuses": {{files: "olm_v1.txtar"}}},
+	"catalog/release.md": {
 		"## Bundle": {
 			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},
 			{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/", "cp monitor.yaml bundle/aws-efs-operator/1.0.0/manifests/"}, files: "pages/monitor.txtar"},
@@ -88,7 +88,7 @@ var scenes = map[string]map[string][]scene{
 		},
 		"## Catalog": {{files: "pages/stranded.txtar"}},
 	},
-	"switch.md": {"## Versions 0.0.1 to 0.0.5": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog"}}}},
+	"move/switch.md": {"## Versions 0.0.1 to 0.0.5": {{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog"}}}},
 }
 
 // TestPages runs the commands that the pages show, and compares what they print with the pages.
@@ -183,14 +183,14 @@ func TestPageCommands(t *testing.T) {
 		page, heading string
 		scene         scene
 	}{
-		{"catalog.md", "## The upgrade graph", scene{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog"}}},
-		{"coming-from-opm.md", "## First commands", scene{
+		{"catalog/catalog.md", "## The upgrade graph", scene{setup: []string{"mkdir catalog && cp -R $ROOT/catalog/certified $ROOT/catalog/community catalog"}}},
+		{"catalog/coming-from-opm.md", "## First commands", scene{
 			files: "pages/opm.txtar",
 			setup: []string{"berth catalog image before --push $REGISTRY/example/catalog:latest"},
 			says:  map[string]string{"quay.io": "$REGISTRY"},
 		}},
-		{"release.md", "## Bundle", scene{}},
-		{"release.md", "## Catalog", scene{
+		{"catalog/release.md", "## Bundle", scene{}},
+		{"catalog/release.md", "## Catalog", scene{
 			setup: []string{"cp -r $ROOT/bundle $ROOT/catalog .", "mkfifo said"},
 			// It serves until it is ended, and says when it serves.
 			says: map[string]string{

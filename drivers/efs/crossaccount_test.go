@@ -45,7 +45,7 @@ func TestCrossAccountSecret(t *testing.T) {
 		create(object)
 		t.Cleanup(func() { deleteObject(t, c, object) })
 	}
-	documented := page.Objects(t, "../../docs/cross-account.md", strings.NewReplacer("efs-accounts", accounts, "openshift-cluster-csi-drivers", driver))
+	documented := page.Objects(t, "../../docs/operate/cross-account.md", strings.NewReplacer("efs-accounts", accounts, "openshift-cluster-csi-drivers", driver))
 	class := documented["StorageClass"]
 	parameters, _, _ := unstructured.NestedStringMap(class.Object, "parameters")
 	named := client.ObjectKey{Namespace: parameters["csi.storage.k8s.io/provisioner-secret-namespace"], Name: parameters["csi.storage.k8s.io/provisioner-secret-name"]}

@@ -139,6 +139,6 @@ var Driver = drivers.Driver{
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-node-privileged-binding", Accounts: []string{"aws-efs-csi-driver-node-sa"}, Foreign: true},
 		},
 		Foreign: "To keep that driver, delete the Subscription and the ClusterServiceVersion of this operator. " +
-			"To replace it: https://github.com/berth-csi/berth/blob/main/docs/redhat-efs.md",
+			"To replace it: https://github.com/berth-csi/berth/blob/main/docs/move/redhat-efs.md",
 	},
 }

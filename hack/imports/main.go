@@ -1,5 +1,5 @@
 // Command imports checks that the rooms import each other downward only, as in
-// docs/architecture.md, and that programs which are shipped import no packages that make them large, read YAML without
+// docs/contribute/architecture.md, and that programs which are shipped import no packages that make them large, read YAML without
 // limits, or lose errors, and that only the operator links what calls the clouds of drivers. It prints each import that
 // breaks a rule and then fails.
 package main
@@ -163,7 +163,7 @@ func violations(p goPackage) []string {
 	}
 	allowed, known := mayImport[from]
 	if !known {
-		return []string{fmt.Sprintf("%s: room %q is unknown: add it to hack/imports and docs/architecture.md", p.ImportPath, from)}
+		return []string{fmt.Sprintf("%s: room %q is unknown: add it to hack/imports and docs/contribute/architecture.md", p.ImportPath, from)}
 	}
 	var broken []string
 	complain := func(imports []string, allowed []string) {

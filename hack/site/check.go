@@ -20,6 +20,8 @@ type page struct {
 	loads []string
 	// unboxed are paragraphs that consist only of code: blocks of code that MkDocs has not recognized.
 	unboxed []string
+	// moves says that the page only has browsers open another one.
+	moves bool
 }
 
 // check returns the problems of a site in a folder.
@@ -77,8 +79,8 @@ func check(folder string) ([]string, error) {
 			}
 		}
 	}
-	for name := range pages {
-		if !linked[name] {
+	for name, p := range pages {
+		if !linked[name] && !p.moves {
 			problems = append(problems, fmt.Sprintf("%s: is not in the menu: add it to nav in hack/site/mkdocs.yml", name))
 		}
 	}
@@ -101,6 +103,8 @@ func read(root *html.Node) *page {
 		case node.Type != html.ElementNode:
 		case node.Data == "p" && node.FirstChild != nil && node.FirstChild == node.LastChild && node.FirstChild.Data == "code" && node.FirstChild.FirstChild != nil:
 			p.unboxed = append(p.unboxed, node.FirstChild.FirstChild.Data)
+		case node.Data == "meta" && attributes["http-equiv"] == "refresh":
+			p.moves = true
 		case node.Data == "a" && attributes["href"] != "":
 			p.links = append(p.links, attributes["href"])
 		case node.Data == "link" && strings.Contains(attributes["rel"], "stylesheet"):
@@ -122,7 +126,7 @@ func resolve(from, target string) (to, fragment string, outside bool) {
 		return from, u.Fragment, false
 	}
 	to = path.Join(path.Dir(from), u.Path)
-	if strings.HasSuffix(u.Path, "/") || u.Path == "." || u.Path == ".." || path.Ext(to) == "" {
+	if strings.HasSuffix(u.Path, "/") || path.Base(u.Path) == "." || path.Base(u.Path) == ".." || path.Ext(to) == "" {
 		to = path.Join(to, "index.html")
 	}
 	return to, u.Fragment, false

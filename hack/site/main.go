@@ -1,14 +1,16 @@
-// Command site builds the documentation's site, with search: the README is its first page, and the pages in docs/
-// follow. MkDocs, with its theme Material, does the work. Then the command checks that all links lead somewhere, that
-// the menu has each page, and that nothing is loaded from other servers.
+// Command site builds the documentation's site, with search: the README is its first page, and the pages in the folders
+// of docs/ follow. MkDocs, with its theme Material, does the work. Then the command checks that all links lead somewhere,
+// that the menu has each page, and that nothing is loaded from other servers.
 //
 //	go run ./hack/site FOLDER
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -53,6 +55,9 @@ func build(folder string) error {
 	if err := mkdocs.Run(); err != nil {
 		return fmt.Errorf("mkdocs build: %w", err)
 	}
+	if err := redirect(folder); err != nil {
+		return err
+	}
 	problems, err := check(folder)
 	if err != nil {
 		return err
@@ -84,20 +89,75 @@ func gather(to string) error {
 	if err != nil {
 		return err
 	}
-	pages, err := filepath.Glob("docs/*.md")
+	pages, err := pages()
 	if err != nil {
 		return err
 	}
-	for _, page := range append(pages, "README.md") {
+	for _, page := range append(pages, "docs/README.md", "README.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			return err
 		}
-		name := filepath.Base(page)
-		if page == "README.md" {
-			name = "index.md"
+		file := filepath.Join(to, onSite(page))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
 		}
-		if err := os.WriteFile(filepath.Join(to, name), []byte(nest(tell(relink(page, comment.ReplaceAllString(string(text), ""))))), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(nest(tell(relink(page, comment.ReplaceAllString(string(text), ""))))), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pages are the pages in folders. Those beside the folders only say where these are, see redirect.
+func pages() ([]string, error) {
+	pages, err := filepath.Glob("docs/*/*.md")
+	if err == nil && len(pages) == 0 {
+		err = errors.New("found no pages in docs/*/")
+	}
+	return pages, err
+}
+
+// onSite returns the file of a page on the site, or "".
+func onSite(file string) string {
+	name, is := strings.CutPrefix(file, "docs/")
+	switch {
+	case file == "README.md":
+		return "index.md"
+	case file == "docs/README.md":
+		return "pages.md"
+	case is && (strings.HasPrefix(name, pictures) || path.Ext(name) == ".md" && path.Dir(name) != "."):
+		return name
+	}
+	return ""
+}
+
+// moved is a page that has its reader's browser open another one, at the same heading.
+const moved = `<!doctype html>
+<meta charset="utf-8">
+<title>Moved</title>
+<link rel="canonical" href="%[1]s">
+<script>location.replace("%[1]s" + location.hash)</script>
+<meta http-equiv="refresh" content="0; url=%[1]s">
+<p>This page is now <a href="%[1]s">here</a>.</p>
+`
+
+// redirect has the address that each page had on the site when there were no folders lead to the page.
+func redirect(site string) error {
+	pages, err := pages()
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
+		address := strings.TrimSuffix(onSite(page), ".md")
+		file := filepath.Join(site, path.Base(address), "index.html")
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if _, err := os.Stat(file); err == nil {
+			return fmt.Errorf("%s would hide %s: give the page another name", page, file)
+		}
+		if err := os.WriteFile(file, fmt.Appendf(nil, moved, "../"+address+"/"), 0o644); err != nil {
 			return err
 		}
 	}
@@ -158,13 +218,13 @@ var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 func relink(page, text string) string {
 	return link.ReplaceAllStringFunc(text, func(found string) string {
 		parts := link.FindStringSubmatch(found)
-		target := filepath.ToSlash(filepath.Join(filepath.Dir(page), parts[1]))
-		if name, is := strings.CutPrefix(target, "docs/"); is && (strings.HasSuffix(name, ".md") || strings.HasPrefix(name, pictures)) {
-			return "](" + name + parts[2] + ")"
+		target := path.Join(path.Dir(page), parts[1])
+		to := onSite(target)
+		if to == "" {
+			return "](" + repository + target + parts[2] + ")"
 		}
-		if target == "README.md" {
-			return "](index.md" + parts[2] + ")"
-		}
-		return "](" + repository + target + parts[2] + ")"
+		// Both are below the root of the site, so there is a path.
+		relative, _ := filepath.Rel(path.Dir(onSite(page)), to)
+		return "](" + filepath.ToSlash(relative) + parts[2] + ")"
 	})
 }

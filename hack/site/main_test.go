@@ -1,22 +1,64 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
 func TestRelink(t *testing.T) {
 	for _, test := range []struct{ page, text, want string }{
-		{"README.md", "[a](docs/install.md#b), [c](CHANGELOG.md)", "[a](install.md#b), [c](" + repository + "CHANGELOG.md)"},
-		{"docs/faq.md", "[a](install.md), [b](../manifests), [c](../README.md#d)", "[a](install.md), [b](" + repository + "manifests), [c](index.md#d)"},
+		{"README.md", "[a](docs/start/install.md#b), [c](CHANGELOG.md), [d](docs/README.md)", "[a](start/install.md#b), [c](" + repository + "CHANGELOG.md), [d](pages.md)"},
+		{"docs/start/faq.md", "[a](install.md), [b](../../manifests), [c](../../README.md#d)", "[a](install.md), [b](" + repository + "manifests), [c](../index.md#d)"},
+		{"docs/start/faq.md", "[a](../move/switch.md#b), [c](../README.md), [d](../install.md)", "[a](../move/switch.md#b), [c](../pages.md), [d](" + repository + "docs/install.md)"},
+		{"docs/README.md", "[a](start/faq.md), [b](../CHANGELOG.md)", "[a](start/faq.md), [b](" + repository + "CHANGELOG.md)"},
 		{"README.md", "![a\nb](docs/pictures/a.svg)", "![a\nb](pictures/a.svg)"},
-		{"docs/faq.md", "[a](#b), [c](https://example.com/d.md)", "[a](#b), [c](https://example.com/d.md)"},
+		{"docs/start/faq.md", "![a](../pictures/a.svg)", "![a](../pictures/a.svg)"},
+		{"docs/start/faq.md", "[a](#b), [c](https://example.com/d.md)", "[a](#b), [c](https://example.com/d.md)"},
 	} {
 		if got := relink(test.page, test.text); got != test.want {
 			t.Errorf("%s: got %s, want %s", test.page, got, test.want)
 		}
+	}
+}
+
+// TestRedirect: the address that a page had when there were no folders leads to it, and pages beside the folders are not on the site.
+func TestRedirect(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"README.md", "docs/README.md", "docs/install.md", "docs/start/install.md", "docs/pictures/a.svg", "hack/site/style.css"} {
+		write(file, "")
+	}
+	if err := gather("source"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fs.Glob(os.DirFS("source"), "*"); err != nil || !slices.Equal(got, []string{"index.md", "pages.md", "pictures", "start", "style.css"}) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	write("site/index.html", `<a href="start/install/">Install</a>`)
+	write("site/start/install/index.html", `<h2 id="credentials">Credentials</h2>`)
+	if err := redirect("site"); err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := check("site"); err != nil || len(problems) > 0 {
+		t.Errorf("got %q, %v", problems, err)
+	}
+	if text, err := os.ReadFile("site/install/index.html"); err != nil || !strings.Contains(string(text), `"../start/install/" + location.hash`) {
+		t.Errorf("got %s, %v", text, err)
+	}
+	if err := redirect("site"); err == nil {
+		t.Error("a page was overwritten")
 	}
 }
 
@@ -52,10 +94,11 @@ func TestCheck(t *testing.T) {
 		want  []string
 	}{
 		"a site without problems": {map[string]string{
-			"index.html":   `<a href="a/">A</a><a href="https://example.com/">elsewhere</a><script src="s.js"></script>`,
-			"a/index.html": `<h1 id="top">A</h1><a href="..">home</a><a href="#top">up</a><a href="../a/#top">up</a>`,
-			"s.js":         "",
-			"404.html":     `<a href="/nothing">x</a>`,
+			"index.html":     `<a href="a/">A</a><a href="a/b/">B</a><a href="https://example.com/">elsewhere</a><script src="s.js"></script>`,
+			"a/index.html":   `<h1 id="top">A</h1><a href="..">home</a><a href="#top">up</a><a href="../a/#top">up</a>`,
+			"a/b/index.html": `<a href="../..">home</a><a href="..">A</a>`,
+			"s.js":           "",
+			"404.html":       `<a href="/nothing">x</a>`,
 		}, nil},
 		"links that lead nowhere": {map[string]string{
 			"index.html": `<a href="b/">B</a><a href="#c">C</a>`,
@@ -73,6 +116,14 @@ func TestCheck(t *testing.T) {
 			"index.html": `<p><code>oc get pods</code></p><p>See <code>oc</code>.</p><pre><code>oc</code></pre><p><code></code></p>`,
 		}, []string{
 			`index.html: "oc get pods" is no block of code: have a blank line before it, and indent it like the text of its list`,
+		}},
+		"a page that has moved": {map[string]string{
+			"index.html":     `<a href="b/a/">A</a>`,
+			"b/a/index.html": "",
+			"a/index.html":   `<meta http-equiv="refresh" content="0; url=../b/a/"><a href="../b/a/">here</a>`,
+			"c/index.html":   `<meta http-equiv="refresh" content="0; url=../b/c/"><a href="../b/c/">here</a>`,
+		}, []string{
+			"c/index.html: link to ../b/c/: there is no such file",
 		}},
 		"a page that nothing leads to": {map[string]string{"index.html": "", "a/index.html": ""}, []string{
 			"a/index.html: is not in the menu: add it to nav in hack/site/mkdocs.yml",

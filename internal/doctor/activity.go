@@ -74,7 +74,7 @@ func judgeHolder(key client.ObjectKey, holder *corev1.Pod) findings.Check {
 	if holder.DeletionTimestamp != nil {
 		trouble = strings.TrimPrefix(trouble+"; it is being deleted", "; ")
 	}
-	return findings.Fail(operatorInactive, escape.Command("oc -n %s describe pod %s", holder.Namespace, holder.Name)+"; if its node is lost for good, delete the Node: see "+findings.Page("install.md#when-the-operator-waits"),
+	return findings.Fail(operatorInactive, escape.Command("oc -n %s describe pod %s", holder.Namespace, holder.Name)+"; if its node is lost for good, delete the Node: see "+findings.Page("start/install.md#when-the-operator-waits"),
 		"pod %s/%s holds the lock %s, so no other operator is active, but it is not Ready on node %s%s", holder.Namespace, holder.Name, key.Name, holder.Spec.NodeName, suffix(trouble))
 }
 

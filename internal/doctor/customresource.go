@@ -24,18 +24,18 @@ func examineCustomResource(_ context.Context, p *examinedDriver) ([]findings.Che
 func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inactive bool) []findings.Check {
 	describe := escape.Command("oc describe clustercsidriver %s", name)
 	if custom == nil {
-		return []findings.Check{findings.Fail(customResourceMissing, "create it, with spec.managementState Managed: see "+findings.Page("install.md#install-the-driver"), "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
+		return []findings.Check{findings.Fail(customResourceMissing, "create it, with spec.managementState Managed: see "+findings.Page("start/install.md#install-the-driver"), "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
 	}
 	var results []findings.Check
 	if at := custom.DeletionTimestamp; at != nil {
-		results = append(results, findings.Warn(removing, "see what a removal waits for: "+findings.Page("uninstall.md#what-a-removal-waits-for"), "ClusterCSIDriver %s is being deleted since %s", name, at.UTC().Format("2006-01-02 15:04 MST")))
+		results = append(results, findings.Warn(removing, "see what a removal waits for: "+findings.Page("operate/uninstall.md#what-a-removal-waits-for"), "ClusterCSIDriver %s is being deleted since %s", name, at.UTC().Format("2006-01-02 15:04 MST")))
 	}
 	switch state := custom.Spec.ManagementState; state {
 	case operatorv1.Managed:
 	case operatorv1.Unmanaged:
 		results = append(results, findings.Warn(unmanaged, "set spec.managementState to Managed when you want it reconciled again", "spec.managementState is Unmanaged: the operator does not reconcile, and the driver keeps running"))
 	case operatorv1.Removed:
-		results = append(results, findings.Warn(removed, "to keep the driver, set spec.managementState to Managed; see "+findings.Page("uninstall.md"), "spec.managementState is Removed: the operator removes the driver"))
+		results = append(results, findings.Warn(removed, "to keep the driver, set spec.managementState to Managed; see "+findings.Page("operate/uninstall.md"), "spec.managementState is Removed: the operator removes the driver"))
 	default:
 		results = append(results, findings.Fail(managementState, "set it to Managed, Unmanaged or Removed", "spec.managementState is %q, so the driver is left as it is", state))
 	}
@@ -105,25 +105,25 @@ func judgeConditions(conditions []operatorv1.OperatorCondition, describe string)
 
 // help gives advice by the reason of a condition. It lacks reasons for which the message of the condition gives advice.
 var help = map[string]string{
-	"WaitingForLock":               "end the operator or pod that the message names: see " + findings.Page("install.md#when-the-operator-waits"),
+	"WaitingForLock":               "end the operator or pod that the message names: see " + findings.Page("start/install.md#when-the-operator-waits"),
 	"MissingImage":                 "set the variables in the message in spec.config.env of the Subscription",
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
 	"RequestRefused":               "make the policy or webhook accept the object in the message: the operator tries again each half minute",
 	"PodsRefused":                  "have the API server accept the pods: see the driver's namespace and pods below",
-	"VolumesInUse":                 "end the pods that the message names: see " + findings.Page("uninstall.md#what-a-removal-waits-for"),
-	"OtherDriver":                  "move over from that driver, or remove this operator: see " + findings.Page("install.md#before-you-start"),
+	"VolumesInUse":                 "end the pods that the message names: see " + findings.Page("operate/uninstall.md#what-a-removal-waits-for"),
+	"OtherDriver":                  "move over from that driver, or remove this operator: see " + findings.Page("start/install.md#before-you-start"),
 	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",
 	"OtherOperatorActive":          "delete that operator's Subscription and ClusterServiceVersion",
-	"NamespaceUnproven":            "name the driver's namespace: see " + findings.Page("install.md#where-the-driver-is"),
-	"SeveralNamespaces":            "name the driver's namespace: see " + findings.Page("install.md#where-the-driver-is"),
+	"NamespaceUnproven":            "name the driver's namespace: see " + findings.Page("start/install.md#where-the-driver-is"),
+	"SeveralNamespaces":            "name the driver's namespace: see " + findings.Page("start/install.md#where-the-driver-is"),
 	"NamespaceMissing":             "create the namespace, or name another one",
 	"NamespaceGone":                "name another namespace, or delete the ClusterCSIDriver",
 	"NamespaceRecreated":           "name another namespace, or delete the ClusterCSIDriver",
 	"CredentialsNotProvisionedYet": "oc -n openshift-cloud-credential-operator describe credentialsrequest",
-	"RoleMissing":                  "set the variable that the message names in spec.config.env of the Subscription, or create the Secret: see " + findings.Page("install.md#credentials"),
+	"RoleMissing":                  "set the variable that the message names in spec.config.env of the Subscription, or create the Secret: see " + findings.Page("start/install.md#credentials"),
 	"CredentialsUnusable":          "give the Secret the keys that the message names",
 	"LeftAsItIs":                   "nothing, if you created the StorageClass; otherwise delete it, and the operator creates it again",
-	"ObjectsOfOtherVersion":        "install the later version of the operator again; or see " + findings.Page("troubleshooting.md#what-is-left-out"),
+	"ObjectsOfOtherVersion":        "install the later version of the operator again; or see " + findings.Page("operate/troubleshooting.md#what-is-left-out"),
 }
 
 // helpFor returns advice. A condition of several controllers joins the reasons of all that report trouble.

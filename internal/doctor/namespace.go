@@ -56,7 +56,7 @@ func examineNamespace(ctx context.Context, p *examinedDriver) ([]findings.Check,
 func (p *examinedDriver) judgePlacement() []findings.Check {
 	switch refusal := p.decision.Refusal; {
 	case refusal != nil && (p.custom != nil || p.csiDriver != nil):
-		return []findings.Check{findings.Fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
+		return []findings.Check{findings.Fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("start/install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
 	case refusal != nil || p.decision.Namespace == "":
 		return nil // there is no driver yet
 	case p.decision.Create:
@@ -85,7 +85,7 @@ func judgeMonitoring(namespace string, labels map[string]string) findings.Check 
 	}
 	return findings.Warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true")+
 		" has the cluster's Prometheus read every ServiceMonitor, PodMonitor and PrometheusRule in it, including other operators' objects: see "+
-		findings.Page("install.md#watch-it"),
+		findings.Page("start/install.md#watch-it"),
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
 }
 

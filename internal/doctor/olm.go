@@ -138,7 +138,7 @@ func judgeExtensions(p *examinedDriver) (results []findings.Check) {
 		}
 		switch {
 		case e.GetDeletionTimestamp() != nil:
-			results = append(results, findings.Fail(extensionUnhealthy, "the APIs that it has installed may go with it, and all their objects: see "+findings.Page("olm-v1.md#remove-the-operator"), "ClusterExtension %s is being deleted", e.GetName()))
+			results = append(results, findings.Fail(extensionUnhealthy, "the APIs that it has installed may go with it, and all their objects: see "+findings.Page("move/olm-v1.md#remove-the-operator"), "ClusterExtension %s is being deleted", e.GetName()))
 		case installed == "" || trouble != "":
 			results = append(results, findings.Fail(extensionUnhealthy, escape.Command("oc describe clusterextension %s", e.GetName()), "ClusterExtension %s has installed %q: %s", e.GetName(), installed, trouble))
 		default:
@@ -146,7 +146,7 @@ func judgeExtensions(p *examinedDriver) (results []findings.Check) {
 		}
 	}
 	if len(p.extensions) > 0 && len(p.subscriptions) > 0 {
-		results = append(results, findings.Warn(olmTwice, "remove one of both: see "+findings.Page("uninstall.md")+" and "+findings.Page("olm-v1.md#remove-the-operator"),
+		results = append(results, findings.Warn(olmTwice, "remove one of both: see "+findings.Page("operate/uninstall.md")+" and "+findings.Page("move/olm-v1.md#remove-the-operator"),
 			"OLM v1 installs package %s for a ClusterExtension, and a Subscription asks OLM v0 for it: only one of the operators is active", p.driver.Package.Name))
 	}
 	return results
@@ -164,11 +164,11 @@ func judgeUnsubscribed(p *examinedDriver) []findings.Check {
 	}
 	for _, version := range p.unsubscribed {
 		if slices.Contains(p.proven, version.Namespace) { // or it may be a stranger's
-			return []findings.Check{findings.Warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription: OLM installs nothing next to it. The driver and its volumes stay. See "+findings.Page("install.md#install-the-operator"),
+			return []findings.Check{findings.Warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription: OLM installs nothing next to it. The driver and its volumes stay. See "+findings.Page("start/install.md#install-the-operator"),
 				"ClusterServiceVersion %s has the driver's operator, but no Subscription asks OLM for package %s: OLM does not update it", version, p.driver.Package.Name)}
 		}
 	}
-	return []findings.Check{findings.Fail(subscriptionMissing, "create a Subscription in a namespace with an OperatorGroup for all namespaces: see "+findings.Page("install.md#install-the-operator"),
+	return []findings.Check{findings.Fail(subscriptionMissing, "create a Subscription in a namespace with an OperatorGroup for all namespaces: see "+findings.Page("start/install.md#install-the-operator"),
 		"no Subscription from which OLM would install it asks for package %s", p.driver.Package.Name)}
 }
 

@@ -124,11 +124,11 @@ func (c *count) judge() []findings.Check {
 		results = append(results, findings.Pass(sharedVolumesFine, "%s", allReady(c.all)))
 	}
 	for _, reason := range c.unready.reasons() {
-		results = append(results, findings.Warn(sharedVolumesNotReady, "oc get sharedvolumes -A; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"),
+		results = append(results, findings.Warn(sharedVolumesNotReady, "oc get sharedvolumes -A; the reasons: "+findings.Page("operate/troubleshooting.md#my-sharedvolume-is-not-ready"),
 			"%d of %s %s not Ready, with reason %s, such as %s", c.unready.number[reason], number(c.all, "SharedVolume"), are(c.unready.number[reason]), reason, c.unready.first[reason]))
 	}
 	for _, reason := range c.absent.reasons() {
-		results = append(results, findings.Warn(fileSystemNotAvailable, "correct the IDs, or create the missing resources in AWS; the reasons: "+findings.Page("sharedvolume.md#status"),
+		results = append(results, findings.Warn(fileSystemNotAvailable, "correct the IDs, or create the missing resources in AWS; the reasons: "+findings.Page("operate/sharedvolume.md#status"),
 			"%d of %s %s Ready, but AWS lacks something, with reason %s, such as %s", c.absent.number[reason], number(c.all, "SharedVolume"), are(c.absent.number[reason]), reason, c.absent.first[reason]))
 	}
 	return results

@@ -70,14 +70,14 @@ func judgeOne(v sharedVolume) *findings.Check {
 	}
 	describe := escape.Command("oc -n %s describe sharedvolume %s", v.Metadata.Namespace, v.Metadata.Name)
 	for reason, text := range c.unready.first {
-		r := findings.Fail(sharedVolumesNotReady, describe+"; the reasons: "+findings.Page("troubleshooting.md#my-sharedvolume-is-not-ready"), "SharedVolume %s is not Ready, with reason %s: %s", v.Metadata.Name, reason, message(text))
+		r := findings.Fail(sharedVolumesNotReady, describe+"; the reasons: "+findings.Page("operate/troubleshooting.md#my-sharedvolume-is-not-ready"), "SharedVolume %s is not Ready, with reason %s: %s", v.Metadata.Name, reason, message(text))
 		if v.Status.Phase == v1alpha1.Pending || v.Status.Phase == v1alpha1.Deleting {
 			r.Verdict = findings.Warning
 		}
 		return &r
 	}
 	for reason, text := range c.absent.first {
-		r := findings.Warn(fileSystemNotAvailable, describe+"; the reasons: "+findings.Page("sharedvolume.md#status"), "SharedVolume %s is Ready, but AWS lacks something, with reason %s: %s", v.Metadata.Name, reason, message(text))
+		r := findings.Warn(fileSystemNotAvailable, describe+"; the reasons: "+findings.Page("operate/sharedvolume.md#status"), "SharedVolume %s is Ready, but AWS lacks something, with reason %s: %s", v.Metadata.Name, reason, message(text))
 		return &r
 	}
 	return nil
@@ -118,7 +118,7 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings
 	}
 	var results []findings.Check
 	for _, name := range t.waiting {
-		results = append(results, findings.Warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("troubleshooting.md#my-claim-is-pending"),
+		results = append(results, findings.Warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("operate/troubleshooting.md#my-claim-is-pending"),
 			"claim %s is not bound%s", name, suffix(said[name])))
 	}
 	return results, nil
@@ -173,7 +173,7 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.C
 	for _, of := range stuck {
 		of.pod.Spec.NodeName = of.Spec.NodeName
 		text := strings.Join(slices.DeleteFunc([]string{of.trouble(), said[of.Metadata.Name]}, func(s string) bool { return s == "" }), "; ")
-		r := findings.Fail(podWaits, escape.Command("oc -n %s describe pod %s", t.namespace, of.Metadata.Name)+"; "+findings.Page("troubleshooting.md#my-pod-hangs-in-containercreating"),
+		r := findings.Fail(podWaits, escape.Command("oc -n %s describe pod %s", t.namespace, of.Metadata.Name)+"; "+findings.Page("operate/troubleshooting.md#my-pod-hangs-in-containercreating"),
 			"pod %s, which uses %s, waits to start%s", of.Metadata.Name, names(of.claims()), suffix(text))
 		if text == "" {
 			r.Verdict = findings.Warning // it may have been created a moment ago

@@ -45,7 +45,7 @@ func (r *Report) conclusion() (findings.Verdict, string) {
 	counts := r.counts()
 	switch {
 	case r.Namespace == "" && len(r.Drivers) == 0 && counts[findings.Fault]+counts[findings.NotExamined] == 0:
-		return findings.OK, "No driver is installed. How to install one: " + findings.Page("install.md")
+		return findings.OK, "No driver is installed. How to install one: " + findings.Page("start/install.md")
 	case counts[findings.Fault] > 0:
 		return findings.Fault, fmt.Sprintf("%s, %s. Begin with the first fault: what follows may be due to it.", number(counts[findings.Fault], "fault"), number(counts[findings.Warning], "warning"))
 	case counts[findings.NotExamined] > 0:

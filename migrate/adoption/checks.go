@@ -326,7 +326,7 @@ func (in *input) checkRollouts(*operator) (found migrate.Checks) {
 // checkSuccessor refuses if nobody would take the driver over. The cluster storage operator reports that it waits: so
 // it runs, the platform needs the driver, and it does not start while OLM's operator runs.
 func (in *input) checkSuccessor(o *operator) migrate.Checks {
-	do := "without a cluster storage operator, update the operator within OLM instead: see " + findings.Page("adopt.md#without-a-cluster-storage-operator")
+	do := "without a cluster storage operator, update the operator within OLM instead: see " + findings.Page("move/adopt.md#without-a-cluster-storage-operator")
 	switch {
 	case in.storage == nil:
 		return migrate.Refuse(successor, do, "there is no Storage cluster, so no cluster storage operator manages this cluster")

@@ -106,6 +106,6 @@ func (in *input) checkInline(o *operator) migrate.Checks {
 	if !found || len(config) == 0 {
 		return nil
 	}
-	return migrate.Warn(configuration, "nothing, if that is only about the operator's pod; else set it in the objects of the cluster that this page names: "+findings.Page("platforms.md"),
+	return migrate.Warn(configuration, "nothing, if that is only about the operator's pod; else set it in the objects of the cluster that this page names: "+findings.Page("operate/platforms.md"),
 		"ClusterExtension %s has spec.config, which the new operator does not get", o.extension.GetName())
 }

@@ -197,7 +197,7 @@ func (m *remains) judgeRequest(l leftover) judgement {
 			}
 		}
 		if len(keys) > 0 {
-			return used("wait until the driver's operator has removed these keys, which it does when all the driver's pods are up to date; or see "+findings.Page("adopt.md#clean-up"),
+			return used("wait until the driver's operator has removed these keys, which it does when all the driver's pods are up to date; or see "+findings.Page("move/adopt.md#clean-up"),
 				"Secret %s, which volumes refer to, has a copy of its credentials in the keys %s", l.Credentials.Copy, strings.Join(keys, ", "))
 		}
 	}

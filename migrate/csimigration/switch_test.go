@@ -326,7 +326,7 @@ func TestOnAndOff(t *testing.T) {
 	r.Follow(t, migrationPage, "## Downgrades")
 }
 
-const migrationPage = "csi-migration.md"
+const migrationPage = "move/csi-migration.md"
 
 // reader is an administrator who follows pages.
 func (s *scene) reader() *page.Reader {

@@ -150,9 +150,9 @@ func TestCrashSweep(t *testing.T) {
 	}
 }
 
-const movePage = "move-to-olm-v1.md"
+const movePage = "move/move-to-olm-v1.md"
 
-// TestFollowPage: an administrator follows docs/move-to-olm-v1.md, with its commands: looks at the plan, changes their
+// TestFollowPage: an administrator follows docs/move/move-to-olm-v1.md, with its commands: looks at the plan, changes their
 // mind, moves the operator to OLM v1, and moves it back. Then they move two operators with one command, which moves
 // none if one cannot be moved.
 func TestFollowPage(t *testing.T) {

@@ -137,7 +137,7 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 			What: fmt.Sprintf("the operator will not touch driver %s: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
 	}
 	if d := in.driver; d != nil && len(d.podChanges) > 0 && (d.managed || p.createsDriver()) {
-		warn(driverPods, "find out whether mounts depend on that: see "+findings.Page("troubleshooting.md#names-that-only-the-clusters-dns-resolves"),
+		warn(driverPods, "find out whether mounts depend on that: see "+findings.Page("operate/troubleshooting.md#names-that-only-the-clusters-dns-resolves"),
 			"the pods of driver %s change: %s", d.CSIName, strings.Join(d.podChanges, "; "))
 	}
 	switch d := in.driver; {

@@ -92,7 +92,7 @@ func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selectio
 		if len(searched) > 0 {
 			what = fmt.Sprintf("%s has no package %s", strings.Join(searched, ", "), e.Package)
 		}
-		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension: see "+findings.Page("olm-v1.md#remove-the-operator"), "%s", what)
+		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension: see "+findings.Page("move/olm-v1.md#remove-the-operator"), "%s", what)
 		p.Message = e.failure(nil)
 		return nil, nil
 	case len(having) == 0:

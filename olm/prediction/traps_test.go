@@ -344,7 +344,7 @@ func TestTraps(t *testing.T) {
 		}
 	})
 	if shown {
-		checkTable(t, "../../docs/switch.md", rows)
+		checkTable(t, "../../docs/move/switch.md", rows)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	update    = flag.Bool("update", false, "write the records of what ran, and the table into docs/certification.md")
+	update    = flag.Bool("update", false, "write the records of what ran, and the table into docs/reference/certification.md")
 	certify   = flag.Bool("certify", false, "run Kubernetes' tests of each driver, which takes up to an hour each")
 	processes = flag.Int("processes", 4, "how many tests run at the same time")
 	focus     = flag.String("focus", "External.Storage", "which tests, as a regular expression; with another one than all, their outcomes are only logged")
@@ -105,7 +105,7 @@ func run(t *testing.T, d drivers.Driver) string {
 
 // shown is the part of the page that has the tables.
 var shown = page.Part{
-	File:  "../../docs/certification.md",
+	File:  "../../docs/reference/certification.md",
 	Begin: "<!-- The tables are written by go test ./test/certification -run TestPage -update. -->", End: "<!-- end of the tables -->",
 	Update: "go test ./test/certification -run TestPage -update",
 }

@@ -1,7 +1,7 @@
 // Package certification runs Kubernetes' external storage tests of each driver's manifest (package certification of
 // this module) on a testbed: the real e2e.test, the real driver and its sidecars, on real nodes, in a simulated cloud.
 // `make prove SUITE=certification-DRIVER` does that, and compares the outcomes with the record in testdata, the source
-// of the table in docs/certification.md. A test that does not pass needs a reason in reasons.go.
+// of the table in docs/reference/certification.md. A test that does not pass needs a reason in reasons.go.
 package certification
 
 import (

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-const adoptPage = "adopt.md"
+const adoptPage = "move/adopt.md"
 
 // TestAdoptionRefusals: a problem in a real cluster refuses the hand-over, and nothing is written. Once the problem is
 // fixed, the driver is handed over, although the tool is killed before and after each of its writes.

@@ -46,7 +46,7 @@ func TestDefaultClass(t *testing.T) {
 			decide:  func(w *environment) { w.reader().Follow(w.t, platformsPage, "## The default StorageClass") },
 			decided: []string{"gp3-csi"}},
 		{name: "several drivers", platform: configv1.OpenStackPlatformType,
-			decide:  func(w *environment) { w.reader().Follow(w.t, "cinder.md", "## The default class") },
+			decide:  func(w *environment) { w.reader().Follow(w.t, "operate/cinder.md", "## The default class") },
 			decided: []string{"standard-csi"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -153,6 +153,6 @@ func (w *environment) followAlerts(class string) {
 	} {
 		reader := w.reader()
 		reader.Names = strings.NewReplacer("<name>", name, "<namespace>", namespace, "<claim>", claim, "<size>", "2Gi")
-		reader.Follow(w.t, "storage-alerts.md", heading)
+		reader.Follow(w.t, "operate/storage-alerts.md", heading)
 	}
 }

@@ -126,7 +126,7 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 	return w
 }
 
-const platformsPage = "platforms.md"
+const platformsPage = "operate/platforms.md"
 
 // reader is an administrator who follows pages, with berth.
 func (w *environment) reader() *page.Reader {

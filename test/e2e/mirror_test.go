@@ -70,5 +70,5 @@ relatedImages: [{name: by tag, image: "%[1]s:v1.0.0"}]
 		t.Fatal(err)
 	}
 	r := &page.Reader{Docs: filepath.Join(root, "docs"), Kubectl: c.Tools().Path("kubectl"), Kubeconfig: c.Kubeconfig(), Limit: limit, Dir: dir}
-	r.Follow(t, "disconnected.md", "## From registry to registry", 2)
+	r.Follow(t, "catalog/disconnected.md", "## From registry to registry", 2)
 }

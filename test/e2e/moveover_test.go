@@ -28,7 +28,7 @@ func TestMoveOver(t *testing.T) {
 	w.serveCatalog()
 	w.subscribe(nil)
 
-	w.reader().Follow(t, "redhat-efs.md", "## Move over")
+	w.reader().Follow(t, "move/redhat-efs.md", "## Move over")
 	nodes := &appsv1.DaemonSet{}
 	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: "efs-csi-node"}, nodes); err != nil {
 		t.Fatal(err)

@@ -44,8 +44,8 @@ func TestFollowPages(t *testing.T) {
 		"namespace=storage\n", "namespace="+drivers.ClusterStorageNamespace+"\n", "--timeout=10m", "--timeout=2m",
 		" --since=6h", "", " --since=1h", "", // process nodes keep no times of lines
 		"berth doctor\n", "berth doctor || [ $? = 2 ]\n") // their kubelets know no driver
-	r.Variables = page.Commands(t, filepath.Join(r.Docs, "install.md"), "# Operate the EFS driver", r.Names)
-	const install, share, secure, trouble, uninstall, objectives = "install.md", "sharedvolume.md", "security.md", "troubleshooting.md", "uninstall.md", "slo.md"
+	r.Variables = page.Commands(t, filepath.Join(r.Docs, "start/install.md"), "# Operate the EFS driver", r.Names)
+	const install, share, secure, trouble, uninstall, objectives = "start/install.md", "operate/sharedvolume.md", "reference/security.md", "operate/troubleshooting.md", "operate/uninstall.md", "operate/slo.md"
 
 	r.Follow(t, install, "## Install the operator")
 	r.Follow(t, install, "## Install the driver")
@@ -61,11 +61,11 @@ func TestFollowPages(t *testing.T) {
 	w.reinstall(r)
 	w.awaitVariable("SHARED_VOLUME_WORKERS", "4")
 	r.Follow(t, install, "## Where the driver is")
-	mustPrint(t, r.Follow(t, "install-ebs-manila.md", "# Install the EBS or the Manila driver"), w.driver.Package.Name+".v1.0.0")
+	mustPrint(t, r.Follow(t, "start/install-ebs-manila.md", "# Install the EBS or the Manila driver"), w.driver.Package.Name+".v1.0.0")
 
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	mustPrint(t, r.Follow(t, "give-access.md", "# Give a team access to a file system"), "fsap-0123456789abcdef0")
-	mustPrint(t, r.Follow(t, "static-volumes.md", "# Volumes by hand"), "persistentvolumeclaim/files condition met")
+	mustPrint(t, r.Follow(t, "operate/give-access.md", "# Give a team access to a file system"), "fsap-0123456789abcdef0")
+	mustPrint(t, r.Follow(t, "operate/static-volumes.md", "# Volumes by hand"), "persistentvolumeclaim/files condition met")
 	r.Follow(t, secure, "## Let namespaces use only what they were granted")
 	r.Follow(t, share, "# Mount an EFS file system")
 	r.Follow(t, secure, "### Names are no proof")
@@ -82,12 +82,12 @@ func TestFollowPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Follow(t, "support.md", "# Get help with a driver", 0)
+	r.Follow(t, "operate/support.md", "# Get help with a driver", 0)
 	lost := w.loseUser("shop", "pvc-website")
 	of := w.reader("<namespace>", lost.Namespace, "<pod>", lost.Name, "<node>", lost.Spec.NodeName)
 	mustPrint(t, of.Follow(t, trouble, "## My pod hangs in ContainerCreating"), "ClaimName:  pvc-website", "untainted")
 
-	r.Follow(t, "log-levels.md", "# Log levels")
+	r.Follow(t, "operate/log-levels.md", "# Log levels")
 
 	// A removal that a pod holds up, and that somebody does not wait for.
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}

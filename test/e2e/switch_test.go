@@ -52,11 +52,11 @@ func TestSwitchByHand(t *testing.T) {
 var byHand = way{
 	update: func(w *environment) {
 		r := w.reader()
-		r.Variables = page.Commands(w.t, filepath.Join(r.Docs, "switch.md"), "# Switch to another catalog", r.Names)
-		r.Follow(w.t, "switch.md", "## By hand")
+		r.Variables = page.Commands(w.t, filepath.Join(r.Docs, "move/switch.md"), "# Switch to another catalog", r.Names)
+		r.Follow(w.t, "move/switch.md", "## By hand")
 		before, after := w.community(), w.community()
 		w.read(before)
-		r.Follow(w.t, "install.md", "## Coming from the community's operator", 0)
+		r.Follow(w.t, "start/install.md", "## Coming from the community's operator", 0)
 		w.read(after)
 		if diff := cmp.Diff(before.Spec, after.Spec); diff != "" { // OLM writes the status meanwhile
 			w.t.Errorf("install.md does not change the Subscription as switch.md does (-switch.md +install.md):\n%s", diff)
@@ -87,7 +87,7 @@ func TestSwitchWithTool(t *testing.T) {
 			apply := func() {
 				w.kubectlBerth("", "switch", "apply", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver")
 			}
-			w.reader().Follow(w.t, "switch.md", "### Plan", 2)
+			w.reader().Follow(w.t, "move/switch.md", "### Plan", 2)
 			w.checkSettled(apply)
 			if later := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver"); !strings.Contains(later, "There is nothing to do.") {
 				w.t.Errorf("after the switch, the plan is\n%s", later)

@@ -34,7 +34,7 @@ func TestFollowSwitchPage(t *testing.T) {
 	})
 	w.leaveCommunityOperator(2)
 
-	const page = "switch.md"
+	const page = "move/switch.md"
 	r := w.reader()
 	r.Follow(t, page, "### Plan", 0, 1)
 	r.Follow(t, page, "## If the package has another name there")

@@ -44,7 +44,7 @@ func TestOperatorIsUpdatedBesideADeadPod(t *testing.T) {
 	if holder := w.leader(); holder.UID != dead.UID {
 		t.Errorf("pod %s holds the lock beside pod %s, which may still run", holder.Name, dead.Name)
 	}
-	mustPrint(t, w.reader().Follow(t, "install.md", "## When the operator waits"), dead.Name, "Terminating", dead.Spec.NodeName)
+	mustPrint(t, w.reader().Follow(t, "start/install.md", "## When the operator waits"), dead.Name, "Terminating", dead.Spec.NodeName)
 	waits := w.driver.ConditionPrefix + "OperatorLockDegraded"
 	message := func(ctx context.Context) (string, error) {
 		err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom)

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,28 +14,49 @@ import (
 var (
 	addresses = []*regexp.Regexp{
 		regexp.MustCompile(`findings\.Page\("([^"#]+)#?([^"]*)"\)`),
-		regexp.MustCompile(`https://github\.com/berth-csi/berth/blob/[^/\s]+/docs/([\w.-]+\.md)#?([\w-]*)`),
+		regexp.MustCompile(`https://github\.com/berth-csi/berth/blob/[^/\s]+/docs/([\w./-]+\.md)#?([\w-]*)`),
 	}
-	inPath  = regexp.MustCompile(`"[^"\n]*docs/[a-z0-9-]+\.md[^"\n]*"`)
+	inPath  = regexp.MustCompile(`"[^"\n]*docs/[a-z0-9/-]+\.md[^"\n]*"`)
 	titles  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	dropped = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// TestAddresses: each page that is named by a message, an alert, a manifest or a bundle exists, with its section. Those of bundles that are
-// released must exist for as long as somebody may have these: a page or heading that moves leaves a stub behind, which says where to.
+// addressesFile lists each address of a page that a message, an alert, a manifest or a bundle has had.
+const addressesFile = "testdata/addresses.txt"
+
+var updateAddresses = flag.Bool("update", false, "add new addresses to "+addressesFile)
+
+// TestAddresses: each page that is named by a message, an alert, a manifest or a bundle exists, with its section, for as long as somebody
+// may have these: their addresses are on a list, from which nothing is removed. A page or heading that moves leaves a stub behind.
 func TestAddresses(t *testing.T) {
+	recorded, err := os.ReadFile(addressesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Fields(string(recorded))
 	found := map[string]int{} // by the file's folder
 	for _, room := range []string{"bundle", "catalog", "ci", "cmd", "deploy", "drivers", "internal", "migrate", "olm", "operator", "release", "sharedvolume"} {
 		walk(t, room, func(path, text string) {
 			for _, form := range addresses {
 				for _, match := range form.FindAllStringSubmatch(text, -1) {
 					found[filepath.Dir(path)]++
-					if problem := lacks(match[1], match[2]); problem != "" {
-						t.Errorf("%s: %s", path, problem)
+					address := strings.TrimSuffix(match[1]+"#"+match[2], "#")
+					if slices.Contains(all, address) {
+						continue
+					}
+					all = append(all, address)
+					if !*updateAddresses {
+						t.Errorf("%s: %s is not in test/page/%s: run go test ./test/page -run TestAddresses -update", path, address, addressesFile)
 					}
 				}
 			}
 		})
+	}
+	for _, address := range all {
+		page, section, _ := strings.Cut(address, "#")
+		if problem := lacks(page, section); problem != "" {
+			t.Errorf("%s: a message, an alert or a bundle may lead there. If it has moved, have docs/%s say where to", problem, page)
+		}
 	}
 	released, err := filepath.Glob(filepath.Join(root, "bundle", "*", "*", "manifests"))
 	if err != nil || len(released) == 0 {
@@ -45,7 +67,49 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s names no page: does the test still know how addresses look?", folder)
 		}
 	}
+	if *updateAddresses {
+		slices.Sort(all)
+		if err := os.WriteFile(addressesFile, []byte(strings.Join(all, "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
+
+// TestStubs: the pages beside the folders say, below each heading, where their readers find it now. They have headings because GitHub cannot
+// redirect a reader, and its addresses end with one.
+func TestStubs(t *testing.T) {
+	stubs, err := filepath.Glob(pathOf(root, "*.md"))
+	if err != nil || len(stubs) < 2 {
+		t.Fatalf("found %d stubs (%v)", len(stubs), err)
+	}
+	for _, stub := range stubs {
+		if stub == filepath.Clean(allPages) {
+			continue
+		}
+		text, err := os.ReadFile(stub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range headings.Split(string(text), -1)[1:] {
+			link := moved.FindStringSubmatch(part)
+			switch {
+			case link == nil:
+				t.Errorf("%s: part %d has no link: a page of contents goes into a folder", stub, i)
+			case (link[2] == "") != (i == 0):
+				t.Errorf("%s: part %d leads to %s", stub, i, link[0])
+			default:
+				if problem := lacks(link[1], link[2]); problem != "" {
+					t.Errorf("%s: %s", stub, problem)
+				}
+			}
+		}
+	}
+}
+
+var (
+	headings = regexp.MustCompile(`(?m)^#+ `)
+	moved    = regexp.MustCompile(`\]\(([\w-]+/[\w-]+\.md)#?([\w-]*)\)`)
+)
 
 // TestNoPaths: messages of these rooms name pages by their addresses, since who reads them has no checkout.
 func TestNoPaths(t *testing.T) {
@@ -62,7 +126,7 @@ func TestNoPaths(t *testing.T) {
 
 func TestLacks(t *testing.T) {
 	for address, lack := range map[string]bool{
-		"install.md#": false, "install.md#remove-the-driver": false, "install.md#remove-the": true, "instal.md#": true, "troubleshooting.md#my-driver-is-not-available": false,
+		"start/install.md#": false, "start/install.md#remove-the-driver": false, "start/install.md#remove-the": true, "instal.md#": true, "operate/troubleshooting.md#my-driver-is-not-available": false,
 	} {
 		page, section, _ := strings.Cut(address, "#")
 		if got := lacks(page, section); (got != "") != lack {
@@ -102,12 +166,8 @@ func walk(t *testing.T, room string, read func(path, text string)) {
 
 // TestFilesAtAddresses: each file of the project that a page has its readers fetch by its address exists.
 func TestFilesAtAddresses(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := 0
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

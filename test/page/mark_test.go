@@ -13,14 +13,17 @@ const root = "../.."
 
 // TestAllPages: the page of all pages leads to each other one.
 func TestAllPages(t *testing.T) {
-	const all = "pages.md"
-	text, err := os.ReadFile(pathOf(root, all))
+	text, err := os.ReadFile(allPages)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range pages(t) {
-		if name := filepath.Base(path); name != all && name != "README.md" && !strings.Contains(string(text), "]("+name+")") {
-			t.Errorf("docs/%s does not lead to %s", all, name)
+	for _, path := range inFolders(t) {
+		name, err := filepath.Rel(filepath.Dir(allPages), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "]("+filepath.ToSlash(name)+")") {
+			t.Errorf("%s does not lead to %s", allPages, name)
 		}
 	}
 }
@@ -88,14 +91,23 @@ func TestMarkedTestsExist(t *testing.T) {
 	}
 }
 
+// allPages is the page that leads to all others. GitHub shows it below the list of the folder's files.
+const allPages = root + "/docs/README.md"
+
+// inFolders are the paths of the pages in the folders of docs/.
+func inFolders(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob(pathOf(root, "*/*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("found no pages (%v)", err)
+	}
+	return pages
+}
+
 // pages are the paths of all pages.
 func pages(t *testing.T) []string {
 	t.Helper()
-	pages, err := filepath.Glob(pathOf(root, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(pages, pathOf(root, "README.md"))
+	return append(inFolders(t), allPages, pathOf(root, "README.md"))
 }
 
 // tested are the blocks that tests run, with the paths of their pages.

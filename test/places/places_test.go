@@ -1,4 +1,4 @@
-// Package places tests where a clone may be, and how its user's environment may be set up. docs/develop.md has the table.
+// Package places tests where a clone may be, and how its user's environment may be set up. docs/contribute/develop.md has the table.
 package places
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/develop.md")
+var update = flag.Bool("update", false, "write the table of docs/contribute/develop.md")
 
 // row is a row of the table: a place or a setting, and the result there.
 type row struct {
@@ -185,7 +185,7 @@ func TestWithoutPackages(t *testing.T) {
 	}
 }
 
-// TestTable: docs/develop.md has the rows, each with its proof.
+// TestTable: docs/contribute/develop.md has the rows, each with its proof.
 func TestTable(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| --- | --- | --- |\n")
@@ -198,7 +198,7 @@ func TestTable(t *testing.T) {
 	}
 	table.WriteString("\n")
 	page.Part{
-		File: "../../docs/develop.md", Begin: "| where a clone is, or which settings there are | what happens | shown by |", End: "Whatever else a machine has or lacks:",
+		File: "../../docs/contribute/develop.md", Begin: "| where a clone is, or which settings there are | what happens | shown by |", End: "Whatever else a machine has or lacks:",
 		Update: "go test ./test/places -run TestTable -update",
 	}.Check(t, table.String(), *update)
 }

@@ -13,7 +13,7 @@ var (
 
 // ofMirror is a claim about berth catalog mirror that tests of its package prove.
 func ofMirror(id, sentence, run string) claim {
-	return claim{id: "mirror-" + id, page: "docs/disconnected.md", sentence: sentence, tests: suite{pkg: "./catalog/mirror", run: run},
+	return claim{id: "mirror-" + id, page: "docs/catalog/disconnected.md", sentence: sentence, tests: suite{pkg: "./catalog/mirror", run: run},
 		played: "registries of the tests, on loopback"}
 }
 
@@ -50,42 +50,42 @@ var aboutBerth = []claim{
 		sentence: "`berth doctor` names what is wrong and the command that helps.",
 	},
 	{
-		id: "published", page: "docs/compatibility.md", suite: "published", real: withNodes, played: "AWS, and the driver's programs",
-		sentence: "OLM v0 or [OLM v1](olm-v1.md) installs them: the released [catalogs](release.md) and bundles are for both.",
+		id: "published", page: "docs/start/compatibility.md", suite: "published", real: withNodes, played: "AWS, and the driver's programs",
+		sentence: "OLM v0 or [OLM v1](../move/olm-v1.md) installs them: the released [catalogs](../catalog/release.md) and bundles are for both.",
 	},
 	{
-		id: "tls", page: "docs/compatibility.md", tests: suite{pkg: "./operator/metrics ./operator", run: "^Test(TLSProfile|Configuration)$"}, real: []string{"Kubernetes", "etcd"},
+		id: "tls", page: "docs/start/compatibility.md", tests: suite{pkg: "./operator/metrics ./operator", run: "^Test(TLSProfile|Configuration)$"}, real: []string{"Kubernetes", "etcd"},
 		sentence: "Their own endpoints and the driver's follow the profile of APIServer `cluster` at once",
 	},
 	{
-		id: "network-policies", page: "docs/compatibility.md", tests: suite{pkg: "./drivers", run: "^TestNetworkPolicies$"},
+		id: "network-policies", page: "docs/start/compatibility.md", tests: suite{pkg: "./drivers", run: "^TestNetworkPolicies$"},
 		sentence: "Pods of operators and drivers have the labels by which OpenShift's NetworkPolicies for storage permit their traffic, such as `openshift.storage.network-policy.dns: allow`.",
 	},
 	{
-		id: "other-driver", page: "docs/compatibility.md", tests: suite{pkg: "./operator", run: "^TestOtherDriver$"}, real: []string{"Kubernetes", "etcd"}, played: "Red Hat's driver",
+		id: "other-driver", page: "docs/start/compatibility.md", tests: suite{pkg: "./operator", run: "^TestOtherDriver$"}, real: []string{"Kubernetes", "etcd"}, played: "Red Hat's driver",
 		sentence: "ours changes nothing while that driver is there: `OtherDriver`",
 	},
 }
 
 var aboutDrivers = []claim{
 	{
-		id: "matrix", page: "docs/drivers.md", suite: "drivers", real: withNodes, played: "clouds, and what the page lists",
+		id: "matrix", page: "docs/reference/drivers.md", suite: "drivers", real: withNodes, played: "clouds, and what the page lists",
 		sentence: "Each \"yes\" is a test that ran the real driver: installed by OLM from a catalog, with its sidecars, on two real nodes.",
 	},
 	{
-		id: "azure-stack", page: "docs/drivers.md", tests: suite{pkg: "./drivers", run: "^TestAzureEndpoints$"},
+		id: "azure-stack", page: "docs/reference/drivers.md", tests: suite{pkg: "./drivers", run: "^TestAzureEndpoints$"},
 		sentence: "a test of the definition shows that an Azure Stack's reach the driver's container",
 	},
 	{
-		id: "mounted-volumes", page: "docs/slo.md", suite: "continuity", real: withNodes, played: "clouds, and the EFS driver",
+		id: "mounted-volumes", page: "docs/operate/slo.md", suite: "continuity", real: withNodes, played: "clouds, and the EFS driver",
 		sentence: "Volumes that are mounted keep working whatever happens to an operator, and EFS itself is AWS's: neither is in these numbers.",
 	},
 	{
-		id: "slo-alerts", page: "docs/slo.md", tests: suite{pkg: "./drivers", run: "^Test(Alerts|EachAlertIsTested)$"}, real: []string{"promtool"},
+		id: "slo-alerts", page: "docs/operate/slo.md", tests: suite{pkg: "./drivers", run: "^Test(Alerts|EachAlertIsTested)$"}, real: []string{"promtool"},
 		sentence: "An alert tells when an objective will be missed if it goes on as in two of these windows: a long one, in which much has gone wrong, and a short one, in which it still does.",
 	},
 	{
-		id: "slo-waiting", page: "docs/slo.md", tests: suite{pkg: "./sharedvolume", run: "^TestReadinessTimer$"},
+		id: "slo-waiting", page: "docs/operate/slo.md", tests: suite{pkg: "./sharedvolume", run: "^TestReadinessTimer$"},
 		sentence: "A SharedVolume that waits for a grant, a quota, or somebody's claim does not count: it says so in its condition, and its namespace has an event.",
 	},
 	ofMirror("several", "So several catalogs may share a path: none takes the place of another one, of an image of another registry, or of its signatures.", "^Test(OthersStay|TagsStay)$"),

@@ -51,7 +51,7 @@ var suites = slices.Concat(ordinary, certifications(), ofVersions())
 func certifications() (all []suite) {
 	for _, name := range registry.Names() {
 		all = append(all, suite{
-			name: "certification-" + name, about: "Kubernetes' external storage tests with the driver " + name + ", on real nodes: the table of docs/certification.md, as root",
+			name: "certification-" + name, about: "Kubernetes' external storage tests with the driver " + name + ", on real nodes: the table of docs/reference/certification.md, as root",
 			pkg: "./test/certification", run: "^TestCertification$/^" + name + "$", options: []string{"-certify"}, logs: true,
 		})
 	}
@@ -78,7 +78,7 @@ var ordinary = []suite{
 	{name: "openstack", about: "the real Manila and Cinder drivers against the OpenStack cloud", pkg: "./lab/openstack", run: "Driver(Sanity)?$", options: []string{"-drivers"}},
 	{name: "aws", about: "the controllers of the EBS and EFS drivers against the fake AWS, as root", pkg: "./lab/aws", run: "^Test(EBS|EFS)Driver(Sanity)?$", options: []string{"-drivers"}},
 	{name: "continuity", about: "pods that write continuously are not affected by what happens to a driver and its operator, as root", pkg: "./test/drivers/continuity", run: "^Test(EFS|EBS|Manila)$", options: []string{"-all-drivers"}, logs: true},
-	{name: "olm-v1", about: "the EFS operator moves from OLM v0 to OLM v1, is updated, and leaves its API when it is removed, by the commands of docs/olm-v1.md, as root", pkg: "./test/drivers/continuity", run: "^TestEFSOfOLMv1$", options: []string{"-all-drivers"}, logs: true},
+	{name: "olm-v1", about: "the EFS operator moves from OLM v0 to OLM v1, is updated, and leaves its API when it is removed, by the commands of docs/move/olm-v1.md, as root", pkg: "./test/drivers/continuity", run: "^TestEFSOfOLMv1$", options: []string{"-all-drivers"}, logs: true},
 	{name: "olm-v1-predictions", given: "BOXCUTTER", about: "what berth catalog plan says of ClusterExtensions is what OLM v1 does, in six setups, as root; with OPERATORS=DIR, also of public operators", pkg: "./test/olmv1", run: "^TestPredictions", options: []string{"-olm-v1"},
 		optional: regexp.MustCompile("^TestPredictionsOfPublicOperators$")},
 	{name: "published", about: "what make release pushes to a registry is what runs: OLM v0 from images of catalogs and bundles, OLM v1, must-gather, as root", pkg: "./test/drivers/continuity", run: "^TestPublishedRelease$", options: []string{"-all-drivers"}, logs: true},
@@ -95,7 +95,7 @@ var ordinary = []suite{
 	{name: "efs-utils", about: "the image efs-utils-base is built on Debian, and mount.efs, its tunnels, the watchdog and the driver work in it, as root", pkg: "./efs-utils-base", run: "^TestImages$", options: []string{"-build-images"}, logs: true,
 		optional: regexp.MustCompile("^TestImages/driver$")},
 	{name: "release-efs-utils", about: "a release that builds the EFS driver's image on efs-utils-base, as root", pkg: "./release", run: "^TestEFSDriver$", options: []string{"-build-efs-driver"}, logs: true},
-	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"},
+	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/reference/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"},
 		optional: regexp.MustCompile("/expand/ext4$"), report: matrix.Report},
 }
 

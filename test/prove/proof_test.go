@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-var update = flag.Bool("update", false, "write docs/proofs.md")
+var update = flag.Bool("update", false, "write docs/reference/proofs.md")
 
 // oneSpace has a space for each break of a line, and for each indentation.
 func oneSpace(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -109,12 +109,12 @@ func TestPagesShowTheRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	page.Part{
-		File:  "../../docs/compatibility.md",
+		File:  "../../docs/start/compatibility.md",
 		Begin: "<!-- The table is written by go test ./test/prove -run TestPagesShow -update. -->", End: "<!-- end of the table -->",
 		Update: "go test ./test/prove -run TestPagesShow -update",
 	}.Check(t, versionsTable(records), *update)
 	page.Part{
-		File:  "../../docs/proofs.md",
+		File:  "../../docs/reference/proofs.md",
 		Begin: "<!-- The tables are written by go test ./test/prove -run TestPagesShow -update. -->", End: "<!-- end of the tables -->",
 		Update: "go test ./test/prove -run TestPagesShow -update",
 	}.Check(t, markdown(records), *update)

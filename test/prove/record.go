@@ -89,7 +89,7 @@ func mayRecord(ctx context.Context, root string) error {
 	if os.Getenv("IMAGES") != "" {
 		return errors.New("a record is of what a clone has; unset IMAGES")
 	}
-	changed, err := exec.CommandContext(ctx, "git", "-C", root, "status", "--porcelain", "--", ".", ":!"+recordsFolder, ":!docs/proofs.md").Output()
+	changed, err := exec.CommandContext(ctx, "git", "-C", root, "status", "--porcelain", "--", ".", ":!"+recordsFolder, ":!docs/reference/proofs.md").Output()
 	if err != nil {
 		return fmt.Errorf("a record names a commit, so it needs a Git clone: %w", err)
 	}

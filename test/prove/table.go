@@ -17,7 +17,7 @@ func cell(text string) string {
 	return strings.ReplaceAll(strings.Trim(link.ReplaceAllString(text, "$1"), "| "), "|", `\|`)
 }
 
-// markdown returns the tables of docs/proofs.md: all claims, by page, and the records.
+// markdown returns the tables of docs/reference/proofs.md: all claims, by page, and the records.
 func markdown(records map[string]record) string {
 	var text, recorded strings.Builder
 	page := ""

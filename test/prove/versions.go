@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// combination is a set of versions that operators run on, as docs/compatibility.md lists it.
+// combination is a set of versions that operators run on, as docs/start/compatibility.md lists it.
 type combination struct {
 	// kubernetes is a version with its patch, openshift the version of OpenShift that has its minor version, and olm the version of OLM.
 	kubernetes, openshift, olm string
@@ -57,7 +57,7 @@ func ofVersions() (all []suite) {
 func versionClaims() (all []claim) {
 	for _, c := range olmVersions() {
 		all = append(all, claim{
-			id: c.suite(), page: "docs/compatibility.md", suite: c.suite(), sentence: c.row(), real: controlPlane, played: "AWS, OpenStack, nodes, and drivers' programs",
+			id: c.suite(), page: "docs/start/compatibility.md", suite: c.suite(), sentence: c.row(), real: controlPlane, played: "AWS, OpenStack, nodes, and drivers' programs",
 		})
 	}
 	return all
@@ -68,7 +68,7 @@ func (c combination) row() string {
 	return fmt.Sprintf("| %s | %s | %s |", c.kubernetes, c.openshift, c.olm)
 }
 
-// versionsTable is the table of docs/compatibility.md.
+// versionsTable is the table of docs/start/compatibility.md.
 func versionsTable(records map[string]record) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n| Kubernetes | OpenShift | OLM | %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", 3+len(columns)))

@@ -113,7 +113,7 @@ func (p *Published) Release(t testing.TB) {
 	t.Logf("the release:\n%s", p.run(t, p.clone, "make", "--silent", "release", "REGISTRY="+p.Repository(""), "PINS="+p.pins, "MUST_GATHER_BASE="+p.base, "ARCHITECTURES="+runtime.GOARCH))
 }
 
-// Update commits one more version of each package, as docs/release.md says, and makes a release of them.
+// Update commits one more version of each package, as docs/catalog/release.md says, and makes a release of them.
 func (p *Published) Update(t testing.TB) {
 	t.Helper()
 	for _, d := range drivertable.Packaged() {

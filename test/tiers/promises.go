@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A promise is a claim in README.md or on the first page of docs/architecture.md, with a test of the first tier that
+// A promise is a claim in README.md or on the first page of docs/contribute/architecture.md, with a test of the first tier that
 // fails when Berth breaks it.
 type promise struct{ promise, pkg, test string }
 
@@ -33,7 +33,7 @@ var promises = []promise{
 	{"a release can be pushed to a registry only as a whole", "release", "TestBadRegistries"},
 }
 
-// promisesTable returns the promises in Markdown, as docs/develop.md has them.
+// promisesTable returns the promises in Markdown, as docs/contribute/develop.md has them.
 func promisesTable() string {
 	var text strings.Builder
 	text.WriteString("| promise | test of the first tier |\n| --- | --- |\n")

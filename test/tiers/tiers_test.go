@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/test/trials"
 )
 
-var update = flag.Bool("update", false, "write the table of promises into docs/develop.md")
+var update = flag.Bool("update", false, "write the table of promises into docs/contribute/develop.md")
 
 const root = "../.."
 
@@ -130,10 +130,10 @@ func TestSweepsInTheFirstTier(t *testing.T) {
 	}
 }
 
-// TestPageShowsThePromises: docs/develop.md has the table. -update writes it there.
+// TestPageShowsThePromises: docs/contribute/develop.md has the table. -update writes it there.
 func TestPageShowsThePromises(t *testing.T) {
 	table := page.Part{
-		File:  filepath.Join(root, "docs/develop.md"),
+		File:  filepath.Join(root, "docs/contribute/develop.md"),
 		Begin: "<!-- The table is written by go test ./test/tiers -update. -->", End: "<!-- end of the table -->",
 		Update: "go test ./test/tiers -update",
 	}

@@ -1,6 +1,6 @@
 // Package trials lists the attacks on Berth, and the failures in a hand-over to the cluster storage operator, that
 // tests try. It reads the output of `go test -json`, and reports the outcomes of a run: `make test-all` prints them.
-// docs/attacks.md and docs/adopt.md show the lists.
+// docs/reference/attacks.md and docs/move/adopt.md show the lists.
 package trials
 
 import (

@@ -10,12 +10,12 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-var update = flag.Bool("update", false, "write the tables into docs/attacks.md and docs/adopt.md")
+var update = flag.Bool("update", false, "write the tables into docs/reference/attacks.md and docs/move/adopt.md")
 
-// TestPagesShowTheTables: docs/attacks.md and docs/adopt.md have these lists.
+// TestPagesShowTheTables: docs/reference/attacks.md and docs/move/adopt.md have these lists.
 func TestPagesShowTheTables(t *testing.T) {
 	const command = "go test ./test/trials -update"
-	for file, want := range map[string]string{"attacks.md": attackTables(), "adopt.md": failureTable() + "\n"} {
+	for file, want := range map[string]string{"reference/attacks.md": attackTables(), "move/adopt.md": failureTable() + "\n"} {
 		page.Part{
 			File: "../../docs/" + file, Begin: "<!-- The table is written by " + command + ". -->", End: "<!-- end of the table -->", Update: command,
 		}.Check(t, "\n"+want, *update)

@@ -49,7 +49,7 @@ var Failures = []Failure{
 	{"a roll-out is paused, or a node is not ready",
 		"a roll-out that is paused or under way is refused, `rollout`; nodes that are not ready are named, and do not hold up the others"},
 	{"Manila cannot be reached",
-		"the driver stays as it is, and the platform's storage is available: see [Manila](install-ebs-manila.md#manila)"},
+		"the driver stays as it is, and the platform's storage is available: see [Manila](../start/install-ebs-manila.md#manila)"},
 }
 
 // failureTable returns the failures in Markdown.

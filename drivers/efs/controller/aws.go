@@ -153,7 +153,7 @@ func (c *caller) describeCredentials(err error) error {
 	role := readProfile(c.Credentials["credentials"])["role_arn"]
 	message := fmt.Sprintf("the role %s in Secret %s cannot be assumed: %s", role, tagsSecret, describe(err))
 	if code := codeOf(err); code == "AccessDenied" || code == "InvalidIdentityToken" {
-		message += ". Have the role trust the service account of the operator, as the documentation says: https://github.com/berth-csi/berth/blob/main/docs/install.md"
+		message += ". Have the role trust the service account of the operator, as the documentation says: https://github.com/berth-csi/berth/blob/main/docs/start/install.md"
 	}
 	return &callError{err, message}
 }

@@ -471,7 +471,7 @@ func TestCredentialsForTags(t *testing.T) {
 		"a key pair":                  {credentials: keyPair(c.key)},
 		"a key pair in a file":        {credentials: file("[other]\naws_access_key_id = x\n[default]\naws_access_key_id = %s\naws_secret_access_key=%s\n[last]\naws_access_key_id = y\n", c.key.AccessKeyID, c.key.SecretAccessKey)},
 		"sessions that end":           {credentials: file("[default]\nsts_regional_endpoints = regional\nrole_arn = %s\nweb_identity_token_file = /nowhere", role), token: issuer.token(t, account), assumed: 4},
-		"another service account":     {credentials: file("[default]\nrole_arn = %s", role), token: issuer.token(t, "system:serviceaccount:tenant:default"), message: []string{"the role " + role, "AccessDenied: Not authorized", "docs/install.md"}},
+		"another service account":     {credentials: file("[default]\nrole_arn = %s", role), token: issuer.token(t, "system:serviceaccount:tenant:default"), message: []string{"the role " + role, "AccessDenied: Not authorized", "docs/start/install.md"}},
 		"no token":                    {credentials: file("[default]\nrole_arn = %s", role), message: []string{"the role " + role, "no such file"}},
 		"another file than the token": {credentials: file("[default]\nrole_arn = %s\nweb_identity_token_file = %s", role, secret), message: []string{"no such file"}},
 		"a program":                   {credentials: file("[default]\ncredential_process = /bin/true"), message: []string{"found no credentials in Secret tags-aws-efs-cloud-credentials"}},

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// TestRequestFor reads a cluster with some nodes outside AWS, by the steps in docs/aws.md.
+// TestRequestFor reads a cluster with some nodes outside AWS, by the steps in docs/operate/aws.md.
 func TestRequestFor(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -63,6 +63,6 @@ func TestRequestFor(t *testing.T) {
 		Names: strings.NewReplacer("prod-x7k2p", cluster.InfrastructureName), Varies: regexp.MustCompile(`\b(fs|fsap|fsmt|sg)-[0-9a-f]{17}\b`),
 		Variables: "export " + strings.Join(environment, " "), Limit: time.Minute, Dir: t.TempDir(),
 	}
-	r.Follow(t, "aws.md", "## Create")
-	r.Follow(t, "aws.md", "## Delete")
+	r.Follow(t, "operate/aws.md", "## Create")
+	r.Follow(t, "operate/aws.md", "## Delete")
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// TestEFSOfOLMv1: an administrator follows docs/olm-v1.md, with its commands: moves the operator from OLM v0, updates
+// TestEFSOfOLMv1: an administrator follows docs/move/olm-v1.md, with its commands: moves the operator from OLM v0, updates
 // it, removes it and installs it again. The API of SharedVolumes stays, with the volumes that pods use.
 func TestEFSOfOLMv1(t *testing.T) {
 	needAll(t)
@@ -64,8 +64,8 @@ type extended struct {
 }
 
 const (
-	olmPage  = "../../../docs/olm-v1.md"
-	movePage = "../../../docs/move-to-olm-v1.md"
+	olmPage  = "../../../docs/move/olm-v1.md"
+	movePage = "../../../docs/move/move-to-olm-v1.md"
 )
 
 // push pushes the bundles of a release and their catalog to OLM's registry, and returns the reference of the catalog's image.

@@ -215,7 +215,7 @@ func (l *life) fail(t *testing.T, broken release.Release) {
 	})
 }
 
-// repair follows docs/install.md about a failed update. OLM has the mended version in its catalog, and installs it only
+// repair follows docs/start/install.md about a failed update. OLM has the mended version in its catalog, and installs it only
 // then.
 func (l *life) repair(t *testing.T, mended release.Release) {
 	l.update(t, mended)

@@ -36,7 +36,7 @@ import (
 )
 
 // TestPublishedRelease: a release that `make release` pushes to a registry with TLS and a login runs. An administrator
-// follows docs/release.md and docs/olm-v1.md: installs the EFS operator from the catalog's image by OLM v0, which
+// follows docs/catalog/release.md and docs/move/olm-v1.md: installs the EFS operator from the catalog's image by OLM v0, which
 // unpacks the bundle's image, gets the next release, moves to OLM v1 and back, and removes everything. Pods write
 // throughout.
 func TestPublishedRelease(t *testing.T) {
@@ -82,7 +82,7 @@ type published struct {
 	extended
 }
 
-const releasePage = "../../../docs/release.md"
+const releasePage = "../../../docs/catalog/release.md"
 
 // admitNodes lets real nodes pull from the registry. Others get no more pods.
 func (p *published) admitNodes(t testing.TB) {
@@ -276,7 +276,7 @@ func (p *published) mustRunDriver(t *testing.T) {
 	}
 }
 
-// moveToOLMv1 follows docs/olm-v1.md, with OLM v0's catalog.
+// moveToOLMv1 follows docs/move/olm-v1.md, with OLM v0's catalog.
 func (p *published) moveToOLMv1(t *testing.T) {
 	olmv1.Start(t, p.Cluster, olmv1.Options{Registry: p.Secure})
 	p.Follow(t, olmPage, "## From OLM v0")

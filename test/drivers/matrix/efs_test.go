@@ -251,7 +251,7 @@ func (b efsBed) testCrossAccount(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	documented := page.Objects(t, "../../../docs/cross-account.md", strings.NewReplacer("fs-0123456789abcdef0", financeFileSystem, "openshift-cluster-csi-drivers", b.DriverNamespace()))
+	documented := page.Objects(t, "../../../docs/operate/cross-account.md", strings.NewReplacer("fs-0123456789abcdef0", financeFileSystem, "openshift-cluster-csi-drivers", b.DriverNamespace()))
 	for _, kind := range []string{"Namespace", "Secret", "Role", "RoleBinding", "StorageClass"} {
 		if err := b.Client().Create(t.Context(), documented[kind]); err != nil {
 			t.Fatal(err)
@@ -387,7 +387,7 @@ func (b efsBed) mustExplain(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	const refused = "access denied by server"
 	b.AwaitEvent(t, pod, "FailedMount", refused)
-	log := b.Follow(t, "../../../docs/troubleshooting.md", "### The driver's log on a node", "<namespace>", pod.Namespace, "<pod>", pod.Name)
+	log := b.Follow(t, "../../../docs/operate/troubleshooting.md", "### The driver's log on a node", "<namespace>", pod.Namespace, "<pod>", pod.Name)
 	_, failed, _ := strings.Cut(log, fmt.Sprintf(`GRPC error: rpc error: code = Internal desc = Could not mount "%s:/" at "/var/lib/kubelet/pods/%s/`, efsFileSystem, pod.UID))
 	if !strings.Contains(failed, refused) {
 		t.Errorf("the driver's log does not have that the mount for pod %s, UID %s, failed with %q:\n%s", pod.Name, pod.UID, refused, log)

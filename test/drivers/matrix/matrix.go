@@ -1,5 +1,5 @@
 // Package matrix lists the capabilities of drivers, and the tests that show them on a testbed. `make prove
-// SUITE=drivers` runs them all and prints the matrix; docs/drivers.md has it.
+// SUITE=drivers` runs them all and prints the matrix; docs/reference/drivers.md has it.
 package matrix
 
 import (

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "write the matrix into docs/drivers.md")
+	update = flag.Bool("update", false, "write the matrix into docs/reference/drivers.md")
 	all    = flag.Bool("all-drivers", false, "run every driver on testbeds, which takes many minutes, and not only the shortest journey")
 )
 
@@ -51,7 +51,7 @@ func TestMatrix(t *testing.T) {
 
 // shown is the part of the page that has the matrix.
 var shown = page.Part{
-	File:  "../../../docs/drivers.md",
+	File:  "../../../docs/reference/drivers.md",
 	Begin: "<!-- The matrix is written by go test ./test/drivers/matrix -run TestPage -update. -->", End: "<!-- end of the matrix -->",
 	Update: "go test ./test/drivers/matrix -run TestPage -update",
 }
