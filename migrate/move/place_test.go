@@ -1,15 +1,11 @@
 package move_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,11 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
-	"github.com/berth-csi/berth/lab/authority"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/crds"
 	"github.com/berth-csi/berth/migrate"
@@ -43,6 +37,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/olmv1/standin"
 )
 
 func TestMain(m *testing.M) {
@@ -407,169 +402,29 @@ func (p *place) mustBe(what string, is func(context.Context) error) {
 	}
 }
 
-// startV1 starts a stand-in for OLM v1: it takes over the objects of ClusterExtensions if they have the marks that its applier wants, and
-// owns them then. It ends with the test.
+// startV1 has a stand-in play OLM v1 until the test ends.
 func (p *place) startV1() {
 	p.t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			if err := p.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
-				p.t.Errorf("the stand-in for OLM v1: %v", err)
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-	}()
-	p.t.Cleanup(func() { stop(); <-ended })
-}
-
-const cleanup = "olm.operatorframework.io/cleanup-unpack-cache"
-
-func (p *place) reconcile(ctx context.Context) error {
-	c := p.Client()
-	set := object("olm.operatorframework.io/v1", "ClusterObjectSet", "", p.pkg+"-1")
-	if err := c.Get(ctx, client.ObjectKeyFromObject(set), set); client.IgnoreNotFound(err) != nil {
-		return err
-	} else if err == nil && set.GetDeletionTimestamp() != nil && slices.Contains(set.GetFinalizers(), cleanup) {
-		return p.patch(ctx, set, func(o *unstructured.Unstructured) { o.SetFinalizers(without(o.GetFinalizers(), cleanup)) })
-	}
-	e := object("olm.operatorframework.io/v1", "ClusterExtension", "", p.pkg)
-	switch err := c.Get(ctx, client.ObjectKeyFromObject(e), e); {
-	case err != nil:
-		return err
-	case e.GetDeletionTimestamp() != nil && slices.Contains(e.GetFinalizers(), cleanup):
-		return p.patch(ctx, e, func(o *unstructured.Unstructured) { o.SetFinalizers(without(o.GetFinalizers(), cleanup)) })
-	case e.GetDeletionTimestamp() != nil:
-		return nil
-	case !slices.Contains(e.GetFinalizers(), cleanup):
-		return p.patch(ctx, e, func(o *unstructured.Unstructured) { o.SetFinalizers(append(o.GetFinalizers(), cleanup)) })
-	}
-	owner := e
-	if p.boxcutter {
-		if set.GetUID() == "" {
-			return c.Create(ctx, p.objectSet(e))
-		}
-		owner = set
-	}
-	for _, o := range p.kept()[:5] {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-			return err
-		}
-		if !p.isMarked(o, owner) {
-			return p.say(ctx, e, "Retrying", fmt.Sprintf("%s %s exists", o.GetKind(), o.GetName()))
-		}
-		if err := p.patch(ctx, o, func(o *unstructured.Unstructured) { p.own(o, owner) }); err != nil {
-			return err
-		}
-	}
-	role := object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "made-"+p.pkg)
-	p.own(role, owner)
-	if err := c.Create(ctx, role); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-operator-controller"}}
-	if err := c.Create(ctx, home); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home.Name, Name: "release-" + p.pkg, Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
-		OwnerReferences: []metav1.OwnerReference{reference(e)}}, Type: "operatorframework.io/index.v1"}
-	if err := c.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	return p.say(ctx, e, "Succeeded", "desired state reached")
-}
-
-func without(all []string, one string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == one })
-}
-
-// patch changes an object that nobody else has changed, if that makes a difference.
-func (p *place) patch(ctx context.Context, o *unstructured.Unstructured, change func(*unstructured.Unstructured)) error {
-	changed := o.DeepCopy()
-	change(changed)
-	return p.Client().Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
-}
-
-func reference(of *unstructured.Unstructured) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: of.GetAPIVersion(), Kind: of.GetKind(), Name: of.GetName(), UID: of.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}
-}
-
-func (p *place) isMarked(o, owner *unstructured.Unstructured) bool {
-	if p.boxcutter {
-		controller := metav1.GetControllerOf(o)
-		return controller != nil && controller.UID == owner.GetUID()
-	}
-	return o.GetLabels()["app.kubernetes.io/managed-by"] == "Helm" && o.GetAnnotations()["meta.helm.sh/release-name"] == p.pkg && o.GetAnnotations()["meta.helm.sh/release-namespace"] == p.namespace
-}
-
-// own gives an object the labels and the owner of OLM v1's installed objects.
-func (p *place) own(o, owner *unstructured.Unstructured) {
-	labels := o.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels["olm.operatorframework.io/owner-kind"], labels["olm.operatorframework.io/owner-name"] = "ClusterExtension", p.pkg
-	o.SetLabels(labels)
-	if metav1.GetControllerOf(o) == nil {
-		o.SetOwnerReferences(append(o.GetOwnerReferences(), reference(owner)))
-	}
-}
-
-// objectSet returns Boxcutter's ClusterObjectSet for the bundle.
-func (p *place) objectSet(e *unstructured.Unstructured) *unstructured.Unstructured {
-	set := object("olm.operatorframework.io/v1", "ClusterObjectSet", "", p.pkg+"-1")
-	p.own(set, e)
-	set.SetFinalizers([]string{cleanup})
-	set.Object["spec"] = map[string]any{"lifecycleState": "Active", "revision": int64(1), "collisionProtection": "Prevent", "phases": []any{map[string]any{"name": "deploy",
-		"objects": []any{map[string]any{"object": map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "chart", "namespace": p.namespace}}}}}}}
-	return set
-}
-
-// say writes the status of the ClusterExtension.
-func (p *place) say(ctx context.Context, e *unstructured.Unstructured, reason, message string) error {
-	condition := func(of, status, reason string) map[string]any {
-		return map[string]any{"type": of, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-	}
-	status := map[string]any{"conditions": []any{condition("Progressing", "True", reason)}}
-	if reason == "Succeeded" {
-		status["conditions"] = append(status["conditions"].([]any), condition("Installed", "True", reason))
-		status["install"] = map[string]any{"bundle": map[string]any{"name": p.versionName(), "version": "1.0.0"}}
-	}
-	changed := e.DeepCopy()
-	changed.Object["status"] = status
-	return p.Client().Status().Patch(ctx, changed, client.MergeFrom(e))
-}
-
-// startCatalogd starts a stand-in for catalogd, which serves the catalog of the package, and returns the authority of its certificate.
-func (p *place) startCatalogd() []byte {
-	p.t.Helper()
-	var catalog bytes.Buffer
-	if err := declcfg.WriteJSON(p.config(false), &catalog); err != nil {
-		p.t.Fatal(err)
-	}
-	made, err := authority.New("catalogd")
+	inline := p.config(true)
+	carried, _, err := fbc.Parse("quay", &inline)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(catalog.Bytes()) }))
-	if server.TLS, err = made.Config([]string{"127.0.0.1"}); err != nil {
+	bundle, err := refusal.FromCatalog(carried.Find(p.pkg).FindBundle(p.versionName()))
+	if err != nil {
 		p.t.Fatal(err)
 	}
-	server.StartTLS()
-	p.t.Cleanup(server.Close)
-	served := object("olm.operatorframework.io/v1", "ClusterCatalog", "", p.pkg)
-	served.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": "registry.example.com/catalog:latest"}}}
-	p.create(served)
-	changed := served.DeepCopy()
-	changed.Object["status"] = map[string]any{"urls": map[string]any{"base": server.URL + "/catalogs/" + p.pkg},
-		"conditions": []any{map[string]any{"type": "Serving", "status": "True", "reason": "Available", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
-	if err := p.Client().Status().Patch(p.t.Context(), changed, client.MergeFrom(served)); err != nil {
+	applier := &standin.Applier{Client: p.Client(), Bundle: bundle, Namespace: p.namespace, Boxcutter: p.boxcutter}
+	p.t.Cleanup(applier.Start(func(err error) { p.t.Error(err) }))
+}
+
+// startCatalogd has a stand-in for catalogd serve the catalog of the package, and returns the authority of its certificate.
+func (p *place) startCatalogd() []byte {
+	p.t.Helper()
+	trusted, stop, err := standin.ServeCatalog(p.t.Context(), p.Client(), p.pkg, p.config(false))
+	if err != nil {
 		p.t.Fatal(err)
 	}
-	return made.PEM()
+	p.t.Cleanup(stop)
+	return trusted
 }
