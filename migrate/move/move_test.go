@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -34,10 +33,10 @@ func TestThereAndBack(t *testing.T) {
 			p.startV1()
 			forged := p.forgeMemory()
 			for _, to := range []move.Target{move.ToV1, move.ToV0} {
-				apply := p.apply(to, migrate.Options{})
-				p.runKilled(apply)
+				apply := p.apply(to)
+				p.RunKilled(apply)
 				p.mustBe("the operator to be with "+string(to), p.isWith(to))
-				p.mustWriteNothing(apply)
+				p.MustWriteNothing(apply)
 			}
 			if err := s.Client().Get(t.Context(), client.ObjectKeyFromObject(forged), forged); err != nil || forged.DeletionTimestamp != nil {
 				t.Errorf("a tenant's Secret was taken for one in which OLM v1 remembers an installation: it is deleted, or %v", err)
@@ -52,7 +51,7 @@ func (p *place) forgeMemory() *corev1.Secret {
 	p.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "remembered", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
 		Finalizers: []string{"example.com/never"}}, Type: "operatorframework.io/index.v1"}
-	p.create(secret)
+	p.Create(secret)
 	p.t.Cleanup(func() { // so that the namespace can go
 		secret.Finalizers = nil
 		if err := p.Client().Update(context.Background(), secret); err != nil {
@@ -69,24 +68,6 @@ func (p *place) isWith(to move.Target) func(context.Context) error {
 	return p.isWithV1
 }
 
-// runKilled runs a tool that is killed before and after each of its writes, and started again.
-func (p *place) runKilled(t tool) {
-	p.t.Helper()
-	injector := fault.KillAtEach()
-	p.run(func(ctx context.Context, config *rest.Config) error { return injector.Run(ctx, config, t) })
-	p.t.Logf("the tool was killed at %d writes", len(injector.Writes()))
-}
-
-// mustWriteNothing runs a tool again, and fails the test if it writes anything.
-func (p *place) mustWriteNothing(t tool) {
-	p.t.Helper()
-	recorder := fault.Record()
-	p.run(func(ctx context.Context, config *rest.Config) error { return recorder.Run(ctx, config, t) })
-	if writes := recorder.Writes(); len(writes) > 0 {
-		p.t.Errorf("a second run wrote %+v", writes)
-	}
-}
-
 // TestRollback: a move can be undone at any step before the point of no return, however often the tool is killed. Then
 // it can be moved again.
 func TestRollback(t *testing.T) {
@@ -98,11 +79,11 @@ func TestRollback(t *testing.T) {
 			p := s.newPlace(t, false)
 			p.startV1()
 			p.applyUntil(step, move.ToV1)
-			p.runKilled(p.rollback)
+			p.RunKilled(p.rollback)
 			p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
-			p.mustWriteNothing(p.rollback)
+			p.MustWriteNothing(p.rollback)
 			if step == move.Loosen {
-				p.run(p.apply(move.ToV1, migrate.Options{}))
+				p.Run(p.apply(move.ToV1))
 				p.mustBe("the operator to be with OLM v1", p.isWithV1)
 				if err := p.rollback(t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "point of no return") {
 					t.Errorf("got %v, want that it is beyond the point of no return", err)
@@ -124,12 +105,12 @@ func TestCrashSweep(t *testing.T) {
 				p := s.newPlace(t, boxcutter)
 				p.startV1()
 				if to == move.ToV0 {
-					p.run(p.apply(move.ToV1, migrate.Options{}))
+					p.Run(p.apply(move.ToV1))
 				}
-				apply := p.apply(to, migrate.Options{})
-				p.run(func(ctx context.Context, config *rest.Config) error { return injector.Run(ctx, config, apply) })
+				apply := p.apply(to)
+				p.RunWith(injector, apply)
 				p.mustBe("the operator to be with "+string(to), p.isWith(to))
-				p.mustWriteNothing(apply)
+				p.MustWriteNothing(apply)
 				return injector.Writes()
 			}
 			var points []fault.Point

@@ -3,7 +3,6 @@ package move_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -37,6 +36,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/migrations"
 	"github.com/berth-csi/berth/test/olmv1/standin"
 )
 
@@ -67,6 +67,7 @@ func newSite(t *testing.T) *site {
 // place is a namespace where OLM v0 has installed the operator of a package of its own.
 type place struct {
 	*site
+	*migrations.Runner
 	t              *testing.T
 	namespace, pkg string
 	boxcutter      bool
@@ -79,7 +80,7 @@ func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	t.Helper()
 	namespace := s.Namespace(t)
 	// The name is short: OLM v0 uses the version's name as a label.
-	p := &place{site: s, t: t, namespace: namespace, pkg: "boat-" + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
+	p := &place{site: s, Runner: migrations.New(t, s.Cluster, limit), t: t, namespace: namespace, pkg: "boat-" + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
 	inline, offered := p.config(true), p.config(false)
 	var err error
 	if p.catalog, _, err = fbc.Parse("quay", &offered); err != nil {
@@ -87,20 +88,9 @@ func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	}
 	served := t.TempDir()
 	catalogs.WriteConfig(t, served, inline)
-	p.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: namespace}})
-	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "quay", Namespace: namespace},
-		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, served)}}
-	p.create(source)
-	cluster.Eventually(t, limit, "OLM v0 to read the catalog", func(ctx context.Context) error {
-		if err := s.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
-			return err
-		}
-		if state := source.Status.GRPCConnectionState; state == nil || state.LastObservedState != "READY" {
-			return fmt.Errorf("its connection is %+v", state)
-		}
-		return nil
-	})
-	p.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "boats", Namespace: namespace},
+	p.Create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: namespace}})
+	p.CreateSource(namespace, "quay", serving.Start(t, served))
+	p.Create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "boats", Namespace: namespace},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "quay", CatalogSourceNamespace: namespace, Package: p.pkg, Channel: "stable"}})
 	cluster.Eventually(t, limit, "OLM v0 to install the operator", p.isWithV0)
 	boat := &unstructured.Unstructured{Object: map[string]any{"apiVersion": p.group() + "/v1", "kind": "Mooring", "spec": map[string]any{"depth": "3"}}}
@@ -109,13 +99,6 @@ func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	cluster.Eventually(t, limit, "an object of the API to be created", func(ctx context.Context) error { return s.Client().Create(ctx, boat) })
 	p.uids = p.observed(t.Context())
 	return p
-}
-
-func (p *place) create(object client.Object) {
-	p.t.Helper()
-	if err := p.Client().Create(p.t.Context(), object); err != nil {
-		p.t.Fatal(err)
-	}
 }
 
 func (p *place) group() string { return p.pkg + ".example.com" }
@@ -309,85 +292,20 @@ func (p *place) request(to move.Target) move.Request {
 	}
 }
 
-// tool is a command.
-type tool func(ctx context.Context, config *rest.Config) error
-
-func (p *place) connect(config *rest.Config) (migrate.Cluster, error) {
-	c, err := client.New(config, client.Options{Scheme: p.Client().Scheme(), Mapper: p.Client().RESTMapper()})
-	return migrate.Cluster{Config: config, Client: c}, err
-}
-
 // apply is "berth move apply".
-func (p *place) apply(to move.Target, o migrate.Options) tool {
-	return func(ctx context.Context, config *rest.Config) error {
-		seen, err := p.connect(config)
-		if err != nil {
-			return err
-		}
-		made, _, err := move.Move.Ensure(ctx, seen, p.request(to))
-		if err != nil {
-			return err
-		}
-		if !made.Safe {
-			return fmt.Errorf("it is not safe: %+v", made.Checks)
-		}
-		reporting := o
-		reporting.Report = p.report(o.Report)
-		return move.Move.Apply(ctx, seen, made, reporting)
-	}
+func (p *place) apply(to move.Target) migrations.Tool {
+	return migrations.Apply(p.Runner, move.Move, p.request(to), migrate.Options{})
 }
 
 // applyUntil applies until a step is next, which is neither executed nor waited for.
 func (p *place) applyUntil(step migrate.StepName, to move.Target) {
 	p.t.Helper()
-	ctx, stop := context.WithTimeout(p.t.Context(), limit)
-	defer stop()
-	err := p.apply(to, migrate.Options{Report: func(e migrate.Event) {
-		if e.Step == step {
-			stop()
-		}
-	}})(ctx, p.Config())
-	if !errors.Is(err, context.Canceled) {
-		p.t.Fatalf("got %v, want that step %s is next", err, step)
-	}
+	migrations.ApplyUntil(p.Runner, move.Move, p.request(to), step)
 }
 
 // rollback is "berth move rollback".
 func (p *place) rollback(ctx context.Context, config *rest.Config) error {
-	seen, err := p.connect(config)
-	if err != nil {
-		return err
-	}
-	status, err := move.Move.Status(ctx, seen, p.request(""))
-	if err != nil {
-		return err
-	}
-	return move.Move.Rollback(ctx, seen, status.Plan, migrate.Options{Report: p.report(nil)})
-}
-
-// report logs the events of a run, which all have a description, and passes them on.
-func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
-	return func(e migrate.Event) {
-		if next != nil {
-			defer next(e)
-		}
-		p.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
-		if e.Does == "" {
-			p.t.Errorf("step %s has no description", e.Step)
-		}
-	}
-}
-
-// run runs a tool, which must succeed in time.
-func (p *place) run(t tool) {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
-	defer cancel()
-	config := p.Config()
-	config.Timeout = 10 * time.Second // an injected fault may be that the API server does not answer
-	if err := t(ctx, config); err != nil {
-		p.t.Fatal(err)
-	}
+	return migrations.Rollback(p.Runner, move.Move, p.request(""), migrate.Options{})(ctx, config)
 }
 
 // mustBe waits for an end state without lost or replaced objects.
