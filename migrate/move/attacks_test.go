@@ -275,3 +275,59 @@ func TestLabelledDeployment(t *testing.T) {
 		t.Errorf("when it is deleted: %v", err)
 	}
 }
+
+// TestGivesUp: a run ends with an error if somebody who may write in the operator's namespace changes back whatever it changes, and says
+// as which program.
+func TestGivesUp(t *testing.T) {
+	by := []metav1.ManagedFieldsEntry{
+		{Manager: "kubelet", Time: &metav1.Time{Time: time.Unix(2_000_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+		{Manager: "gitops", Time: &metav1.Time{Time: time.Unix(1_900_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
+		{Manager: "berth", Time: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
+		{Manager: "unknown"},
+	}
+	for name, tc := range map[string]struct {
+		from func() *state
+		step migrate.StepName
+		want string
+	}{
+		"the finalizer": {begun, AddVersionFinalizer, "somebody changes ClusterServiceVersion harbour/boat.v1.0.0 back"},
+		"the owner": {func() *state {
+			s := unsubscribed(moveFinalizer)
+			s.taken[2].live.OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", UID: "v-1"}}
+			return s
+		}, KeepObjects, "somebody changes Deployment harbour/boat back"},
+		"the marks":       {left, MarkObjects, "somebody changes CustomResourceDefinition boats.example.com back"},
+		"no marks":        {arrived, UnmarkObjects, "somebody changes CustomResourceDefinition boats.example.com back"},
+		"the permissions": {func() *state { s := leaving(moveFinalizer); s.made[0].UID = "m-1"; return s }, KeepObjects, "somebody changes ClusterRole made back"},
+		"InstallPlans":    {begun, DeleteInstallPlans, "somebody creates InstallPlans for Subscription harbour/boats"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tc.from()
+			s.plan.rewritten = map[types.UID]int{"s-1": maxDeleted, "m-1": maxRewrites, "v-1": maxRewrites}
+			for _, o := range s.taken {
+				s.plan.rewritten[o.UID], o.live.ManagedFields = maxRewrites, by
+			}
+			s.installPlans, s.made = slices.Clone(s.installPlans), slices.Clone(s.made)
+			for i := range s.installPlans {
+				s.installPlans[i].ManagedFields = by
+			}
+			for i := range s.made {
+				s.made[i].ManagedFields = by
+			}
+			if s.version != nil {
+				s.version.ManagedFields = by
+			}
+			err := s.Execute(t.Context(), nil, tc.step)
+			for _, want := range []string{tc.want, `the last time as "gitops" at 2030-03-17T17:46:40Z`, "`berth move resume boat -n harbour`"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+	nobody := begun()
+	nobody.plan.rewritten = map[types.UID]int{"v-1": maxRewrites}
+	if err := nobody.Execute(t.Context(), nil, AddVersionFinalizer); err == nil || strings.Contains(err.Error(), "managedFields") {
+		t.Errorf("without managedFields: got %v, want that it names no program", err)
+	}
+}

@@ -173,7 +173,7 @@ func find(ctx context.Context, c client.Client, kind schema.GroupVersionKind, na
 // pageSize is how many objects are in memory while a list is read. Their authors decide how large they are.
 const pageSize = 50
 
-// each reads the metadata of objects of a kind, page by page, without what nobody needs and can be large. There are none if the API is not
+// each reads the metadata of objects of a kind, page by page, without annotations, which nobody needs. There are none if the API is not
 // served.
 func each(ctx context.Context, c client.Client, kind schema.GroupVersionKind, do func(metav1.PartialObjectMetadata), options ...client.ListOption) error {
 	for next := ""; ; {
@@ -186,7 +186,7 @@ func each(ctx context.Context, c client.Client, kind schema.GroupVersionKind, do
 		}
 		for _, o := range page.Items {
 			o.SetGroupVersionKind(kind)
-			o.ManagedFields, o.Annotations = nil, nil
+			o.Annotations = nil
 			do(o)
 		}
 		if next = page.Continue; next == "" {

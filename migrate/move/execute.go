@@ -108,10 +108,13 @@ const (
 
 // rewrite is change for an object that others can change back. It fails if they always do.
 func (s *state) rewrite(ctx context.Context, c client.Client, object client.Object, do func(client.Object)) error {
-	p, uid := s.plan, object.GetUID()
+	p, uid, kind := s.plan, object.GetUID(), object.GetObjectKind().GroupVersionKind().Kind
+	if object == client.Object(s.version) { // which was read with its own type
+		kind = v1alpha1.ClusterServiceVersionKind
+	}
 	if p.rewritten[uid] >= maxRewrites {
 		return fmt.Errorf("somebody changes %s back as often as the move changes it, %d times by now%s: find out who does, such as a GitOps tool, stop that, and continue with `%s`",
-			named(object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName()), maxRewrites, writerOf(object), s.journal.Command(p, s.verb()))
+			named(kind, object.GetNamespace(), object.GetName()), maxRewrites, writerOf(object), s.journal.Command(p, s.verb()))
 	}
 	if err := change(ctx, c, object, do); err != nil {
 		return err

@@ -70,6 +70,7 @@ type place struct {
 	*migrations.Runner
 	t              *testing.T
 	namespace, pkg string
+	needs          string // a package; "" if it needs none
 	boxcutter      bool
 	catalog        *fbc.Catalog
 	uids           map[string]types.UID // of the objects that have to stay
@@ -78,27 +79,45 @@ type place struct {
 // newPlace has OLM v0 install the operator, whose API has an object.
 func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	t.Helper()
-	namespace := s.Namespace(t)
+	p := s.placeIn(t, s.Namespace(t), "boat-", boxcutter)
+	p.Create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: p.namespace}})
+	p.install()
+	return p
+}
+
+// needing has OLM v0 install another operator in the namespace, which needs this one.
+func (p *place) needing() *place {
+	p.t.Helper()
+	other := p.placeIn(p.t, p.namespace, "port-", p.boxcutter)
+	other.needs = p.pkg
+	other.install()
+	return other
+}
+
+func (s *site) placeIn(t *testing.T, namespace, prefix string, boxcutter bool) *place {
 	// The name is short: OLM v0 uses the version's name as a label.
-	p := &place{site: s, Runner: migrations.New(t, s.Cluster, limit), t: t, namespace: namespace, pkg: "boat-" + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
+	return &place{site: s, Runner: migrations.New(t, s.Cluster, limit), t: t, namespace: namespace, pkg: prefix + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
+}
+
+// install has OLM v0 install the operator, and creates an object of its API.
+func (p *place) install() {
+	p.t.Helper()
 	inline, offered := p.config(true), p.config(false)
 	var err error
 	if p.catalog, _, err = fbc.Parse("quay", &offered); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	served := t.TempDir()
-	catalogs.WriteConfig(t, served, inline)
-	p.Create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: namespace}})
-	p.CreateSource(namespace, "quay", serving.Start(t, served))
-	p.Create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "boats", Namespace: namespace},
-		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "quay", CatalogSourceNamespace: namespace, Package: p.pkg, Channel: "stable"}})
-	cluster.Eventually(t, limit, "OLM v0 to install the operator", p.isWithV0)
+	served := p.t.TempDir()
+	catalogs.WriteConfig(p.t, served, inline)
+	p.CreateSource(p.namespace, "quay-"+p.pkg, serving.Start(p.t, served))
+	p.Create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: p.pkg, Namespace: p.namespace},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "quay-" + p.pkg, CatalogSourceNamespace: p.namespace, Package: p.pkg, Channel: "stable"}})
+	cluster.Eventually(p.t, limit, "OLM v0 to install the operator", p.isWithV0)
 	boat := &unstructured.Unstructured{Object: map[string]any{"apiVersion": p.group() + "/v1", "kind": "Mooring", "spec": map[string]any{"depth": "3"}}}
 	boat.SetName("north")
-	boat.SetNamespace(namespace)
-	cluster.Eventually(t, limit, "an object of the API to be created", func(ctx context.Context) error { return s.Client().Create(ctx, boat) })
-	p.uids = p.observed(t.Context())
-	return p
+	boat.SetNamespace(p.namespace)
+	cluster.Eventually(p.t, limit, "an object of the API to be created", func(ctx context.Context) error { return p.Client().Create(ctx, boat) })
+	p.uids = p.observed(p.t.Context())
 }
 
 func (p *place) group() string { return p.pkg + ".example.com" }
@@ -115,6 +134,9 @@ func (p *place) config(inline bool) declcfg.DeclarativeConfig {
 				p.t.Fatal(err)
 			}
 			b.Properties = append(b.Properties, property.MustBuildBundleObject(data))
+		}
+		if p.needs != "" { // OLM v1 takes no bundle with dependencies
+			b.Properties = append(b.Properties, property.MustBuildPackageRequired(p.needs, ">=1.0.0"))
 		}
 	} else {
 		b.Image = "registry.example.com/" + p.pkg + ":v1.0.0"
@@ -201,7 +223,7 @@ func (p *place) observed(ctx context.Context) map[string]types.UID {
 // isWithV0 fails unless OLM v0 manages the operator, and OLM v1 has no objects for it.
 func (p *place) isWithV0(ctx context.Context) error {
 	own, v := &v1alpha1.Subscription{}, &v1alpha1.ClusterServiceVersion{}
-	if err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: "boats"}, own); err != nil {
+	if err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.pkg}, own); err != nil {
 		return err
 	}
 	if err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.versionName()}, v); err != nil {

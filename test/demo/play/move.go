@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,7 +60,11 @@ func runMove(ctx context.Context, s *demo) error {
 		return err
 	}
 	for _, to := range []move.Target{move.ToV1, move.ToV0} {
-		args := []string{m.driver.Package.Name, "--catalogd-ca", m.authority()}
+		authority, err := filepath.Rel(m.root, m.authority())
+		if err != nil {
+			return err
+		}
+		args := []string{m.driver.Package.Name, "--catalogd-ca", authority}
 		if to == move.ToV0 {
 			args = append(args, "--to", string(to))
 		}
@@ -72,7 +77,8 @@ func runMove(ctx context.Context, s *demo) error {
 			return err
 		}
 	}
-	m.farewell(staysUp+" OLM v1 is not played any more:", m.onPath(m.home),
+	fmt.Println("\nOLM v1 is not played any more.")
+	m.demo.farewell(staysUp, m.onPath(m.home),
 		"kubectl berth move status "+m.driver.Package.Name,
 		"kubectl -n "+namespace+" get subscription,csv,pods",
 		"kubectl get sharedvolumes -A",
