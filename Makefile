@@ -47,6 +47,10 @@ demo-aws: runtime ## On one of its own, create an EFS file system in a simulated
 demo-csi-migration: ## On one of its own, switch CSI migration on and off; operators of nodes are played
 	@go run ./test/demo csi-migration
 
+.PHONY: demo-move
+demo-move: ## On one of its own, move the EFS operator from OLM v0 to v1, and back; OLM v1 is played
+	@go run ./test/demo move
+
 .PHONY: demo-down
 demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo

@@ -180,7 +180,8 @@ func newMoveApplyCommand() *cobra.Command {
 		Short: "Move operators to OLM v1, or back",
 		Long: `Move an operator to OLM v1, or back, as "berth move plan" shows. Nothing is changed if the plan is not safe, or if
 the cluster has changed since the plan in a file was made. Several operators are moved one after the other, each by a
-move of its own, and none if the plan of one is not safe.
+move of its own, in the order of their dependencies and not of the arguments: to OLM v1, an operator moves before those
+that it needs, and back after them. None is moved if the plan of one is not safe, or if they need each other.
 
 Each write fails if the object has changed since it was observed. A journal in the cluster, a ConfigMap in a namespace
 that only administrators can write to, holds the plan. After an interruption, the same command continues, and shows on
@@ -190,7 +191,7 @@ complete, it changes nothing.
 With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
 		Example: `  berth move apply aws-efs-operator
 
-  # One after the other
+  # One after the other, in the order of their dependencies
   berth move apply aws-efs-operator aws-ebs-csi-driver-operator
 
   # Apply exactly the plan that was reviewed
@@ -223,8 +224,12 @@ func (o *moveApply) apply(cmd *cobra.Command, args []string) error {
 		return o.applyOne(cmd, "")
 	}
 	if len(args) > 1 {
-		if err := o.checkAll(cmd, args); err != nil {
+		var err error
+		if args, err = o.inOrder(cmd, args); err != nil {
 			return err
+		}
+		if o.how.dryRun { // none of them moves
+			o.request.With = args
 		}
 	}
 	for _, pkg := range args {
@@ -235,39 +240,50 @@ func (o *moveApply) apply(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkAll fails, and shows the plans that are not safe, unless all are.
-func (o *moveApply) checkAll(cmd *cobra.Command, pkgs []string) error {
+// inOrder returns packages in the order in which they can be moved. It fails, and shows the plans that are not safe, unless all are.
+func (o *moveApply) inOrder(cmd *cobra.Command, pkgs []string) ([]string, error) {
 	ctx, cancel := o.how.run.limit(cmd.Context())
 	defer cancel()
 	cluster, err := o.connect(cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	safe := true
+	var plans []*move.Plan
 	for _, pkg := range pkgs {
 		r, done, err := o.complete(cmd, o.requested(pkg))
 		if err != nil {
-			return err
+			return nil, err
 		}
+		r.With = pkgs
 		stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs for "+pkg)
 		p, _, err := move.Move.Ensure(ctx, cluster, r)
 		stop()
 		done()
 		if err != nil {
-			return finish(ctx, cmd, err, "", "")
+			return nil, finish(ctx, cmd, err, "", "")
 		}
+		plans = append(plans, p)
 		if p.Safe {
 			continue
 		}
 		safe = false
 		if err := migrate.Write(cmd.OutOrStdout(), "text", p, palette(cmd.OutOrStdout())); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if !safe {
-		return &exitError{code: exitFound}
+		return nil, &exitError{code: exitFound}
 	}
-	return nil
+	if plans, err = move.Order(plans); err != nil {
+		return nil, err
+	}
+	var ordered []string
+	for _, p := range plans {
+		ordered = append(ordered, p.Package)
+	}
+	cmd.PrintErrf("moving one after the other: %s\n", strings.Join(ordered, ", "))
+	return ordered, nil
 }
 
 // applyOne applies the plan in the file, or a package's plan.

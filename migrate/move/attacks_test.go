@@ -133,6 +133,41 @@ func TestForgedJournal(t *testing.T) {
 			t.Errorf("got %v, want that the API is not of the operator", err)
 		}
 	})
+	t.Run("an API of another operator, when the version is gone", func(t *testing.T) {
+		api := exists("apiextensions.k8s.io", "CustomResourceDefinition", "", "ships.example.com")
+		for name, tc := range map[string]struct {
+			change func(*metav1.PartialObjectMetadata)
+			want   string
+		}{
+			"nobody's": {func(*metav1.PartialObjectMetadata) {}, "ships.example.com says nothing of package boat"},
+			"of another package": {func(o *metav1.PartialObjectMetadata) {
+				o.Labels = map[string]string{componentLabel("ship", "harbour"): ""}
+			}, "says nothing of package boat"},
+			"of another namespace": {func(o *metav1.PartialObjectMetadata) {
+				o.Labels = map[string]string{componentLabel("boat", "quay"): ""}
+			}, "says nothing of package boat"},
+			"of another release": {func(o *metav1.PartialObjectMetadata) { mark(o, "ship", "harbour", nil) }, "says nothing of package boat"},
+			"of another move":    {func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{movedAnnotation: "s-2"} }, "says nothing of package boat"},
+			"of the package": {func(o *metav1.PartialObjectMetadata) {
+				o.Labels = map[string]string{componentLabel("boat", "harbour"): ""}
+			}, ""},
+			"kept by the move": {func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{movedAnnotation: "s-1"} }, ""},
+			"marked":           {func(o *metav1.PartialObjectMetadata) { mark(o, "boat", "harbour", nil) }, ""},
+			"taken over":       {func(o *metav1.PartialObjectMetadata) { o.Labels = labelsOf("boat") }, ""},
+		} {
+			s := left()
+			live := api.PartialObjectMetadata.DeepCopy()
+			tc.change(live)
+			s.plan.TakenOver, s.taken = append(s.plan.TakenOver, api.Object), append(s.taken, taken{api.Object, live})
+			if err := s.Verify(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%s: got %v, want %q", name, err, tc.want)
+			}
+			s.journal.Phase = migrate.RollingBack
+			if next, err := s.Back(); err != nil || tc.want != "" && next.Step == UnmarkObjects {
+				t.Errorf("%s: a rollback goes on with step %q, error %v; want that it changes nothing of others", name, next.Step, err)
+			}
+		}
+	})
 	t.Run("a version that does not exist", func(t *testing.T) {
 		for name, change := range map[string]func(*state){
 			"never existed":            func(s *state) { s.version = nil },
@@ -157,11 +192,19 @@ func TestForgedJournal(t *testing.T) {
 			t.Errorf("a version with the finalizer of an abandoned move: %v", err)
 		}
 	})
-	t.Run("an object of another ClusterExtension", func(t *testing.T) {
-		s := free()
-		s.taken[0].live.Labels = labelsOf("ship")
-		if next, err := s.goBack(); err != nil || next.Step == UnmarkObjects {
-			t.Errorf("got step %s, error %v; want that it keeps its labels", next.Step, err)
+	t.Run("an object of another ClusterExtension or release", func(t *testing.T) {
+		for name, change := range map[string]func(*metav1.PartialObjectMetadata){
+			"another ClusterExtension":         func(o *metav1.PartialObjectMetadata) { o.Labels = labelsOf("ship") },
+			"another release of Helm":          func(o *metav1.PartialObjectMetadata) { mark(o, "ship", "harbour", nil) },
+			"a release in another namespace":   func(o *metav1.PartialObjectMetadata) { mark(o, "boat", "quay", nil) },
+			"an object that nothing says of":   func(*metav1.PartialObjectMetadata) {},
+			"an object of nobody but the name": func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{managedByLabel: helm} },
+		} {
+			s := free()
+			change(s.taken[0].live)
+			if next, err := s.goBack(); err != nil || next.Step == UnmarkObjects {
+				t.Errorf("%s: got step %s, error %v; want that it keeps its labels", name, next.Step, err)
+			}
 		}
 	})
 }
@@ -194,10 +237,14 @@ func TestManyLabelledObjects(t *testing.T) {
 	own := forged[0]
 	own.Name, own.UID, own.CreationTimestamp = "of-a-later-version", "l-1", metav1.NewTime(time.Unix(1_900_000_000, 0))
 	was := len(in.installed)
-	in.installed = append(in.installed, believed(append(forged, own), in.installed)...)
+	listed := first{rank: in.rankNew}
+	for _, o := range append(forged, own) {
+		listed.add(o)
+	}
+	in.installed = append(in.installed, listed.objects...)
 	p := in.plan()
-	if !slices.ContainsFunc(p.TakenOver, func(o Object) bool { return o.UID == "l-1" }) || len(p.TakenOver) > was+maxNew {
-		t.Errorf("the plan has %d objects, want those of the operator, and at most %d others", len(p.TakenOver), maxNew)
+	if !slices.ContainsFunc(p.TakenOver, func(o Object) bool { return o.UID == "l-1" }) || len(p.TakenOver) > was+maxListed {
+		t.Errorf("the plan has %d objects, want those of the operator, and at most %d others", len(p.TakenOver), maxListed)
 	}
 	if _, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"}, Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}}); err != nil {
 		t.Errorf("%.300v", err)
@@ -226,5 +273,61 @@ func TestLabelledDeployment(t *testing.T) {
 	s.taken[len(s.taken)-1].live = nil
 	if err := s.Verify(); err != nil {
 		t.Errorf("when it is deleted: %v", err)
+	}
+}
+
+// TestGivesUp: a run ends with an error if somebody who may write in the operator's namespace changes back whatever it changes, and says
+// as which program.
+func TestGivesUp(t *testing.T) {
+	by := []metav1.ManagedFieldsEntry{
+		{Manager: "kubelet", Time: &metav1.Time{Time: time.Unix(2_000_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+		{Manager: "gitops", Time: &metav1.Time{Time: time.Unix(1_900_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
+		{Manager: "berth", Time: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
+		{Manager: "unknown"},
+	}
+	for name, tc := range map[string]struct {
+		from func() *state
+		step migrate.StepName
+		want string
+	}{
+		"the finalizer": {begun, AddVersionFinalizer, "somebody changes ClusterServiceVersion harbour/boat.v1.0.0 back"},
+		"the owner": {func() *state {
+			s := unsubscribed(moveFinalizer)
+			s.taken[2].live.OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", UID: "v-1"}}
+			return s
+		}, KeepObjects, "somebody changes Deployment harbour/boat back"},
+		"the marks":       {left, MarkObjects, "somebody changes CustomResourceDefinition boats.example.com back"},
+		"no marks":        {arrived, UnmarkObjects, "somebody changes CustomResourceDefinition boats.example.com back"},
+		"the permissions": {func() *state { s := leaving(moveFinalizer); s.made[0].UID = "m-1"; return s }, KeepObjects, "somebody changes ClusterRole made back"},
+		"InstallPlans":    {begun, DeleteInstallPlans, "somebody creates InstallPlans for Subscription harbour/boats"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tc.from()
+			s.plan.rewritten = map[types.UID]int{"s-1": maxDeleted, "m-1": maxRewrites, "v-1": maxRewrites}
+			for _, o := range s.taken {
+				s.plan.rewritten[o.UID], o.live.ManagedFields = maxRewrites, by
+			}
+			s.installPlans, s.made = slices.Clone(s.installPlans), slices.Clone(s.made)
+			for i := range s.installPlans {
+				s.installPlans[i].ManagedFields = by
+			}
+			for i := range s.made {
+				s.made[i].ManagedFields = by
+			}
+			if s.version != nil {
+				s.version.ManagedFields = by
+			}
+			err := s.Execute(t.Context(), nil, tc.step)
+			for _, want := range []string{tc.want, `the last time as "gitops" at 2030-03-17T17:46:40Z`, "`berth move resume boat -n harbour`"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+	nobody := begun()
+	nobody.plan.rewritten = map[types.UID]int{"v-1": maxRewrites}
+	if err := nobody.Execute(t.Context(), nil, AddVersionFinalizer); err == nil || strings.Contains(err.Error(), "managedFields") {
+		t.Errorf("without managedFields: got %v, want that it names no program", err)
 	}
 }

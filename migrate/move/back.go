@@ -1,11 +1,9 @@
 package move
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
@@ -36,6 +34,8 @@ type back struct {
 	// there.
 	subscribed []v1alpha1.Subscription
 	versions   []v1alpha1.ClusterServiceVersion
+	// has are the packages that OLM v0 has installed in the namespace, of those that the operator needs.
+	has []string
 	// source is the catalog of the Subscription, or unread is why it cannot be read.
 	source *fbc.Catalog
 	unread error
@@ -81,45 +81,29 @@ func (in *back) readInstalled(ctx context.Context, c client.Client) error {
 			add(*found)
 		}
 	}
-	var inNamespace []metav1.PartialObjectMetadata
+	// Those that a list leaves out keep their labels, and nothing else: what was taken over is found by the plan that did it.
+	inNamespace := first{rank: in.rankNew}
 	for _, kind := range bundleKinds {
-		options := []client.ListOption{labelsOf(in.moved.Subject.Name)}
+		of, options := add, []client.ListOption{labelsOf(in.moved.Subject.Name)}
 		if !kind.ofCluster {
-			options = append(options, client.InNamespace(in.moved.Namespace))
+			of, options = inNamespace.add, append(options, client.InNamespace(in.moved.Namespace))
 		}
-		found, err := list(ctx, c, kind.GroupVersionKind, options...)
-		if err != nil {
+		if err := each(ctx, c, kind.GroupVersionKind, of, options...); err != nil {
 			return err
 		}
-		if !kind.ofCluster {
-			inNamespace = append(inNamespace, found...)
-			continue
-		}
-		for _, o := range found {
-			add(o)
-		}
 	}
-	for _, o := range believed(inNamespace, in.installed) {
+	for _, o := range inNamespace.objects {
 		add(o)
 	}
 	return nil
 }
 
-// maxNew is the maximum number of objects in the operator's namespace that a later version may have brought. Each is unmarked by itself,
-// while no OLM has the operator.
-const maxNew = 50
-
-// believed returns the objects in the operator's namespace with the labels of OLM v1 that a plan names besides those that are known: the
-// first ones. Whoever may write there can create any number, and a plan that names them all would fit into no journal. Those that are left
-// out keep their labels, and nothing else: what was taken over is found by the plan that did it.
-func believed(found, known []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
-	found = slices.DeleteFunc(found, func(o metav1.PartialObjectMetadata) bool {
-		return slices.ContainsFunc(known, func(k metav1.PartialObjectMetadata) bool { return k.UID == o.UID })
-	})
-	slices.SortFunc(found, func(a, b metav1.PartialObjectMetadata) int { // what is older was not created to keep others out
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
-	})
-	return found[:min(len(found), maxNew)]
+// rankNew leaves out the objects that are known already.
+func (in *back) rankNew(o metav1.PartialObjectMetadata) int {
+	if slices.ContainsFunc(in.installed, func(k metav1.PartialObjectMetadata) bool { return k.UID == o.UID }) {
+		return -1
+	}
+	return 0
 }
 
 func readExtension(ctx context.Context, c client.Client, name string) (*unstructured.Unstructured, error) {
@@ -143,6 +127,9 @@ func (in *back) readV0(ctx context.Context, cluster migrate.Cluster) error {
 	err = listing.Each(ctx, c, listing.List{Resource: "subscriptions", Namespace: namespace}, func(s v1alpha1.Subscription) error {
 		if s.Spec != nil && s.Spec.Package == in.moved.Package || s.Name == in.moved.Subscription.Name {
 			in.subscribed = append(in.subscribed, s)
+		}
+		if s.Spec != nil && s.Status.InstalledCSV != "" && slices.Contains(in.moved.Needs, s.Spec.Package) && !slices.Contains(in.has, s.Spec.Package) {
+			in.has = append(in.has, s.Spec.Package)
 		}
 		return nil
 	})
@@ -179,6 +166,7 @@ func (in *back) plan() *Plan {
 	p := &Plan{To: ToV0, Package: in.request.Package, Namespace: in.request.Namespace, Outline: migrate.Outline{Subject: migrate.Subject{Name: in.request.Package}}}
 	if in.moved != nil {
 		p.Namespace, p.NamespaceUID, p.Subscription, p.Extension, p.Version = in.moved.Namespace, in.namespaceUID, in.moved.Subscription, in.moved.Extension, in.moved.Version
+		p.Needs = in.moved.Needs
 		p.Version.UID = ""
 	}
 	if e := in.extension; e != nil {
@@ -208,7 +196,7 @@ func (in *back) checks() (found migrate.Checks) {
 		return migrate.Refuse(movedBefore, "find out who has created it", "ClusterExtension %s is not the one to which the operator was moved: its annotation %s is %q, want %q", e.GetName(), movedAnnotation, from, in.moved.Subscription.UID)
 	}
 	found = migrate.Pass(movedBefore, "the operator was moved from Subscription %s/%s", in.moved.Namespace, in.moved.Subscription.Name)
-	for _, check := range []func() migrate.Checks{in.checkProgress, in.checkV0, in.checkSource} {
+	for _, check := range []func() migrate.Checks{in.checkProgress, in.checkV0, in.checkNeeds, in.checkSource} {
 		found = append(found, check()...)
 	}
 	return found

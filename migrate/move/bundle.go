@@ -1,6 +1,7 @@
 package move
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -169,17 +170,69 @@ func find(ctx context.Context, c client.Client, kind schema.GroupVersionKind, na
 	return object, nil
 }
 
-// list lists the metadata of objects of a kind. The list is empty if the API is not served.
-func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
-	found := &metav1.PartialObjectMetadataList{}
-	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := c.List(ctx, found, options...); err != nil && !meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("listing the objects of kind %s: %w", kind.Kind, err)
+// pageSize is how many objects are in memory while a list is read. Their authors decide how large they are.
+const pageSize = 50
+
+// each reads the metadata of objects of a kind, page by page, without annotations, which nobody needs. There are none if the API is not
+// served.
+func each(ctx context.Context, c client.Client, kind schema.GroupVersionKind, do func(metav1.PartialObjectMetadata), options ...client.ListOption) error {
+	for next := ""; ; {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := c.List(ctx, page, append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))...); meta.IsNoMatchError(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("listing the objects of kind %s: %w", kind.Kind, err)
+		}
+		for _, o := range page.Items {
+			o.SetGroupVersionKind(kind)
+			o.Annotations = nil
+			do(o)
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
 	}
-	for i := range found.Items {
-		found.Items[i].SetGroupVersionKind(kind)
+}
+
+// list lists the metadata of objects that only administrators and OLM v1 create.
+func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) (found []metav1.PartialObjectMetadata, err error) {
+	err = each(ctx, c, kind, func(o metav1.PartialObjectMetadata) { found = append(found, o) }, options...)
+	return found, err
+}
+
+// maxListed is the maximum number of objects of a list that count, as anybody may create any number who writes in the operator's namespace.
+const maxListed = 50
+
+// first are the first objects of lists, at most maxListed: the oldest among those that rank the same.
+type first struct {
+	// rank says which objects come first: those with the least one. Objects with a negative one do not count.
+	rank    func(metav1.PartialObjectMetadata) int
+	objects []metav1.PartialObjectMetadata
+}
+
+func (f *first) add(o metav1.PartialObjectMetadata) {
+	if f.rank(o) < 0 {
+		return
 	}
-	return found.Items, nil
+	at, _ := slices.BinarySearchFunc(f.objects, o, func(a, b metav1.PartialObjectMetadata) int { // what is older was not created to keep others out
+		return cmp.Or(f.rank(a)-f.rank(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	if at == maxListed {
+		return
+	}
+	f.objects = slices.Insert(f.objects, at, o)
+	f.objects = f.objects[:min(len(f.objects), maxListed)]
+}
+
+// ranked is a rank of objects that fulfil a condition before the others.
+func ranked(is func(metav1.PartialObjectMetadata) bool) func(metav1.PartialObjectMetadata) int {
+	return func(o metav1.PartialObjectMetadata) int {
+		if is(o) {
+			return 0
+		}
+		return 1
+	}
 }
 
 func objectOf(found metav1.PartialObjectMetadata) Object {
@@ -198,11 +251,11 @@ func (in *input) readGenerated(ctx context.Context, c client.Client) error {
 		if !isOfCluster(kind.Kind) {
 			options = append(options, client.InNamespace(v.Namespace))
 		}
-		found, err := list(ctx, c, kind, options...)
-		if err != nil {
+		found := first{rank: ranked(func(o metav1.PartialObjectMetadata) bool { return isOwnedBy(&o, v.UID) })}
+		if err := each(ctx, c, kind, found.add, options...); err != nil {
 			return err
 		}
-		for _, o := range found {
+		for _, o := range found.objects {
 			in.generated = append(in.generated, objectOf(o))
 		}
 	}
@@ -312,20 +365,24 @@ func catalogSelector(name string) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{metadataNameLabel: name})
 }
 
-// channelIn returns the channel of the Subscription or, if it is empty, the default channel.
-func (in *input) channelIn(catalogs []*prediction.ClusterCatalog) string {
-	if in.own.Spec.Channel != "" {
-		return in.own.Spec.Channel
-	}
+// readChannels reads the channels of the package in OLM v1's catalogs, and which of them the Subscription's is.
+func (in *input) readChannels(catalogs []*prediction.ClusterCatalog) {
+	in.channel = in.own.Spec.Channel
 	for _, catalog := range catalogs {
 		if catalog.Content == nil || in.request.Catalog != "" && catalog.Name != in.request.Catalog {
 			continue
 		}
-		if pkg := catalog.Content.Find(in.request.Package); pkg != nil {
-			return pkg.DefaultChannel
+		pkg := catalog.Content.Find(in.request.Package)
+		if pkg == nil {
+			continue
+		}
+		if in.channel == "" {
+			in.channel = pkg.DefaultChannel
+		}
+		for _, c := range pkg.Channels {
+			in.channels = append(in.channels, c.Name)
 		}
 	}
-	return ""
 }
 
 // marked is a cluster where the objects have the marks that let OLM v1 take them over.

@@ -8,7 +8,6 @@ import (
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
-	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +26,11 @@ const (
 	olmV1             = "olm-v1"              // the cluster has OLM v1
 	extensionExists   = "cluster-extension"   // no ClusterExtension is for the package
 	subscriptions     = "subscriptions"       // no other Subscription would install the package again
-	dependents        = "dependents"          // no operator of OLM v0 depends on this one
+	dependents        = "dependents"          // no operator of OLM v0 depends on this one, unless it moves first
+	needed            = "needs"               // it is known what the operator needs; back: OLM v0 has that
+	objectSets        = "cluster-object-sets" // OLM v1 can record what Boxcutter applies
+	catalogSource     = "catalog-source"      // the CatalogSource exists, for a way back; can be accepted
+	channelAbsent     = "channel"             // the catalog of OLM v1 has the channel
 	generatedBy       = "generated"           // the Subscription is an administrator's, and not OLM's for a dependency
 	installedVersion  = "installed-version"   // the version is installed
 	pendingUpdate     = "pending-update"      // no update is under way
@@ -51,19 +54,19 @@ const (
 )
 
 // acceptable are the checks whose refusal an administrator can accept.
-var acceptable = []string{scopedAccount, subscriptionConf, olmV0APIs, conditions}
+var acceptable = []string{scopedAccount, subscriptionConf, olmV0APIs, conditions, catalogSource}
 
 // Acceptable returns the codes of the checks whose refusal an administrator can accept.
 func Acceptable() []string { return slices.Clone(acceptable) }
 
 // checks evaluates all checks, except those of OLM v1's actions if these were not predicted.
 func (in *input) checks() (found migrate.Checks) {
-	all := []func() migrate.Checks{in.checkV1, in.checkSubscriptions, in.checkGenerated, in.checkInstalled, in.checkPending, in.checkGroup}
+	all := []func() migrate.Checks{in.checkV1, in.checkSubscriptions, in.checkGenerated, in.checkInstalled, in.checkPending, in.checkGroup, in.checkSource}
 	if in.version() != nil {
-		all = append(all, in.checkDependents, in.checkConfig, in.checkCondition, in.checkAPIs, in.checkWebhooks)
+		all = append(all, in.checkDependents, in.checkNeeds, in.checkConfig, in.checkCondition, in.checkAPIs, in.checkWebhooks)
 	}
 	if in.now != nil && in.version() != nil {
-		all = append(all, in.checkObjects, in.checkContent, in.checkNow, in.checkThen, in.checkAccepted)
+		all = append(all, in.checkObjects, in.checkContent, in.checkNow, in.checkChannel, in.checkThen, in.checkAccepted)
 	}
 	for _, check := range all {
 		found = append(found, check()...)
@@ -83,6 +86,10 @@ func (in *input) checks() (found migrate.Checks) {
 func (in *input) checkV1() migrate.Checks {
 	if !in.served {
 		return migrate.Refuse(olmV1, "install OLM v1: catalogd and operator-controller", "the cluster has no OLM v1: it does not serve ClusterExtensions")
+	}
+	if in.request.Gates[featuregates.Boxcutter] && !in.setsServed {
+		return migrate.Refuse(objectSets, "install the types of OLM v1 that come with its experimental features",
+			"the feature gate %s of OLM v1 is enabled, and the cluster does not serve %ss, in which it records what it applies", featuregates.Boxcutter, objectSetKind.Kind)
 	}
 	for _, e := range in.extensions {
 		of, _, _ := unstructured.NestedString(e.Object, "spec", "source", "catalog", "packageName")
@@ -118,7 +125,7 @@ const generatedAnnotation = "olm.generated-by"
 
 func (in *input) checkGenerated() migrate.Checks {
 	if by := in.own.Annotations[generatedAnnotation]; by != "" {
-		return migrate.Refuse(generatedBy, "move the operator that needs it first, or remove that", "OLM v0 has created Subscription %s/%s itself, for what another operator needs (InstallPlan %s): it would create it again",
+		return migrate.Refuse(generatedBy, "move the operator that needs it first, or remove that; then `"+escape.Command("oc -n %s annotate subscription %s %s-", in.own.Namespace, in.own.Name, generatedAnnotation)+"`", "OLM v0 has created Subscription %s/%s itself, for what another operator needs (InstallPlan %s): it would create it again",
 			in.own.Namespace, in.own.Name, by)
 	}
 	return migrate.Pass(generatedBy, "an administrator has created the Subscription")
@@ -137,6 +144,8 @@ func (in *input) checkInstalled() migrate.Checks {
 		return migrate.Refuse(installedVersion, "find out who has deleted it", "ClusterServiceVersion %s/%s is being deleted", v.Namespace, v.Name)
 	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
 		return migrate.Refuse(installedVersion, "find out why OLM v0 has not installed it completely", "the phase of ClusterServiceVersion %s/%s is %q, want %s", v.Namespace, v.Name, v.Status.Phase, v1alpha1.CSVPhaseSucceeded)
+	case v.Status.Reason != v1alpha1.CSVReasonInstallSuccessful:
+		return migrate.Refuse(installedVersion, "find out why OLM v0 has not installed it completely", "the reason in the status of ClusterServiceVersion %s/%s is %q, want %s", v.Namespace, v.Name, v.Status.Reason, v1alpha1.CSVReasonInstallSuccessful)
 	}
 	return migrate.Pass(installedVersion, "ClusterServiceVersion %s is installed", v.Name)
 }
@@ -156,6 +165,9 @@ func (in *input) checkPending() migrate.Checks {
 	switch state, current := in.own.Status.State, in.own.Status.CurrentCSV; {
 	case state == v1alpha1.SubscriptionStateUpgradePending && in.own.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
 		return migrate.Refuse(pendingUpdate, "wait until OLM v0 has carried it out", "OLM v0 is about to update the operator to %s", current)
+	case state == v1alpha1.SubscriptionStateUpgradeAvailable && in.own.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
+		return migrate.Refuse(pendingUpdate, "wait until OLM v0 has carried it out; if it cannot, set spec.installPlanApproval of the Subscription to Manual",
+			"there is an update of the operator, which OLM v0 may begin at any time")
 	case state == v1alpha1.SubscriptionStateUpgradePending:
 		return migrate.Warn(pendingUpdate, "approve it first if you want it", "the update to %s waits for approval, and is dropped", current)
 	case state != v1alpha1.SubscriptionStateAtLatest && state != v1alpha1.SubscriptionStateUpgradeAvailable:
@@ -192,6 +204,11 @@ func (in *input) checkGroup() (found migrate.Checks) {
 	}
 	g := in.groups[0]
 	switch targets := in.targets(); {
+	case g.Spec.Selector != nil && len(g.Spec.Selector.MatchLabels)+len(g.Spec.Selector.MatchExpressions) > 0:
+		found = migrate.Refuse(operatorGroup, "name the namespace in spec.targetNamespaces, or have the operator watch all",
+			"OperatorGroup %s/%s selects the operator's namespaces by labels, and OLM v1 knows only fixed ones", g.Namespace, g.Name)
+	case len(g.Spec.TargetNamespaces) > 0 && !sameNames(g.Spec.TargetNamespaces, targets):
+		found = migrate.Refuse(operatorGroup, "wait until OLM v0 has noticed", "OperatorGroup %s/%s is for namespaces %q, and its status names %q", g.Namespace, g.Name, g.Spec.TargetNamespaces, targets)
 	case len(targets) == 0:
 		found = migrate.Refuse(operatorGroup, "wait until OLM v0 has written it", "the status of OperatorGroup %s/%s names no namespaces", g.Namespace, g.Name)
 	case len(targets) > 1:
@@ -214,66 +231,28 @@ func (in *input) checkGroup() (found migrate.Checks) {
 	return found
 }
 
-// checkDependents refuses an operator that others of the namespace need from OLM v0, which would install it again for them.
-func (in *input) checkDependents() (found migrate.Checks) {
-	v := in.version()
-	owned := map[string]bool{}
-	for _, o := range v.Spec.CustomResourceDefinitions.Owned {
-		owned[o.Name] = true
-	}
-	for _, other := range in.versions {
-		if other.Name == v.Name {
-			continue
-		}
-		needs := requiredOf(other, in.request.Package, v)
-		for _, r := range other.Spec.CustomResourceDefinitions.Required {
-			if owned[r.Name] {
-				needs = append(needs, "API "+r.Name)
-			}
-		}
-		if len(needs) > 0 {
-			slices.Sort(needs)
-			found = append(found, migrate.Refuse(dependents, "remove that operator first, or leave both with OLM v0",
-				"%s needs %s of this operator, and OLM v0 would install it again for that", other.Name, strings.Join(slices.Compact(needs), ", "))...)
-		}
-	}
-	if len(found) > 0 {
-		return found
-	}
-	return migrate.Pass(dependents, "no other operator of the namespace needs this one")
+// sameNames reports whether two lists have the same names.
+func sameNames(a, b []string) bool {
+	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// propertiesAnnotation has the properties of the bundle.
-const propertiesAnnotation = "operatorframework.io/properties"
-
-// requiredOf returns a version's dependencies on a package, or on APIs that another version owns, from its bundle's
-// properties.
-func requiredOf(v v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.ClusterServiceVersion) (found []string) {
-	var said struct {
-		Properties []property.Property `json:"properties"`
+// checkSource refuses an operator whose CatalogSource is gone: nothing could install it again with OLM v0.
+func (in *input) checkSource() migrate.Checks {
+	spec := in.own.Spec
+	if in.sourced {
+		return migrate.Pass(catalogSource, "CatalogSource %s/%s exists, for a way back", spec.CatalogSourceNamespace, spec.CatalogSource)
 	}
-	if json.Unmarshal([]byte(v.Annotations[propertiesAnnotation]), &said) != nil {
+	return migrate.Refuse(catalogSource, "create it, with a catalog that has the installed version",
+		"there is no CatalogSource %s/%s: neither a rollback nor a move back could install the operator again", spec.CatalogSourceNamespace, spec.CatalogSource)
+}
+
+// checkChannel refuses a Subscription whose channel OLM v1 does not find, as nothing would be resolved after the move.
+func (in *input) checkChannel() migrate.Checks {
+	if in.channel == "" || len(in.channels) == 0 || slices.Contains(in.channels, in.channel) {
 		return nil
 	}
-	for _, p := range said.Properties {
-		var required struct{ PackageName, Group, Kind, Version string }
-		if json.Unmarshal(p.Value, &required) != nil {
-			continue
-		}
-		switch p.Type {
-		case property.TypePackageRequired:
-			if required.PackageName == pkg {
-				found = append(found, "package "+pkg)
-			}
-		case property.TypeGVKRequired:
-			for _, o := range of.Spec.CustomResourceDefinitions.Owned {
-				if _, group, _ := strings.Cut(o.Name, "."); o.Kind == required.Kind && o.Version == required.Version && group == required.Group {
-					found = append(found, "API "+o.Name)
-				}
-			}
-		}
-	}
-	return found
+	return migrate.Refuse(channelAbsent, "have a ClusterCatalog with that channel; or set spec.channel of the Subscription to one of "+strings.Join(slices.Compact(slices.Sorted(slices.Values(in.channels))), ", "),
+		"no catalog of OLM v1 has channel %q, which the Subscription names", in.channel)
 }
 
 // inline is spec.config.inline of the ClusterExtension, or nil if it needs none.

@@ -36,7 +36,7 @@ func healthy() *input {
 	v.Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: boats, Kind: "Boat", Version: "v1"}}
 	v.Spec.InstallStrategy.StrategySpec.DeploymentSpecs = []v1alpha1.StrategyDeploymentSpec{{Name: "boat"}}
 	v.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: "boat"}}
-	v.Status.Phase = v1alpha1.CSVPhaseSucceeded
+	v.Status.Phase, v.Status.Reason = v1alpha1.CSVPhaseSucceeded, v1alpha1.CSVReasonInstallSuccessful
 	s := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "boats", UID: "s-1"},
 		Spec: &v1alpha1.SubscriptionSpec{Package: "boat", Channel: "stable", CatalogSource: "quay", CatalogSourceNamespace: "olm"}}
 	s.Status.InstalledCSV, s.Status.CurrentCSV, s.Status.State = v.Name, v.Name, v1alpha1.SubscriptionStateAtLatest
@@ -44,9 +44,9 @@ func healthy() *input {
 	p.Spec.ClusterServiceVersionNames, p.Status.Phase = []string{v.Name}, v1alpha1.InstallPlanPhaseComplete
 	group := operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "all"}, Status: operatorsv1.OperatorGroupStatus{Namespaces: []string{""}}}
 	in := &input{
-		request: Request{Package: "boat", Gates: featuregates.Set{}}, served: true, namespaceUID: "n-1", own: s,
+		request: Request{Package: "boat", Gates: featuregates.Set{}}, served: true, setsServed: true, sourced: true, namespaceUID: "n-1", own: s,
 		versions: []v1alpha1.ClusterServiceVersion{v}, installPlans: []v1alpha1.InstallPlan{p}, groups: []operatorsv1.OperatorGroup{group},
-		bundle: &refusal.Bundle{Name: v.Name, CSV: &v}, known: true, channel: "stable",
+		bundle: &refusal.Bundle{Name: v.Name, CSV: &v}, known: true, channel: "stable", channels: []string{"stable", "fast"},
 		present: []present{
 			exists("apiextensions.k8s.io", "CustomResourceDefinition", "", boats), exists("", "ServiceAccount", "harbour", "boat"), exists("apps", "Deployment", "harbour", "boat"),
 		},
@@ -54,6 +54,7 @@ func healthy() *input {
 		now:       &prediction.Prediction{Verdict: prediction.Installs, Next: &prediction.Update{Name: v.Name}},
 		then:      &prediction.Prediction{Verdict: prediction.Latest},
 	}
+	in.present[0].Labels = map[string]string{componentLabel("boat", "harbour"): ""}
 	in.present[2].OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", Name: v.Name, UID: "v-1"}}
 	return in
 }
@@ -77,9 +78,20 @@ func TestChecks(t *testing.T) {
 		return func(in *input) {
 			v := v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "port.v1.0.0", UID: "v-2"}}
 			change(&v)
-			in.versions = append(in.versions, v)
+			in.versions, in.packages = append(in.versions, v), map[string]string{"boat.v1.0.0": "boat", "port.v1.0.0": "port"}
 		}
 	}
+	requires := func(properties string) func(*v1alpha1.ClusterServiceVersion) {
+		return func(v *v1alpha1.ClusterServiceVersion) {
+			v.Annotations = map[string]string{propertiesAnnotation: `{"properties":[` + properties + `]}`}
+		}
+	}
+	const (
+		requiredAPI     = `{"type":"olm.gvk.required","value":{"group":"example.com","kind":"Boat","version":"v1"}}`
+		requiredPackage = `{"type":"olm.package.required","value":{"packageName":"boat","versionRange":">0"}}`
+		compound        = `{"type":"olm.constraint","value":{"failureMessage":"no","all":{"constraints":[{"failureMessage":"no","any":{"constraints":[{"failureMessage":"no","package":{"packageName":"boat","versionRange":">0"}}]}}]}}}`
+		excluded        = `{"type":"olm.constraint","value":{"failureMessage":"no","not":{"constraints":[{"failureMessage":"no","package":{"packageName":"boat","versionRange":">0"}}]}}}`
+	)
 	permit := func(groups, resources []string) func(*input) {
 		return func(in *input) {
 			in.versions[0].Spec.InstallStrategy.StrategySpec.ClusterPermissions[0].Rules = []rbacv1.PolicyRule{{APIGroups: groups, Resources: resources}}
@@ -114,6 +126,13 @@ func TestChecks(t *testing.T) {
 			e.Object["spec"] = map[string]any{"source": map[string]any{"catalog": map[string]any{"packageName": "boat"}}}
 			in.extensions = []*unstructured.Unstructured{e}
 		}, extensionExists, findings.Refused, "ClusterExtension ship"},
+		{"Boxcutter without its types", func(in *input) {
+			in.setsServed, in.request.Gates = false, featuregates.Set{featuregates.Boxcutter: true}
+		}, objectSets, findings.Refused, "ClusterObjectSets"},
+		{"Helm without Boxcutter's types", func(in *input) { in.setsServed = false }, extensionExists, findings.OK, ""},
+		{"no CatalogSource", func(in *input) { in.sourced = false }, catalogSource, findings.Refused, "olm/quay"},
+		{"no CatalogSource, accepted", func(in *input) { in.sourced, in.request.Accepted = false, []string{catalogSource} }, catalogSource, findings.Warning, "olm/quay"},
+		{"a channel that OLM v1 does not find", func(in *input) { in.channels = []string{"fast", "slow", "fast"} }, channelAbsent, findings.Refused, `channel "stable"`},
 		{"two Subscriptions", func(in *input) { in.twins = []v1alpha1.Subscription{other("harbour", "boats-2", "boat", "")} }, subscriptions, findings.Refused, "harbour/boats-2"},
 		{"an installation in another namespace", func(in *input) {
 			in.twins = []v1alpha1.Subscription{other("quay", "boats", "boat", "boat.v1.0.0")}
@@ -126,6 +145,7 @@ func TestChecks(t *testing.T) {
 		{"a Subscription that is being deleted", func(in *input) { hold(in.own) }, installedVersion, findings.Refused, "being deleted, and has the finalizers example.com/hold"},
 		{"a missing version", func(in *input) { in.versions = nil }, installedVersion, findings.Refused, "does not exist"},
 		{"a version that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, findings.Refused, "being deleted"},
+		{"a version that is not installed completely", func(in *input) { in.versions[0].Status.Reason = v1alpha1.CSVReasonWaiting }, installedVersion, findings.Refused, "InstallWaiting"},
 		{"a failed version", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, findings.Refused, "Failed"},
 		{"an InstallPlan that is carried out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling }, pendingUpdate, findings.Refused, "under way"},
 		{"half an update", func(in *input) {
@@ -137,6 +157,10 @@ func TestChecks(t *testing.T) {
 		{"an update that nobody has approved", func(in *input) {
 			in.own.Status.State, in.own.Spec.InstallPlanApproval = v1alpha1.SubscriptionStateUpgradePending, v1alpha1.ApprovalManual
 		}, pendingUpdate, findings.Warning, "is dropped"},
+		{"an update that may come", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateUpgradeAvailable }, pendingUpdate, findings.Refused, "may begin"},
+		{"an update that nobody has asked for yet", func(in *input) {
+			in.own.Status.State, in.own.Spec.InstallPlanApproval = v1alpha1.SubscriptionStateUpgradeAvailable, v1alpha1.ApprovalManual
+		}, pendingUpdate, findings.OK, ""},
 		{"an unhealthy Subscription", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateFailed }, pendingUpdate, findings.Refused, "UpgradeFailed"},
 		{"no OperatorGroup", func(in *input) { in.groups = nil }, operatorGroup, findings.Refused, "0 OperatorGroups"},
 		{"one namespace, without the gate", watches("harbour"), operatorGroup, findings.Refused, "SingleOwnNamespaceInstallSupport"},
@@ -145,6 +169,11 @@ func TestChecks(t *testing.T) {
 			in.request.Gates = featuregates.Set{featuregates.SingleOwnNamespace: true}
 		}, operatorGroup, findings.OK, "watchNamespace"},
 		{"two namespaces", watches("harbour", "quay"), operatorGroup, findings.Refused, "2 namespaces"},
+		{"namespaces by labels", func(in *input) {
+			in.groups[0].Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"sea": "north"}}
+		}, operatorGroup, findings.Refused, "by labels"},
+		{"a selector of all namespaces", func(in *input) { in.groups[0].Spec.Selector = &metav1.LabelSelector{} }, operatorGroup, findings.OK, "all namespaces"},
+		{"namespaces that OLM v0 has not noticed", func(in *input) { in.groups[0].Spec.TargetNamespaces = []string{"harbour"} }, operatorGroup, findings.Refused, "its status names"},
 		{"fewer permissions", func(in *input) { in.groups[0].Spec.ServiceAccountName = "mate" }, scopedAccount, findings.Refused, "mate"},
 		{"fewer permissions, accepted", func(in *input) {
 			in.groups[0].Spec.ServiceAccountName, in.request.Accepted = "mate", []string{scopedAccount}
@@ -153,12 +182,25 @@ func TestChecks(t *testing.T) {
 		{"another operator needs the API", dependent(func(v *v1alpha1.ClusterServiceVersion) {
 			v.Spec.CustomResourceDefinitions.Required = []v1alpha1.CRDDescription{{Name: boats}}
 		}), dependents, findings.Refused, "port.v1.0.0 needs API boats.example.com"},
-		{"another operator needs the API by its bundle", dependent(func(v *v1alpha1.ClusterServiceVersion) {
-			v.Annotations = map[string]string{propertiesAnnotation: `{"properties":[{"type":"olm.gvk.required","value":{"group":"example.com","kind":"Boat","version":"v1"}}]}`}
-		}), dependents, findings.Refused, "port.v1.0.0 needs API boats.example.com"},
-		{"another operator needs the package", dependent(func(v *v1alpha1.ClusterServiceVersion) {
-			v.Annotations = map[string]string{propertiesAnnotation: `{"properties":[{"type":"olm.package.required","value":{"packageName":"boat","versionRange":">0"}}]}`}
-		}), dependents, findings.Refused, "port.v1.0.0 needs package boat"},
+		{"another operator needs the API by its bundle", dependent(requires(requiredAPI)), dependents, findings.Refused, "port.v1.0.0 needs API boats.example.com"},
+		{"another operator needs the package", dependent(requires(requiredPackage)), dependents, findings.Refused, "port.v1.0.0 needs package boat"},
+		{"another operator needs the package among others", dependent(requires(compound)), dependents, findings.Refused, "port.v1.0.0 needs package boat"},
+		{"another operator excludes the package", dependent(requires(excluded)), dependents, findings.OK, ""},
+		{"another operator needs the package and moves in the same run", func(in *input) {
+			dependent(requires(requiredPackage))(in)
+			in.request.With = []string{"boat", "port"}
+		}, dependents, findings.OK, "port needs this operator, and moves first"},
+		{"an operator without a Subscription needs the package", func(in *input) {
+			dependent(requires(requiredPackage))(in)
+			in.request.With, in.packages = []string{"boat", "port", ""}, nil
+		}, dependents, findings.Refused, "port.v1.0.0 needs package boat"},
+		{"the operator needs another one", func(in *input) {
+			dependent(func(*v1alpha1.ClusterServiceVersion) {})(in)
+			in.versions[0].Annotations = map[string]string{propertiesAnnotation: `{"properties":[{"type":"olm.package.required","value":{"packageName":"port"}}]}`}
+		}, needed, findings.Warning, "needs port"},
+		{"nobody can say what the operator needs", func(in *input) {
+			in.versions[0].Annotations = map[string]string{propertiesAnnotation: "none"}
+		}, needed, findings.Refused, "harbour/boat.v1.0.0"},
 		{"another operator needs nothing", dependent(func(*v1alpha1.ClusterServiceVersion) {}), dependents, findings.OK, ""},
 		{"settings of the Deployment", resources, subscriptionConf, findings.Refused, "spec.config"},
 		{"settings of the Deployment, with the gate", func(in *input) {
@@ -290,6 +332,7 @@ func TestValidate(t *testing.T) {
 		"an object without a UID":     {func(p *Plan) { p.TakenOver[0].UID = "" }, "uid is missing"},
 		"a check that cannot be":      {func(p *Plan) { p.Accepted = []string{foreignObjects} }, "accepted has"},
 		"a Subscription of another":   {func(p *Plan) { p.Subscription.Spec.Package = "ship" }, "the package"},
+		"a need that is no package":   {func(p *Plan) { p.Needs = []string{"$(boat)"} }, "needs is"},
 		"a version that is no number": {func(p *Plan) { p.Version.Number = "one" }, "semantic version"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,6 +345,47 @@ func TestValidate(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestOrder: operators move in the order of their dependencies, or not at all.
+func TestOrder(t *testing.T) {
+	of := func(needs ...string) *Plan { return &Plan{Package: needs[0], Namespace: "harbour", Needs: needs[1:]} }
+	elsewhere := of("boat")
+	elsewhere.Namespace = "quay"
+	for name, tc := range map[string]struct {
+		plans            []*Plan
+		toV1, toV0, fail string
+	}{
+		"independent":                {plans: []*Plan{of("port"), of("boat")}, toV1: "port boat", toV0: "port boat"},
+		"one needs the other":        {plans: []*Plan{of("boat"), of("port", "boat")}, toV1: "port boat", toV0: "boat port"},
+		"one after the other":        {plans: []*Plan{of("port", "boat"), of("boat", "rope"), of("rope")}, toV1: "port boat rope", toV0: "rope boat port"},
+		"two need the same":          {plans: []*Plan{of("rope"), of("port", "rope"), of("boat", "rope")}, toV1: "port boat rope", toV0: "rope port boat"},
+		"a need that does not move":  {plans: []*Plan{of("boat", "rope"), of("port")}, toV1: "boat port", toV0: "boat port"},
+		"a namesake elsewhere":       {plans: []*Plan{elsewhere, of("port", "boat")}, toV1: "boat port", toV0: "boat port"},
+		"one twice":                  {plans: []*Plan{of("boat", "rope"), of("boat", "rope")}, toV1: "boat boat", toV0: "boat boat"},
+		"each other":                 {plans: []*Plan{of("port"), of("rope", "boat"), of("boat", "rope")}, fail: "boat, rope need each other"},
+		"each other, through others": {plans: []*Plan{of("port", "rope"), of("rope", "boat"), of("boat", "sail"), of("sail", "rope")}, fail: "boat, rope, sail need each other"},
+	} {
+		for to, want := range map[Target]string{ToV1: tc.toV1, ToV0: tc.toV0} {
+			for _, p := range tc.plans {
+				p.To = to
+			}
+			ordered, err := Order(tc.plans)
+			if tc.fail != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.fail) {
+					t.Errorf("%s, to %s: got error %v, want %q", name, to, err, tc.fail)
+				}
+				continue
+			}
+			var got []string
+			for _, p := range ordered {
+				got = append(got, p.Package)
+			}
+			if err != nil || strings.Join(got, " ") != want {
+				t.Errorf("%s, to %s: got %q, %v; want %q", name, to, got, err, want)
+			}
+		}
 	}
 }
 

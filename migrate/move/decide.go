@@ -89,6 +89,8 @@ func (s *state) deleteVersion() (migrate.Decision, error) {
 		return migrate.Execute(AddVersionFinalizer)
 	case s.labelled() != nil:
 		return migrate.Execute(KeepPermissions)
+	case s.hasVersionBefore() && s.unnamedAPI() != nil:
+		return migrate.Execute(KeepAPIs)
 	case v.DeletionTimestamp == nil:
 		return migrate.Execute(DeleteVersion)
 	case isOrphaning(v):
@@ -140,6 +142,25 @@ func (s *state) await(step migrate.StepName, what string, since ...migrate.StepN
 		}
 	}
 	return migrate.Execute(step)
+}
+
+// unnamedAPI returns an API that nothing but the version shows to be of the operator, or nil.
+func (s *state) unnamedAPI() *metav1.PartialObjectMetadata {
+	for _, t := range s.taken {
+		if t.Kind == definitionKind.Kind && t.live != nil && !s.isNamed(t.live) {
+			return t.live
+		}
+	}
+	return nil
+}
+
+// isNamed reports whether an API says itself that it is of the operator: by OLM v0's label of the package, by the annotation of this move,
+// or by the marks of the ClusterExtension. Only administrators write APIs.
+func (s *state) isNamed(o *metav1.PartialObjectMetadata) bool {
+	p := s.plan
+	_, component := o.Labels[componentLabel(p.Package, p.Namespace)]
+	return component || o.Annotations[movedAnnotation] == string(p.Subscription.UID) || labels.SelectorFromSet(labels.Set(labelsOf(p.Subject.Name))).Matches(labels.Set(o.Labels)) ||
+		isMarked(o, p.Subject.Name, p.Namespace, false) || p.Extension.Boxcutter && slices.ContainsFunc(s.objectSets, func(set metav1.PartialObjectMetadata) bool { return isOwnedBy(o, set.UID) })
 }
 
 // labelled returns a cluster-scoped permission that OLM v0 would delete with the version, or nil.
@@ -379,20 +400,25 @@ func (s *state) withMarks() *metav1.PartialObjectMetadata {
 	return nil
 }
 
-// isOfAnother reports whether OLM v1 has installed an object for another ClusterExtension.
+// isOfAnother reports whether OLM v1 has installed an object for another ClusterExtension, somebody by another release of Helm, or another
+// move keeps it.
 func (s *state) isOfAnother(o *metav1.PartialObjectMetadata) bool {
 	for key, value := range labelsOf(s.plan.Subject.Name) {
 		if is := o.Labels[key]; is != "" && is != value {
 			return true
 		}
 	}
-	return false
+	if by := o.Annotations[movedAnnotation]; by != "" && by != string(s.plan.Subscription.UID) {
+		return true
+	}
+	release := o.Annotations[helmNameAnnotation]
+	return release != "" && (release != s.plan.Subject.Name || o.Annotations[helmNamespaceAnnotation] != s.plan.Namespace)
 }
 
 // ownedMade returns something that OLM v1 has made and that would go with the ClusterExtension, or nil. It stays until OLM v0 has made
 // its own.
 func (s *state) ownedMade() *metav1.PartialObjectMetadata {
-	at := slices.IndexFunc(s.made, func(o metav1.PartialObjectMetadata) bool { return slices.ContainsFunc(o.OwnerReferences, isOfV1) })
+	at := slices.IndexFunc(s.made, isOwnedByV1)
 	if at < 0 {
 		return nil
 	}
@@ -577,6 +603,8 @@ func (s *state) Back() (migrate.Decision, error) {
 	switch { // nothing was deleted yet
 	case s.unlabelled() != nil:
 		return migrate.Execute(RestorePermissions)
+	case s.withMarks() != nil:
+		return migrate.Execute(UnmarkObjects)
 	case controllerutil.ContainsFinalizer(s.version, moveFinalizer):
 		return migrate.Execute(RemoveVersionFinalizer)
 	}

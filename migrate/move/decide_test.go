@@ -121,6 +121,13 @@ func TestNext(t *testing.T) {
 		{"at first", begun, nil, AddVersionFinalizer, ""},
 		{"OLM v0 would delete cluster roles", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "boat.v1.0.0") }, KeepPermissions, ""},
 		{"labels of another version", held, func(s *state) { s.replaced[0].Labels = labelsOfVersion("harbour", "ship.v1.0.0") }, DeleteVersion, ""},
+		{"nothing but the version says whose an API is", held, func(s *state) { s.taken[0].live.Labels = nil }, KeepAPIs, ""},
+		{"another package's label is on an API", held, func(s *state) {
+			s.taken[0].live.Labels = map[string]string{componentLabel("ship", "harbour"): ""}
+		}, KeepAPIs, ""},
+		{"the move says whose an API is", held, func(s *state) {
+			s.taken[0].live.Labels, s.taken[0].live.Annotations = nil, map[string]string{movedAnnotation: "s-1"}
+		}, DeleteVersion, ""},
 		{"the version is safe", held, nil, DeleteVersion, ""},
 		{"the garbage collector orphans", func() *state { return ending(moveFinalizer, "orphan") }, nil, DeleteVersion, "garbage collector"},
 		{"OLM v0 has not noticed", func() *state { return ending(moveFinalizer, "operators.coreos.com/csv-cleanup") }, nil, DeleteVersion, "csv-cleanup"},
@@ -362,6 +369,7 @@ func TestBack(t *testing.T) {
 	}{
 		{"nothing was changed", begun, nil, "", "", ""},
 		{"nothing was deleted", held, nil, RestorePermissions, "", ""},
+		{"an API was annotated", begun, func(s *state) { s.taken[0].live.Annotations = map[string]string{movedAnnotation: "s-1"} }, UnmarkObjects, "", ""},
 		{"the finalizer is left", begun, func(s *state) { s.version.Finalizers = append(s.version.Finalizers, moveFinalizer) }, RemoveVersionFinalizer, "", ""},
 		{"somebody has deleted the Subscription", begun, func(s *state) { hold(&s.subscriptions[0]) }, AddVersionFinalizer, "", ""},
 		{"OLM v0 takes no version back", func() *state { return ending(moveFinalizer) }, nil, DeleteSubscription, "", ""},

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -22,7 +25,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case DeleteSubscription:
 		return deleteUnchanged(ctx, c, s.before())
 	case DeleteInstallPlans:
-		return deleteUnchanged(ctx, c, &s.plansOf(s.plan.Subscription.UID)[0])
+		return s.deletePlan(ctx, c)
 	case KeepPermissions:
 		return change(ctx, c, s.labelled(), func(o client.Object) {
 			removeMetadata(o, []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel}, nil)
@@ -33,8 +36,12 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 			removeMetadata(o, nil, []string{movedAnnotation})
 			o.SetLabels(labels.Merge(o.GetLabels(), labelsOfVersion(s.plan.Namespace, s.plan.Version.Name)))
 		})
+	case KeepAPIs:
+		return change(ctx, c, s.unnamedAPI(), func(o client.Object) {
+			o.SetAnnotations(labels.Merge(o.GetAnnotations(), labels.Set{movedAnnotation: string(s.plan.Subscription.UID)}))
+		})
 	case AddVersionFinalizer:
-		return change(ctx, c, s.version, addFinalizer)
+		return s.rewrite(ctx, c, s.version, addFinalizer)
 	case DeleteVersion:
 		return deleteUnchanged(ctx, c, s.version, orphan)
 	case KeepObjects:
@@ -60,7 +67,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case DeleteObjectSets:
 		return deleteUnchanged(ctx, c, &s.objectSets[0], orphan)
 	case UnmarkObjects:
-		return change(ctx, c, s.withMarks(), unmark)
+		return s.rewrite(ctx, c, s.withMarks(), unmark)
 	case RemoveExtensionFinalizer:
 		return change(ctx, c, s.extension, removeFinalizer)
 	case DeleteRemembered:
@@ -92,17 +99,86 @@ func change(ctx context.Context, c client.Client, object client.Object, do func(
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 }
 
+// maxRewrites is how often one run changes an object, and maxDeleted how many InstallPlans it deletes, until it gives up: whoever may write in
+// the operator's namespace can put everything back as often as the move changes it.
+const (
+	maxRewrites = 10
+	maxDeleted  = 100
+)
+
+// rewrite is change for an object that others can change back. It fails if they always do.
+func (s *state) rewrite(ctx context.Context, c client.Client, object client.Object, do func(client.Object)) error {
+	p, uid, kind := s.plan, object.GetUID(), object.GetObjectKind().GroupVersionKind().Kind
+	if object == client.Object(s.version) { // which was read with its own type
+		kind = v1alpha1.ClusterServiceVersionKind
+	}
+	if p.rewritten[uid] >= maxRewrites {
+		return fmt.Errorf("somebody changes %s back as often as the move changes it, %d times by now%s: find out who does, such as a GitOps tool, stop that, and continue with `%s`",
+			named(kind, object.GetNamespace(), object.GetName()), maxRewrites, writerOf(object), s.journal.Command(p, s.verb()))
+	}
+	if err := change(ctx, c, object, do); err != nil {
+		return err
+	}
+	if p.rewritten == nil {
+		p.rewritten = map[types.UID]int{}
+	}
+	p.rewritten[uid]++
+	return nil
+}
+
+// verb is the command that continues the move or its rollback.
+func (s *state) verb() string {
+	if s.journal.Phase == migrate.RollingBack {
+		return "rollback"
+	}
+	return "resume"
+}
+
+// deletePlan deletes an InstallPlan of the Subscription. It fails if there are always more.
+func (s *state) deletePlan(ctx context.Context, c client.Client) error {
+	p, plan := s.plan, &s.plansOf(s.plan.Subscription.UID)[0]
+	if p.rewritten[p.Subscription.UID] >= maxDeleted {
+		return fmt.Errorf("somebody creates InstallPlans for Subscription %s/%s as often as the move deletes them, %d by now%s: find out who does, stop that, and continue with `%s`",
+			p.Namespace, p.Subscription.Name, maxDeleted, writerOf(plan), s.journal.Command(p, s.verb()))
+	}
+	if err := deleteUnchanged(ctx, c, plan); err != nil {
+		return err
+	}
+	if p.rewritten == nil {
+		p.rewritten = map[types.UID]int{}
+	}
+	p.rewritten[p.Subscription.UID]++
+	return nil
+}
+
+// writerOf says who was the last to write metadata of an object; "" if it does not say.
+func writerOf(object client.Object) string {
+	var last *metav1.ManagedFieldsEntry
+	for i, entry := range object.GetManagedFields() {
+		if entry.FieldsV1 == nil || entry.Time == nil || !strings.Contains(string(entry.FieldsV1.Raw), `"f:metadata"`) {
+			continue
+		}
+		if last == nil || last.Time.Before(entry.Time) {
+			last = &object.GetManagedFields()[i]
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return fmt.Sprintf(", the last time as %q at %s, as its managedFields say; the API server's audit log says which user that is", last.Manager, last.Time.UTC().Format(time.RFC3339))
+}
+
 func addFinalizer(object client.Object)    { controllerutil.AddFinalizer(object, moveFinalizer) }
 func removeFinalizer(object client.Object) { controllerutil.RemoveFinalizer(object, moveFinalizer) }
 
 // keep removes an owner that is about to go.
 func (s *state) keep(ctx context.Context, c client.Client) error {
 	if v := s.version; v != nil && s.ownedBy(v.UID) != nil {
-		return change(ctx, c, s.ownedBy(v.UID), func(o client.Object) {
+		return s.rewrite(ctx, c, s.ownedBy(v.UID), func(o client.Object) {
 			o.SetOwnerReferences(slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), func(owner metav1.OwnerReference) bool { return owner.UID == v.UID }))
 		})
 	}
-	return change(ctx, c, s.ownedMade(), func(o client.Object) {
+	return s.rewrite(ctx, c, s.ownedMade(), func(o client.Object) {
 		o.SetOwnerReferences(slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), isOfV1))
 	})
 }
@@ -110,8 +186,8 @@ func (s *state) keep(ctx context.Context, c client.Client) error {
 // mark marks an object for OLM v1, and removes OLM v0's marks.
 func (s *state) mark(ctx context.Context, c client.Client) error {
 	p := s.plan
-	return change(ctx, c, s.unmarked(), func(o client.Object) {
-		removeMetadata(o, v0Labels(p.Package, p.Namespace), nil)
+	return s.rewrite(ctx, c, s.unmarked(), func(o client.Object) {
+		removeMetadata(o, v0Labels(p.Package, p.Namespace), []string{movedAnnotation})
 		var set *Owner
 		if p.Extension.Boxcutter {
 			set = &Owner{Name: s.set().Name, UID: s.set().UID}

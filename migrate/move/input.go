@@ -34,13 +34,17 @@ type input struct {
 	// own is the Subscription, and twins are others to its package anywhere, of which only what is needed is kept.
 	own   *v1alpha1.Subscription
 	twins []v1alpha1.Subscription
-	// Of the namespace; the versions are not copies.
+	// Of the namespace; the versions are not copies. packages has the packages of those that a Subscription has installed, by their names.
 	versions     []v1alpha1.ClusterServiceVersion
+	packages     map[string]string
 	installPlans []v1alpha1.InstallPlan
 	groups       []operatorsv1.OperatorGroup
 	condition    *operatorsv1.OperatorCondition
-	// extensions are all ClusterExtensions.
+	// sourced reports whether the CatalogSource of the Subscription exists.
+	sourced bool
+	// extensions are all ClusterExtensions, and setsServed reports whether the cluster serves ClusterObjectSets.
 	extensions []*unstructured.Unstructured
+	setsServed bool
 	// bundle is the installed bundle, as OLM v1 reads it. known reports whether all its objects are known.
 	bundle *refusal.Bundle
 	known  bool
@@ -52,8 +56,9 @@ type input struct {
 	// now predicts OLM v1's action with exactly the installed version, and then its action once the move is complete; nil
 	// without OLM v1.
 	now, then *prediction.Prediction
-	// channel is the Subscription's channel, or else the default one.
-	channel string
+	// channel is the Subscription's channel, or else the default one, and channels are those of OLM v1's catalogs.
+	channel  string
+	channels []string
 	// refusedBy is why the API server does not take the ClusterExtension.
 	refusedBy error
 }
@@ -74,10 +79,13 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	if err := in.readSubscriptions(ctx, cluster); err != nil {
 		return nil, err
 	}
-	for _, read := range []func(context.Context, client.Client) error{in.readNamespace, in.readExtensions, in.readBundle, in.readGenerated} {
+	for _, read := range []func(context.Context, client.Client) error{in.readNamespace, in.readSource, in.readExtensions, in.readBundle, in.readGenerated} {
 		if err := read(ctx, cluster.Client); err != nil {
 			return nil, err
 		}
+	}
+	if err := in.readPackages(ctx, cluster); err != nil {
+		return nil, err
 	}
 	if !in.served || in.version() == nil {
 		return in, nil
@@ -182,6 +190,30 @@ func (in *input) readNamespace(ctx context.Context, c client.Client) (err error)
 	return nil
 }
 
+// readPackages reads which packages the versions of the namespace are of.
+func (in *input) readPackages(ctx context.Context, cluster migrate.Cluster) error {
+	c, err := subscriptionsClient(cluster.Config)
+	if err != nil {
+		return err
+	}
+	in.packages = map[string]string{}
+	return listing.Each(ctx, c, listing.List{Resource: "subscriptions", Namespace: in.own.Namespace}, func(s v1alpha1.Subscription) error {
+		if slices.ContainsFunc(in.versions, func(v v1alpha1.ClusterServiceVersion) bool { return v.Name == s.Status.InstalledCSV }) && s.Spec != nil {
+			in.packages[s.Status.InstalledCSV] = s.Spec.Package
+		}
+		return nil
+	})
+}
+
+// readSource reads whether the CatalogSource of the Subscription exists.
+func (in *input) readSource(ctx context.Context, c client.Client) (err error) {
+	spec := in.own.Spec
+	if in.sourced, err = migrate.Find(ctx, c, &v1alpha1.CatalogSource{}, spec.CatalogSourceNamespace, spec.CatalogSource); err != nil {
+		return fmt.Errorf("reading CatalogSource %s/%s: %w", spec.CatalogSourceNamespace, spec.CatalogSource, err)
+	}
+	return nil
+}
+
 // version returns the ClusterServiceVersion of the Subscription, or nil if it does not exist.
 func (in *input) version() *v1alpha1.ClusterServiceVersion {
 	at := slices.IndexFunc(in.versions, func(v v1alpha1.ClusterServiceVersion) bool { return v.Name == in.own.Status.InstalledCSV })
@@ -198,6 +230,10 @@ func (in *input) readExtensions(ctx context.Context, c client.Client) (err error
 		return err
 	}
 	in.served = true
+	_, err = c.RESTMapper().RESTMapping(objectSetKind.GroupKind(), objectSetKind.Version)
+	if in.setsServed = err == nil; err != nil && !meta.IsNoMatchError(err) {
+		return err
+	}
 	in.extensions, err = clusterextension.List(ctx, c)
 	return err
 }
@@ -226,7 +262,7 @@ func (in *input) predict(ctx context.Context, cluster migrate.Cluster) (err erro
 	if in.now, err = e.PredictFrom(ctx, catalogs); err != nil {
 		return err
 	}
-	in.channel = in.channelIn(catalogs)
+	in.readChannels(catalogs)
 	if in.then, err = in.loosened(e).PredictFrom(ctx, catalogs); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (in *input) plan() *Plan {
 		p.Extension.Channels = []string{in.channel}
 	}
 	if v := in.version(); v != nil {
-		p.Version.UID, p.Version.Number = v.UID, in.number()
+		p.Version.UID, p.Version.Number, p.Needs = v.UID, in.number(), in.needs()
 	}
 	for _, o := range in.present {
 		p.TakenOver = append(p.TakenOver, o.Object)

@@ -88,19 +88,24 @@ func removeMetadata(object client.Object, labels, annotations []string) {
 	object.SetAnnotations(remove(object.GetAnnotations(), annotations))
 }
 
-// unmark removes OLM v1's marks from an object. The ClusterExtension and ClusterObjectSets are gone or held.
+// unmark removes OLM v1's marks from an object, and the move's own. The ClusterExtension and ClusterObjectSets are gone or held.
 func unmark(object client.Object) {
 	labels := slices.Collect(maps.Keys(predecessor.LabelsOf("")))
 	if by := object.GetLabels()[managedByLabel]; by == helm && object.GetAnnotations()[helmNameAnnotation] != "" || by == boxcutter {
 		labels = append(labels, managedByLabel)
 	}
-	removeMetadata(object, labels, []string{helmNameAnnotation, helmNamespaceAnnotation, revisionAnnotation})
+	removeMetadata(object, labels, []string{helmNameAnnotation, helmNamespaceAnnotation, revisionAnnotation, movedAnnotation})
 	object.SetOwnerReferences(slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), isOfV1))
 }
 
 // isOfV1 reports whether an owner is one of OLM v1.
 func isOfV1(owner metav1.OwnerReference) bool {
 	return owner.APIVersion == objectSetKind.GroupVersion().String()
+}
+
+// isOwnedByV1 reports whether an object would go with a ClusterExtension or ClusterObjectSet.
+func isOwnedByV1(o metav1.PartialObjectMetadata) bool {
+	return slices.ContainsFunc(o.OwnerReferences, isOfV1)
 }
 
 // hasMarks reports whether unmark changes an object.

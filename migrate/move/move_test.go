@@ -2,6 +2,8 @@ package move_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +12,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,10 +38,10 @@ func TestThereAndBack(t *testing.T) {
 			p.startV1()
 			forged := p.forgeMemory()
 			for _, to := range []move.Target{move.ToV1, move.ToV0} {
-				apply := p.apply(to, migrate.Options{})
-				p.runKilled(apply)
+				apply := p.apply(to)
+				p.RunKilled(apply)
 				p.mustBe("the operator to be with "+string(to), p.isWith(to))
-				p.mustWriteNothing(apply)
+				p.MustWriteNothing(apply)
 			}
 			if err := s.Client().Get(t.Context(), client.ObjectKeyFromObject(forged), forged); err != nil || forged.DeletionTimestamp != nil {
 				t.Errorf("a tenant's Secret was taken for one in which OLM v1 remembers an installation: it is deleted, or %v", err)
@@ -52,7 +56,7 @@ func (p *place) forgeMemory() *corev1.Secret {
 	p.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "remembered", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
 		Finalizers: []string{"example.com/never"}}, Type: "operatorframework.io/index.v1"}
-	p.create(secret)
+	p.Create(secret)
 	p.t.Cleanup(func() { // so that the namespace can go
 		secret.Finalizers = nil
 		if err := p.Client().Update(context.Background(), secret); err != nil {
@@ -69,24 +73,6 @@ func (p *place) isWith(to move.Target) func(context.Context) error {
 	return p.isWithV1
 }
 
-// runKilled runs a tool that is killed before and after each of its writes, and started again.
-func (p *place) runKilled(t tool) {
-	p.t.Helper()
-	injector := fault.KillAtEach()
-	p.run(func(ctx context.Context, config *rest.Config) error { return injector.Run(ctx, config, t) })
-	p.t.Logf("the tool was killed at %d writes", len(injector.Writes()))
-}
-
-// mustWriteNothing runs a tool again, and fails the test if it writes anything.
-func (p *place) mustWriteNothing(t tool) {
-	p.t.Helper()
-	recorder := fault.Record()
-	p.run(func(ctx context.Context, config *rest.Config) error { return recorder.Run(ctx, config, t) })
-	if writes := recorder.Writes(); len(writes) > 0 {
-		p.t.Errorf("a second run wrote %+v", writes)
-	}
-}
-
 // TestRollback: a move can be undone at any step before the point of no return, however often the tool is killed. Then
 // it can be moved again.
 func TestRollback(t *testing.T) {
@@ -98,11 +84,11 @@ func TestRollback(t *testing.T) {
 			p := s.newPlace(t, false)
 			p.startV1()
 			p.applyUntil(step, move.ToV1)
-			p.runKilled(p.rollback)
+			p.RunKilled(p.rollback)
 			p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
-			p.mustWriteNothing(p.rollback)
+			p.MustWriteNothing(p.rollback)
 			if step == move.Loosen {
-				p.run(p.apply(move.ToV1, migrate.Options{}))
+				p.Run(p.apply(move.ToV1))
 				p.mustBe("the operator to be with OLM v1", p.isWithV1)
 				if err := p.rollback(t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "point of no return") {
 					t.Errorf("got %v, want that it is beyond the point of no return", err)
@@ -124,12 +110,12 @@ func TestCrashSweep(t *testing.T) {
 				p := s.newPlace(t, boxcutter)
 				p.startV1()
 				if to == move.ToV0 {
-					p.run(p.apply(move.ToV1, migrate.Options{}))
+					p.Run(p.apply(move.ToV1))
 				}
-				apply := p.apply(to, migrate.Options{})
-				p.run(func(ctx context.Context, config *rest.Config) error { return injector.Run(ctx, config, apply) })
+				apply := p.apply(to)
+				p.RunWith(injector, apply)
 				p.mustBe("the operator to be with "+string(to), p.isWith(to))
-				p.mustWriteNothing(apply)
+				p.MustWriteNothing(apply)
 				return injector.Writes()
 			}
 			var points []fault.Point
@@ -153,16 +139,16 @@ func TestCrashSweep(t *testing.T) {
 const movePage = "move/move-to-olm-v1.md"
 
 // TestFollowPage: an administrator follows docs/move/move-to-olm-v1.md, with its commands: looks at the plan, changes their
-// mind, moves the operator to OLM v1, and moves it back. Then they move two operators with one command, which moves
-// none if one cannot be moved.
+// mind, moves the operator to OLM v1, and moves it back. Then they move it with another operator that needs it, by one
+// command, which moves none if one cannot be moved, and otherwise each when nothing needs it any more.
 func TestFollowPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p, second := s.newPlace(t, false), s.newPlace(t, false)
+	p := s.newPlace(t, false)
 	p.startV1()
-	second.startV1()
 	authority := filepath.Join(t.TempDir(), "authority.crt")
-	if err := os.WriteFile(authority, slices.Concat(p.startCatalogd(), second.startCatalogd()), 0o644); err != nil {
+	trusted := p.startCatalogd()
+	if err := os.WriteFile(authority, trusted, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	built, err := tools.Programs(t.Context(), "./cmd/berth")
@@ -188,19 +174,123 @@ func TestFollowPage(t *testing.T) {
 	r.Follow(t, movePage, "## Back")
 	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
 
-	move := func(pkgs ...string) (string, error) {
-		args := append([]string{"move", "apply", "--kubeconfig", p.Kubeconfig(), "--catalogd-ca", authority}, pkgs...)
+	second := p.needing()
+	second.startV1()
+	if err := os.WriteFile(authority, slices.Concat(trusted, second.startCatalogd()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	move := func(args ...string) (string, error) {
+		args = append([]string{"move", "apply", "--kubeconfig", p.Kubeconfig(), "--catalogd-ca", authority}, args...)
 		output, err := exec.CommandContext(t.Context(), built.Path("berth"), args...).CombinedOutput()
 		t.Logf("%q: %v\n%s", args, err, output)
 		return string(output), err
 	}
-	if printed, err := move(p.pkg, "none"); err == nil || !strings.Contains(printed, "there is no Subscription to package none") {
-		t.Errorf("got %v, want that there is no Subscription to the second package", err)
+	refuses := func(want string, args ...string) {
+		t.Helper()
+		if printed, err := move(args...); err == nil || !strings.Contains(printed, want) {
+			t.Errorf("got %v, want a refusal with %q", err, want)
+		}
 	}
+	refuses("there is no Subscription to package none", second.pkg, "none")
+	refuses(second.versionName()+" needs package "+p.pkg, p.pkg)
 	p.mustBe("the operator to be with OLM v0 still", p.isWithV0)
-	if _, err := move(p.pkg, second.pkg); err != nil {
-		t.Error(err)
+	second.mustBe("the second operator to be with OLM v0 still", second.isWithV0)
+	if printed, err := move(p.pkg, second.pkg); err != nil || !strings.Contains(printed, "one after the other: "+second.pkg+", "+p.pkg) {
+		t.Errorf("got %v, want that what needs the other moves first", err)
 	}
 	p.mustBe("the operator to be with OLM v1", p.isWithV1)
 	second.mustBe("the second operator to be with OLM v1", second.isWithV1)
+	refuses("needs package "+p.pkg, second.pkg, "--to", "olm-v0")
+	if printed, err := move(second.pkg, p.pkg, "--to", "olm-v0"); err != nil || !strings.Contains(printed, "one after the other: "+p.pkg+", "+second.pkg) {
+		t.Errorf("got %v, want that what the other needs moves first", err)
+	}
+	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
+	second.mustBe("the second operator to be with OLM v0 again", second.isWithV0)
 }
+
+// TestPutBack: somebody who may write in the operator's namespace puts the marks of OLM v1 back as often as a rollback removes them. It
+// ends with an error that says who writes, and goes on once they stop.
+func TestPutBack(t *testing.T) {
+	t.Parallel()
+	p := newSite(t).newPlace(t, false)
+	p.applyUntil(move.CreateExtension, move.ToV1)
+	ctx, stop := context.WithTimeout(t.Context(), limit)
+	ended := make(chan error, 1)
+	go func() {
+		marks := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"},"annotations":{"meta.helm.sh/release-name":"`+p.pkg+`","meta.helm.sh/release-namespace":"`+p.namespace+`"}}}`))
+		for ctx.Err() == nil {
+			if err := p.Client().Patch(ctx, object("v1", "ConfigMap", p.namespace, "chart-"+p.pkg), marks, client.FieldOwner("gitops")); err != nil && ctx.Err() == nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	err := p.rollback(ctx, p.Config())
+	for _, want := range []string{"changes ConfigMap " + p.namespace + "/chart-" + p.pkg + " back", `the last time as "gitops"`, "berth move rollback " + p.pkg} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	p.Run(p.rollback)
+	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
+}
+
+// TestLabelledObjects: somebody who may write in the operator's namespace creates many objects with the labels of OLM v0 or of the
+// ClusterExtension. Plans read them page by page, and name few of them.
+func TestLabelledObjects(t *testing.T) {
+	t.Parallel()
+	p := newSite(t).newPlace(t, false)
+	p.startV1()
+	labels := map[string]string{"olm.owner": p.versionName(), "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": p.namespace,
+		"olm.operatorframework.io/owner-kind": "ClusterExtension", "olm.operatorframework.io/owner-name": p.pkg, "forged": ""}
+	for i := range 60 {
+		p.Create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: fmt.Sprint("forged-", i), Labels: labels}})
+		p.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: fmt.Sprint("forged-", i), Labels: labels}})
+	}
+	p.mustReadPages(move.ToV1)
+	if err := p.Client().DeleteAllOf(t.Context(), &rbacv1.Role{}, client.InNamespace(p.namespace), client.HasLabels{"forged"}); err != nil {
+		t.Fatal(err)
+	}
+	p.Run(p.apply(move.ToV1))
+	p.mustBe("the operator to be with OLM v1", p.isWithV1)
+	p.mustReadPages(move.ToV0)
+}
+
+// mustReadPages makes a plan, and fails the test if that reads a whole list of what somebody has labelled, or if the plan names more
+// objects than a journal can hold.
+func (p *place) mustReadPages(to move.Target) {
+	p.t.Helper()
+	config := rest.CopyConfig(p.Config())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			journals := strings.HasSuffix(r.URL.Path, "/namespaces/"+migrate.DefaultJournalNamespace+"/configmaps")
+			if query := r.URL.Query(); query.Get("labelSelector") != "" && query.Get("limit") == "" && !journals {
+				p.t.Errorf("a whole list is read: %s", r.URL)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	seen, err := p.Connect(config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	made, err := move.Move.Plan(p.t.Context(), seen, p.request(to))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if forged := slices.DeleteFunc(slices.Concat(made.TakenOver, made.Replaced), func(o move.Object) bool { return !strings.HasPrefix(o.Name, "forged-") }); len(forged) > 50 {
+		p.t.Errorf("the plan names %d objects of others, want at most 50", len(forged))
+	}
+	if !made.Safe {
+		p.t.Errorf("it is not safe: %+v", made.Checks)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

@@ -1,15 +1,10 @@
 package move_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,11 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
-	"github.com/berth-csi/berth/lab/authority"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/crds"
 	"github.com/berth-csi/berth/migrate"
@@ -43,6 +36,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/migrations"
+	"github.com/berth-csi/berth/test/olmv1/standin"
 )
 
 func TestMain(m *testing.M) {
@@ -72,8 +67,10 @@ func newSite(t *testing.T) *site {
 // place is a namespace where OLM v0 has installed the operator of a package of its own.
 type place struct {
 	*site
+	*migrations.Runner
 	t              *testing.T
 	namespace, pkg string
+	needs          string // a package; "" if it needs none
 	boxcutter      bool
 	catalog        *fbc.Catalog
 	uids           map[string]types.UID // of the objects that have to stay
@@ -82,45 +79,45 @@ type place struct {
 // newPlace has OLM v0 install the operator, whose API has an object.
 func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	t.Helper()
-	namespace := s.Namespace(t)
-	// The name is short: OLM v0 uses the version's name as a label.
-	p := &place{site: s, t: t, namespace: namespace, pkg: "boat-" + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
-	inline, offered := p.config(true), p.config(false)
-	var err error
-	if p.catalog, _, err = fbc.Parse("quay", &offered); err != nil {
-		t.Fatal(err)
-	}
-	served := t.TempDir()
-	catalogs.WriteConfig(t, served, inline)
-	p.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: namespace}})
-	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "quay", Namespace: namespace},
-		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, served)}}
-	p.create(source)
-	cluster.Eventually(t, limit, "OLM v0 to read the catalog", func(ctx context.Context) error {
-		if err := s.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
-			return err
-		}
-		if state := source.Status.GRPCConnectionState; state == nil || state.LastObservedState != "READY" {
-			return fmt.Errorf("its connection is %+v", state)
-		}
-		return nil
-	})
-	p.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "boats", Namespace: namespace},
-		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "quay", CatalogSourceNamespace: namespace, Package: p.pkg, Channel: "stable"}})
-	cluster.Eventually(t, limit, "OLM v0 to install the operator", p.isWithV0)
-	boat := &unstructured.Unstructured{Object: map[string]any{"apiVersion": p.group() + "/v1", "kind": "Mooring", "spec": map[string]any{"depth": "3"}}}
-	boat.SetName("north")
-	boat.SetNamespace(namespace)
-	cluster.Eventually(t, limit, "an object of the API to be created", func(ctx context.Context) error { return s.Client().Create(ctx, boat) })
-	p.uids = p.observed(t.Context())
+	p := s.placeIn(t, s.Namespace(t), "boat-", boxcutter)
+	p.Create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: p.namespace}})
+	p.install()
 	return p
 }
 
-func (p *place) create(object client.Object) {
+// needing has OLM v0 install another operator in the namespace, which needs this one.
+func (p *place) needing() *place {
 	p.t.Helper()
-	if err := p.Client().Create(p.t.Context(), object); err != nil {
+	other := p.placeIn(p.t, p.namespace, "port-", p.boxcutter)
+	other.needs = p.pkg
+	other.install()
+	return other
+}
+
+func (s *site) placeIn(t *testing.T, namespace, prefix string, boxcutter bool) *place {
+	// The name is short: OLM v0 uses the version's name as a label.
+	return &place{site: s, Runner: migrations.New(t, s.Cluster, limit), t: t, namespace: namespace, pkg: prefix + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
+}
+
+// install has OLM v0 install the operator, and creates an object of its API.
+func (p *place) install() {
+	p.t.Helper()
+	inline, offered := p.config(true), p.config(false)
+	var err error
+	if p.catalog, _, err = fbc.Parse("quay", &offered); err != nil {
 		p.t.Fatal(err)
 	}
+	served := p.t.TempDir()
+	catalogs.WriteConfig(p.t, served, inline)
+	p.CreateSource(p.namespace, "quay-"+p.pkg, serving.Start(p.t, served))
+	p.Create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: p.pkg, Namespace: p.namespace},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "quay-" + p.pkg, CatalogSourceNamespace: p.namespace, Package: p.pkg, Channel: "stable"}})
+	cluster.Eventually(p.t, limit, "OLM v0 to install the operator", p.isWithV0)
+	boat := &unstructured.Unstructured{Object: map[string]any{"apiVersion": p.group() + "/v1", "kind": "Mooring", "spec": map[string]any{"depth": "3"}}}
+	boat.SetName("north")
+	boat.SetNamespace(p.namespace)
+	cluster.Eventually(p.t, limit, "an object of the API to be created", func(ctx context.Context) error { return p.Client().Create(ctx, boat) })
+	p.uids = p.observed(p.t.Context())
 }
 
 func (p *place) group() string { return p.pkg + ".example.com" }
@@ -137,6 +134,9 @@ func (p *place) config(inline bool) declcfg.DeclarativeConfig {
 				p.t.Fatal(err)
 			}
 			b.Properties = append(b.Properties, property.MustBuildBundleObject(data))
+		}
+		if p.needs != "" { // OLM v1 takes no bundle with dependencies
+			b.Properties = append(b.Properties, property.MustBuildPackageRequired(p.needs, ">=1.0.0"))
 		}
 	} else {
 		b.Image = "registry.example.com/" + p.pkg + ":v1.0.0"
@@ -223,7 +223,7 @@ func (p *place) observed(ctx context.Context) map[string]types.UID {
 // isWithV0 fails unless OLM v0 manages the operator, and OLM v1 has no objects for it.
 func (p *place) isWithV0(ctx context.Context) error {
 	own, v := &v1alpha1.Subscription{}, &v1alpha1.ClusterServiceVersion{}
-	if err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: "boats"}, own); err != nil {
+	if err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.pkg}, own); err != nil {
 		return err
 	}
 	if err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.versionName()}, v); err != nil {
@@ -314,85 +314,20 @@ func (p *place) request(to move.Target) move.Request {
 	}
 }
 
-// tool is a command.
-type tool func(ctx context.Context, config *rest.Config) error
-
-func (p *place) connect(config *rest.Config) (migrate.Cluster, error) {
-	c, err := client.New(config, client.Options{Scheme: p.Client().Scheme(), Mapper: p.Client().RESTMapper()})
-	return migrate.Cluster{Config: config, Client: c}, err
-}
-
 // apply is "berth move apply".
-func (p *place) apply(to move.Target, o migrate.Options) tool {
-	return func(ctx context.Context, config *rest.Config) error {
-		seen, err := p.connect(config)
-		if err != nil {
-			return err
-		}
-		made, _, err := move.Move.Ensure(ctx, seen, p.request(to))
-		if err != nil {
-			return err
-		}
-		if !made.Safe {
-			return fmt.Errorf("it is not safe: %+v", made.Checks)
-		}
-		reporting := o
-		reporting.Report = p.report(o.Report)
-		return move.Move.Apply(ctx, seen, made, reporting)
-	}
+func (p *place) apply(to move.Target) migrations.Tool {
+	return migrations.Apply(p.Runner, move.Move, p.request(to), migrate.Options{})
 }
 
 // applyUntil applies until a step is next, which is neither executed nor waited for.
 func (p *place) applyUntil(step migrate.StepName, to move.Target) {
 	p.t.Helper()
-	ctx, stop := context.WithTimeout(p.t.Context(), limit)
-	defer stop()
-	err := p.apply(to, migrate.Options{Report: func(e migrate.Event) {
-		if e.Step == step {
-			stop()
-		}
-	}})(ctx, p.Config())
-	if !errors.Is(err, context.Canceled) {
-		p.t.Fatalf("got %v, want that step %s is next", err, step)
-	}
+	migrations.ApplyUntil(p.Runner, move.Move, p.request(to), step)
 }
 
 // rollback is "berth move rollback".
 func (p *place) rollback(ctx context.Context, config *rest.Config) error {
-	seen, err := p.connect(config)
-	if err != nil {
-		return err
-	}
-	status, err := move.Move.Status(ctx, seen, p.request(""))
-	if err != nil {
-		return err
-	}
-	return move.Move.Rollback(ctx, seen, status.Plan, migrate.Options{Report: p.report(nil)})
-}
-
-// report logs the events of a run, which all have a description, and passes them on.
-func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
-	return func(e migrate.Event) {
-		if next != nil {
-			defer next(e)
-		}
-		p.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
-		if e.Does == "" {
-			p.t.Errorf("step %s has no description", e.Step)
-		}
-	}
-}
-
-// run runs a tool, which must succeed in time.
-func (p *place) run(t tool) {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
-	defer cancel()
-	config := p.Config()
-	config.Timeout = 10 * time.Second // an injected fault may be that the API server does not answer
-	if err := t(ctx, config); err != nil {
-		p.t.Fatal(err)
-	}
+	return migrations.Rollback(p.Runner, move.Move, p.request(""), migrate.Options{})(ctx, config)
 }
 
 // mustBe waits for an end state without lost or replaced objects.
@@ -407,169 +342,29 @@ func (p *place) mustBe(what string, is func(context.Context) error) {
 	}
 }
 
-// startV1 starts a stand-in for OLM v1: it takes over the objects of ClusterExtensions if they have the marks that its applier wants, and
-// owns them then. It ends with the test.
+// startV1 has a stand-in play OLM v1 until the test ends.
 func (p *place) startV1() {
 	p.t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			if err := p.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
-				p.t.Errorf("the stand-in for OLM v1: %v", err)
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-	}()
-	p.t.Cleanup(func() { stop(); <-ended })
-}
-
-const cleanup = "olm.operatorframework.io/cleanup-unpack-cache"
-
-func (p *place) reconcile(ctx context.Context) error {
-	c := p.Client()
-	set := object("olm.operatorframework.io/v1", "ClusterObjectSet", "", p.pkg+"-1")
-	if err := c.Get(ctx, client.ObjectKeyFromObject(set), set); client.IgnoreNotFound(err) != nil {
-		return err
-	} else if err == nil && set.GetDeletionTimestamp() != nil && slices.Contains(set.GetFinalizers(), cleanup) {
-		return p.patch(ctx, set, func(o *unstructured.Unstructured) { o.SetFinalizers(without(o.GetFinalizers(), cleanup)) })
-	}
-	e := object("olm.operatorframework.io/v1", "ClusterExtension", "", p.pkg)
-	switch err := c.Get(ctx, client.ObjectKeyFromObject(e), e); {
-	case err != nil:
-		return err
-	case e.GetDeletionTimestamp() != nil && slices.Contains(e.GetFinalizers(), cleanup):
-		return p.patch(ctx, e, func(o *unstructured.Unstructured) { o.SetFinalizers(without(o.GetFinalizers(), cleanup)) })
-	case e.GetDeletionTimestamp() != nil:
-		return nil
-	case !slices.Contains(e.GetFinalizers(), cleanup):
-		return p.patch(ctx, e, func(o *unstructured.Unstructured) { o.SetFinalizers(append(o.GetFinalizers(), cleanup)) })
-	}
-	owner := e
-	if p.boxcutter {
-		if set.GetUID() == "" {
-			return c.Create(ctx, p.objectSet(e))
-		}
-		owner = set
-	}
-	for _, o := range p.kept()[:5] {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-			return err
-		}
-		if !p.isMarked(o, owner) {
-			return p.say(ctx, e, "Retrying", fmt.Sprintf("%s %s exists", o.GetKind(), o.GetName()))
-		}
-		if err := p.patch(ctx, o, func(o *unstructured.Unstructured) { p.own(o, owner) }); err != nil {
-			return err
-		}
-	}
-	role := object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "made-"+p.pkg)
-	p.own(role, owner)
-	if err := c.Create(ctx, role); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-operator-controller"}}
-	if err := c.Create(ctx, home); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home.Name, Name: "release-" + p.pkg, Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},
-		OwnerReferences: []metav1.OwnerReference{reference(e)}}, Type: "operatorframework.io/index.v1"}
-	if err := c.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	return p.say(ctx, e, "Succeeded", "desired state reached")
-}
-
-func without(all []string, one string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == one })
-}
-
-// patch changes an object that nobody else has changed, if that makes a difference.
-func (p *place) patch(ctx context.Context, o *unstructured.Unstructured, change func(*unstructured.Unstructured)) error {
-	changed := o.DeepCopy()
-	change(changed)
-	return p.Client().Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
-}
-
-func reference(of *unstructured.Unstructured) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: of.GetAPIVersion(), Kind: of.GetKind(), Name: of.GetName(), UID: of.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}
-}
-
-func (p *place) isMarked(o, owner *unstructured.Unstructured) bool {
-	if p.boxcutter {
-		controller := metav1.GetControllerOf(o)
-		return controller != nil && controller.UID == owner.GetUID()
-	}
-	return o.GetLabels()["app.kubernetes.io/managed-by"] == "Helm" && o.GetAnnotations()["meta.helm.sh/release-name"] == p.pkg && o.GetAnnotations()["meta.helm.sh/release-namespace"] == p.namespace
-}
-
-// own gives an object the labels and the owner of OLM v1's installed objects.
-func (p *place) own(o, owner *unstructured.Unstructured) {
-	labels := o.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels["olm.operatorframework.io/owner-kind"], labels["olm.operatorframework.io/owner-name"] = "ClusterExtension", p.pkg
-	o.SetLabels(labels)
-	if metav1.GetControllerOf(o) == nil {
-		o.SetOwnerReferences(append(o.GetOwnerReferences(), reference(owner)))
-	}
-}
-
-// objectSet returns Boxcutter's ClusterObjectSet for the bundle.
-func (p *place) objectSet(e *unstructured.Unstructured) *unstructured.Unstructured {
-	set := object("olm.operatorframework.io/v1", "ClusterObjectSet", "", p.pkg+"-1")
-	p.own(set, e)
-	set.SetFinalizers([]string{cleanup})
-	set.Object["spec"] = map[string]any{"lifecycleState": "Active", "revision": int64(1), "collisionProtection": "Prevent", "phases": []any{map[string]any{"name": "deploy",
-		"objects": []any{map[string]any{"object": map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "chart", "namespace": p.namespace}}}}}}}
-	return set
-}
-
-// say writes the status of the ClusterExtension.
-func (p *place) say(ctx context.Context, e *unstructured.Unstructured, reason, message string) error {
-	condition := func(of, status, reason string) map[string]any {
-		return map[string]any{"type": of, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-	}
-	status := map[string]any{"conditions": []any{condition("Progressing", "True", reason)}}
-	if reason == "Succeeded" {
-		status["conditions"] = append(status["conditions"].([]any), condition("Installed", "True", reason))
-		status["install"] = map[string]any{"bundle": map[string]any{"name": p.versionName(), "version": "1.0.0"}}
-	}
-	changed := e.DeepCopy()
-	changed.Object["status"] = status
-	return p.Client().Status().Patch(ctx, changed, client.MergeFrom(e))
-}
-
-// startCatalogd starts a stand-in for catalogd, which serves the catalog of the package, and returns the authority of its certificate.
-func (p *place) startCatalogd() []byte {
-	p.t.Helper()
-	var catalog bytes.Buffer
-	if err := declcfg.WriteJSON(p.config(false), &catalog); err != nil {
-		p.t.Fatal(err)
-	}
-	made, err := authority.New("catalogd")
+	inline := p.config(true)
+	carried, _, err := fbc.Parse("quay", &inline)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(catalog.Bytes()) }))
-	if server.TLS, err = made.Config([]string{"127.0.0.1"}); err != nil {
+	bundle, err := refusal.FromCatalog(carried.Find(p.pkg).FindBundle(p.versionName()))
+	if err != nil {
 		p.t.Fatal(err)
 	}
-	server.StartTLS()
-	p.t.Cleanup(server.Close)
-	served := object("olm.operatorframework.io/v1", "ClusterCatalog", "", p.pkg)
-	served.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": "registry.example.com/catalog:latest"}}}
-	p.create(served)
-	changed := served.DeepCopy()
-	changed.Object["status"] = map[string]any{"urls": map[string]any{"base": server.URL + "/catalogs/" + p.pkg},
-		"conditions": []any{map[string]any{"type": "Serving", "status": "True", "reason": "Available", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
-	if err := p.Client().Status().Patch(p.t.Context(), changed, client.MergeFrom(served)); err != nil {
+	applier := &standin.Applier{Client: p.Client(), Bundle: bundle, Namespace: p.namespace, Boxcutter: p.boxcutter}
+	p.t.Cleanup(applier.Start(func(err error) { p.t.Error(err) }))
+}
+
+// startCatalogd has a stand-in for catalogd serve the catalog of the package, and returns the authority of its certificate.
+func (p *place) startCatalogd() []byte {
+	p.t.Helper()
+	trusted, stop, err := standin.ServeCatalog(p.t.Context(), p.Client(), p.pkg, p.config(false))
+	if err != nil {
 		p.t.Fatal(err)
 	}
-	return made.PEM()
+	p.t.Cleanup(stop)
+	return trusted
 }

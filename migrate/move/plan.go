@@ -88,8 +88,13 @@ type Plan struct {
 	TakenOver []Object `json:"takenOver,omitempty"`
 	// Replaced are permissions and the like that the other OLM makes again, under other names. They are deleted in the end.
 	Replaced []Object `json:"replaced,omitempty"`
+	// Needs are the packages of the namespace that the version needs, sorted. OLM v0 would install them for it.
+	Needs []string `json:"needs,omitempty"`
 	// Accepted are the codes of checks that the administrator has accepted.
 	Accepted []string `json:"accepted,omitempty"`
+
+	// rewritten is how often this run has written the same to an object.
+	rewritten map[types.UID]int
 }
 
 // Version is a version of the operator.
@@ -171,6 +176,7 @@ func changes(was, now *Plan) (found []string) {
 	compare("spec of the Subscription", spec(was), spec(now))
 	compare("what the ClusterExtension has", was.Extension.describe(), now.Extension.describe())
 	compare("what is taken over", was.TakenOver, now.TakenOver)
+	compare("what the operator needs", was.Needs, now.Needs)
 	compare("what is accepted", was.Accepted, now.Accepted)
 	return found
 }

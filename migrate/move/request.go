@@ -28,6 +28,8 @@ type Request struct {
 	ServiceAccount string
 	// Accepted are the codes of checks whose refusal is accepted.
 	Accepted []string
+	// With are the packages that the same run moves. It moves those first that have to go first.
+	With []string
 
 	// Gates are the feature gates of OLM v1.
 	Gates featuregates.Set

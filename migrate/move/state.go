@@ -151,13 +151,27 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 		if hasNamespace(kind) {
 			options = append(options, client.InNamespace(s.plan.Namespace))
 		}
-		found, err := list(ctx, c, kind, options...)
-		if err != nil {
+		found := first{rank: rankMade}
+		add := func(o metav1.PartialObjectMetadata) {
+			if !s.isTaken(o) {
+				found.add(o)
+			}
+		}
+		if err := each(ctx, c, kind, add, options...); err != nil {
 			return err
 		}
-		s.made = append(s.made, slices.DeleteFunc(found, s.isTaken)...)
+		s.made = append(s.made, found.objects...)
 	}
 	return nil
+}
+
+// rankMade has those first that would go with the ClusterExtension. Nothing is done with what is deleted and held. Of the others, one is
+// changed or deleted at a time, so those that a list leaves out come later.
+func rankMade(o metav1.PartialObjectMetadata) int {
+	if isHeld(o) {
+		return -1
+	}
+	return ranked(isOwnedByV1)(o)
 }
 
 // revision is the number at the end of the name of a ClusterObjectSet.

@@ -13,6 +13,7 @@ const (
 	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to finish from its memory
 	KeepPermissions          migrate.StepName = "keep-permissions"           // remove OLM v0's labels, by which it would delete them
 	RestorePermissions       migrate.StepName = "restore-permissions"        // add these labels again
+	KeepAPIs                 migrate.StepName = "keep-apis"                  // say on an API without OLM v0's label that it is of the operator
 	AddVersionFinalizer      migrate.StepName = "add-version-finalizer"      // add the finalizer that keeps the ClusterServiceVersion until all is safe
 	DeleteVersion            migrate.StepName = "delete-version"             // delete the ClusterServiceVersion, and orphan its objects
 	KeepObjects              migrate.StepName = "keep-objects"               // remove an owner that is about to go
@@ -52,6 +53,9 @@ var steps = migrate.StepTable[*Plan]{
 	}},
 	{Name: KeepPermissions, Lists: hasPermissions, Does: func(*Plan) string {
 		return "remove the labels by which OLM v0 would delete the operator's cluster roles"
+	}},
+	{Name: KeepAPIs, Lists: never, Does: func(p *Plan) string {
+		return fmt.Sprintf("annotate an API that OLM v0 does not show as a part of package %s, so that it is known to be of it", p.Package)
 	}},
 	{Name: DeleteVersion, Lists: toV1, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterServiceVersion %s, and orphan its objects; the operator keeps running", p.Version.Name)

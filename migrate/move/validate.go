@@ -36,6 +36,9 @@ func (p *Plan) Validate() error {
 	for _, o := range p.Replaced {
 		errs = append(errs, o.validate("replaced", p.Namespace, true))
 	}
+	for _, pkg := range p.Needs {
+		errs = append(errs, migrate.ValidateName("needs", pkg))
+	}
 	for _, code := range p.Accepted {
 		if !slices.Contains(acceptable, code) {
 			errs = append(errs, fmt.Errorf("accepted has %q, want one of %q", code, acceptable))

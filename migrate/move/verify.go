@@ -54,15 +54,22 @@ func (s *state) Verify() error {
 	return nil
 }
 
-// verifyAPIs fails unless the APIs that OLM v1 is to take over are of the version, as long as that is there to show it: with their new owner
-// they are deleted, with all their objects, and a journal could name those of others.
+// verifyAPIs fails unless the APIs that OLM v1 is to take over are of the operator: with their new owner they are deleted, with all their
+// objects, and a journal could name those of others. The version shows it as long as it is there, and then they say so themselves.
 func (s *state) verifyAPIs() error {
-	if !s.hasVersionBefore() {
+	if s.plan.To != ToV1 || s.journal.Phase == migrate.RollingBack {
 		return nil
 	}
 	for _, t := range s.taken {
-		if t.Kind == definitionKind.Kind && !s.brings(t.Name) {
+		if t.Kind != definitionKind.Kind || t.live == nil {
+			continue
+		}
+		switch {
+		case s.hasVersionBefore() && !s.brings(t.Name):
 			return fmt.Errorf("%s is not of ClusterServiceVersion %s/%s, although the plan says so: find out who has written the plan; %s", t, s.version.Namespace, s.version.Name, s.journal.Abandon())
+		case !s.hasVersionBefore() && !s.isNamed(t.live):
+			return fmt.Errorf("%s says nothing of package %s, neither by label %s nor by annotation %s or the marks of ClusterExtension %s, although the plan says that it is of it: find out who has written the plan; %s",
+				t, s.plan.Package, componentLabel(s.plan.Package, s.plan.Namespace), movedAnnotation, s.plan.Subject.Name, s.journal.Abandon())
 		}
 	}
 	return nil

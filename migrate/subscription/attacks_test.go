@@ -25,6 +25,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
+	"github.com/berth-csi/berth/test/migrations"
 	"github.com/berth-csi/berth/test/tenant"
 )
 
@@ -116,7 +117,7 @@ func replacing(made *subscription.Plan) {
 }
 
 // try runs a tool and returns its error.
-func (p *place) try(t tool) error {
+func (p *place) try(t migrations.Tool) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
 	defer cancel()
 	err := t(ctx, p.Config())
@@ -217,7 +218,7 @@ func forgePanic(a *attack) {
 func writeGarbage(a *attack) {
 	p := a.newPlace(a.t, "", a.known)
 	a.write(a.tenant.Project(a.t, ""), "garbage", migrate.Subject{Namespace: p.namespace, Name: a.pkg})
-	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
+	p.Run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	p.mustBeInstalled(a.pkg + ".v1.1.0")
 	if _, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known)); err != nil {
 		a.t.Errorf("plan: %v", err)
@@ -326,7 +327,7 @@ func takePlace(a *attack) {
 		}
 		a.mustRefuseForeign(p, foreign)
 	}
-	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
+	p.Run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
@@ -346,7 +347,7 @@ func recreate(a *attack) {
 		a.t.Fatal(err)
 	}
 	a.mustRefuseForeign(p, foreign)
-	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
+	p.Run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
@@ -363,7 +364,7 @@ func subscribeToo(a *attack) {
 		if err == nil || !strings.Contains(err.Error(), "--namespace") || !strings.Contains(err.Error(), p.namespace+"/"+a.pkg) || !strings.Contains(err.Error(), project+"/mine") {
 			a.t.Errorf("%s: got %v, want that both Subscriptions match, and their names", when, err)
 		}
-		p.run(p.apply(p.to(a.known), migrate.Options{})) // which names the namespace
+		p.Run(p.apply(p.to(a.known), migrate.Options{})) // which names the namespace
 	}
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }

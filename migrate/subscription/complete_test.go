@@ -18,11 +18,12 @@ import (
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
+	"github.com/berth-csi/berth/test/migrations"
 )
 
 func offeredLater(p *place) {
 	reviewed := p.plan(p.to(longer))
-	p.run(p.apply(p.to(longer), migrate.Options{}))
+	p.Run(p.apply(p.to(longer), migrate.Options{}))
 	cluster.Eventually(p.t, limit, "OLM to offer a later version", func(ctx context.Context) error {
 		e, err := p.end(ctx)
 		if err == nil && !slices.Equal(e.pending, []string{"buoy.v1.1.1"}) {
@@ -35,7 +36,7 @@ func offeredLater(p *place) {
 		if made := p.plan(p.to(longer)); !made.Safe || len(made.Objects) > 0 {
 			p.t.Errorf("got a plan that changes %+v; want one that has nothing to do:\n%s", made.Objects, made.Text(findings.Plain))
 		}
-		p.mustWriteNothing(p.apply(p.to(longer), migrate.Options{}))
+		p.MustWriteNothing(p.apply(p.to(longer), migrate.Options{}))
 	})
 	cluster.Eventually(p.t, limit, "OLM to install the later version", func(ctx context.Context) error {
 		if err := p.approveAll(ctx); err != nil {
@@ -55,9 +56,9 @@ func (p *place) mustBeComplete(source string, reviewed *subscription.Plan) {
 		p.t.Errorf("the journal is %s, want %s", status.Phase, migrate.Completed)
 	}
 	p.mustLeaveAsIs(func() {
-		p.mustWriteNothing(p.apply(p.to(source), migrate.Options{}))
-		p.mustWriteNothing(p.applyGiven(reviewed))
-		p.mustWriteNothing(p.applyAgain(status.Plan))
+		p.MustWriteNothing(p.apply(p.to(source), migrate.Options{}))
+		p.MustWriteNothing(p.applyGiven(reviewed))
+		p.MustWriteNothing(p.applyAgain(status.Plan))
 	})
 }
 
@@ -73,22 +74,22 @@ func (p *place) withoutJournal(do func()) {
 	}
 	do()
 	journal.ResourceVersion, journal.UID = "", ""
-	p.create(journal)
+	p.Create(journal)
 }
 
 // applyAgain applies a plan regardless of a migration in progress.
-func (p *place) applyAgain(made *subscription.Plan) tool {
+func (p *place) applyAgain(made *subscription.Plan) migrations.Tool {
 	return func(ctx context.Context, config *rest.Config) error {
-		seen, err := p.connect(config)
+		seen, err := p.Connect(config)
 		if err != nil {
 			return err
 		}
-		return subscription.Switch.Apply(ctx, seen, made, migrate.Options{Report: p.report(nil)})
+		return subscription.Switch.Apply(ctx, seen, made, migrate.Options{Report: p.Report(nil)})
 	}
 }
 
 // mustReport fails unless a tool fails with each of these texts, and writes nothing.
-func (p *place) mustReport(t tool, want ...string) {
+func (p *place) mustReport(t migrations.Tool, want ...string) {
 	p.t.Helper()
 	recorder := fault.Record()
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
@@ -127,7 +128,7 @@ func askedForLater(p *place) {
 	if got := asks.Spec.ClusterServiceVersionNames; !slices.Equal(got, []string{"buoy.v1.1.1"}) {
 		p.t.Fatalf("the unapproved InstallPlan is for %q, want the later version", got)
 	}
-	p.run(p.apply(p.to(longer), migrate.Options{}))
+	p.Run(p.apply(p.to(longer), migrate.Options{}))
 	cluster.Eventually(p.t, limit, "OLM to install the later version", func(ctx context.Context) error { return p.installed(ctx, "buoy.v1.1.1") })
 	if got, err := p.end(p.t.Context()); err != nil || len(got.pending) > 0 || got.approval != p.subscription.Spec.InstallPlanApproval {
 		p.t.Errorf("got %+v, %v; want no unapproved InstallPlan, and the approval as before", got, err)
@@ -142,7 +143,7 @@ func removedAfter(p *place) {
 		p.subscription, &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "beacon.v2.0.0"}},
 	} {
 		p.remove(object)
-		for _, t := range []tool{p.apply(p.to(renamed), migrate.Options{}), p.applyGiven(reviewed), p.applyAgain(completed)} {
+		for _, t := range []migrations.Tool{p.apply(p.to(renamed), migrate.Options{}), p.applyGiven(reviewed), p.applyAgain(completed)} {
 			p.mustReport(t, "the operator was removed", "Subscription "+p.namespace+"/buoy does not exist", "create a Subscription")
 		}
 	}
@@ -151,7 +152,7 @@ func removedAfter(p *place) {
 	if err := p.Client().Patch(p.t.Context(), journal, client.RawPatch(types.MergePatchType, []byte(`{"data":{"phase":"Applying"}}`))); err != nil {
 		p.t.Fatal(err)
 	}
-	for _, t := range []tool{p.apply(p.to(renamed), migrate.Options{}), p.applyGiven(reviewed), p.rollback} {
+	for _, t := range []migrations.Tool{p.apply(p.to(renamed), migrate.Options{}), p.applyGiven(reviewed), p.rollback} {
 		p.mustReport(t, "the operator was removed", "create a Subscription", "delete configmap "+journal.Name)
 	}
 }

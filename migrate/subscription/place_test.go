@@ -2,7 +2,6 @@ package subscription_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -26,6 +25,7 @@ import (
 	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/migrations"
 )
 
 func TestMain(m *testing.M) {
@@ -85,6 +85,7 @@ func newSiteIn(t *testing.T, name, pkg, renamedPkg string) *site {
 // place is a namespace of a site with version 1.0.0 of the package installed from the first catalog.
 type place struct {
 	*site
+	*migrations.Runner
 	t            *testing.T
 	namespace    string
 	subscription *v1alpha1.Subscription
@@ -99,30 +100,19 @@ func (s *site) newPlace(t *testing.T, approval v1alpha1.Approval, known ...strin
 // newPlaceIn is newPlace for an existing namespace.
 func (s *site) newPlaceIn(t *testing.T, namespace string, approval v1alpha1.Approval, known ...string) *place {
 	t.Helper()
-	p := &place{site: s, t: t, namespace: namespace}
+	p := &place{site: s, Runner: migrations.New(t, s.Cluster, limit), t: t, namespace: namespace}
 	t.Cleanup(p.tell)
-	p.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: p.namespace},
+	p.Create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: p.namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{p.namespace}}})
 	for _, name := range slices.Concat([]string{first}, known) {
-		source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.namespace},
-			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: s.addresses[name]}}
-		p.create(source)
-		cluster.Eventually(t, limit, "OLM to read catalog "+name, func(ctx context.Context) error {
-			if err := s.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
-				return err
-			}
-			if state := source.Status.GRPCConnectionState; state == nil || state.LastObservedState != "READY" {
-				return fmt.Errorf("its connection is %+v", state)
-			}
-			return nil
-		})
+		p.CreateSource(p.namespace, name, s.addresses[name])
 	}
 	p.subscription = &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Name: s.pkg, Namespace: p.namespace},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: p.namespace, Package: s.pkg, Channel: "stable",
 			InstallPlanApproval: approval},
 	}
-	p.create(p.subscription)
+	p.Create(p.subscription)
 	cluster.Eventually(t, limit, "OLM to install "+s.pkg+".v1.0.0", func(ctx context.Context) error {
 		if err := p.approveAll(ctx); err != nil {
 			return err
@@ -152,13 +142,6 @@ func (p *place) tell() {
 		if err != nil {
 			p.t.Error(err)
 		}
-	}
-}
-
-func (p *place) create(object client.Object) {
-	p.t.Helper()
-	if err := p.Client().Create(p.t.Context(), object); err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -245,12 +228,6 @@ func (p *place) to(source string) subscription.Request {
 	return r
 }
 
-// connect returns the cluster for a tool.
-func (p *place) connect(config *rest.Config) (migrate.Cluster, error) {
-	c, err := client.New(config, client.Options{Scheme: p.Client().Scheme(), Mapper: p.Client().RESTMapper()})
-	return migrate.Cluster{Config: config, Client: c}, err
-}
-
 // admin returns the cluster for an administrator, without fault injection.
 func (p *place) admin() migrate.Cluster {
 	return migrate.Cluster{Config: p.Config(), Client: p.Client(), Warn: func(what string) { p.t.Log(what) }}
@@ -266,32 +243,15 @@ func (p *place) plan(r subscription.Request) *subscription.Plan {
 	return made
 }
 
-// tool is a command.
-type tool func(ctx context.Context, config *rest.Config) error
-
 // apply is "berth switch apply".
-func (p *place) apply(r subscription.Request, o migrate.Options) tool {
-	return func(ctx context.Context, config *rest.Config) error {
-		seen, err := p.connect(config)
-		if err != nil {
-			return err
-		}
-		made, _, err := subscription.Switch.Ensure(ctx, seen, r)
-		if err != nil {
-			return err
-		}
-		if !made.Safe {
-			return fmt.Errorf("it is not safe: %+v", made.Checks)
-		}
-		o.Report = p.report(o.Report)
-		return subscription.Switch.Apply(ctx, seen, made, o)
-	}
+func (p *place) apply(r subscription.Request, o migrate.Options) migrations.Tool {
+	return migrations.Apply(p.Runner, subscription.Switch, r, o)
 }
 
 // applyGiven is "berth switch apply -f".
-func (p *place) applyGiven(given *subscription.Plan) tool {
+func (p *place) applyGiven(given *subscription.Plan) migrations.Tool {
 	return func(ctx context.Context, config *rest.Config) error {
-		seen, err := p.connect(config)
+		seen, err := p.Connect(config)
 		if err != nil {
 			return err
 		}
@@ -299,66 +259,21 @@ func (p *place) applyGiven(given *subscription.Plan) tool {
 		if err != nil {
 			return err
 		}
-		return subscription.Switch.Apply(ctx, seen, made, migrate.Options{Report: p.report(nil)})
+		return subscription.Switch.Apply(ctx, seen, made, migrate.Options{Report: p.Report(nil)})
 	}
 }
 
 // applyUntil applies until a step is next, which is neither executed nor waited for.
 func (p *place) applyUntil(step migrate.StepName, r subscription.Request) {
 	p.t.Helper()
-	ctx, stop := context.WithTimeout(p.t.Context(), limit)
-	defer stop()
-	err := p.apply(r, migrate.Options{Report: func(e migrate.Event) {
-		if e.Step == step {
-			stop()
-		}
-	}})(ctx, p.Config())
-	if !errors.Is(err, context.Canceled) {
-		p.t.Fatalf("got %v, want that step %s is next", err, step)
-	}
+	migrations.ApplyUntil(p.Runner, subscription.Switch, r, step)
 }
 
 // rollingBack is "berth switch rollback".
-func (p *place) rollingBack(o migrate.Options) tool {
-	return func(ctx context.Context, config *rest.Config) error {
-		seen, err := p.connect(config)
-		if err != nil {
-			return err
-		}
-		status, err := subscription.Switch.Status(ctx, seen, subscription.Request{Package: p.pkg, Namespace: p.namespace})
-		if err != nil {
-			return err
-		}
-		o.Report = p.report(o.Report)
-		return subscription.Switch.Rollback(ctx, seen, status.Plan, o)
-	}
+func (p *place) rollingBack(o migrate.Options) migrations.Tool {
+	return migrations.Rollback(p.Runner, subscription.Switch, subscription.Request{Package: p.pkg, Namespace: p.namespace}, o)
 }
 
 func (p *place) rollback(ctx context.Context, config *rest.Config) error {
 	return p.rollingBack(migrate.Options{})(ctx, config)
-}
-
-// report logs the events of a run, which all have a description, and passes them on.
-func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
-	return func(e migrate.Event) {
-		if next != nil {
-			defer next(e)
-		}
-		p.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
-		if e.Does == "" {
-			p.t.Errorf("step %s has no description", e.Step)
-		}
-	}
-}
-
-// run runs a tool, which must succeed in time.
-func (p *place) run(t tool) {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
-	defer cancel()
-	config := p.Config()
-	config.Timeout = 10 * time.Second // an injected fault may be that the API server does not answer
-	if err := t(ctx, config); err != nil {
-		p.t.Fatal(err)
-	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/test/migrations"
 )
 
 func unsafePlan(p *place) {
@@ -87,7 +88,7 @@ func installedByOLMv1(p *place) {
 func unreachableCatalog(p *place) {
 	adrift := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "adrift", Namespace: p.namespace},
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: "127.0.0.1:1"}}
-	p.create(adrift)
+	p.Create(adrift)
 	// A connection is IDLE before OLM connects, too.
 	cluster.Eventually(p.t, limit, "OLM to find out that it cannot connect", func(ctx context.Context) error {
 		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(adrift), adrift); err != nil {
@@ -104,7 +105,7 @@ func unreachableCatalog(p *place) {
 func twoSubscriptions(p *place) {
 	again := p.subscription.DeepCopy()
 	again.ObjectMeta = metav1.ObjectMeta{Name: "again", Namespace: p.namespace}
-	p.create(again)
+	p.Create(again)
 	p.mustRefuse(p.to(second), prediction.SecondSubscription)
 }
 
@@ -130,20 +131,20 @@ func inProgress(p *place) {
 	if _, err := subscription.Switch.Plan(p.t.Context(), p.admin(), p.to(second)); err == nil || !strings.Contains(err.Error(), "berth switch rollback buoy") {
 		p.t.Errorf("got %v, want that it is in progress, and how to roll back", err)
 	}
-	p.run(p.rollback)
+	p.Run(p.rollback)
 }
 
 func changedSubscription(p *place) {
 	applyToApproval(p)
 	p.patchSubscription(`{"spec":{"channel":"preview"}}`)
 	// In this order: a switch cannot be applied any more once its rollback has begun.
-	for i, tool := range []tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
+	for i, tool := range []migrations.Tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
 		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "somebody has changed Subscription") {
 			p.t.Errorf("%s: got %v, want that somebody has changed the Subscription", []string{"apply", "rollback"}[i], err)
 		}
 	}
 	p.patchSubscription(`{"spec":{"channel":"stable"}}`)
-	p.run(p.rollback)
+	p.Run(p.rollback)
 	p.patchSubscription(`{"spec":{"channel":"preview"}}`)
 	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "rolled back already") {
 		p.t.Errorf("got %v, want that there is nothing to roll back", err)
@@ -159,7 +160,7 @@ func recreatedSubscription(p *place) {
 	if err := p.Client().Delete(p.t.Context(), former); err != nil {
 		p.t.Fatal(err)
 	}
-	p.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name}, Spec: former.Spec})
+	p.Create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name}, Spec: former.Spec})
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	err := p.apply(p.to(second), migrate.Options{})(ctx, p.Config())
@@ -181,7 +182,7 @@ func invalidJournals(p *place) {
 	foreign := journalOf(migrate.DefaultJournalNamespace, "berth-switch."+p.namespace+".other", "garbage")
 	own := journalOf(p.journal().Namespace, p.journal().Name, "garbage")
 	for _, journal := range []*corev1.ConfigMap{foreign, own} {
-		p.create(journal)
+		p.Create(journal)
 		p.t.Cleanup(func() {
 			if err := client.IgnoreNotFound(p.Client().Delete(context.Background(), journal)); err != nil {
 				p.t.Error(err)
@@ -215,7 +216,7 @@ func conflictingRequest(p *place) {
 	if err != nil || resumed == nil || resumed.Next != subscription.Approve || !strings.Contains(resumed.Text(findings.Plain), "approve the InstallPlan") {
 		p.t.Errorf("got %+v, %v; want its status and its steps", resumed, err)
 	}
-	p.run(p.rollback)
+	p.Run(p.rollback)
 }
 
 func changedConfig(p *place) {
@@ -225,13 +226,13 @@ func changedConfig(p *place) {
 	}
 	applyToApproval(p)
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
-	for i, tool := range []tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
+	for i, tool := range []migrations.Tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
 		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "spec.config differs from the plan") {
 			p.t.Errorf("%s: got %v, want that somebody has changed the configuration", []string{"apply", "rollback"}[i], err)
 		}
 	}
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
-	p.run(p.apply(p.to(second), migrate.Options{}))
+	p.Run(p.apply(p.to(second), migrate.Options{}))
 	// OLM applies each change of the configuration to the Deployment, and installs a ClusterServiceVersion that has
 	// succeeded again when it comes to that (reason NeedsReinstall).
 	cluster.Eventually(p.t, limit, "OLM to apply the configuration", func(ctx context.Context) error { return p.installed(ctx, "buoy.v1.1.0") })

@@ -68,7 +68,7 @@ func stalledRollback(p *place) {
 // mustRollBack runs a rollback to its end.
 func (p *place) mustRollBack() {
 	p.t.Helper()
-	p.run(p.rollback)
+	p.Run(p.rollback)
 	if err := p.isRestored(p.t.Context()); err != nil {
 		p.t.Error(err)
 	}
@@ -107,7 +107,7 @@ func repeated(p *place) {
 }
 
 func noRollback(p *place) {
-	p.run(p.apply(p.to(second), migrate.Options{}))
+	p.Run(p.apply(p.to(second), migrate.Options{}))
 	p.mustLeaveAsIs(func() {
 		if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "beyond the point of no return") {
 			p.t.Errorf("got %v, want that it cannot be rolled back", err)

@@ -10,12 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
-	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
+	"github.com/berth-csi/berth/test/migrations"
 )
 
 // sweepers is the number of concurrent runs in a cluster. They mostly wait for OLM.
@@ -27,24 +27,24 @@ var episodes = []struct {
 	known string // the catalog to switch to
 	// begin is done before, without faults.
 	begin func(*place)
-	do    func(*place) tool
+	do    func(*place) migrations.Tool
 	end   end
 }{
 	{
 		name: "update", known: second,
-		do: func(p *place) tool { return p.apply(p.to(second), migrate.Options{}) },
+		do: func(p *place) migrations.Tool { return p.apply(p.to(second), migrate.Options{}) },
 		end: end{source: second, pkg: "buoy", channel: "stable", installed: "buoy.v1.1.0",
 			versions: succeeded("buoy.v1.1.0"), state: "Completed"},
 	},
 	{
 		name: "replace", known: renamed,
-		do: func(p *place) tool { return p.apply(p.to(renamed), migrate.Options{}) },
+		do: func(p *place) migrations.Tool { return p.apply(p.to(renamed), migrate.Options{}) },
 		end: end{source: renamed, pkg: "beacon", channel: "stable", installed: "beacon.v2.0.0",
 			versions: succeeded("beacon.v2.0.0"), state: "Completed"},
 	},
 	{
 		name: "rollback", known: second, begin: applyToApproval,
-		do: func(p *place) tool { return p.rollback },
+		do: func(p *place) migrations.Tool { return p.rollback },
 		end: end{source: first, pkg: "buoy", channel: "stable", installed: "buoy.v1.0.0",
 			versions: succeeded("buoy.v1.0.0"), state: "RolledBack"},
 	},
@@ -85,7 +85,7 @@ func TestCrashSweep(t *testing.T) {
 			if e.begin != nil {
 				e.begin(p)
 			}
-			p.run(func(ctx context.Context, config *rest.Config) error { return injector.Run(ctx, config, e.do(p)) })
+			p.RunWith(injector, e.do(p))
 			cluster.Eventually(t, limit, "the end", func(ctx context.Context) error {
 				got, err := p.end(ctx)
 				if diff := cmp.Diff(e.end, got, cmp.AllowUnexported(end{})); err == nil && diff != "" {
@@ -93,7 +93,7 @@ func TestCrashSweep(t *testing.T) {
 				}
 				return err
 			})
-			p.mustWriteNothing(e.do(p))
+			p.MustWriteNothing(e.do(p))
 			return p, injector.Writes()
 		}
 		undisturbed, reference := play(t, fault.Record())
@@ -174,14 +174,4 @@ func (p *place) recreatedByOLM() map[string]int {
 		}
 	}
 	return again
-}
-
-// mustWriteNothing runs a tool again, which has to write nothing.
-func (p *place) mustWriteNothing(t tool) {
-	p.t.Helper()
-	recorder := fault.Record()
-	p.run(func(ctx context.Context, config *rest.Config) error { return recorder.Run(ctx, config, t) })
-	if writes := recorder.Writes(); len(writes) > 0 {
-		p.t.Errorf("a second run wrote %+v", writes)
-	}
 }

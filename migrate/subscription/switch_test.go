@@ -81,7 +81,7 @@ func testSwitches(t *testing.T, tests map[string]switchTest) {
 }
 
 func manualApproval(p *place) {
-	p.run(p.apply(p.to(second), migrate.Options{}))
+	p.Run(p.apply(p.to(second), migrate.Options{}))
 	got, err := p.end(p.t.Context())
 	if err != nil || got.approval != v1alpha1.ApprovalManual || got.installed != "buoy.v1.1.0" {
 		p.t.Errorf("got %+v, %v; want buoy.v1.1.0, with manual approval", got, err)
@@ -89,7 +89,7 @@ func manualApproval(p *place) {
 }
 
 func dryRun(p *place) {
-	p.mustLeaveAsIs(func() { p.run(p.apply(p.to(second), migrate.Options{DryRun: true})) })
+	p.mustLeaveAsIs(func() { p.Run(p.apply(p.to(second), migrate.Options{DryRun: true})) })
 }
 
 // mustLeaveAsIs does something, which must not change the place.
@@ -127,7 +127,7 @@ func installedAgain(p *place) {
 		p.t.Fatal(err)
 	}
 	p.applyUntil(subscription.Approve, p.to(renamed))
-	p.create(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: removed.Name}, Spec: removed.Spec})
+	p.Create(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: removed.Name}, Spec: removed.Spec})
 	p.mustSwitch(renamed, "beacon.v2.0.0")
 }
 
@@ -162,7 +162,7 @@ func (p *place) copyUnapproved(name, version string) *v1alpha1.InstallPlan {
 	original := p.unapproved()
 	copied := &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, OwnerReferences: original.OwnerReferences}, Spec: original.Spec}
 	copied.Spec.ClusterServiceVersionNames = []string{version}
-	p.create(copied)
+	p.Create(copied)
 	copied.Status = original.Status
 	if err := p.Client().Status().Update(p.t.Context(), copied); err != nil {
 		p.t.Fatal(err)
@@ -205,7 +205,7 @@ func (p *place) unapproved() (found *v1alpha1.InstallPlan) {
 // mustSwitch applies a switch to its end, after which only this ClusterServiceVersion must be installed.
 func (p *place) mustSwitch(source, name string) {
 	p.t.Helper()
-	p.run(p.apply(p.to(source), migrate.Options{}))
+	p.Run(p.apply(p.to(source), migrate.Options{}))
 	if err := p.installed(p.t.Context(), name); err != nil {
 		p.t.Error(err)
 	}
@@ -224,7 +224,7 @@ func timesOut(p *place) {
 	defer cancel()
 	timeout := &migrate.TimeoutError{}
 	made := p.status().Plan
-	if err := subscription.Switch.Apply(ctx, p.admin(), made, migrate.Options{Report: p.report(nil)}); !errors.As(err, &timeout) {
+	if err := subscription.Switch.Apply(ctx, p.admin(), made, migrate.Options{Report: p.Report(nil)}); !errors.As(err, &timeout) {
 		p.t.Errorf("got %v, want a timeout", err)
 	}
 	if got := p.status(); got.Phase != migrate.Applying || got.Next != subscription.Approve || !got.CanRollBack {

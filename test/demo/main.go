@@ -1,7 +1,7 @@
 // Command demo runs one of Berth's demonstrations on a local cluster; see command play. It builds the needed programs,
 // which takes minutes the first time, and prints the progress. So that it starts quickly, it imports almost nothing
-// itself. `make demo`, `make demo-switch`, `make demo-platform`, `make demo-adopt`, `make demo-aws` and `make
-// demo-down` run it, and `make test` uses it to build the tools.
+// itself. `make demo`, `make demo-switch` and the other targets with such names run it, and `make test` uses it to build
+// the tools.
 package main
 
 import (
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 		return d.up(ctx, what)
 	}
 	switch what {
-	case "up", "switch", "adopt", "aws", "csi-migration":
+	case "up", "switch", "adopt", "aws", "csi-migration", "move":
 		return d.up(ctx, what)
 	case "down":
 		return d.down(ctx)
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return d.buildForTests(ctx)
 	}
-	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"aws\", \"csi-migration\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
+	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"aws\", \"csi-migration\", \"move\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
 }
 
 // predict returns the parts that a demonstration will only report, because this machine lacks requirements of real

@@ -29,6 +29,7 @@ func TestPredict(t *testing.T) {
 		"a hand-over":                 {what: "adopt", missing: lacking, fails: true, says: []string{"make demo-adopt"}},
 		"a file system":               {what: "aws", missing: lacking, root: true, fails: true, says: []string{"missing: a part"}},
 		"CSI migration, without pods": {what: "csi-migration", missing: lacking},
+		"a move, without nodes":       {what: "move", missing: lacking},
 		"the end":                     {what: "down", missing: lacking},
 	} {
 		t.Run(name, func(t *testing.T) {

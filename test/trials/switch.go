@@ -59,4 +59,11 @@ var onSwitch = []Attack{
 		"of the objects in a namespace, the plan names those that were taken over and the 50 oldest others", "migrate/move TestManyLabelledObjects"},
 	{"keep a way back from ending, with a Deployment in the operator's namespace that has the labels of the ClusterExtension and never runs, or is deleted meanwhile",
 		"only the Deployments of the version are waited for, and only APIs have to stay", "migrate/move TestLabelledDeployment"},
+	{"have a move mark or unmark an API of another operator, with a journal in kube-system when the version is gone",
+		"the API itself has to say whose it is: by OLM v0's label of the package, by the move's annotation, or by the marks of the ClusterExtension",
+		"migrate/move TestForgedJournal/an_API_of_another_operator,_when_the_version_is_gone"},
+	{"keep a rollback from ending, by putting the marks of OLM v1 back as often as it removes them",
+		"a run changes an object ten times at most, and then says which program changes it back", "migrate/move TestPutBack"},
+	{"fill the memory of berth move, and the journal, with many objects that have the labels of OLM v0 or of the ClusterExtension",
+		"lists are read page by page, and of the objects in a namespace a plan names the 50 oldest besides those that were taken over", "migrate/move TestLabelledObjects"},
 }

@@ -1,7 +1,7 @@
 // Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from
 // the community's operator to the certified one, the drivers of a platform, the hand-over of a driver from OLM to the
-// cluster storage operator, a file system from its creation to its removal, and CSI migration. Command demo builds its
-// programs and runs it.
+// cluster storage operator, a file system from its creation to its removal, CSI migration, and the move of an operator
+// to OLM v1 and back. Command demo builds its programs and runs it.
 package main
 
 import (
@@ -48,6 +48,7 @@ func demos() map[string]script {
 		"adopt":         {"adopt", runAdopt, runAdoptionCloud},
 		"aws":           {"aws", runAWS, runAWSCloud},
 		"csi-migration": {"csi-migration", runCSIMigration, nil},
+		"move":          {"move", runMove, nil},
 	}
 	for _, name := range testbed.Platforms() {
 		p := onPlatform{name}
