@@ -1,8 +1,9 @@
 package build
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -154,7 +156,7 @@ func introduce(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) erro
 var mediaTypes = map[string]string{
 	".gif": "image/gif", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".png": "image/png", ".svg": "image/svg+xml"}
 
-// icon returns the icon that the template names, or nil.
+// icon returns the icon that the template names, or nil. A link out of the icon's folder would publish another file in the catalog.
 func (d *draft) icon() *declcfg.Icon {
 	if d.Icon == "" {
 		return nil
@@ -165,8 +167,12 @@ func (d *draft) icon() *declcfg.Icon {
 			strings.Join(slices.Sorted(maps.Keys(mediaTypes)), ", "))
 		return nil
 	}
-	data, err := os.ReadFile(d.path(d.Icon))
-	if err != nil {
+	path := d.path(d.Icon)
+	data, err := boundedyaml.ReadFileIn(filepath.Dir(path), filepath.Base(path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.fault(at("icon"), "icon: there is no file %s; expected its path from the template's folder", d.Icon)
+	case err != nil:
 		d.fault(at("icon"), "icon: %v", err)
 	}
 	return &declcfg.Icon{Data: data, MediaType: mediaType}

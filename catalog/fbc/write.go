@@ -3,11 +3,13 @@ package fbc
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -32,13 +34,21 @@ func Write(config *declcfg.DeclarativeConfig, dir string) (string, error) {
 
 // WriteFile stores the output of write, the YAML documents of one package, as <dir>/<package>/catalog.yaml and returns that path. It
 // replaces an earlier file atomically: readers see the old file or the new one and, after an error, the old one. It refuses a
-// package folder that holds anything that it did not write.
-func WriteFile(dir, pkg string, write func(io.Writer) error) (string, error) {
+// package folder that holds anything that it did not write, and never follows a link out of dir.
+func WriteFile(dir, pkg string, write func(io.Writer) error) (_ string, err error) {
 	target := filepath.Join(dir, pkg, fileName)
-	if err := checkReplaceable(target); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("cannot write %s: %w", target, err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", fmt.Errorf("cannot write %s: %w", target, err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := checkReplaceable(root, pkg, target); err != nil {
 		return "", err
 	}
-	if err := replace(target, dir, write); err != nil {
+	if err := replace(root, pkg, write); err != nil {
 		return "", fmt.Errorf("cannot write %s: %w", target, err)
 	}
 	return target, nil
@@ -46,8 +56,8 @@ func WriteFile(dir, pkg string, write func(io.Writer) error) (string, error) {
 
 // checkReplaceable fails if writing target would lose anything: if its folder holds another file, or target was not
 // written by Write.
-func checkReplaceable(target string) error {
-	entries, err := os.ReadDir(filepath.Dir(target))
+func checkReplaceable(root *os.Root, pkg, target string) error {
+	entries, err := fs.ReadDir(root.FS(), pkg)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -59,45 +69,55 @@ func checkReplaceable(target string) error {
 			return fmt.Errorf("folder %s holds %s, which `berth catalog build` did not make; "+
 				"expected at most %s there: move it away, or choose another output folder", filepath.Dir(target), entry.Name(), fileName)
 		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%s is not a file, and was not made by `berth catalog build`; move it away, or choose another output folder", target)
+		}
 	}
-	data, err := os.ReadFile(target)
-	if errors.Is(err, fs.ErrNotExist) {
+	if len(entries) == 0 {
 		return nil
 	}
+	file, err := root.Open(path.Join(pkg, fileName))
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", target, err)
 	}
-	if !bytes.HasPrefix(data, []byte(header)) {
+	begin := make([]byte, len(header))
+	n, err := io.ReadFull(file, begin)
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("cannot write %s: %w", target, err)
+	}
+	if string(begin[:n]) != header {
 		return fmt.Errorf("%s exists and was not made by `berth catalog build`: its first line is not %q; "+
 			"move it away, or choose another output folder", target, strings.TrimSpace(header))
 	}
 	return nil
 }
 
-// replace writes target by way of a staging folder in dir, which an .indexignore file hides from readers of the catalog
-// in dir.
-func replace(target, dir string, write func(io.Writer) error) (err error) {
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+// replace writes the file of a package by way of a staging folder, which an .indexignore file hides from readers of the catalog.
+func replace(root *os.Root, pkg string, write func(io.Writer) error) (err error) {
+	if err := root.MkdirAll(pkg, 0o755); err != nil {
 		return err
 	}
-	staging, err := os.MkdirTemp(dir, ".staging-")
-	if err != nil {
+	staging := ".staging-" + rand.Text()
+	if err := root.Mkdir(staging, 0o700); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
-	if err := os.WriteFile(filepath.Join(staging, document.IgnoreFile), []byte("*\n"), 0o644); err != nil {
+	defer func() { err = errors.Join(err, root.RemoveAll(staging)) }()
+	if err := root.WriteFile(path.Join(staging, document.IgnoreFile), []byte("*\n"), 0o644); err != nil {
 		return err
 	}
-	staged := filepath.Join(staging, fileName)
-	if err := writeFile(staged, write); err != nil {
+	staged := path.Join(staging, fileName)
+	if err := writeFile(root, staged, write); err != nil {
 		return err
 	}
-	return os.Rename(staged, target)
+	return root.Rename(staged, path.Join(pkg, fileName))
 }
 
 // writeFile writes a file that begins with the header.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+func writeFile(root *os.Root, name string, write func(io.Writer) error) (err error) {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}

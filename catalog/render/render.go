@@ -1,5 +1,5 @@
 // Package render writes catalogs and bundles in canonical form, as JSON or YAML: the same bytes as "opm render", except for
-// numbers that would lose digits there.
+// numbers that would lose digits there, and for what ForLog escapes.
 package render
 
 import (

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/conversion"
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
@@ -60,7 +61,7 @@ standard error.
 			for _, what := range lost {
 				cmd.PrintErrf("warning: the template lacks %s\n", escape.Line(what))
 			}
-			_, err = cmd.OutOrStdout().Write(text)
+			_, err = render.ForLog(cmd.OutOrStdout(), output).Write(text)
 			return err
 		},
 	}

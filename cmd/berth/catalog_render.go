@@ -84,7 +84,7 @@ func (o *catalogRender) run(cmd *cobra.Command, args []string) error {
 	if o.split != "" {
 		found, err = render.Split(cmd.Context(), o.split, options, args)
 	} else {
-		found, err = render.Write(cmd.Context(), cmd.OutOrStdout(), options, args)
+		found, err = render.Write(cmd.Context(), render.ForLog(cmd.OutOrStdout(), o.output), options, args)
 	}
 	for _, f := range found {
 		cmd.PrintErrln(escape.Line(f.String()))

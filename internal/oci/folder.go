@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -369,15 +370,17 @@ func (f *Folder) name(_ context.Context, ref name.Reference, p contentDescriptor
 	return nil
 }
 
-// write writes a file, which appears when it is complete.
+// write writes a file, which appears when it is complete. Like sweep, it stays below the folder, wherever somebody else may
+// have put a link meanwhile.
 func (f *Folder) write(file string, content io.Reader) (err error) {
-	opened, err := os.CreateTemp(filepath.Join(f.dir, blobsFolder), unfinished)
+	name := path.Join(blobsFolder, unfinished+rand.Text())
+	opened, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(opened.Name()))
+			err = errors.Join(err, f.root.Remove(name))
 		}
 	}()
 	_, err = io.Copy(opened, content)
@@ -387,7 +390,7 @@ func (f *Folder) write(file string, content io.Reader) (err error) {
 	if err = errors.Join(err, opened.Close()); err != nil {
 		return err
 	}
-	return os.Rename(opened.Name(), filepath.Join(f.dir, filepath.FromSlash(file)))
+	return f.root.Rename(name, file)
 }
 
 // Finish lists exactly the images that were copied since the folder was opened, among them the catalog. Until then, the folder
@@ -420,7 +423,7 @@ func (f *Folder) Finish(catalog, reference, origin string) error {
 
 // sweep deletes files of blobs.
 func (f *Folder) sweep(which func(file string) bool) error {
-	files, err := os.ReadDir(filepath.Join(f.dir, blobsFolder))
+	files, err := fs.ReadDir(f.root.FS(), blobsFolder)
 	if err != nil {
 		return fmt.Errorf("image folder %s: %w", f.dir, err)
 	}
@@ -428,7 +431,7 @@ func (f *Folder) sweep(which func(file string) bool) error {
 		if !which(file.Name()) {
 			continue
 		}
-		if err := os.Remove(filepath.Join(f.dir, blobsFolder, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := f.root.Remove(path.Join(blobsFolder, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("image folder %s: %w", f.dir, err)
 		}
 	}

@@ -40,4 +40,10 @@ var onCatalogs = []Attack{
 	{"fill memory and a report with millions of faulty documents of two bytes", "the first 10,000 faults are kept, and the number of the others for each file", "catalog/fbc TestManyFaults"},
 	{"fill memory with a drawing of very many versions that a channel only skips", "20,000 skips are drawn for each channel, and 300,000 for each page; the drawing says so", "catalog/graph TestBounds/very_many_skips"},
 	{"expand a megabyte of a layer in zstd to gigabytes, which takes a minute", "a layer expands to 1,100 times its size at most, which is more than gzip can", "internal/oci TestLayerExpands"},
+	{"end streams of HTTP/2 in the middle of blobs", "a blob is read again, four times at most, and what the attempts take counts once", "internal/oci TestResets/layers"},
+	{"put a bundle's files under the digest of another image, in a cache that others may write to", "such a folder is neither read nor written", "bundle/registryv1/cache TestOthersFolder/others_may_write"},
+	{"have a mirror's folder written, or files elsewhere deleted, through a link that appears meanwhile", "the folder is opened once, and no link leads out of it", "internal/oci TestLinkMeanwhile"},
+	{"the same with the folder of a catalog that is built", "as above", "catalog/fbc TestWriteFileStaysInItsFolder/a_link_meanwhile"},
+	{"have a template publish a secret as its icon, by a link", "links are followed only within the icon's folder", "catalog/build TestHostileIcons/a_link_to_a_secret"},
+	{"have a template read an icon that never ends", "only regular files are read, up to 32 MiB", "catalog/build TestHostileIcons/a_link_to_a_device"},
 }

@@ -42,4 +42,5 @@ var onReports = []Attack{
 		"commands say where links lead", "cmd/berth TestLinksSayWhereTheyLead"},
 	{"declare one's own findings known, with the baseline in a pull request",
 		"CI templates take the baseline from the base or the default branch, never from the change", "test/ci TestTemplates/action"},
+	{"give commands to the CI system whose log has a rendered catalog or a converted template", "strings with commands are written with escapes, as the same data", "catalog/render TestForLog"},
 }

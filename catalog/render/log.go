@@ -1,0 +1,106 @@
+package render
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/berth-csi/berth/internal/boundedyaml"
+)
+
+// A CI system reads what commands print, and takes some of it for its own commands, such as ::add-path::DIR at the beginning of a
+// line, or ##vso[task.setvariable] anywhere.
+var (
+	atBeginning = regexp.MustCompile(`(?m)^[ \t]*::[A-Za-z].*::`)
+	anywhere    = regexp.MustCompile(`##[A-Za-z]*\[`)
+)
+
+// ForLog returns a writer of documents in one of Formats, whose text no CI system takes for a command: the strings with one are
+// written with escapes, and the data stays the same. Each write must have whole documents.
+func ForLog(w io.Writer, format string) io.Writer { return forLog{w, format} }
+
+type forLog struct {
+	io.Writer
+	format string
+}
+
+func (w forLog) Write(p []byte) (int, error) {
+	text := p
+	var err error
+	if w.format == "yaml" {
+		text, err = harmlessYAML(p)
+	} else {
+		text = escapeSecond(p, `\u0023`)
+	}
+	if err == nil {
+		_, err = w.Writer.Write(text)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// escapeSecond writes the second # of commands as an escape. The first may follow a backslash.
+func escapeSecond(text []byte, escape string) []byte {
+	if !bytes.Contains(text, []byte("##")) {
+		return text
+	}
+	return anywhere.ReplaceAllFunc(text, func(found []byte) []byte {
+		return append(append([]byte{'#'}, escape...), found[2:]...)
+	})
+}
+
+// separator is the line before each document.
+const separator = "---\n"
+
+// harmlessYAML rewrites the documents that have commands.
+func harmlessYAML(text []byte) ([]byte, error) {
+	if !atBeginning.Match(text) && !anywhere.Match(text) {
+		return text, nil
+	}
+	var all bytes.Buffer
+	for len(text) > 0 {
+		document := text
+		if end := bytes.Index(text, []byte("\n"+separator)); end >= 0 {
+			document = text[:end+1]
+		}
+		text = text[len(document):]
+		if atBeginning.Match(document) || anywhere.Match(document) {
+			var err error
+			if document, err = quoted(document); err != nil {
+				return nil, err
+			}
+		}
+		all.Write(document)
+	}
+	return all.Bytes(), nil
+}
+
+// quoted writes a document with double quotes around the strings that have commands: no line begins within these, and they may have
+// escapes.
+func quoted(document []byte) ([]byte, error) {
+	root, err := boundedyaml.Parse(document)
+	if err != nil {
+		return nil, err
+	}
+	quoteCommands(&root)
+	text := bytes.NewBufferString(separator)
+	encoder := yamlv3.NewEncoder(text)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(&root); err != nil {
+		return nil, err
+	}
+	return escapeSecond(text.Bytes(), `\x23`), encoder.Close()
+}
+
+func quoteCommands(node *boundedyaml.Node) {
+	if node.Kind == boundedyaml.ScalarNode && (atBeginning.MatchString(node.Value) || anywhere.MatchString(node.Value)) {
+		node.Style = yamlv3.DoubleQuotedStyle
+	}
+	for _, child := range node.Content {
+		quoteCommands(child)
+	}
+}
