@@ -192,7 +192,7 @@ type policies struct {
 	live   client.Reader
 	client client.Client
 	events events.EventRecorder
-	// initialAccess is the access of the first policy, if it was decided before that could be created.
+	// initialAccess is the access of the next policy that is created, if that is decided.
 	initialAccess v1alpha1.Access
 }
 
@@ -221,7 +221,7 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if policy == nil {
 		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client, r.initialAccess)
 	}
-	r.initialAccess = "" // It is not for a policy that replaces this one.
+	r.initialAccess = v1alpha1.AccessGranted // Of a policy that replaces this one: somebody may have closed the cluster.
 	status, condition := *policy.Status.DeepCopy(), grantsRequired(policy)
 	meta.SetStatusCondition(&status.Conditions, condition)
 	if equality.Semantic.DeepEqual(status, policy.Status) {

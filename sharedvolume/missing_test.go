@@ -2,6 +2,7 @@ package sharedvolume_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -110,6 +111,22 @@ func TestRefusedPolicy(t *testing.T) {
 	})
 	permit()
 	env.mustHaveAccess(v1alpha1.AccessOpen)
+
+	// Nothing has been adopted yet. Once somebody has closed the cluster, a deleted policy does not open it again.
+	env.setAccess(v1alpha1.AccessGranted)
+	closed := &v1alpha1.SharedVolumePolicy{}
+	env.get(closed, "", v1alpha1.PolicyName)
+	env.do("delete", env.client.Delete(t.Context(), closed))
+	again := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
+	env.eventually("another policy", again, func() error {
+		if again.UID == closed.UID {
+			return errors.New("it is the same")
+		}
+		return nil
+	})
+	if again.Spec.Access != v1alpha1.AccessGranted {
+		t.Errorf("a policy that was deleted comes back with access %s, want %s", again.Spec.Access, v1alpha1.AccessGranted)
+	}
 }
 
 // mustHaveAccess waits until there is a policy with this access.

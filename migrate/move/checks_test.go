@@ -142,7 +142,7 @@ func TestChecks(t *testing.T) {
 		{"a Subscription that OLM v0 made for a dependency", func(in *input) { in.own.Annotations = map[string]string{generatedAnnotation: "install-7"} },
 			generatedBy, findings.Refused, "install-7"},
 		{"nothing installed", func(in *input) { in.own.Status.InstalledCSV = "" }, installedVersion, findings.Refused, "installed nothing"},
-		{"a Subscription that is being deleted", func(in *input) { hold(in.own) }, installedVersion, findings.Refused, "being deleted, and has the finalizers example.com/hold"},
+		{"a Subscription that is being deleted", func(in *input) { terminate(in.own) }, installedVersion, findings.Refused, "being deleted, and has the finalizers example.com/finalizer"},
 		{"a missing version", func(in *input) { in.versions = nil }, installedVersion, findings.Refused, "does not exist"},
 		{"a version that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, findings.Refused, "being deleted"},
 		{"a version that is not installed completely", func(in *input) { in.versions[0].Status.Reason = v1alpha1.CSVReasonWaiting }, installedVersion, findings.Refused, "InstallWaiting"},

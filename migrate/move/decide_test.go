@@ -87,10 +87,10 @@ func arrived() *state {
 	return s
 }
 
-// hold has a finalizer hold an object that is deleted.
-func hold(object metav1.Object) {
+// terminate deletes an object, which a finalizer keeps.
+func terminate(object metav1.Object) {
 	object.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
-	object.SetFinalizers([]string{"example.com/hold"})
+	object.SetFinalizers([]string{"example.com/finalizer"})
 }
 
 // installed sets the status of a ClusterExtension.
@@ -132,12 +132,12 @@ func TestNext(t *testing.T) {
 		{"the garbage collector orphans", func() *state { return ending(moveFinalizer, "orphan") }, nil, DeleteVersion, "garbage collector"},
 		{"OLM v0 has not noticed", func() *state { return ending(moveFinalizer, "operators.coreos.com/csv-cleanup") }, nil, DeleteVersion, "csv-cleanup"},
 		{"OLM v0 does nothing with it", func() *state { return ending(moveFinalizer) }, nil, DeleteSubscription, ""},
-		{"a finalizer holds the Subscription", func() *state { return ending(moveFinalizer) }, func(s *state) { hold(&s.subscriptions[0]) }, DeleteSubscription, "example.com/hold"},
+		{"a finalizer keeps the Subscription", func() *state { return ending(moveFinalizer) }, func(s *state) { terminate(&s.subscriptions[0]) }, DeleteSubscription, "example.com/finalizer"},
 		{"the Subscription is gone", func() *state { return ending(moveFinalizer) }, func(s *state) { s.subscriptions = nil }, DeleteInstallPlans, ""},
-		{"a finalizer holds an InstallPlan", func() *state { return ending(moveFinalizer) }, func(s *state) {
+		{"a finalizer keeps an InstallPlan", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.subscriptions = nil
-			hold(&s.installPlans[0])
-		}, DeleteInstallPlans, "example.com/hold"},
+			terminate(&s.installPlans[0])
+		}, DeleteInstallPlans, "example.com/finalizer"},
 		{"an InstallPlan of others", func() *state { return ending(moveFinalizer) }, func(s *state) {
 			s.subscriptions = nil
 			s.installPlans[0].OwnerReferences = append(s.installPlans[0].OwnerReferences, metav1.OwnerReference{Kind: "Subscription", UID: "s-2"})
@@ -317,10 +317,10 @@ func TestNextBack(t *testing.T) {
 			s.remembered = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: s.now}}}}
 		}, DeleteRemembered, "to be gone"},
 		{"a webhook of OLM v1", free, func(s *state) { s.made[0].Kind = "ValidatingWebhookConfiguration" }, DeleteMade, ""},
-		{"a finalizer holds a webhook", free, func(s *state) {
+		{"a finalizer keeps a webhook", free, func(s *state) {
 			s.made[0].Kind = "ValidatingWebhookConfiguration"
-			hold(&s.made[0])
-		}, DeleteMade, "example.com/hold"},
+			terminate(&s.made[0])
+		}, DeleteMade, "example.com/finalizer"},
 		{"nothing is left of OLM v1", free, nil, CreateSubscription, ""},
 		{"OLM v0 has made no InstallPlan", subscribed, func(s *state) { s.installPlans = nil }, Approve, "OLM v0 to make an InstallPlan"},
 		{"OLM v0 makes one", subscribed, func(s *state) { s.installPlans[0].Status.Phase = "" }, Approve, "to ask for approval"},
@@ -330,7 +330,7 @@ func TestNextBack(t *testing.T) {
 		{"the status says nothing", returned, func(s *state) { s.subscriptions[0].Status.InstalledCSV = "" }, AwaitVersion, "status of Subscription"},
 		{"pods are not ready", returned, func(s *state) { s.deployments[0].Status.AvailableReplicas = 0 }, AwaitVersion, "0 are available"},
 		{"it is installed", returned, nil, RestoreApproval, ""},
-		{"somebody has deleted the Subscription again", returned, func(s *state) { hold(&s.subscriptions[0]) }, CreateSubscription, "example.com/hold"},
+		{"somebody has deleted the Subscription again", returned, func(s *state) { terminate(&s.subscriptions[0]) }, CreateSubscription, "example.com/finalizer"},
 		{"an InstallPlan was made meanwhile", returned, func(s *state) {
 			asBefore(s)
 			s.installPlans[0].Spec.Approved, s.installPlans[0].Status.Phase = false, v1alpha1.InstallPlanPhaseRequiresApproval
@@ -371,7 +371,7 @@ func TestBack(t *testing.T) {
 		{"nothing was deleted", held, nil, RestorePermissions, "", ""},
 		{"an API was annotated", begun, func(s *state) { s.taken[0].live.Annotations = map[string]string{movedAnnotation: "s-1"} }, UnmarkObjects, "", ""},
 		{"the finalizer is left", begun, func(s *state) { s.version.Finalizers = append(s.version.Finalizers, moveFinalizer) }, RemoveVersionFinalizer, "", ""},
-		{"somebody has deleted the Subscription", begun, func(s *state) { hold(&s.subscriptions[0]) }, AddVersionFinalizer, "", ""},
+		{"somebody has deleted the Subscription", begun, func(s *state) { terminate(&s.subscriptions[0]) }, AddVersionFinalizer, "", ""},
 		{"OLM v0 takes no version back", func() *state { return ending(moveFinalizer) }, nil, DeleteSubscription, "", ""},
 		{"the Subscription is gone", func() *state { return unsubscribed(moveFinalizer) }, nil, RemoveVersionFinalizer, "", ""},
 		{"OLM v0 has nothing", left, nil, CreateSubscription, "", ""},
@@ -404,7 +404,7 @@ func TestBack(t *testing.T) {
 
 // TestHolds: a Subscription that is about to go does not hold the operator with OLM v0.
 func TestHolds(t *testing.T) {
-	for want, change := range map[bool]func(*state){true: func(*state) {}, false: func(s *state) { hold(&s.subscriptions[0]) }} {
+	for want, change := range map[bool]func(*state){true: func(*state) {}, false: func(s *state) { terminate(&s.subscriptions[0]) }} {
 		s := returned()
 		change(s)
 		if holds, err := s.Holds(); holds != want || err != nil {

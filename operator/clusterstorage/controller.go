@@ -113,7 +113,7 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 		next = min(next, state.succession.after)
 	}
 	summary.Versions = versions(summary.Versions, states, c.process.Version)
-	summary.RelatedObjects = relatedObjects(states)
+	summary.RelatedObjects = relatedObjects(states, summary.RelatedObjects)
 	errs = append(errs, c.writeClusterOperator(ctx, o, summary))
 	return next, errors.Join(errs...)
 }

@@ -135,8 +135,9 @@ func CommonRelatedObjects() []configv1.ObjectReference {
 	}
 }
 
-// relatedObjects returns the objects that support needs.
-func relatedObjects(states []driverState) []configv1.ObjectReference {
+// relatedObjects returns the objects that support needs, which were old before. While the sync of a driver fails, the old ones stay: they record
+// which operators of OLM have to end before the driver's operator starts.
+func relatedObjects(states []driverState, old []configv1.ObjectReference) []configv1.ObjectReference {
 	related := CommonRelatedObjects()
 	for _, s := range states {
 		if s.driver.Namespace != "" && s.driver.Namespace != drivers.ClusterStorageNamespace {
@@ -154,6 +155,13 @@ func relatedObjects(states []driverState) []configv1.ObjectReference {
 			}
 			related = append(related, configv1.ObjectReference{Group: kind.Group, Resource: resource,
 				Namespace: object.GetNamespace(), Name: object.GetName()})
+		}
+	}
+	if slices.ContainsFunc(states, func(s driverState) bool { return s.err != nil }) {
+		for _, o := range old {
+			if !slices.Contains(related, o) {
+				related = append(related, o)
+			}
 		}
 	}
 	return related

@@ -1,12 +1,18 @@
 package clusterstorage
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -107,5 +113,30 @@ func state(version string) driverState {
 				{Type: "Available", Status: "True"}, {Type: "Progressing", Status: "False"}, {Type: "Degraded", Status: "False"},
 			},
 		}}},
+	}
+}
+
+// TestRelatedObjects: a failed sync does not forget OLM's operators that have to end, nor the objects of the driver's operator. A later one
+// does, once they are gone.
+func TestRelatedObjects(t *testing.T) {
+	driver := drivers.Driver{CSIName: "boat.csi.example.com"}
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"namespace": "quay", "name": "boat-operator"}}}
+	held := driverState{driver: driver, succession: succession{former: []client.ObjectKey{{Namespace: "harbour", Name: "old-boat-operator"}}}, objects: []*unstructured.Unstructured{object}}
+	former := configv1.ObjectReference{Group: "apps", Resource: "deployments", Namespace: "harbour", Name: "old-boat-operator"}
+	before := relatedObjects([]driverState{held}, nil)
+	if !slices.Contains(before, former) {
+		t.Fatalf("the related objects are %+v, want %+v among them", before, former)
+	}
+	during := before
+	for range 2 {
+		during = relatedObjects([]driverState{{driver: driver, err: errors.New("the API server is away")}}, during)
+		order := func(a, b configv1.ObjectReference) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+		if diff := cmp.Diff(slices.SortedFunc(slices.Values(before), order), slices.SortedFunc(slices.Values(during), order)); diff != "" {
+			t.Fatalf("a failed sync changes the related objects (-want +got):\n%s", diff)
+		}
+	}
+	held.former = nil
+	if after := relatedObjects([]driverState{held}, during); slices.Contains(after, former) {
+		t.Errorf("the related objects are still %+v", after)
 	}
 }

@@ -5,6 +5,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -206,9 +207,19 @@ func (c creator) tags(more map[string]string) map[string]string {
 func (c creator) mustBeOurs(what string, tags map[string]string) error {
 	if claim := c.Cluster.Of(tags); !claim.Mine || claim.Kept != "" {
 		key, value := c.Cluster.Tag()
-		return fmt.Errorf("%s exists, but is not the cluster's: want the tag %s=%s and of no other cluster; use another --name", what, key, value)
+		return fmt.Errorf("%s exists, but is not the cluster's: its tags are %s; want the tag %s=%s and of no other cluster; if it is the cluster's, give it the tag; otherwise use another --name",
+			what, listTags(tags), key, value)
 	}
 	return nil
+}
+
+// listTags lists tags for a message.
+func listTags(tags map[string]string) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		all = append(all, key+"="+tags[key])
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
 // securityGroup returns a security group that admits the nodes. The ID is empty if a dry run would create it.
@@ -306,23 +317,24 @@ func (c creator) mustBeAsAsked(what, want string, differences []string) error {
 
 // admit lets the members of security groups connect to the NFS port.
 func (c creator) admit(ctx context.Context, group *ec2types.SecurityGroup, members []string) error {
-	var missing []ec2types.IpPermission
+	if c.dryRun {
+		return nil
+	}
 	for _, member := range members {
 		admits := slices.ContainsFunc(group.IpPermissions, func(p ec2types.IpPermission) bool {
 			return aws.ToString(p.IpProtocol) == "tcp" && aws.ToInt32(p.FromPort) <= nfs && nfs <= aws.ToInt32(p.ToPort) &&
 				slices.ContainsFunc(p.UserIdGroupPairs, func(pair ec2types.UserIdGroupPair) bool { return aws.ToString(pair.GroupId) == member })
 		})
-		if !admits {
-			missing = append(missing, ec2types.IpPermission{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(nfs), ToPort: aws.Int32(nfs),
-				UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: aws.String(member)}}})
+		if admits {
+			continue
 		}
-	}
-	if len(missing) == 0 || c.dryRun {
-		return nil
-	}
-	_, err := c.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: group.GroupId, IpPermissions: missing})
-	if err != nil && client.CodeOf(err) != "InvalidPermission.Duplicate" {
-		return fmt.Errorf("admitting the nodes in security group %s: %w", aws.ToString(group.GroupId), err)
+		// AWS refuses a request as a whole if one of its rules exists already.
+		_, err := c.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: group.GroupId, IpPermissions: []ec2types.IpPermission{{
+			IpProtocol: aws.String("tcp"), FromPort: aws.Int32(nfs), ToPort: aws.Int32(nfs), UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: aws.String(member)}},
+		}}})
+		if err != nil && client.CodeOf(err) != "InvalidPermission.Duplicate" {
+			return fmt.Errorf("admitting the nodes in security group %s: %w", aws.ToString(group.GroupId), err)
+		}
 	}
 	return nil
 }
@@ -334,26 +346,21 @@ func (c creator) fileSystem(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if found == nil && c.dryRun {
+	existed := found != nil && found.LifeCycleState != efstypes.LifeCycleStateDeleting
+	if !existed && c.dryRun {
 		c.report(Resource{Kind: removal.FileSystem, About: c.name()})
 		return "", nil
-	}
-	existed := found != nil
-	if found == nil {
-		_, err := c.EFS.CreateFileSystem(ctx, &efs.CreateFileSystemInput{
-			CreationToken: &token, Encrypted: aws.Bool(true), PerformanceMode: efstypes.PerformanceModeGeneralPurpose, ThroughputMode: efstypes.ThroughputModeElastic,
-			Tags: efsTags(c.tags(nil)),
-		})
-		if err != nil && client.CodeOf(err) != "FileSystemAlreadyExists" {
-			return "", fmt.Errorf("creating file system %s: %w", c.name(), err)
-		}
 	}
 	if err := c.Poll(ctx, func(ctx context.Context) (bool, error) {
 		switch found, err = c.findFileSystem(ctx, token); {
 		case err != nil:
 			return true, err
-		case found == nil:
-			return false, errors.New("AWS does not list it yet")
+		case found == nil: // a file system of the token that is being deleted is gone now
+			_, err := c.EFS.CreateFileSystem(ctx, &efs.CreateFileSystemInput{
+				CreationToken: &token, Encrypted: aws.Bool(true), PerformanceMode: efstypes.PerformanceModeGeneralPurpose, ThroughputMode: efstypes.ThroughputModeElastic,
+				Tags: efsTags(c.tags(nil)),
+			})
+			return unlessExists(err, "FileSystemAlreadyExists")
 		case found.LifeCycleState == efstypes.LifeCycleStateAvailable:
 			return true, nil
 		case found.LifeCycleState == efstypes.LifeCycleStateError:
@@ -367,6 +374,18 @@ func (c creator) fileSystem(ctx context.Context) (string, error) {
 	return aws.ToString(found.FileSystemId), nil
 }
 
+// unlessExists is the result of a poll that has created a resource. If AWS says that it exists already, by an error of this code, the next
+// poll shows it.
+func unlessExists(err error, code string) (done bool, _ error) {
+	switch {
+	case err == nil:
+		return false, errors.New("AWS does not list it yet")
+	case client.CodeOf(err) == code:
+		return false, fmt.Errorf("AWS does not list it yet, and says: %w", err)
+	}
+	return true, err
+}
+
 // findFileSystem returns the file system with a token, or nil.
 func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.FileSystemDescription, error) {
 	page, err := c.EFS.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{CreationToken: &token})
@@ -377,6 +396,9 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 		return nil, nil
 	}
 	fs := page.FileSystems[0]
+	if fs.LifeCycleState == efstypes.LifeCycleStateDeleting {
+		return &fs, nil
+	}
 	what := "file system " + aws.ToString(fs.FileSystemId)
 	if err := c.mustBeOurs(what, client.EFSTags(fs.Tags)); err != nil {
 		return nil, err
@@ -417,7 +439,7 @@ func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nod
 		if _, found := existing[zone]; found || c.dryRun {
 			continue
 		}
-		_, err := c.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: aws.String(nodes.subnets[zone]), SecurityGroups: []string{group}})
+		err := c.createMountTarget(ctx, fileSystem, nodes.subnets[zone], group)
 		if client.CodeOf(err) == "UnsupportedAvailabilityZone" {
 			delete(nodes.subnets, zone)
 			nodes.leftOut[zone] = "EFS does not support the zone"
@@ -437,24 +459,32 @@ func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nod
 		_, found := existing[zone]
 		r := Resource{Kind: removal.MountTarget, About: zone, Found: found}
 		if !c.dryRun || found {
-			id, err := c.awaitMountTarget(ctx, fileSystem, zone)
+			target, err := c.awaitMountTarget(ctx, fileSystem, zone, nodes.subnets[zone], group)
+			if err == nil {
+				err = c.mustHaveGroup(ctx, target, group)
+			}
 			if err != nil {
 				return fmt.Errorf("waiting for the mount target in zone %s: %w", zone, err)
 			}
-			r.ID = id
+			r.ID = aws.ToString(target.MountTargetId)
 		}
 		c.report(r)
 	}
 	return nil
 }
 
+func (c creator) createMountTarget(ctx context.Context, fileSystem, subnet, group string) error {
+	_, err := c.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: &subnet, SecurityGroups: []string{group}})
+	return err
+}
+
 // mustHaveGroup returns an error if a mount target has another security group than the one that admits only the nodes: somebody else in
-// the account may have made it. A group that does not exist yet is "".
+// the account may have made it. A group that does not exist yet is "". AWS does not show the groups until the mount target is complete.
 func (c creator) mustHaveGroup(ctx context.Context, target efstypes.MountTargetDescription, group string) error {
 	id := aws.ToString(target.MountTargetId)
 	has, err := c.EFS.DescribeMountTargetSecurityGroups(ctx, &efs.DescribeMountTargetSecurityGroupsInput{MountTargetId: &id})
-	if client.CodeOf(err) == "MountTargetNotFound" { // it has gone since it was listed
-		return nil
+	if code := client.CodeOf(err); code == "MountTargetNotFound" || code == "IncorrectMountTargetState" && target.LifeCycleState != efstypes.LifeCycleStateAvailable {
+		return nil // it has gone since it was listed, or is looked at again
 	}
 	if err != nil {
 		return fmt.Errorf("reading the security groups of mount target %s: %w", id, err)
@@ -468,7 +498,7 @@ func (c creator) mustHaveGroup(ctx context.Context, target efstypes.MountTargetD
 	return c.mustBeAsAsked("mount target "+id, strings.TrimSpace("only the security group "+c.name()+" "+group), differences)
 }
 
-// findMountTargets returns the mount targets of a file system, by zone.
+// findMountTargets returns the mount targets of a file system that nobody deletes, by zone.
 func (c creator) findMountTargets(ctx context.Context, fileSystem string) (map[string]efstypes.MountTargetDescription, error) {
 	found := map[string]efstypes.MountTargetDescription{}
 	for pages := efs.NewDescribeMountTargetsPaginator(c.EFS, &efs.DescribeMountTargetsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
@@ -477,23 +507,27 @@ func (c creator) findMountTargets(ctx context.Context, fileSystem string) (map[s
 			return nil, fmt.Errorf("listing the mount targets of file system %s: %w", fileSystem, err)
 		}
 		for _, target := range page.MountTargets {
-			found[aws.ToString(target.AvailabilityZoneName)] = target
+			if target.LifeCycleState != efstypes.LifeCycleStateDeleting {
+				found[aws.ToString(target.AvailabilityZoneName)] = target
+			}
 		}
 	}
 	return found, nil
 }
 
-func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone string) (id string, err error) {
+// awaitMountTarget waits until the mount target of a zone is available. One that is deleted has to be gone before another is created.
+func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone, subnet, group string) (target efstypes.MountTargetDescription, err error) {
 	err = c.Poll(ctx, func(ctx context.Context) (bool, error) {
 		all, err := c.findMountTargets(ctx, fileSystem)
 		if err != nil {
 			return true, err
 		}
-		target, found := all[zone]
-		id = aws.ToString(target.MountTargetId)
+		found := false
+		target, found = all[zone]
+		id := aws.ToString(target.MountTargetId)
 		switch {
 		case !found:
-			return false, errors.New("AWS does not list it yet")
+			return unlessExists(c.createMountTarget(ctx, fileSystem, subnet, group), "MountTargetConflict")
 		case target.LifeCycleState == efstypes.LifeCycleStateError:
 			return true, fmt.Errorf("AWS says that mount target %s is in state error", id)
 		case target.LifeCycleState != efstypes.LifeCycleStateAvailable:
@@ -501,7 +535,7 @@ func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone string) 
 		}
 		return true, nil
 	})
-	return id, err
+	return target, err
 }
 
 // accessPoints creates the access points. EFS creates only one for each token.
@@ -523,25 +557,15 @@ func (c creator) accessPoint(ctx context.Context, fileSystem string, point Acces
 			return "", false, err
 		}
 	}
-	if existed = found != nil; !existed {
-		if c.dryRun {
-			return "", false, nil
-		}
-		user := &efstypes.PosixUser{Uid: &point.UID, Gid: &point.GID}
-		_, err := c.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{
-			ClientToken: aws.String(shortened("berth-" + fileSystem + point.Path)), FileSystemId: &fileSystem, PosixUser: user, Tags: efsTags(c.tags(nil)),
-			RootDirectory: &efstypes.RootDirectory{Path: &point.Path, CreationInfo: &efstypes.CreationInfo{OwnerUid: &point.UID, OwnerGid: &point.GID, Permissions: &point.Permissions}},
-		})
-		if err != nil && client.CodeOf(err) != "AccessPointAlreadyExists" {
-			return "", false, err
-		}
+	if existed = found != nil; !existed && c.dryRun {
+		return "", false, nil
 	}
 	err = c.Poll(ctx, func(ctx context.Context) (bool, error) {
 		switch found, err = c.findAccessPoint(ctx, fileSystem, point); {
 		case err != nil:
 			return true, err
 		case found == nil:
-			return false, errors.New("AWS does not list it yet")
+			return c.createAccessPoint(ctx, fileSystem, point)
 		case found.LifeCycleState == efstypes.LifeCycleStateError:
 			return true, errors.New("AWS says that it is in state error")
 		case found.LifeCycleState != efstypes.LifeCycleStateAvailable:
@@ -555,8 +579,45 @@ func (c creator) accessPoint(ctx context.Context, fileSystem string, point Acces
 	return aws.ToString(found.AccessPointId), existed, nil
 }
 
+// pointToken is the token by which EFS creates an access point once.
+func pointToken(fileSystem string, point AccessPoint) string {
+	return shortened("berth-" + fileSystem + point.Path)
+}
+
+// createAccessPoint creates an access point. If AWS says that one with its token exists, that must be the cluster's, or be about to go.
+func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point AccessPoint) (done bool, _ error) {
+	token, user := pointToken(fileSystem, point), &efstypes.PosixUser{Uid: &point.UID, Gid: &point.GID}
+	_, err := c.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{
+		ClientToken: &token, FileSystemId: &fileSystem, PosixUser: user, Tags: efsTags(c.tags(nil)),
+		RootDirectory: &efstypes.RootDirectory{Path: &point.Path, CreationInfo: &efstypes.CreationInfo{OwnerUid: &point.UID, OwnerGid: &point.GID, Permissions: &point.Permissions}},
+	})
+	exists := (*efstypes.AccessPointAlreadyExists)(nil)
+	if !errors.As(err, &exists) {
+		return unlessExists(err, "AccessPointAlreadyExists")
+	}
+	page, describing := c.EFS.DescribeAccessPoints(ctx, &efs.DescribeAccessPointsInput{AccessPointId: exists.AccessPointId})
+	switch {
+	case client.CodeOf(describing) == "AccessPointNotFound", describing == nil && len(page.AccessPoints) == 0:
+		return false, err
+	case describing != nil:
+		return true, fmt.Errorf("reading access point %s, which has the token %s: %w", aws.ToString(exists.AccessPointId), token, describing)
+	}
+	other := page.AccessPoints[0]
+	what := "access point " + aws.ToString(other.AccessPointId)
+	switch of := aws.ToString(other.FileSystemId); {
+	case other.LifeCycleState == efstypes.LifeCycleStateDeleting:
+		return false, fmt.Errorf("%s, which has its token, is being deleted", what)
+	case of != fileSystem:
+		return true, fmt.Errorf("%s of file system %s has the token %s, want none or one of file system %s; find out who made it, and delete it or use another --name", what, of, token, fileSystem)
+	}
+	if err := c.mustBeOurs(what, client.EFSTags(other.Tags)); err != nil {
+		return true, err
+	}
+	return unlessExists(err, "AccessPointAlreadyExists")
+}
+
 // findAccessPoint returns the cluster's access point that matches the request, or nil. It returns an error if access points with
-// that path differ otherwise: they would give applications another user.
+// that path differ otherwise: they would give applications another user. The one that was made for the request must still be the cluster's.
 func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (*efstypes.AccessPointDescription, error) {
 	var refused error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
@@ -565,7 +626,13 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 			return nil, fmt.Errorf("listing the access points of file system %s: %w", fileSystem, err)
 		}
 		for _, point := range page.AccessPoints {
-			if point.RootDirectory == nil || aws.ToString(point.RootDirectory.Path) != want.Path || c.mustBeOurs("", client.EFSTags(point.Tags)) != nil {
+			if point.RootDirectory == nil || aws.ToString(point.RootDirectory.Path) != want.Path || point.LifeCycleState == efstypes.LifeCycleStateDeleting {
+				continue
+			}
+			if err := c.mustBeOurs("access point "+aws.ToString(point.AccessPointId), client.EFSTags(point.Tags)); err != nil {
+				if aws.ToString(point.ClientToken) == pointToken(fileSystem, want) {
+					return nil, err
+				}
 				continue
 			}
 			differences := want.differences(point)

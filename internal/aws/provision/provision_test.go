@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/internal/aws/removal"
 	cloud "github.com/berth-csi/berth/lab/aws"
 	cloudec2 "github.com/berth-csi/berth/lab/aws/ec2"
+	cloudefs "github.com/berth-csi/berth/lab/aws/efs"
 	"github.com/berth-csi/berth/lab/aws/gateway"
 	"github.com/berth-csi/berth/test/administrator"
 )
@@ -35,7 +37,12 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	p := &place{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: 20 * time.Millisecond, LocalZones: []string{localZone}})}
+	return newPlaceThatSettles(t, 20*time.Millisecond)
+}
+
+func newPlaceThatSettles(t *testing.T, settle time.Duration) *place {
+	t.Helper()
+	p := &place{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: settle, LocalZones: []string{localZone}})}
 	p.admin = administrator.New(t, p.Cloud)
 	p.workers = p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "workers"}).ID
 	p.request = Request{Cluster: "mine-x7k2p", Name: "efs", Tags: map[string]string{"team": "storage"},
@@ -305,6 +312,16 @@ func TestSquatted(t *testing.T) {
 				p.t.Fatal(err)
 			}
 		}, []string{"it has the security group sg-", "want only the security group mine-x7k2p-efs"}},
+		"our own access point, without the tag": {func(p *place) {
+			if _, err := p.create(p.t.Context(), false); err != nil {
+				p.t.Fatal(err)
+			}
+			for _, point := range p.EFS.AccessPoints() {
+				if _, err := p.admin.Clients.EFS.UntagResource(p.t.Context(), &efs.UntagResourceInput{ResourceId: &point.ID, TagKeys: []string{"kubernetes.io/cluster/mine-x7k2p"}}); err != nil {
+					p.t.Fatal(err)
+				}
+			}
+		}, []string{"access point fsap-", "exists, but is not the cluster's: its tags are Name=mine-x7k2p-efs, team=storage; want the tag kubernetes.io/cluster/mine-x7k2p=owned"}},
 		"our own access point, with another user": {func(p *place) {
 			if _, err := p.create(p.t.Context(), false); err != nil {
 				p.t.Fatal(err)
@@ -325,6 +342,84 @@ func TestSquatted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTokenTaken: an access point in another file system has the token.
+func TestTokenTaken(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	points := p.request.AccessPoints
+	p.request.AccessPoints = nil
+	if _, err := p.create(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	own, other := p.EFS.FileSystems()[0].ID, p.EFS.AddFileSystem(cloudefs.FileSystem{}).ID
+	token := pointToken(own, points[0])
+	if _, err := p.admin.Clients.EFS.CreateAccessPoint(t.Context(), &efs.CreateAccessPointInput{ClientToken: &token, FileSystemId: &other}); err != nil {
+		t.Fatal(err)
+	}
+	p.request.AccessPoints = points
+	if _, err := p.create(t.Context(), false); err == nil || !strings.Contains(err.Error(), "of file system "+other+" has the token "+token) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestDeleting: resources that are being deleted are created again once they are gone.
+func TestDeleting(t *testing.T) {
+	t.Parallel()
+	p := newPlaceThatSettles(t, 500*time.Millisecond)
+	create := func() {
+		t.Helper()
+		if _, err := p.create(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		p.checkOnce()
+	}
+	deleteTargets := func() {
+		t.Helper()
+		for _, target := range p.EFS.MountTargets() {
+			if _, err := p.admin.Clients.EFS.DeleteMountTarget(t.Context(), &efs.DeleteMountTargetInput{MountTargetId: &target.ID}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	create()
+	deleteTargets()
+	create()
+
+	deleteTargets()
+	own := p.EFS.FileSystems()[0].ID
+	if err := p.admin.Clients.Poll(t.Context(), func(ctx context.Context) (bool, error) {
+		_, err := p.admin.Clients.EFS.DeleteFileSystem(ctx, &efs.DeleteFileSystemInput{FileSystemId: &own})
+		return err == nil, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	reported, err := p.create(t.Context(), true)
+	if err != nil || !slices.Contains(reported, "file system mine-x7k2p-efs, found: false, ID: false") {
+		t.Errorf("a dry run reports %q, error %v; want the file system missing", reported, err)
+	}
+	create()
+	if made := p.EFS.FileSystems()[0].ID; made == own {
+		t.Errorf("file system %s was not deleted", own)
+	}
+}
+
+// TestStaleRules: AWS lists a rule of the security group late, and refuses requests with it. The other rules are added all the same.
+func TestStaleRules(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	masters := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "masters"}).ID
+	group := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs", Ingress: []cloudec2.Ingress{{Protocol: "tcp", FromPort: 2049, ToPort: 2049, Group: p.workers}}}).ID
+	c := creator{Clients: p.admin.Clients, Request: p.request}
+	if err := c.admit(t.Context(), &ec2types.SecurityGroup{GroupId: &group}, []string{p.workers, masters}); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range p.EC2.SecurityGroups() {
+		if g.ID == group && len(g.Ingress) != 2 {
+			t.Errorf("its rules are %+v, want two", g.Ingress)
+		}
 	}
 }
 

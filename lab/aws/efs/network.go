@@ -200,6 +200,9 @@ func (s *Service) describeMountTargetSecurityGroups(r *gateway.Request) (any, *g
 	if !found || s.fileSystem(r, m.FileSystemID) == nil {
 		return nil, noMountTarget(id)
 	}
+	if m.span.state(time.Now()) == "creating" {
+		return nil, &gateway.Error{Status: http.StatusConflict, Code: "IncorrectMountTargetState", Message: "Mount target '" + id + "' is in life cycle state 'creating'."}
+	}
 	return struct{ SecurityGroups []string }{append([]string{}, m.groups...)}, nil
 }
 
