@@ -185,6 +185,9 @@ func (r *reader) metadata() error {
 				Dependencies []registry.Dependency `json:"dependencies"`
 			}
 			if r.decode(d, &part, "dependencies") {
+				for i := range part.Dependencies {
+					part.Dependencies[i].Value = asOpm(d, part.Dependencies[i].Value)
+				}
 				m.Dependencies, m.DependenciesIn = part.Dependencies, d
 			}
 		}
@@ -193,6 +196,9 @@ func (r *reader) metadata() error {
 				Properties []registry.Property `json:"properties"`
 			}
 			if r.decode(d, &part, "properties") {
+				for i := range part.Properties {
+					part.Properties[i].Value = asOpm(d, part.Properties[i].Value)
+				}
 				m.Properties, m.PropertiesIn = part.Properties, d
 			}
 		}
@@ -201,6 +207,25 @@ func (r *reader) metadata() error {
 		return r.missing(MetadataDir, fmt.Sprintf("no file in its folder %s has the annotation %s", MetadataDir, PackageAnnotation))
 	}
 	return nil
+}
+
+// asOpm returns a value of a document as opm passes it on. With YAML, opm sorts the keys of objects and escapes characters of HTML. JSON stays
+// as it is.
+func asOpm(d document.Document, value json.RawMessage) json.RawMessage {
+	if len(value) == 0 || bytes.HasPrefix(bytes.TrimSpace(d.Source), []byte("{")) {
+		return value
+	}
+	var decoded any
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.UseNumber()
+	if decoder.Decode(&decoded) != nil {
+		return value
+	}
+	text, err := json.Marshal(decoded)
+	if err != nil {
+		return value
+	}
+	return text
 }
 
 // decode decodes one part of a document, and warns if OLM's tools cannot.

@@ -88,6 +88,8 @@ var oddBundles = map[string]map[string]string{
 	"malformed dependencies":                  {"metadata/dependencies.yaml": "dependencies: [\n"},
 	"dependencies of the wrong type":          {"metadata/dependencies.yaml": "dependencies: 5\nproperties:\n- {type: a, value: b}\n"},
 	"a property twice":                        {"metadata/properties.yaml": "properties:\n- {type: a, value: b}\n- {type: a, value: b}\n- {type: a, value: 1}\n"},
+	"keys in another order":                   {"metadata/properties.yaml": "properties:\n- type: a\n  value:\n    b: \">=1\"\n    a: 1\n", "metadata/dependencies.yaml": "dependencies:\n- type: olm.constraint\n  value:\n    failureMessage: \">none\"\n    all:\n      constraints: []\n"},
+	"keys in another order, in JSON":          {"metadata/properties.yaml": `{"properties": [{"type": "a", "value": {"b": ">=1", "a": 1}}]}`},
 	"texts in metadata":                       {"metadata/README.md": "# Read: me: first\n", "metadata/NOTES.txt": "hello\n", "metadata/list.yaml": "[a]\n"},
 	"another media type":                      {"metadata/annotations.yaml": "annotations: {operators.operatorframework.io.bundle.package.v1: tide, operators.operatorframework.io.bundle.mediatype.v1: plain+v0}\n"},
 }

@@ -54,7 +54,7 @@ var arguments = map[string]func(fixture) [][]string{
 	// It reads nothing.
 	"berth catalog rules":  func(fixture) [][]string { return [][]string{nil} },
 	"berth catalog render": func(f fixture) [][]string { return [][]string{{f.dir}} },
-	// It copies from the registries that fixtures name, and these do not exist.
+	// It copies from the registries that fixtures name, and these do not exist: TestMirrorFormats has one that does.
 	"berth catalog mirror": func(fixture) [][]string { return nil },
 }
 

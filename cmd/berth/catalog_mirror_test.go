@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/lab/registry"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/schemas"
+)
+
+// TestMirrorFormats: standard output of catalog mirror is nothing but its report in each format, from a registry, from and to a folder, and
+// in a dry run.
+func TestMirrorFormats(t *testing.T) {
+	address, dir := registry.Start(t, nil), t.TempDir()
+	index, err := oci.Content{Files: map[string][]byte{"tide": []byte("ebb")}}.Index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := oci.Push(t.Context(), address+"/harbour/tide:v1", index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	catalog, folder := filepath.Join(dir, "sea"), "oci:"+filepath.Join(dir, "carried")
+	// The package that is needed is missing, so there is a warning beside the report.
+	catalogs.Write(t, filepath.Join(catalog, "catalog.yaml"), fmt.Sprintf(`schema: olm.package
+name: tide
+defaultChannel: stable
+---
+schema: olm.channel
+package: tide
+name: stable
+entries: [{name: tide.v1.0.0}]
+---
+schema: olm.bundle
+package: tide
+name: tide.v1.0.0
+image: %[1]s/harbour/tide@%[2]s
+properties:
+- {type: olm.package, value: {packageName: tide, version: 1.0.0}}
+- {type: olm.package.required, value: {packageName: moon, versionRange: ">=1.0.0"}}
+relatedImages: [{name: tide, image: "%[1]s/harbour/tide@%[2]s"}]
+`, address, digest))
+	pushed(t, address, "catalog", catalog)
+	image := address + "/harbour/" + filepath.Base(dir) + "-sea:v1"
+	command, _, err := newCommand().Find([]string{"catalog", "mirror"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, from, to string
+		dry            bool
+	}{
+		{"a dry run", catalog, address + "/empty", true},
+		{"to a registry", catalog, address + "/mirror", false},
+		{"again", catalog, address + "/mirror", false},
+		{"from an image", image, address + "/other", false},
+		{"to a folder", image, folder, false},
+		{"from a folder", folder, address + "/carried", false},
+	} {
+		for _, format := range formatsOf(command) {
+			t.Run(tc.name+"/"+format, func(t *testing.T) {
+				args := []string{"catalog", "mirror", tc.from, tc.to, "--resources", filepath.Join(t.TempDir(), "resources"), "-o", format}
+				if tc.dry {
+					args = append(args, "--dry-run")
+				}
+				out := output(t, exec.Command("berth", args...))
+				if err := readers[format]([]byte(out)); err != nil {
+					t.Errorf("%v in\n%s", err, out)
+				}
+				if format == "text" {
+					if !strings.Contains(out, "tide") || strings.Contains(out, "moon") {
+						t.Errorf("want package tide, and no warning about package moon, in\n%s", out)
+					}
+					return
+				}
+				var d mirror.Document
+				if err := boundedyaml.Unmarshal([]byte(out), &d); err != nil {
+					t.Fatal(err)
+				}
+				if format == "json" {
+					if err := schemas.Check([]byte(out)); err != nil {
+						t.Errorf("%v in\n%s", err, out)
+					}
+				}
+				if d.Source != tc.from || d.Destination != tc.to || d.DryRun != tc.dry || len(d.Packages) != 1 || len(d.Images) != 1 || d.Catalog.Digest == "" {
+					t.Errorf("want one package and one image of %s to %s, and the catalog's digest, in\n%s", tc.from, tc.to, out)
+				}
+				if len(d.Warnings) != 1 || !strings.Contains(d.Warnings[0], "moon") {
+					t.Errorf("want a warning about package moon, got %q", d.Warnings)
+				}
+			})
+		}
+	}
+}
