@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/mirror/policy"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/oci"
@@ -113,6 +114,8 @@ type Options struct {
 	Text, Origin, Host string
 	// Overwrite are tags of the destination that may be set although another catalog owns them.
 	Overwrite []string
+	// Policy says which signatures images need. Without one, they need none.
+	Policy *policy.Policy
 	// Last is the report of the last mirror in the folder of objects, or nil.
 	Last *Document
 }
@@ -272,6 +275,9 @@ func (m *Mirror) catalogReference() string {
 // its registry does not provide; Fault then returns the errors.
 func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destination) (err error) {
 	m.to, m.transfer = to, &oci.Transfer{From: from, To: to, Moving: true, Platforms: m.Platforms}
+	if m.Policy != nil {
+		m.transfer.Allowed = func(ctx context.Context, w *oci.Whole) error { return m.Policy.Check(ctx, from, w) }
+	}
 	if m.hasCatalog() {
 		if err := m.inspectCatalog(ctx); err != nil {
 			return err

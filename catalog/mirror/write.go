@@ -16,10 +16,12 @@ import (
 const (
 	catalogFolder = "catalog"
 	documentFile  = "mirror.json"
+	// SignaturesFolder has simple signatures, as a lookaside server has them. A carried folder has it, too.
+	SignaturesFolder = "signatures"
 )
 
 // written are all names that Write may write.
-var written = []string{catalogFolder, documentFile, digestMirrorsFile, tagMirrorsFile, catalogSourceFile, clusterCatalogFile}
+var written = []string{catalogFolder, documentFile, SignaturesFolder, digestMirrorsFile, tagMirrorsFile, catalogSourceFile, clusterCatalogFile}
 
 // MayWrite fails if a folder contains anything that Write did not write.
 func MayWrite(dir string) error {
@@ -68,6 +70,11 @@ func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
 	}
 	if m.hasCatalog() {
 		if err := os.CopyFS(filepath.Join(fresh, catalogFolder), os.DirFS(m.folder)); err != nil {
+			return nil, err
+		}
+	}
+	if m.Policy != nil {
+		if _, err := m.Policy.Write(filepath.Join(fresh, SignaturesFolder)); err != nil {
 			return nil, err
 		}
 	}

@@ -67,6 +67,8 @@ type Source struct {
 	single bool       // the folder has only the catalog
 	local  bool       // the registry of its image is on this machine
 
+	reference, digest string // of its image
+
 	// within is the folder of the catalog in its image, or "" without an image.
 	within string
 	close  []func() error
@@ -176,6 +178,22 @@ func (s *Source) Images(ctx context.Context, allowed []string) oci.Source {
 	return oci.PublicRegistries(ctx, append([]string{s.Host}, allowed...)...)
 }
 
+// Check fails unless the check allows the image of the catalog in its registry. The image in a folder that a catalog was mirrored to was
+// built there.
+func (s *Source) Check(ctx context.Context, check func(context.Context, oci.Source, *oci.Whole) error) error {
+	if s.Host == "" {
+		return nil
+	}
+	w, err := oci.Walk(ctx, s.images, s.reference)
+	if err != nil {
+		return err
+	}
+	if w.Digest != s.digest {
+		return fmt.Errorf("image %s is %s now, and was %s when it was read: run the command again", s.reference, w.Digest, s.digest)
+	}
+	return check(ctx, s.images, w)
+}
+
 // isReference reports whether a text is an image reference and not a path: no such file exists, and the text begins with the name of
 // a registry.
 func isReference(text string) bool {
@@ -224,6 +242,7 @@ func (s *Source) openImage(ctx context.Context, reference string) error {
 	if err != nil {
 		return err
 	}
+	s.reference, s.digest = reference, pulled.Reference[strings.LastIndex(pulled.Reference, "@")+1:]
 	if len(pulled.Files) == 0 {
 		return fmt.Errorf("image %s has no catalog: it has no files in /%s", reference, s.within)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/mirror/imageset"
+	"github.com/berth-csi/berth/catalog/mirror/policy"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/faults"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -31,18 +33,21 @@ type mirrorCommand struct {
 	platforms []string
 	blocked   []*regexp.Regexp
 	// chosen is the choice by a configuration, which also says where the catalog's image is. It is nil if flags choose.
-	chosen    *imageset.Catalog
-	packages  []string
-	defaults  map[string]string
-	name, tag string
-	namespace string
-	resources string
-	jobs      int
-	time      time.Duration
-	hosts     []string
-	overwrite []string
-	dryRun    bool
-	output    string
+	chosen     *imageset.Catalog
+	packages   []string
+	defaults   map[string]string
+	name, tag  string
+	namespace  string
+	resources  string
+	jobs       int
+	time       time.Duration
+	hosts      []string
+	overwrite  []string
+	dryRun     bool
+	policy     string
+	registries string
+	allowed    *policy.Policy // what --policy names
+	output     string
 }
 
 func newCatalogMirrorCommand() *cobra.Command {
@@ -71,6 +76,10 @@ Images are copied by digest and unchanged, for all platforms or those of --platf
 SBOMs and provenance, as referrers of OCI or by the tags of cosign. Only what the destination lacks is copied.
 A command that was interrupted can be repeated, and continues. An image that its registry does not give holds
 no other. The catalog comes last, when all images are there.
+
+With --policy, only images are copied that have the signatures which that file demands: OpenPGP's (signedBy), found where
+--registries-d says, and cosign's with keys (sigstoreSigned). OpenPGP's signatures go to the folder signatures, below
+--resources or in oci:DIR, whose files a lookaside server can serve.
 
 A tag of DESTINATION that names something else is set only if this catalog has set it before, which DESTINATION
 records, or if --overwrite names it. A catalog from a registry may name no registries at addresses of this machine,
@@ -111,6 +120,12 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 		},
 		ValidArgsFunction: completing(folders, folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if m.policy != "" {
+				var err error
+				if m.allowed, err = policy.Read(m.policy, m.registries); err != nil {
+					return err
+				}
+			}
 			if m.config != "" {
 				return m.runConfig(cmd, args[0])
 			}
@@ -130,8 +145,10 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags.DurationVar(&m.time, "image-timeout", 2*time.Hour, "longest `time` for each image")
 	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`host` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network (repeatable)")
 	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`reference` of a tag in DESTINATION to set although it names something that is not this catalog's (repeatable)")
+	flags.StringVar(&m.policy, "policy", "", "`file` of containers-policy.json(5), such as /etc/containers/policy.json, that says which signatures images need (default none)")
+	flags.StringVar(&m.registries, "registries-d", "/etc/containers/registries.d", "`DIR` folder of containers-registries.d(5), which says where simple signatures for --policy are")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and which of them the destination lacks, and copy nothing")
-	for flag, by := range map[string]cobra.CompletionFunc{"platform": nothing, "package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
+	for flag, by := range map[string]cobra.CompletionFunc{"platform": nothing, "package": completeSelection, "resources": folders, "registries-d": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing,
 		"image-timeout": nothing, "allow-host": nothing, "overwrite": nothing} {
 		completeFlag(cmd, flag, by)
 	}
@@ -154,7 +171,7 @@ func completeSelection(cmd *cobra.Command, args []string, typed string) ([]cobra
 
 func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	options := mirror.Options{Choice: mirror.Choice{DefaultChannels: c.defaults}, Name: c.name, Tag: c.tag, Namespace: c.namespace, Jobs: c.jobs,
-		Time: c.time, Text: from, Overwrite: c.overwrite, Last: mirror.Last(c.resources), Platforms: c.platforms, Blocked: c.blocked}
+		Time: c.time, Text: from, Overwrite: c.overwrite, Policy: c.allowed, Last: mirror.Last(c.resources), Platforms: c.platforms, Blocked: c.blocked}
 	if c.chosen != nil {
 		options.Choice, options.Repository = c.chosen.Choice, c.chosen.Repository
 	}
@@ -175,6 +192,11 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
+	if c.allowed != nil {
+		if err := opened.Check(cmd.Context(), c.allowed.Check); err != nil {
+			return fmt.Errorf("cannot mirror %s: %w", from, err)
+		}
+	}
 	options.Name, options.Origin, options.Host = cmp.Or(c.name, mirror.NameOf(opened.Name)), opened.Origin, opened.Host
 	m, err := mirror.New(cmd.Context(), opened.Dir, options)
 	if err != nil {
@@ -220,7 +242,12 @@ func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oc
 	if err := c.copy(cmd.Context(), cmd, m, d); err != nil {
 		return err
 	}
-	if mirror.IsFolder(to) {
+	if folder, is := strings.CutPrefix(to, source.InFolder); is {
+		if c.allowed != nil {
+			if _, err := c.allowed.Write(filepath.Join(folder, mirror.SignaturesFolder)); err != nil {
+				return err
+			}
+		}
 		cmd.PrintErrf("carry %s, and run: %s\n", to, escape.Command("berth catalog mirror %s REGISTRY/PATH", to))
 		return c.show(cmd.OutOrStdout(), d)
 	}

@@ -83,7 +83,7 @@ func (c *mirrorCommand) images(cmd *cobra.Command, group imageset.Images, blocke
 		return err
 	}
 	from := strings.Join(group.References, " ")
-	m, err := mirror.NewImages(group.References, mirror.Options{Name: group.Name, Jobs: c.jobs, Time: c.time, Text: from, Platforms: group.Platforms, Blocked: blocked})
+	m, err := mirror.NewImages(group.References, mirror.Options{Name: group.Name, Jobs: c.jobs, Time: c.time, Text: from, Platforms: group.Platforms, Blocked: blocked, Policy: c.allowed})
 	if err != nil {
 		return &faults.Listed{Head: "cannot mirror the additional images of " + c.config + ":", Faults: err}
 	}

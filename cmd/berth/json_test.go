@@ -114,7 +114,7 @@ func TestJSONPage(t *testing.T) {
 		"Each has a [JSON Schema](https://json-schema.org), which the tests of this project validate such documents with. A program that validates must bear\n" +
 		"fields that are not in it.\n\n| document | command | JSON Schema |\n| --- | --- | --- |\n")
 	for _, d := range documents {
-		fmt.Fprintf(&page, "| [`%[1]s`](#%[2]s) | `berth %[3]s` | [%[1]s.json](schemas/%[1]s.json) |\n", d.schema, strings.ReplaceAll(d.schema, ".", ""), strings.Join(d.commands, "`, `berth "))
+		fmt.Fprintf(&page, "| [`%[1]s`](#%[2]s) | `berth %[3]s` | [%[1]s.json](../schemas/%[1]s.json) |\n", d.schema, strings.ReplaceAll(d.schema, ".", ""), strings.Join(d.commands, "`, `berth "))
 	}
 	page.WriteString("\nCatalogs, which `berth catalog render` writes, templates, which `berth catalog convert-template` writes, and the formats `sarif` and `junit` are defined elsewhere.\n")
 	s := &sourceCode{packages: map[string][]*ast.File{}}

@@ -28,6 +28,8 @@ type Transfer struct {
 	Platforms []string
 	// Moving makes it also look in the places of earlier versions of this program.
 	Moving bool
+	// Allowed fails if the image must not be copied. It may be nil.
+	Allowed func(context.Context, *Whole) error
 
 	copied atomic.Int64
 	flight singleflight.Group
@@ -57,6 +59,11 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 	w, err := walkImage(ctx, t.From, reference, t.Platforms...)
 	if err != nil {
 		return nil, &sourceError{err}
+	}
+	if t.Allowed != nil {
+		if err := t.Allowed(ctx, w); err != nil {
+			return nil, &sourceError{err}
+		}
 	}
 	repo, err := t.To.place(w.ref.Context(), t.Catalog)
 	if err != nil {

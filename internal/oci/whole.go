@@ -27,6 +27,8 @@ type Whole struct {
 	// Former is the place where an earlier version of this program put the image, if it is still there and not at its present
 	// place.
 	Former string
+	// Images are the digests of the images that it lists, for the wanted platforms. It has none unless it is a list.
+	Images []string
 	// Sparse says that its list names images for platforms that are not wanted.
 	Sparse bool
 
@@ -169,6 +171,9 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 		return err
 	}
 	for _, child := range listed {
+		if depth == 0 && (child.Platform == nil || child.Platform.OS+"/"+child.Platform.Architecture != unknownPlatform) {
+			w.Images = append(w.Images, child.Digest.String())
+		}
 		if err := checkNotForeign(child); err != nil {
 			return err
 		}

@@ -1,0 +1,192 @@
+// Package policy decides by a policy.json, as containers-policy.json(5) describes it, whether an image may be mirrored. It finds simple
+// signatures where the files of a registries.d folder say, and those of cosign beside the image.
+//
+// It does not use the library of Podman, go.podman.io/image/v5/signature: that builds without cgo only with a build tag, which whoever
+// builds berth would have to know.
+package policy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.podman.io/image/v5/docker/reference"
+
+	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/oci"
+)
+
+// Policy says which signatures images need.
+type Policy struct {
+	file      string
+	byDefault []requirement
+	scopes    map[string][]requirement // of registries
+	lookaside *lookaside
+
+	mu    sync.Mutex
+	found map[string][]byte // signatures, by their paths in a lookaside server
+}
+
+// Read reads a policy, and the folder that says where simple signatures are.
+func Read(file, registries string) (*Policy, error) {
+	text, err := boundedyaml.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var read struct {
+		Default    []requirement                       `json:"default"`
+		Transports map[string]map[string][]requirement `json:"transports"`
+	}
+	if err := strictly(text, &read); err != nil {
+		return nil, fmt.Errorf("%s: %w; expected a policy as containers-policy.json(5) describes it", file, err)
+	}
+	if len(read.Default) == 0 {
+		return nil, fmt.Errorf("%s: default has no requirements; expected at least one, such as {\"type\": \"reject\"}", file)
+	}
+	p := &Policy{file: file, byDefault: read.Default, scopes: read.Transports["docker"], found: map[string][]byte{}}
+	for _, scope := range slices.Sorted(maps.Keys(p.scopes)) {
+		if len(p.scopes[scope]) == 0 {
+			return nil, fmt.Errorf("%s: the scope %q of docker has no requirements; expected at least one", file, scope)
+		}
+	}
+	if p.lookaside, err = readRegistries(registries); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// strictly reads JSON without unknown fields, with nothing after it.
+func strictly(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if decoder.More() {
+		return errors.New("more follows the document")
+	}
+	return nil
+}
+
+// Check fails unless the policy allows an image. A list of images is allowed if it has the signatures that the policy wants, or if each of
+// its images has.
+func (p *Policy) Check(ctx context.Context, from oci.Source, w *oci.Whole) error {
+	named, err := reference.ParseNormalizedNamed(w.Reference)
+	if err != nil {
+		return oci.Refused(fmt.Errorf("image %s: the policy %s has no scope for it: %w", w.Reference, p.file, err))
+	}
+	scope, wanted := p.requirements(named)
+	allowed := func(digest string) error {
+		signatures, err := p.signatures(ctx, from, named, w, digest)
+		if err != nil {
+			return fmt.Errorf("image %s: reading its signatures: %w", w.Reference, err)
+		}
+		for i, r := range wanted {
+			if err := r.check(named, digest, signatures); err != nil {
+				return oci.Refused(fmt.Errorf("image %s: the policy %s refuses it by entry %d of %s, %s: %s: %w", w.Reference, p.file, i+1, scope, r.Type, digest, err))
+			}
+		}
+		return nil
+	}
+	refused := allowed(w.Digest)
+	if refused != nil && !oci.IsAbsent(refused) {
+		return refused // its signatures cannot be read
+	}
+	if refused == nil || len(w.Images) == 0 {
+		for _, digest := range w.Images { // nodes ask for the signatures of these
+			if _, err := p.signatures(ctx, from, named, w, digest); err != nil {
+				return fmt.Errorf("image %s: reading its signatures: %w", w.Reference, err)
+			}
+		}
+		return refused
+	}
+	for _, digest := range w.Images {
+		switch err := allowed(digest); {
+		case err != nil && !oci.IsAbsent(err):
+			return err
+		case err != nil:
+			return refused
+		}
+	}
+	return nil
+}
+
+// requirements returns what the policy wants of an image, by its most specific scope.
+func (p *Policy) requirements(named reference.Named) (scope string, _ []requirement) {
+	all := scopesOf(named)
+	host := reference.Domain(named)
+	for {
+		_, below, is := strings.Cut(host, ".")
+		if !is {
+			break
+		}
+		all, host = append(all, "*."+below), below
+	}
+	for _, scope := range append(all, "") {
+		if wanted := p.scopes[scope]; len(wanted) > 0 {
+			return fmt.Sprintf("transports.docker[%q]", scope), wanted
+		}
+	}
+	return "default", p.byDefault
+}
+
+// scopesOf returns the scopes that an image is in, the most specific one first: itself, its repository and all above that.
+func scopesOf(named reference.Named) []string {
+	all := []string{named.String()}
+	for name := named.Name(); ; {
+		all = append(all, name)
+		cut := strings.LastIndex(name, "/")
+		if cut < 0 {
+			return all
+		}
+		name = name[:cut]
+	}
+}
+
+// signed are the signatures of an image.
+type signed struct {
+	simple   [][]byte
+	attached []oci.Signature
+}
+
+// signatures returns the signatures of an image, and keeps simple ones for Write.
+func (p *Policy) signatures(ctx context.Context, from oci.Source, named reference.Named, w *oci.Whole, digest string) (s signed, err error) {
+	if s.attached, err = oci.Signatures(ctx, from, w, digest); err != nil {
+		return s, err
+	}
+	found, err := p.lookaside.find(ctx, named, digest)
+	if err != nil {
+		return s, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, signature := range found {
+		s.simple = append(s.simple, signature)
+		p.found[pathOf(named, digest, i)] = signature
+	}
+	return s, nil
+}
+
+// Write writes all simple signatures that were found to a folder, as a lookaside server has them, and returns how many there are.
+func (p *Policy) Write(dir string) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for path, signature := range p.found {
+		file := filepath.Join(dir, filepath.FromSlash(path))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return 0, err
+		}
+		if err := os.WriteFile(file, signature, 0o644); err != nil {
+			return 0, err
+		}
+	}
+	return len(p.found), nil
+}
