@@ -50,12 +50,12 @@ func killedShapes(boxcutter bool) (all []*shape) {
 		add(name+"-back", k)
 	}
 	both("version", kill{to: move.ToV1, at: fault.Point{Verb: "delete", Resource: versions, Occurrence: 1}, ofVersion: true, rests: (*mover).mustHoldVersion})
-	both("let-go", kill{to: move.ToV1, at: fault.Point{Verb: "patch", Resource: versions, Occurrence: 2}, ofVersion: true, rests: (*mover).mustHaveNoVersion})
+	both("version-ended", kill{to: move.ToV1, at: fault.Point{Verb: "patch", Resource: versions, Occurrence: 2}, ofVersion: true, rests: (*mover).mustHaveNoVersion})
 	both("created", kill{to: move.ToV1, at: fault.Point{Verb: "create", Resource: extensions, Occurrence: 1}, rests: taken})
 	both("marked", kill{to: move.ToV1, at: fault.Point{Verb: "patch", Resource: "deployments", Occurrence: 1}})
 	add("loosened", kill{to: move.ToV1, at: fault.Point{Verb: "patch", Resource: extensions, Occurrence: 1}, rests: (*mover).mustBeTaken})
 	add("extension", kill{to: move.ToV0, at: fault.Point{Verb: "delete", Resource: extensions, Occurrence: 1}, rests: (*mover).mustHoldExtension})
-	add("let-go-v1", kill{to: move.ToV0, at: fault.Point{Verb: "patch", Resource: extensions, Occurrence: 2}, rests: (*mover).mustHaveNoExtension})
+	add("extension-ended", kill{to: move.ToV0, at: fault.Point{Verb: "patch", Resource: extensions, Occurrence: 2}, rests: (*mover).mustHaveNoExtension})
 	add("subscribed", kill{to: move.ToV0, at: fault.Point{Verb: "create", Resource: subscriptions, Occurrence: 1}, rests: (*mover).mustAsk})
 	add("restored", kill{to: move.ToV0, at: fault.Point{Verb: "patch", Resource: subscriptions, Occurrence: 1}, rests: (*mover).isWithV0})
 	return all

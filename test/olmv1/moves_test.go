@@ -399,7 +399,7 @@ func newOf(crd fields) (*unstructured.Unstructured, fields) {
 	return object, schema
 }
 
-// denyUpgrades is what an operator says that wants no updates now.
+// denyUpgrades has the operator say that it wants no updates now.
 func (m *mover) denyUpgrades(t *testing.T) {
 	cluster.Eventually(t, limit, "the OperatorCondition to say so", func(ctx context.Context) error {
 		condition := &operatorsv2.OperatorCondition{}

@@ -74,7 +74,7 @@ type movedDriver struct {
 	gates featuregates.Set
 	// catalog is the catalog of both OLMs.
 	catalog *fbc.Catalog
-	// class and mode are those of the claims, in a namespace.
+	// class, namespace and mode belong to the claims.
 	class, namespace string
 	mode             corev1.PersistentVolumeAccessMode
 }
