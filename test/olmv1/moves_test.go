@@ -13,6 +13,7 @@ import (
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,11 +24,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/fault"
+	"github.com/berth-csi/berth/lab/programs"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/move"
 	"github.com/berth-csi/berth/olm/featuregates"
@@ -41,12 +45,29 @@ import (
 // shape is an operator that OLM v0 has installed.
 type shape struct {
 	trap
-	// own says that it watches only its own namespace.
-	own bool
+	// named is the name of its only version, if it is not the package's with the number.
+	named string
+	// targets are the namespaces that it watches; none are all.
+	targets []string
+	// account is the service account by which OLM v0 installs it; "" is its own.
+	account string
 	// change changes the Subscription.
 	change func(*v1alpha1.SubscriptionSpec)
+	// starting is the version that the Subscription starts at; OLM v0 updates it from there.
+	starting string
+	// waiting says that the update to the last version waits for approval.
+	waiting bool
+	// prepare, which may be nil, changes the cluster once OLM v0 has installed it.
+	prepare func(*testing.T, *mover)
 	// refused is the code of the check that refuses to move it; "" if it is moved there and back.
 	refused string
+	// accepts is the code of a check that refuses to move it unless that is accepted.
+	accepts string
+	// public says that nobody knows whether it is refused.
+	public bool
+	// often says that the tool is killed before and after each of its writes, and kill at which write it is killed alone.
+	often bool
+	kill  *kill
 	// provider says that nobody subscribes to it: OLM v0 installs it for another one.
 	provider bool
 	// asks is the package to move, if it is another one of the namespace.
@@ -56,6 +77,43 @@ type shape struct {
 }
 
 func moved(name string, change func(*parts)) *shape { return &shape{trap: *one(name, change)} }
+
+// installed is the version that OLM v0 installs in the end.
+func (s *shape) installed() bundle {
+	if s.waiting {
+		return s.bundles[0]
+	}
+	return s.bundles[len(s.bundles)-1]
+}
+
+func (s *shape) versionName() string {
+	return cmp.Or(s.named, s.name+".v"+strings.ReplaceAll(s.installed().version, "+", "-"))
+}
+
+// catalog returns the part of a catalog that is the shape's package, with images that do not exist.
+func (s *shape) catalog() declcfg.DeclarativeConfig {
+	config := s.trap.catalog()
+	if s.named != "" {
+		config.Bundles[0].Name = s.named
+		for i := range config.Channels {
+			config.Channels[i].Entries[0].Name = s.named
+		}
+	}
+	return config
+}
+
+// read returns the shape's catalog.
+func (s *shape) read(t *testing.T) *fbc.Catalog {
+	t.Helper()
+	return load(t, s.catalog())
+}
+
+// targeted is an operator that watches these namespaces.
+func targeted(name string, modes []v1alpha1.InstallModeType, targets ...string) *shape {
+	s := moved(name, func(p *parts) { p.modes(modes...) })
+	s.targets = targets
+	return s
+}
 
 // shapes are the operators that are moved, or refused.
 func shapes(gates featuregates.Set) []*shape {
@@ -80,13 +138,30 @@ func shapes(gates featuregates.Set) []*shape {
 			s.refused = string(refusal.API) // the cluster does not serve cert-manager's APIs
 		}
 	}
-	own := moved("move-own", func(p *parts) { p.modes(allNamespaces, ownNamespace) })
-	own.own = true
-	ownOnly := moved("move-own-only", func(p *parts) { p.modes(ownNamespace) })
-	ownOnly.own = true
+	own := targeted("move-own", []v1alpha1.InstallModeType{allNamespaces, ownNamespace}, "move-own")
+	ownOnly := targeted("move-own-only", []v1alpha1.InstallModeType{ownNamespace}, "move-own-only")
+	single := targeted("move-single", []v1alpha1.InstallModeType{ownNamespace, singleNamespace}, "move-single-watched")
 	if !gates[featuregates.SingleOwnNamespace] {
-		own.refused, ownOnly.refused = "operator-group", "operator-group"
+		own.refused, ownOnly.refused, single.refused = "operator-group", "operator-group", "operator-group"
 	}
+	limited := moved("move-account", nil)
+	limited.account, limited.accepts = "installer", "service-account"
+	updated, waiting := moved("move-updated", nil), moved("move-waiting", nil)
+	for _, s := range []*shape{updated, waiting} {
+		s.bundles = append(s.bundles, bundle{version: "2.0.0"})
+		s.starting = s.name + ".v1.0.0"
+	}
+	waiting.waiting = true
+	waiting.change = func(s *v1alpha1.SubscriptionSpec) { s.InstallPlanApproval = v1alpha1.ApprovalManual }
+	olmAPIs := moved("move-olm-apis", func(p *parts) {
+		p.csv.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: p.pkg,
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"subscriptions"}, Verbs: []string{"get"}}}}}
+	})
+	olmAPIs.accepts = "olm-v0-apis"
+	unready := refusedAs("operator-condition", moved("move-not-upgradeable", nil))
+	unready.prepare = func(t *testing.T, m *mover) { m.denyUpgrades(t) }
+	often := moved("move-killed-often", nil)
+	often.often = true
 	manual := moved("move-manual", nil)
 	manual.change = func(s *v1alpha1.SubscriptionSpec) { s.InstallPlanApproval = v1alpha1.ApprovalManual }
 	configured := moved("move-config", nil)
@@ -101,7 +176,8 @@ func shapes(gates featuregates.Set) []*shape {
 	defaulted.change = func(s *v1alpha1.SubscriptionSpec) { s.Channel = "" }
 	return []*shape{
 		moved("move-plain", nil),
-		manual, configured, defaulted, own, ownOnly, webhooks, mutators,
+		manual, configured, defaulted, own, ownOnly, single, limited, updated, waiting, olmAPIs, unready, often, webhooks, mutators,
+		refusedAs("operator-group", targeted("move-multi", []v1alpha1.InstallModeType{multiNamespace}, "move-multi", "move-multi-watched")),
 		moved("move-two-crds", func(p *parts) {
 			tr := &trap{name: p.pkg}
 			ships := tr.crd("ships", "Ship", text)
@@ -135,6 +211,9 @@ func shapes(gates featuregates.Set) []*shape {
 		moved("move-config-map", func(p *parts) {
 			with(plain("v1", "ConfigMap", p.pkg+"-chart", fields{"data": fields{"depth": "3"}}))(p)
 		}),
+		moved("move-secret", func(p *parts) {
+			with(plain("v1", "Secret", p.pkg+"-login", fields{"stringData": fields{"user": "harbour"}}))(p)
+		}),
 		moved("move-service", func(p *parts) {
 			with(plain("v1", "Service", p.pkg+"-metrics", fields{"spec": fields{"ports": []any{fields{"port": 8443, "name": "https"}}, "selector": fields{"app": p.pkg}}}))(p)
 		}),
@@ -156,10 +235,6 @@ func shapes(gates featuregates.Set) []*shape {
 				plain("monitoring.coreos.com/v1", "PrometheusRule", p.pkg, fields{"spec": fields{"groups": []any{}}}))(p)
 		}),
 		refusedAs("conversion-webhook", moved("move-conversion", func(p *parts) { p.webhook(conversion, "boats.moveconversion.example.com", nil) })),
-		refusedAs("olm-v0-apis", moved("move-olm-apis", func(p *parts) {
-			p.csv.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: p.pkg,
-				Rules: []rbacv1.PolicyRule{{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"subscriptions"}, Verbs: []string{"get"}}}}}
-		})),
 		oar, provided,
 		required("move-needs-package", property.MustBuildPackageRequired("move-sail", ">0.0.0")),
 		required("move-needs-api", property.MustBuildGVKRequired("move-mast.example.com", "v1", "Boat")),
@@ -175,24 +250,31 @@ var moveSetups = []setup{
 }
 
 // TestMoves: the real OLM v0 and the real OLM v1 run, and operators of many shapes are moved there and back, or refused with the reason.
-// No object is lost, and no API, custom resource, Deployment or pod is another one afterwards.
+// No object is lost, and no API, custom resource, Deployment or pod is another one afterwards. Nor if the tool is killed at a write, and the
+// OLMs go on.
 func TestMoves(t *testing.T) {
 	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=move")
 	}
 	images := olmv1.Images(t)
+	results, public := &moveResults{}, publicShapes(t)
 	for _, s := range moveSetups {
-		t.Run(s.name, func(t *testing.T) { s.move(t, images) })
+		t.Run(s.name, func(t *testing.T) { s.move(t, images, public, results) })
 	}
+	t.Logf("\n%s", results.table())
 }
 
-func (s *setup) move(t *testing.T, images map[string]string) {
+func (s *setup) move(t *testing.T, images map[string]string, public []*shape, results *moveResults) {
 	c := cluster.Start(t, cluster.Options{OLM: true, RealNodes: 1, Images: images})
 	olm := olmv1.Start(t, c, olmv1.Options{Gates: s.gates, Experimental: true})
-	all := shapes(s.on(t))
+	gates := s.on(t)
+	groups := map[string][]*shape{"shapes": shapes(gates), "killed": killedShapes(gates[featuregates.Boxcutter]), "public": public}
+	if len(public) > 0 {
+		runElsewhere(t, c)
+	}
 	var forV0, forV1 declcfg.DeclarativeConfig
 	folders := map[string]string{}
-	for _, shape := range all {
+	for _, shape := range slices.Concat(slices.Collect(maps.Values(groups))...) {
 		config := shape.catalog()
 		for i, b := range shape.bundles {
 			folders[config.Bundles[i].Name] = shape.parts(b).folder(t)
@@ -209,19 +291,26 @@ func (s *setup) move(t *testing.T, images map[string]string) {
 	if err := c.Client().Create(t.Context(), source); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("shapes", func(t *testing.T) {
-		for _, shape := range all {
-			if shape.provider {
-				continue
+	for group, all := range groups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			if len(all) == 0 {
+				t.Skipf("want %s=DIR, a clone of a repository of community operators", programs.OperatorsVariable)
 			}
-			t.Run(shape.name, func(t *testing.T) {
-				t.Parallel()
-				m := &mover{Cluster: c, shape: shape, gates: s.on(t)}
-				m.subscribe(t)
-				m.play(t)
-			})
-		}
-	})
+			for _, shape := range all {
+				if shape.provider {
+					continue
+				}
+				t.Run(shape.name, func(t *testing.T) {
+					t.Parallel()
+					m := &mover{Cluster: c, shape: shape, gates: gates, result: "failed"}
+					defer func() { results.add(s.name, shape.name, m.result) }()
+					m.subscribe(t)
+					m.play(t)
+				})
+			}
+		})
+	}
 }
 
 // inline is the catalog of a shape with all objects of its bundles.
@@ -244,48 +333,82 @@ func (s *shape) inline(t *testing.T) declcfg.DeclarativeConfig {
 // mover is an operator of a shape, in a namespace of its name.
 type mover struct {
 	*cluster.Cluster
-	shape *shape
-	gates featuregates.Set
+	shape  *shape
+	gates  featuregates.Set
+	result string // for the table
 }
-
-func (m *mover) versionName() string { return m.shape.name + ".v" + m.shape.bundles[0].version }
 
 // subscribe has OLM v0 install the operator, and creates an object of each of its APIs.
 func (m *mover) subscribe(t *testing.T) {
 	t.Helper()
 	name := m.shape.name
-	if err := m.EnsureNamespace(t.Context(), name); err != nil {
-		t.Fatal(err)
+	for _, namespace := range append(slices.Clone(m.shape.targets), name) {
+		if err := m.EnsureNamespace(t.Context(), namespace); err != nil {
+			t.Fatal(err)
+		}
 	}
-	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "group"}}
-	if m.shape.own {
-		group.Spec.TargetNamespaces = []string{name}
-	}
+	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "group"},
+		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: m.shape.targets, ServiceAccountName: m.shape.account}}
 	s := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name},
-		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "shapes", CatalogSourceNamespace: cluster.CatalogNamespace, Package: name, Channel: "stable"}}
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "shapes", CatalogSourceNamespace: cluster.CatalogNamespace, Package: name, Channel: "stable", StartingCSV: m.shape.starting}}
 	if m.shape.change != nil {
 		m.shape.change(s.Spec)
 	}
-	for _, object := range []client.Object{group, s} {
+	objects := []client.Object{group, s}
+	if account := m.shape.account; account != "" {
+		objects = append([]client.Object{
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account}},
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + account}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+				Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: account}}},
+		}, objects...)
+	}
+	for _, object := range objects {
 		if err := m.Client().Create(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cluster.Eventually(t, limit, "OLM v0 to install the operator", m.isWithV0)
-	for i, crd := range m.shape.parts(m.shape.bundles[0]).crds {
-		spec := crd["spec"].(fields)
-		versions := spec["versions"].([]any)
-		object := &unstructured.Unstructured{Object: fields{"apiVersion": spec["group"].(string) + "/" + versions[len(versions)-1].(fields)["name"].(string),
-			"kind": spec["names"].(fields)["kind"].(string), "spec": fields{"field": "north"}}}
-		object.SetName(fmt.Sprintf("north-%d", i))
-		if spec["scope"] == "Namespaced" {
-			object.SetNamespace(name)
-		}
+	for i, crd := range m.shape.parts(m.shape.installed()).crds {
 		if m.shape.refused == "conversion-webhook" {
 			continue // its webhook does not answer here
 		}
+		object, schema := newOf(crd)
+		object.SetName(fmt.Sprintf("north-%d", i))
+		if crd["spec"].(fields)["scope"] == "Namespaced" {
+			object.SetNamespace(name)
+		}
+		if m.shape.public {
+			m.createIfValid(t, object, schema)
+			continue
+		}
+		object.Object["spec"] = fields{"field": "north"}
 		cluster.Eventually(t, limit, "an object to be created", func(ctx context.Context) error { return m.Client().Create(ctx, object) })
 	}
+	if m.shape.prepare != nil {
+		m.shape.prepare(t, m)
+	}
+}
+
+// newOf returns an object of an API in the version that is stored, and that version's schema.
+func newOf(crd fields) (*unstructured.Unstructured, fields) {
+	spec := crd["spec"].(fields)
+	all := spec["versions"].([]any)
+	stored := all[slices.IndexFunc(all, func(v any) bool { return v.(fields)["storage"] == true })].(fields)
+	object := &unstructured.Unstructured{Object: fields{"apiVersion": spec["group"].(string) + "/" + stored["name"].(string), "kind": spec["names"].(fields)["kind"].(string)}}
+	schema, _, _ := unstructured.NestedMap(stored, "schema", "openAPIV3Schema")
+	return object, schema
+}
+
+// denyUpgrades has the operator say that it wants no updates now.
+func (m *mover) denyUpgrades(t *testing.T) {
+	cluster.Eventually(t, limit, "the OperatorCondition to say so", func(ctx context.Context) error {
+		condition := &operatorsv2.OperatorCondition{}
+		if err := m.Client().Get(ctx, client.ObjectKey{Namespace: m.shape.name, Name: m.shape.versionName()}, condition); err != nil {
+			return err
+		}
+		condition.Spec.Conditions = []metav1.Condition{{Type: "Upgradeable", Status: metav1.ConditionFalse, Reason: "Busy", Message: "it migrates data", LastTransitionTime: metav1.Now()}}
+		return m.Client().Update(ctx, condition)
+	})
 }
 
 // isWithV0 fails unless OLM v0 has the operator, and approves its first InstallPlan.
@@ -302,7 +425,7 @@ func (m *mover) isWithV0(ctx context.Context) error {
 		if plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseComplete {
 			return fmt.Errorf("InstallPlan %s is in phase %q", plan.Name, plan.Status.Phase)
 		}
-		if !plan.Spec.Approved && plan.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval {
+		if !plan.Spec.Approved && plan.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval && slices.Contains(plan.Spec.ClusterServiceVersionNames, m.shape.versionName()) {
 			approved := plan.DeepCopy()
 			approved.Spec.Approved = true
 			if err := m.Client().Patch(ctx, approved, client.MergeFrom(&plan)); err != nil {
@@ -310,10 +433,14 @@ func (m *mover) isWithV0(ctx context.Context) error {
 			}
 		}
 	}
-	if err := m.Client().Get(ctx, client.ObjectKey{Namespace: name, Name: m.versionName()}, v); err != nil {
+	if err := m.Client().Get(ctx, client.ObjectKey{Namespace: name, Name: m.shape.versionName()}, v); err != nil {
 		return fmt.Errorf("%w; the Subscription says %+v", err, s.Status.Conditions)
 	}
-	if v.Status.Phase != v1alpha1.CSVPhaseSucceeded || s.Status.InstalledCSV != v.Name || s.Status.State != v1alpha1.SubscriptionStateAtLatest {
+	wanted := v1alpha1.SubscriptionState(v1alpha1.SubscriptionStateAtLatest)
+	if m.shape.waiting {
+		wanted = v1alpha1.SubscriptionStateUpgradePending
+	}
+	if v.Status.Phase != v1alpha1.CSVPhaseSucceeded || s.Status.InstalledCSV != v.Name || s.Status.State != wanted {
 		return fmt.Errorf("the phase of %s is %q, %s; the Subscription is in state %q", v.Name, v.Status.Phase, v.Status.Message, s.Status.State)
 	}
 	if s.Spec.Config == nil {
@@ -331,7 +458,7 @@ func (m *mover) isWithV0(ctx context.Context) error {
 
 // request asks for a move.
 func (m *mover) request(t *testing.T, to move.Target) move.Request {
-	return move.Request{Package: cmp.Or(m.shape.asks, m.shape.name), Namespace: m.shape.name, To: to, Gates: m.gates,
+	return move.Request{Package: cmp.Or(m.shape.asks, m.shape.name), Namespace: m.shape.name, To: to, Gates: m.gates, Accepted: m.accepted(to),
 		Catalogs: func(context.Context) ([]*prediction.ClusterCatalog, func() error, error) {
 			return []*prediction.ClusterCatalog{{Name: "shapes", Content: m.shape.read(t)}}, func() error { return nil }, nil
 		},
@@ -339,76 +466,149 @@ func (m *mover) request(t *testing.T, to move.Target) move.Request {
 	}
 }
 
-func (m *mover) to() migrate.Cluster { return migrate.Cluster{Config: m.Config(), Client: m.Client()} }
+// accepted are the codes of checks that are accepted.
+func (m *mover) accepted(to move.Target) []string {
+	if m.shape.accepts == "" || to == move.ToV0 {
+		return nil
+	}
+	return []string{m.shape.accepts}
+}
+
+func (m *mover) to(config *rest.Config) (migrate.Cluster, error) {
+	c, err := client.New(config, client.Options{Scheme: m.Client().Scheme(), Mapper: m.Client().RESTMapper()})
+	return migrate.Cluster{Config: config, Client: c}, err
+}
+
+// plan is "berth move plan".
+func (m *mover) plan(ctx context.Context, r move.Request) (*move.Plan, error) {
+	seen, err := m.to(m.Config())
+	if err != nil {
+		return nil, err
+	}
+	return move.Move.Plan(ctx, seen, r)
+}
 
 // play moves the operator there and back, or finds out that it is refused.
 func (m *mover) play(t *testing.T) {
-	if m.shape.refused != "" {
-		m.mustRefuse(t)
+	if code := cmp.Or(m.shape.refused, m.shape.accepts); code != "" {
+		m.mustRefuse(t, code)
+	}
+	switch {
+	case m.shape.refused != "":
+		return
+	case m.shape.kill != nil:
+		m.playKilled(t)
 		return
 	}
-	before := m.observed(t)
-	p, err := move.Move.Plan(t.Context(), m.to(), m.request(t, move.ToV1))
+	p, err := m.plan(t.Context(), m.request(t, move.ToV1))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !p.Safe && m.shape.public {
+		m.logRefusals(t, p)
+		return
 	}
 	if !p.Safe {
 		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
 	}
+	before := m.observed(t)
+	var took []string
 	for _, to := range []move.Target{move.ToV1, move.ToV0} {
-		if slices.Contains(m.shape.restarts, to) {
+		if slices.Contains(m.shape.restarts, to) || m.shape.public && hasWebhooks(m.shape) {
 			maps.DeleteFunc(before, func(name string, _ types.UID) bool { return strings.HasPrefix(name, "Pod ") })
 		}
 		began := time.Now()
-		m.apply(t, to)
-		is := m.isWithV1
-		if to == move.ToV0 {
-			is = m.isWithV0
-		}
-		cluster.Eventually(t, limit, "the operator to be with "+string(to), is)
-		after := m.observed(t)
-		lost := 0
-		for _, name := range slices.Sorted(maps.Keys(before)) {
-			if after[name] != before[name] {
-				t.Errorf("with %s, %s has UID %q, want %q as before", to, name, after[name], before[name])
-				lost++
-			}
-		}
-		t.Logf("to %s in %s: %d of %d objects are the same ones", to, time.Since(began).Round(time.Second), len(before)-lost, len(before))
+		m.run(t, m.apply(t, to))
+		m.mustBeWith(t, to, before)
+		took = append(took, time.Since(began).Round(time.Second).String())
+	}
+	m.result = fmt.Sprintf("moved in %s, %d objects the same", strings.Join(took, " and "), len(before))
+	if code := m.shape.accepts; code != "" {
+		m.result += ", " + code + " accepted"
 	}
 }
 
-// mustRefuse fails the test unless the operator is refused for the reason, once OLM v0 has installed its dependencies,
-// too.
-func (m *mover) mustRefuse(t *testing.T) {
+// mustBeWith fails the test unless an OLM has the operator, and all objects are the same ones.
+func (m *mover) mustBeWith(t *testing.T, to move.Target, before map[string]types.UID) {
 	t.Helper()
-	cluster.Eventually(t, limit, "the plan to refuse it for "+m.shape.refused, func(ctx context.Context) error {
-		p, err := move.Move.Plan(ctx, m.to(), m.request(t, move.ToV1))
+	is := m.isWithV1
+	if to == move.ToV0 {
+		is = m.isWithV0
+	}
+	cluster.Eventually(t, limit, "the operator to be with "+string(to), is)
+	after := m.observed(t)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if after[name] != before[name] {
+			t.Errorf("with %s, %s has UID %q, want %q as before", to, name, after[name], before[name])
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// mustRefuse fails the test unless the operator is refused for a reason that is not accepted, once OLM v0 has installed its dependencies,
+// too.
+func (m *mover) mustRefuse(t *testing.T, code string) {
+	t.Helper()
+	cluster.Eventually(t, limit, "the plan to refuse it for "+code, func(ctx context.Context) error {
+		r := m.request(t, move.ToV1)
+		r.Accepted = nil
+		p, err := m.plan(ctx, r)
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(p.Checks, func(c findings.Check) bool { return c.Verdict == findings.Refused && c.Code == m.shape.refused })
+		at := slices.IndexFunc(p.Checks, func(c findings.Check) bool { return c.Verdict == findings.Refused && c.Code == code })
 		if at < 0 {
 			return fmt.Errorf("it says\n%s", p.Text(findings.Plain))
 		}
 		t.Logf("refused: %s; do: %s", p.Checks[at].What, p.Checks[at].Do)
 		return nil
 	})
+	m.result = "refused: " + code
 }
 
+// tool is a command.
+type tool = func(context.Context, *rest.Config) error
+
 // apply is "berth move apply".
-func (m *mover) apply(t *testing.T, to move.Target) {
+func (m *mover) apply(t *testing.T, to move.Target) tool {
+	return func(ctx context.Context, config *rest.Config) error {
+		seen, err := m.to(config)
+		if err != nil {
+			return err
+		}
+		p, _, err := move.Move.Ensure(ctx, seen, m.request(t, to))
+		if err != nil {
+			return err
+		}
+		if !p.Safe {
+			return fmt.Errorf("it is refused:\n%s", p.Text(findings.Plain))
+		}
+		return move.Move.Apply(ctx, seen, p, migrate.Options{Report: reports(t)})
+	}
+}
+
+func reports(t *testing.T) func(migrate.Event) {
+	return func(e migrate.Event) {
+		t.Logf("%s %s: %s %s", time.Now().Format(time.TimeOnly), e.Step, e.Does, e.Waits)
+	}
+}
+
+// run runs a tool, which must succeed in time. It is killed often if the shape says so.
+func (m *mover) run(t *testing.T, do tool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	p, _, err := move.Move.Ensure(ctx, m.to(), m.request(t, to))
+	var err error
+	if m.shape.often {
+		killed := fault.KillAtEach()
+		err = killed.Run(ctx, m.Config(), do)
+		t.Logf("the tool was killed before and after each of %d writes", len(killed.Writes()))
+	} else {
+		err = do(ctx, m.Config())
+	}
 	if err != nil {
-		t.Fatal(err)
-	}
-	if !p.Safe {
-		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
-	}
-	if err := move.Move.Apply(ctx, m.to(), p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -419,7 +619,7 @@ func (m *mover) isWithV1(ctx context.Context) error {
 	for _, object := range []client.Object{&v1alpha1.Subscription{}, &v1alpha1.ClusterServiceVersion{}} {
 		key := client.ObjectKey{Namespace: name, Name: name}
 		if _, is := object.(*v1alpha1.ClusterServiceVersion); is {
-			key.Name = m.versionName()
+			key.Name = m.shape.versionName()
 		}
 		if err := m.Client().Get(ctx, key, object); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("OLM v0 has %T %s: %w", object, key, cmp.Or(err, errors.New("it exists")))
@@ -430,7 +630,7 @@ func (m *mover) isWithV1(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if version := versionOf(object); version != m.shape.bundles[0].version {
+	if version := versionOf(object); version != m.shape.installed().version {
 		return fmt.Errorf("OLM v1 has version %q", version)
 	}
 	return nil
@@ -447,18 +647,17 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 			t.Fatal(err)
 		}
 		for _, o := range list.Items {
-			if strings.HasPrefix(o.Name, m.versionName()) || o.Name == "default" { // created by each OLM itself
+			if strings.HasPrefix(o.Name, m.shape.versionName()) || o.Name == "default" { // created by each OLM itself
 				continue
 			}
 			uids[kind+" "+o.Name] = o.UID
 		}
 	}
 	local := client.InNamespace(m.shape.name)
-	p := m.shape.parts(m.shape.bundles[0])
+	p := m.shape.parts(m.shape.installed())
 	for _, crd := range p.crds {
-		spec := crd["spec"].(fields)
-		versions := spec["versions"].([]any)
-		add(spec["group"].(string)+"/"+versions[len(versions)-1].(fields)["name"].(string), spec["names"].(fields)["kind"].(string))
+		of, _ := newOf(crd)
+		add(of.GetAPIVersion(), of.GetKind())
 		definition := &metav1.PartialObjectMetadata{}
 		definition.SetGroupVersionKind(schemaKind("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
 		name := crd["metadata"].(fields)["name"].(string)

@@ -51,7 +51,10 @@ type publicVersion struct {
 }
 
 // readPublic reads the packages from the folder that OPERATORS names. It skips the test without one.
-func readPublic(t *testing.T) (all []*public) {
+func readPublic(t *testing.T) []*public { return readPackages(t, publicPackages, latest) }
+
+// readPackages is readPublic for some packages, and the last of their versions.
+func readPackages(t *testing.T, packages []string, last int) (all []*public) {
 	t.Helper()
 	folder, err := programs.Folder(programs.OperatorsVariable)
 	if err != nil {
@@ -60,13 +63,13 @@ func readPublic(t *testing.T) (all []*public) {
 	if folder == "" {
 		t.Skipf("want %s=DIR, a clone of a repository of community operators", programs.OperatorsVariable)
 	}
-	for _, name := range publicPackages {
+	for _, name := range packages {
 		p := &public{name: name}
 		folders, err := filepath.Glob(filepath.Join(folder, "operators", name, "*", "manifests"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, dir := range newest(folders) {
+		for _, dir := range newest(folders, last) {
 			contents, err := registryv1.Load(dir)
 			if err != nil {
 				continue // OLM's tools would not make a catalog of it
@@ -90,7 +93,7 @@ func readPublic(t *testing.T) (all []*public) {
 }
 
 // newest returns the bundle folders of the latest versions, by the folders' names. They are the folders with these manifests.
-func newest(manifests []string) (dirs []string) {
+func newest(manifests []string, last int) (dirs []string) {
 	numbers := map[string]semver.Version{}
 	for _, folder := range manifests {
 		dir := filepath.Dir(folder)
@@ -99,7 +102,7 @@ func newest(manifests []string) (dirs []string) {
 		}
 	}
 	slices.SortFunc(dirs, func(a, b string) int { return numbers[a].Compare(numbers[b]) })
-	return dirs[max(0, len(dirs)-latest):]
+	return dirs[max(0, len(dirs)-last):]
 }
 
 func objectsOf(contents *registryv1.Contents) (all []*unstructured.Unstructured) {

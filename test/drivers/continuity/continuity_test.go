@@ -1,7 +1,8 @@
 // Package continuity shows that pods use their volumes undisturbed by events of a driver and its operator: each pod
 // writes fifty times a second throughout. `make prove SUITE=continuity` prints the longest pause of each step, `make
-// prove SUITE=adopt-drivers` the pauses while drivers are handed over to the cluster storage operator, and `make prove
-// SUITE=life` the journal of a long life.
+// prove SUITE=adopt-drivers` the pauses while drivers are handed over to the cluster storage operator, `make prove
+// SUITE=move-drivers` those while operators move to OLM v1 and back, and `make prove SUITE=life` the journal of a long
+// life.
 package continuity
 
 import (
@@ -19,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -214,6 +216,19 @@ func (w *watch) writes(t *testing.T) (all []cluster.AuditEvent) {
 		if slices.Contains(w.accounts, event.User) && isWrite(event) {
 			all = append(all, event)
 		}
+	}
+	return all
+}
+
+// objects are all objects of the driver.
+func (w *watch) objects(t *testing.T) (all []*unstructured.Unstructured) {
+	t.Helper()
+	manifests, err := w.Driver.Operand(drivers.Values{Namespace: w.DriverNamespace(), Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range manifests {
+		all = append(all, m.Object)
 	}
 	return all
 }

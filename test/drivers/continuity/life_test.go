@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/lab/aws"
 	efscloud "github.com/berth-csi/berth/lab/aws/efs"
@@ -321,19 +320,6 @@ func (l *life) controller(t *testing.T) *appsv1.Deployment {
 	}
 	t.Fatal("the driver has no Deployment")
 	return nil
-}
-
-// objects are all objects of the driver.
-func (l *life) objects(t *testing.T) (all []*unstructured.Unstructured) {
-	t.Helper()
-	manifests, err := l.Driver.Operand(drivers.Values{Namespace: l.DriverNamespace(), Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range manifests {
-		all = append(all, m.Object)
-	}
-	return all
 }
 
 // renewCertificates renews the certificates of the driver's metrics, and its key pairs for the cloud, and revokes the

@@ -27,6 +27,8 @@ type EBSOptions struct {
 	Tokens bool
 	// BehindProxy says that only a proxy reaches the region.
 	BehindProxy bool
+	// MorePrograms are as in Options.
+	MorePrograms map[string]string
 }
 
 // StartEBS starts a testbed with the EBS driver, and the API of snapshots, until the test ends.
@@ -36,7 +38,7 @@ func StartEBS(t testing.TB, driver drivers.Driver, options EBSOptions) *EBS {
 	bed := &EBS{}
 	bed.Region = StartAWS(t, driver, options.Region)
 	bed.Region.Tags = options.Tags
-	of := Options{Driver: driver, Snapshots: true}
+	of := Options{Driver: driver, Snapshots: true, MorePrograms: options.MorePrograms}
 	if options.BehindProxy {
 		of.BehindProxy = EndpointPort
 	}

@@ -1,0 +1,217 @@
+package continuity
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/drivers/manila"
+	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/move"
+	"github.com/berth-csi/berth/olm/featuregates"
+	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/refusal"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+	"github.com/berth-csi/berth/test/olmv1"
+	"github.com/berth-csi/berth/test/release"
+)
+
+// TestMoveEFS and the other tests here: `berth move` moves a driver's operator from OLM v0 to OLM v1 and back, by each applier of OLM v1.
+// The pods that write to its volumes notice nothing, and all objects stay the same ones: the APIs, custom resources, the driver, its pods and
+// the operator's.
+func TestMoveEFS(t *testing.T) {
+	moveByEach(t, func(t *testing.T, m *movedDriver, programs map[string]string) {
+		m.Testbed = testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: efsCloud(t), MorePrograms: programs})
+		m.class, m.mode = createClass(t, m.Testbed), corev1.ReadWriteMany
+		claim := m.claim(t, "files")
+		m.startWriter(t, "writer-of-claim", testbed.Nodes[0], claim)
+		m.startWriter(t, "writer-of-sharedvolume", testbed.Nodes[1], m.share(t, claim))
+	})
+}
+
+func TestMoveEBS(t *testing.T) {
+	moveByEach(t, func(t *testing.T, m *movedDriver, programs map[string]string) {
+		m.Testbed = testbed.StartEBS(t, ebs.Driver, testbed.EBSOptions{MorePrograms: programs}).Testbed
+		m.class, m.mode = "gp3-csi", corev1.ReadWriteOnce
+		for i, node := range testbed.Nodes {
+			m.startWriter(t, fmt.Sprintf("writer-%d", i), node, m.claim(t, fmt.Sprintf("data-%d", i)))
+		}
+	})
+}
+
+func TestMoveManila(t *testing.T) {
+	moveByEach(t, func(t *testing.T, m *movedDriver, programs map[string]string) {
+		cloud := testbed.StartOpenStack(t, "default")
+		m.Testbed = testbed.Start(t, testbed.Options{Driver: manila.Driver, Cloud: cloud.Options(), MorePrograms: programs})
+		m.class, m.mode = "csi-manila-default", corev1.ReadWriteMany
+		claim := m.claim(t, "files")
+		for i, node := range testbed.Nodes {
+			m.startWriter(t, fmt.Sprintf("writer-%d", i), node, claim)
+		}
+	})
+}
+
+// movedDriver is a driver whose operator is moved.
+type movedDriver struct {
+	*extended
+	gates featuregates.Set
+	// catalog is the catalog of both OLMs.
+	catalog *fbc.Catalog
+	// class, namespace and mode belong to the claims.
+	class, namespace string
+	mode             corev1.PersistentVolumeAccessMode
+}
+
+// longest is the longest pause that a writer may make.
+const longest = time.Second
+
+// moveByEach moves an operator by each applier, with the writers that start has started.
+func moveByEach(t *testing.T, start func(*testing.T, *movedDriver, map[string]string)) {
+	needAll(t)
+	programs := olmv1.Images(t)
+	for applier, features := range map[string][]string{"helm": nil, "boxcutter": {string(featuregates.Boxcutter)}} {
+		t.Run(applier, func(t *testing.T) {
+			m := &movedDriver{extended: &extended{watch: &watch{}}, gates: featuregates.Set{featuregates.Boxcutter: features != nil}}
+			start(t, m, programs)
+			m.accounts = ofOLM(m.Driver)
+			m.olm = olmv1.Start(t, m.Cluster, olmv1.Options{Features: features})
+			made := release.Build(t, m.Driver)
+			bundles := map[string]string{m.csvOf("1.0.0").Name: made.Bundles[0]}
+			m.olm.AddCatalog("berth", made.Catalog, m.Driver.Package.Name, bundles)
+			var err error
+			if m.catalog, err = rules.Load(t.Context(), made.Catalog); err != nil {
+				t.Fatal(err)
+			}
+			m.AwaitReady(t)
+			before := m.observe(t)
+			m.run(t, []step{
+				{"the operator moves to OLM v1", func(t *testing.T) { m.move(t, move.ToV1) }, func(t *testing.T) { m.mustBeAs(t, before) }},
+				{"a volume is created", func(t *testing.T) { m.Bound(t, m.claim(t, "with-olm-v1")) }, nil},
+				{"the operator moves back to OLM v0", func(t *testing.T) { m.move(t, move.ToV0) }, func(t *testing.T) { m.awaitInstalled(t, "1.0.0"); m.mustBeAs(t, before) }},
+				{"another volume is created", func(t *testing.T) { m.Bound(t, m.claim(t, "with-olm-v0")) }, nil},
+			})
+			for _, e := range m.journal {
+				if e.pause > longest {
+					t.Errorf("while %s, a writer paused for %s, want at most %s", e.what, e.pause, longest)
+				}
+			}
+		})
+	}
+}
+
+func (m *movedDriver) claim(t *testing.T, name string) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	if m.namespace == "" {
+		m.namespace = m.Namespace(t)
+	}
+	return m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: name, Class: m.class, Mode: m.mode})
+}
+
+// move is "berth move apply".
+func (m *movedDriver) move(t *testing.T, to move.Target) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testbed.Limit)
+	defer cancel()
+	seen := migrate.Cluster{Config: m.Config(), Client: m.Client()}
+	p, _, err := move.Move.Ensure(ctx, seen, move.Request{Package: m.Driver.Package.Name, Namespace: cluster.OperatorNamespace, To: to, Gates: m.gates,
+		Catalogs: func(context.Context) ([]*prediction.ClusterCatalog, func() error, error) {
+			return []*prediction.ClusterCatalog{{Name: "berth", Content: m.catalog}}, func() error { return nil }, nil
+		},
+		Content: func(_ context.Context, b *fbc.Bundle) (*refusal.Bundle, error) { return refusal.FromCatalog(b) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Safe {
+		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
+	}
+	if err := move.Move.Apply(ctx, seen, p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// observe returns what identifies all that has to stay: UIDs and, of pods, how often their containers were restarted.
+func (m *movedDriver) observe(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	add := func(object client.Object, kind, more string) {
+		found[kind+" "+object.GetNamespace()+"/"+object.GetName()] = string(object.GetUID()) + more
+	}
+	list := func(kind schema.GroupVersionKind, options ...client.ListOption) {
+		all := &metav1.PartialObjectMetadataList{}
+		all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := m.Client().List(t.Context(), all, options...); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range all.Items {
+			add(&o, kind.Kind, "")
+		}
+	}
+	definitions := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := m.Client().List(t.Context(), definitions); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range definitions.Items {
+		add(&d, "CustomResourceDefinition", "")
+		for _, v := range d.Spec.Versions {
+			if v.Storage && v.Served && !slices.Contains([]string{"operators.coreos.com", "olm.operatorframework.io"}, d.Spec.Group) {
+				list(schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind})
+			}
+		}
+	}
+	list(corev1.SchemeGroupVersion.WithKind("PersistentVolume"))
+	list(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	list(storagev1.SchemeGroupVersion.WithKind("StorageClass"))
+	local := client.InNamespace(cluster.OperatorNamespace)
+	list(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, local)
+	for _, o := range m.objects(t) {
+		if err := m.Client().Get(t.Context(), client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		add(o, o.GetKind(), "")
+	}
+	pods := &corev1.PodList{}
+	if err := m.Client().List(t.Context(), pods, local); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range append(m.DriverPods(t), pods.Items...) {
+		restarts := int32(0)
+		for _, status := range pod.Status.ContainerStatuses {
+			restarts += status.RestartCount
+		}
+		add(&pod, "Pod", fmt.Sprintf(", restarted %d times", restarts))
+	}
+	return found
+}
+
+// mustBeAs fails the test unless all that was observed is the same.
+func (m *movedDriver) mustBeAs(t *testing.T, before map[string]string) {
+	t.Helper()
+	m.AwaitReady(t)
+	now, pods := m.observe(t), 0
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if now[name] != before[name] {
+			t.Errorf("%s was %q, and is %q", name, before[name], now[name])
+		}
+		if strings.HasPrefix(name, "Pod ") {
+			pods++
+		}
+	}
+	m.journal.note("%d objects are the same ones, %d pods among them, none of which was restarted", len(before), pods)
+}
