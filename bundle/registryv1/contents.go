@@ -65,6 +65,8 @@ func Faults(err error) (found []*findings.Finding, others []error) {
 		}
 	} else if finding, is := err.(*findings.Finding); is {
 		found = append(found, finding)
+	} else if fault, is := err.(*contentFault); is {
+		found = append(found, Format.Finding(fault.file, "%v", fault.error))
 	} else if err != nil {
 		others = append(others, err)
 	}
@@ -119,7 +121,7 @@ func (r *reader) missing(folder, found string) error {
 	if len(causes) > 0 {
 		return errors.Join(asErrors(causes)...)
 	}
-	return r.notABundle(found)
+	return &contentFault{filepath.Join(r.name, folder), r.notABundle(found)}
 }
 
 // warn reports a part that OLM's tools skip.

@@ -32,7 +32,11 @@ func Load(dir string) (*Contents, error) {
 	for _, folder := range Folders {
 		files, below, err := readFiles(dir, folder)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, at.notABundle("it has no folder " + folder + nestedHint(dir))
+			err := at.notABundle("it has no folder " + folder + nestedHint(dir))
+			if hasOne := slices.ContainsFunc(Folders, func(folder string) bool { return isDir(filepath.Join(dir, folder)) }); hasOne {
+				err = &contentFault{dir, err}
+			}
+			return nil, err
 		}
 		for _, name := range below {
 			f := Format.Finding(filepath.Join(dir, folder, name), "a folder in %s, which OLM leaves out: move its files to %s itself", folder, folder)
@@ -59,7 +63,11 @@ func LoadImage(reference string, files map[string][]byte) (*Contents, error) {
 	slices.SortFunc(b.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	for _, folder := range Folders {
 		if len(b.in(folder)) == 0 {
-			return nil, at.notABundle("it has no file in a folder " + folder)
+			err := at.notABundle("it has no file in a folder " + folder)
+			if len(b.Files) > 0 {
+				err = &contentFault{reference, err}
+			}
+			return nil, err
 		}
 	}
 	return at.parse(b, nil)
@@ -67,12 +75,12 @@ func LoadImage(reference string, files map[string][]byte) (*Contents, error) {
 
 // IsFolder reports whether a folder looks like the folder of a bundle, not of a catalog.
 func IsFolder(dir string) bool {
-	for _, folder := range Folders {
-		if info, err := os.Stat(filepath.Join(dir, folder)); err != nil || !info.IsDir() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(Folders, func(folder string) bool { return !isDir(filepath.Join(dir, folder)) })
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // readFiles returns the files directly in one folder of a bundle, and the names of its subfolders, sorted and without hidden ones.
@@ -95,7 +103,11 @@ func readFiles(dir, folder string) (files []File, below []string, _ error) {
 		}
 		data, err := boundedyaml.ReadFileIn(dir, filepath.Join(folder, entry.Name()))
 		if err != nil {
-			faults = append(faults, fmt.Errorf("bundle folder %s: %v", dir, err)) // which hides that a file is missing, not the folder
+			fault := fmt.Errorf("bundle folder %s: %v", dir, err) // which hides that a file is missing, not the folder
+			if !errors.As(err, new(*fs.PathError)) {
+				fault = &contentFault{filepath.Join(dir, folder, entry.Name()), fault}
+			}
+			faults = append(faults, fault)
 			continue
 		}
 		files = append(files, File{Path: path.Join(folder, entry.Name()), Data: data})
@@ -109,6 +121,12 @@ func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 type source struct {
 	name string // the folder or the reference of the image
 	kind string
+}
+
+// contentFault says that a folder or an image is not a bundle because of its content. Faults makes it a finding about a file.
+type contentFault struct {
+	file string
+	error
 }
 
 func (s source) notABundle(found string) error {

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/bundle/rules/apiserver"
@@ -60,7 +61,14 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 		f := droppedRule.Finding(o.Document.File, "field %s is given twice; only the last one counts", key.Value)
 		c.found = append(c.found, f.At(c.placesIn(o.File).inFile(key)))
 	}
-	if kind == v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.ClusterServiceVersionKind) {
+	if kind.Kind == v1alpha1.ClusterServiceVersionKind {
+		if want := v1alpha1.SchemeGroupVersion.String(); o.GetAPIVersion() != want {
+			rule := rule
+			if o.GetAPIVersion() != "" {
+				rule = droppedRule // OLM's client writes the right one
+			}
+			c.find(rule, o.File, []any{"apiVersion"}, "apiVersion of the ClusterServiceVersion is %q; expected %s", o.GetAPIVersion(), want)
+		}
 		all := apiserver.ClusterServiceVersion(o.Object)
 		isRefused := slices.ContainsFunc(all, func(f apiserver.Fault) bool { return !f.Warning })
 		faults := slices.DeleteFunc(all, func(f apiserver.Fault) bool {
@@ -176,6 +184,11 @@ func (c *checked) strategyAccepted(rule findings.Rule) {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: d.Name, Labels: d.Label}, Spec: *d.Spec.DeepCopy()}
 		if c.hasCertificate(d.Name) {
 			install.AddDefaultCertVolumeAndVolumeMounts(&deployment.Spec, "cert") // of a Secret that OLM makes
+			if service := install.ServiceName(d.Name); d.Name != "" {
+				for _, fault := range validation.IsDNS1035Label(service) {
+					c.find(rule, c.csvFile, append(slices.Clone(at), "name"), "%s: it serves webhooks or APIs, and the API server refuses a Service called %s, which OLM makes: %s; rename the Deployment", shown(at), service, fault)
+				}
+			}
 		}
 		c.part(rule, at, deployment, func(path []any) []any {
 			switch {

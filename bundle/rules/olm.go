@@ -9,6 +9,7 @@ import (
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -32,12 +33,16 @@ var ownChecks = []struct {
 	{findings.Rule{ID: "olm-labels", Severity: findings.Warning, What: "The Dockerfile's labels are the metadata's annotations.",
 		Why: "Some tools read the image's labels, others the file in it."}, checkLabels},
 	{findings.Rule{ID: "olm-dependency", Severity: findings.Error, What: "OLM understands each dependency.",
-		Why: "The resolver ignores all versions of the package."}, checkDependencies},
+		Why: "The resolver ignores all versions of the package, or the dependency."}, checkDependencies},
 	{findings.Rule{ID: "olm-property", Severity: findings.Error, What: "OLM understands each property, in properties.yaml and in the annotation olm.properties.",
 		Why: "OLM's tools reject the catalog, or OLM resolves nothing in the namespace."}, checkProperties},
-	{findings.Rule{ID: "upgrade-edge", Severity: findings.Error, What: "A skipRange is a range of versions, and no bundle replaces or skips itself.",
+	{findings.Rule{ID: "olm-api", Severity: findings.Error, What: "Each definition that the ClusterServiceVersion owns or requires is called PLURAL.GROUP, as it is in the cluster.",
+		Why: "OLM's tools cannot render the bundle, and OLM resolves nothing in a namespace that has it."}, checkAPIs},
+	{findings.Rule{ID: "olm-version", Severity: findings.Error, What: "The ClusterServiceVersion has a version.",
+		Why: "OLM's tools reject the catalog."}, checkVersion},
+	{findings.Rule{ID: "upgrade-edge", Severity: findings.Error, What: "A skipRange is a range of versions, no bundle replaces or skips itself, and none skips an empty name.",
 		Why: "OLM's tools reject the catalog, and OLM never makes the update."}, checkEdges},
-	{findings.Rule{ID: "webhook", Severity: findings.Error, What: "OLM can set up each webhook: its Deployment and definitions are in the bundle, and its rules do not match OLM itself.",
+	{findings.Rule{ID: "webhook", Severity: findings.Error, What: "OLM can set up each webhook and API service: its Deployment and definitions are in the bundle, and its rules do not match OLM itself.",
 		Why: "The installation fails."}, checkWebhooks},
 	{unservedRule, func(*checked, findings.Rule) {}}, // checkWebhooks finds both
 	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator supports is given as MAJOR.MINOR.",
@@ -117,6 +122,9 @@ func checkAnnotations(c *checked, rule findings.Rule) {
 	const packageKey, channelsKey, defaultKey = registryv1.PackageAnnotation, registryv1.ChannelsAnnotation, registryv1.DefaultChannelAnnotation
 	if annotations[packageKey] == "" {
 		complain(findings.Error, packageKey, "%s is missing: want the name of the package", packageKey)
+	}
+	if faults := validation.IsDNS1123Label(annotations[packageKey]); annotations[packageKey] != "" && len(faults) > 0 {
+		complain(findings.Error, packageKey, "%s is %q, and OLM's tools reject a package of this name: %s", packageKey, annotations[packageKey], strings.Join(faults, "; "))
 	}
 	if annotations[channelsKey] == "" {
 		complain(findings.Error, channelsKey, "%s is missing: want the channels that the bundle belongs to, separated by commas", channelsKey)

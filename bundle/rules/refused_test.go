@@ -47,6 +47,27 @@ func changed(t *testing.T, file, old, new string) (dir string, line int) {
 	return dir, 1 + strings.Count(before, "\n")
 }
 
+// alsoChanged are second changes that tests make.
+var alsoChanged = map[string]struct{ file, old, new string }{
+	"an OpenShift version in the annotation": {properties, "- type: olm.maxOpenShiftVersion\n  value: \"4.22\"\n", ""},
+	"a number in env of another apiVersion":  {tideCSV, "operators.coreos.com/v1alpha1", "operators.coreos.com/v1"},
+	"a Deployment with a dot":                {tideCSV, "deploymentName: tide", "deploymentName: tide.operator"},
+	"a Deployment with a long name":          {tideCSV, "deploymentName: tide", "deploymentName: " + strings.Repeat("t", 56)},
+}
+
+// change replaces the first old text of a file.
+func change(t *testing.T, dir, file, old, new string) {
+	t.Helper()
+	path := filepath.Join(dir, filepath.FromSlash(file))
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), old) {
+		t.Fatalf("%s has no %q (error %v)", file, old, err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func check(t *testing.T, dir string) []*findings.Finding {
 	t.Helper()
 	found, err := rules.Check(dir, rules.Options{})
@@ -127,7 +148,6 @@ func TestCheckRefuses(t *testing.T) {
 		{"no range", dependencies, `, version: ">=1.0.0 <2.0.0"`, ``, "olm-dependency", 0, `version range is ""`},
 		{"an API without version", dependencies, `, version: v1`, ``, "olm-dependency", 0, "its version is missing"},
 		{"malformed CEL", dependencies, `"moon")`, `"moon"`, "olm-dependency", -2, "Syntax error"},
-		{"a type with a typing error", dependencies, `olm.gvk`, `olm.gkv`, "olm-dependency", 0, "did you mean olm.gvk?"},
 		{"a range in properties.yaml", properties, `">=1.0.0"`, `~1`, "olm-property", 0, `version range is "~1"`},
 		{"a value that is no object", properties, `{packageName: sun, versionRange: ">=1.0.0"}`, `sun`, "olm-property", 0, "property of type olm.package.required"},
 		{"an OpenShift version that is none", properties, `"4.22"`, `"new"`, "openshift-version", 0, "want MAJOR.MINOR"},
@@ -136,6 +156,23 @@ func TestCheckRefuses(t *testing.T) {
 		{"an annotation that is not JSON", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{'\n", "olm-property", 1, "expected a JSON array"},
 		{"an OpenShift version in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.22.1\"}]'\n", "openshift-version", 1, "is 4.22.1"},
 		{"a range in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package.required\", \"value\": {\"packageName\": \"sun\", \"versionRange\": \"latest\"}}]'\n", "olm-property", 1, `version range is "latest"`},
+		{"a label that is a text", properties, "properties:\n", "properties:\n- {type: olm.label.required, value: tide}\n", "olm-property", 1, "property of type olm.label.required: expected an object with label"},
+		{"a required label that is a text", dependencies, "dependencies:\n", "dependencies:\n- {type: olm.label.required, value: tide}\n", "olm-dependency", 1, "expected an object with label"},
+		{"two OpenShift versions in two files", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.21\"}]'\n", "openshift-version", 1, "is given twice"},
+		{"another package in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"ebb\", \"version\": \"1.1.0\"}}]'\n", "olm-property", 1, `its packageName is "ebb"; expected "tide"`},
+		{"no version in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"tide\", \"version\": \"1.1\"}}]'\n", "olm-property", 1, `its version is "1.1"`},
+		{"it skips nothing", tideCSV, "  replaces: tide.v1.0.0\n", "  replaces: tide.v1.0.0\n  skips: [\"\"]\n", "upgrade-edge", 1, "skips an empty name"},
+		{"no version", tideCSV, "  version: 1.1.0\n", "", "olm-version", -3, "has no spec.version"},
+		{"no apiVersion", tideCSV, "apiVersion: operators.coreos.com/v1alpha1\n", "", "api-server", 0, `apiVersion of the ClusterServiceVersion is ""`},
+		{"a number in env of another apiVersion", tideCSV, `value: "5"`, `value: 5`, "api-server", 0, "env[0].value is an integer"},
+		// Names.
+		{"another plural name", tideCSV, "name: tides.sea.example.com, version", "name: tide.sea.example.com, version", "olm-api", 0, "expected tides.sea.example.com"},
+		{"a required definition without a group", tideCSV, "    owned:\n", "    required: [{name: moons, version: v1, kind: Moon}]\n    owned:\n", "olm-api", 0, `is called "moons"; expected PLURAL.GROUP`},
+		{"a package that is no label", annotations, "package.v1: tide", "package.v1: My_Tide", "olm-annotations", 0, `is "My_Tide"`},
+		{"a Deployment with a dot", tideCSV, "- name: tide\n        spec", "- name: tide.operator\n        spec", "api-server", 0, "a Service called tide.operator-service"},
+		{"a Deployment with a long name", tideCSV, "- name: tide\n        spec", "- name: " + strings.Repeat("t", 56) + "\n        spec", "api-server", 0, "must be no more than 63"},
+		{"an API service of no Deployment", tideCSV, "  relatedImages:\n", "  apiservicedefinitions: {owned: [{group: sea.example.com, version: v2, kind: Ebb, name: ebbs, deploymentName: ebb, displayName: Ebb, description: An ebb}]}\n  relatedImages:\n", "webhook", 0, `there is no Deployment "ebb"`},
+		// Definitions, as the API server checks them.
 		// Definitions, as the API server checks them.
 		{"a schema without types", tides, `{type: object, description: A spec}`, `{description: A spec}`, "customresourcedefinition", 0, "properties[spec].type: Required value"},
 		{"a default of the wrong type", tides, `{type: object, description: A spec}`, `{type: string, default: 1}`, "customresourcedefinition", 0, "default"},
@@ -146,6 +183,9 @@ func TestCheckRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir, line := changed(t, tc.file, tc.old, tc.new)
+			if also, more := alsoChanged[tc.name]; more {
+				change(t, dir, also.file, also.old, also.new)
+			}
 			var errors []string
 			isFound := false
 			for _, f := range check(t, dir) {
@@ -177,6 +217,15 @@ func TestCheckWarns(t *testing.T) {
 		{"null as an annotation", tideCSV, "capabilities: Basic Install", "capabilities: Basic Install\n    support:", "the annotation support is null, want a string in quotes"},
 		{"a related image that is none", tideCSV, "  relatedImages:\n", "  relatedImages:\n  - {name: wasm, image: \"oci://quay.io/example/wasm:v1\"}\n", "invalid image pullspec"},
 		{"a property without a value", properties, "properties:\n", "properties:\n- type: relatedImage\n  name: tide\n", "property of type relatedImage has no value, so its value in catalogs is null"},
+		{"a type of dependency with a typing error", dependencies, `olm.gvk`, `olm.gkv`, "did you mean olm.gvk?"},
+		{"a dependency of another type", dependencies, "dependencies:\n", "dependencies:\n- {type: example.com/moon, value: {}}\n", `the type is "example.com/moon", so the dependency has no effect`},
+		{"a required label", dependencies, "dependencies:\n", "dependencies:\n- {type: olm.label.required, value: {label: sea}}\n", ""},
+		{"a property without a type", properties, "properties:\n", "properties:\n- {value: 1}\n", "a property has no type, so it has no effect"},
+		{"an OpenShift version in two files", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.22\"}]'\n", "please define these properties in metadata/properties.yaml"},
+		{"the package in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"tide\", \"version\": \"1.1.0\"}}]'\n", "please define these properties in metadata/properties.yaml"},
+		{"another version in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"tide\", \"version\": \"1.2.0\"}}]'\n", "its version is 1.2.0, which counts in catalogs, and spec.version is 1.1.0"},
+		{"another package in properties.yaml", properties, "properties:\n", "properties:\n- {type: olm.package, value: {packageName: ebb, version: 1.0.0}}\n", ""},
+		{"another apiVersion", tideCSV, "apiVersion: operators.coreos.com/v1alpha1\n", "apiVersion: operators.coreos.com/v1\n", `apiVersion of the ClusterServiceVersion is "operators.coreos.com/v1"; expected operators.coreos.com/v1alpha1`},
 		{"a boolean in annotations.yaml", annotations, "annotations:\n", "annotations:\n  com.redhat.delivery.operator.bundle: true\n", ""},
 		{"numbers, null and a date in annotations.yaml", annotations, "annotations:\n", "annotations:\n  a: 1\n  b: 1.5\n  c: null\n  d: 2020-01-01\n  e: yes\n", ""},
 		{"a channel that is a number", annotations, "channels.v1: stable", "channels.v1: 4.2", `channel(s) ["4.2"]`},

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/test/widget"
 )
 
@@ -149,7 +151,7 @@ func TestCheckFindsInMetadata(t *testing.T) {
 		want                string
 	}{
 		{"a type of dependency that OLM does not know", "metadata/dependencies.yaml", "dependencies:\n- type: olm.crd\n  value: {}\n",
-			"metadata/dependencies.yaml:2:3: error: the type is \"olm.crd\", want one of olm.package, olm.gvk, olm.label, olm.constraint (olm-dependency)"},
+			"metadata/dependencies.yaml:2:3: warning: the type is \"olm.crd\", so the dependency has no effect; want one of olm.package, olm.gvk, olm.label, olm.constraint (olm-dependency)"},
 		{"an OpenShift version with a patch level", "metadata/properties.yaml", "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.22.1\n",
 			`metadata/properties.yaml:3:3: error: olm.maxOpenShiftVersion is 4.22.1, want MAJOR.MINOR in quotes, such as "5.0" (openshift-version)`},
 		{"an OpenShift version that is a number", "metadata/properties.yaml", "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.20\n",
@@ -213,10 +215,44 @@ func TestEachRuleHasItsPlaceInReports(t *testing.T) {
 	}
 }
 
+// TestCheckNeedsABundle: a folder with a part of a bundle has findings. Any other folder is not the one that was meant.
 func TestCheckNeedsABundle(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := rules.Check(dir, rules.Options{}); err == nil || !strings.Contains(err.Error(), dir+" is not a bundle folder") {
 		t.Errorf("error %v, want one that says that %s is no bundle", err, dir)
+	}
+	if _, err := rules.CheckImage("quay.io/example/other:v1", nil, rules.Options{}); err == nil || !strings.Contains(err.Error(), "is not a bundle image") {
+		t.Errorf("error %v, want one that says that the image is no bundle", err)
+	}
+	for _, tc := range []struct {
+		name       string
+		change     func(dir string) error
+		file, want string
+	}{
+		{"no ClusterServiceVersion", func(dir string) error { return os.Remove(filepath.Join(dir, tideCSV)) }, "manifests", "it has no ClusterServiceVersion, only manifests/"},
+		{"no manifests", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "manifests")) }, "", "it has no folder manifests"},
+		{"no metadata", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "metadata")) }, "", "it has no folder metadata"},
+		{"no annotations", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, annotations), []byte("annotations: {a: b}\n"), 0o644)
+		}, "metadata", "no file in its folder metadata has the annotation"},
+		{"a link", func(dir string) error {
+			return os.Symlink("/etc/hostname", filepath.Join(dir, "manifests", "link.yaml"))
+		}, "manifests/link.yaml", "is a symbolic link"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir, _ := changed(t, tideCSV, "", "")
+			if err := tc.change(dir); err != nil {
+				t.Fatal(err)
+			}
+			found := check(t, dir)
+			if len(found) != 1 || found[0].Severity != findings.Error || found[0].File != filepath.Join(dir, tc.file) || !strings.Contains(found[0].Message, tc.want) {
+				t.Errorf("found %v, want one error in %s: %s", found, tc.file, tc.want)
+			}
+		})
+	}
+	found, err := rules.CheckImage("quay.io/example/tide:v1", map[string][]byte{"metadata/annotations.yaml": []byte("annotations: {}")}, rules.Options{})
+	if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "it has no file in a folder manifests") {
+		t.Errorf("found %v, error %v; want a finding about the missing manifests", found, err)
 	}
 }
 

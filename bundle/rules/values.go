@@ -62,19 +62,20 @@ func checkProperties(c *checked, rule findings.Rule) {
 	if text, given := c.annotations()[registry.PropertyKey]; given {
 		var all []registry.Property
 		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			c.find(rule, c.csvFile, propertiesAnnotation, "annotation %s: expected a JSON array of objects with type and value: %v", registry.PropertyKey, err)
+			c.find(rule, c.csvFile, propertiesAnnotation, "annotation %s: expected a JSON array of objects with type and value; OLM's tools leave them out, so the bundle has none of them in catalogs: %v", registry.PropertyKey, err)
 		}
 	}
+	mild := rule
+	mild.Severity = findings.Warning
 	for _, p := range c.properties() {
 		if p.Type == "" {
-			c.find(rule, p.file, p.path, "a property has no type; expected one such as %s", property.TypePackageRequired)
+			c.find(mild, p.file, p.path, "a property has no type, so it has no effect; expected one such as %s", property.TypePackageRequired)
 			continue
 		}
 		if len(p.Value) == 0 {
 			p.Value = json.RawMessage("null")
-			missing := rule
-			missing.Severity = findings.Warning // nobody refuses it in properties that only the package's maker knows
-			c.find(missing, p.file, p.path, "property of type %s has no value, so its value in catalogs is null", p.Type)
+			// nobody refuses it in properties that only the package's maker knows
+			c.find(mild, p.file, p.path, "property of type %s has no value, so its value in catalogs is null", p.Type)
 		}
 		_, err := fbc.ParseProperty(p.Property)
 		if err == nil {
@@ -84,13 +85,48 @@ func checkProperties(c *checked, rule findings.Rule) {
 			c.find(rule, p.file, append(slices.Clone(p.path), "value"), "property of type %s: %v", p.Type, err)
 		}
 	}
+	c.checkStatedPackage(rule, mild)
 }
 
-var dependencyTypes = []string{property.TypePackage, property.TypeGVK, registry.LabelType, property.TypeConstraint}
+// checkStatedPackage checks the package and the version in the annotation, which count more than those of annotations.yaml and
+// spec.version.
+func (c *checked) checkStatedPackage(rule, mild findings.Rule) {
+	last := -1
+	all := c.properties()
+	for i, p := range all {
+		if p.Type == property.TypePackage && p.file == c.csvFile {
+			last = i
+		}
+	}
+	var said property.Package
+	if last < 0 || json.Unmarshal(all[last].Value, &said) != nil { // reported
+		return
+	}
+	find := func(rule findings.Rule, format string, args ...any) {
+		c.find(rule, c.csvFile, propertiesAnnotation, "property of type %s: %s", property.TypePackage, fmt.Sprintf(format, args...))
+	}
+	if said.PackageName != c.bundle.Package {
+		find(rule, "its packageName is %q; expected %q, the package of the bundle: remove the property, which OLM's tools add", said.PackageName, c.bundle.Package)
+	}
+	version, err := semver.Parse(said.Version)
+	switch {
+	case err != nil:
+		find(rule, "its version is %q; expected MAJOR.MINOR.PATCH: remove the property, which OLM's tools add", said.Version)
+	case c.csv != nil && version.String() != c.csv.Spec.Version.String():
+		find(mild, "its version is %s, which counts in catalogs, and spec.version is %s; remove the property, which OLM's tools add", version, c.csv.Spec.Version)
+	}
+}
+
+// dependencyTypes are the types of dependencies.yaml. opm passes passedOn on as properties.
+var (
+	dependencyTypes = []string{property.TypePackage, property.TypeGVK, registry.LabelType, property.TypeConstraint}
+	passedOn        = []string{property.TypePackageRequired, property.TypeGVKRequired, constraint.LabelRequired}
+)
 
 func checkDependencies(c *checked, rule findings.Rule) {
 	m := c.bundle.Metadata
 	for i, d := range m.Dependencies {
+		rule := rule
 		at := []any{"dependencies", i}
 		find := func(field, format string, args ...any) {
 			c.find(rule, c.inMetadata(m.DependenciesIn), append(slices.Clone(at), field), format, args...)
@@ -100,7 +136,7 @@ func checkDependencies(c *checked, rule findings.Rule) {
 			if err := dependencyFault(d); err != nil {
 				find("value", "dependency of type %s: %v", d.Type, err)
 			}
-		case d.Type == property.TypePackageRequired, d.Type == property.TypeGVKRequired: // opm passes them on as properties
+		case slices.Contains(passedOn, d.Type):
 			p := property.Property{Type: d.Type, Value: d.Value}
 			_, err := fbc.ParseProperty(p)
 			if err == nil {
@@ -110,7 +146,8 @@ func checkDependencies(c *checked, rule findings.Rule) {
 				find("value", "dependency of type %s: %v", d.Type, err)
 			}
 		default:
-			find("type", "the type is %q, want one of %s%s", d.Type, strings.Join(dependencyTypes, ", "), nearest.Hint(d.Type, dependencyTypes))
+			rule.Severity = findings.Warning
+			find("type", "the type is %q, so the dependency has no effect; want one of %s%s", d.Type, strings.Join(dependencyTypes, ", "), nearest.Hint(d.Type, dependencyTypes))
 		}
 	}
 }
@@ -142,13 +179,15 @@ func dependencyFault(d registry.Dependency) error {
 
 // checkMaxOpenShift checks the newest OpenShift in each place.
 func checkMaxOpenShift(c *checked, rule findings.Rule) {
-	count := map[string]int{}
+	first := ""
 	for _, p := range c.properties() {
 		if p.Type != openshift.MaxProperty {
 			continue
 		}
-		if count[p.file]++; count[p.file] > 1 {
-			c.find(rule, p.file, p.path, "property %s is given twice; OLM accepts one", p.Type)
+		if value := string(p.Value); first == "" {
+			first = value
+		} else if value != first { // OLM's tools drop a copy
+			c.find(rule, p.file, p.path, "property %s is given twice, as %s and as %s; OLM accepts one: remove the other", p.Type, first, value)
 		}
 		rule := rule
 		readable, err := openshift.CheckMax(string(p.Value), c.written(p))
@@ -193,6 +232,9 @@ func checkEdges(c *checked, rule findings.Rule) {
 		c.find(rule, c.csvFile, []any{"spec", "replaces"}, "%s replaces itself; expected the name of an earlier version, or none", c.csv.Name)
 	}
 	for i, skipped := range c.csv.Spec.Skips {
+		if skipped == "" {
+			c.find(rule, c.csvFile, []any{"spec", "skips", i}, "%s skips an empty name; expected names of other versions", c.csv.Name)
+		}
 		if skipped == c.csv.Name {
 			c.find(rule, c.csvFile, []any{"spec", "skips", i}, "%s skips itself; expected names of other versions", c.csv.Name)
 		}

@@ -27,6 +27,12 @@ func checkWebhooks(c *checked, rule findings.Rule) {
 	for _, d := range c.csv.Spec.CustomResourceDefinitions.Owned {
 		owned = append(owned, d.Name)
 	}
+	for i, api := range c.csv.Spec.APIServiceDefinitions.Owned {
+		if !slices.Contains(deployments, api.DeploymentName) {
+			c.find(rule, c.csvFile, []any{"spec", "apiservicedefinitions", "owned", i, "deploymentName"}, "API service %s.%s: there is no Deployment %q; expected one of the install strategy's: %s",
+				api.Version, api.Group, api.DeploymentName, listed(deployments))
+		}
+	}
 	definitions := c.definitions()
 	names, converts := map[string]int{}, map[string]int{}
 	for i, w := range c.csv.Spec.WebhookDefinitions {

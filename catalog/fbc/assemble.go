@@ -110,7 +110,7 @@ func (a *assembly) add(e entry) {
 			return
 		}
 		b := newBundle(*e.bundle, e.span)
-		b.content, b.whole = e.content, e.whole
+		b.content, b.whole, b.undecodable = e.content, e.whole, e.undecodable
 		p.Bundles, p.bundles[b.Name] = append(p.Bundles, b), b
 	case e.deprecation != nil:
 		p := a.inPackage(e.deprecation.Package, e.span)

@@ -66,6 +66,8 @@ type Bundle struct {
 	number  *semver.Version
 	content []byte // the document, if no file holds it
 	whole   bool   // it has its payload
+
+	undecodable *Undecodable
 }
 
 // Deprecation lists the deprecations in a package, with the span of its document.
@@ -140,6 +142,9 @@ func (b *Bundle) Number() *semver.Version { return b.number }
 
 // Stated returns the bundle's properties of type olm.package that can be decoded. A valid bundle has exactly one.
 func (b *Bundle) Stated() []property.Package { return b.stated }
+
+// Undecodable returns what OLM cannot decode in a bundle that was read, or nil.
+func (b *Bundle) Undecodable() *Undecodable { return b.undecodable }
 
 // Forget drops all fields but name, image and version from memory. The document still has them.
 func (b *Bundle) Forget() {

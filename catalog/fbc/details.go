@@ -23,6 +23,9 @@ type Details struct {
 	Objects []*unstructured.Unstructured
 	// Carried says that the bundle carries its objects, and is not only described.
 	Carried bool
+	// Undecodable says why OLM cannot decode the ClusterServiceVersion that the bundle carries. There is no CSV then, and the bundle
+	// does not count as carried.
+	Undecodable error
 }
 
 // Details returns the payload of a bundle. If it was read, that is in its document.
@@ -46,7 +49,7 @@ func (b *Bundle) Details() (*Details, error) {
 			}
 		}
 		for _, described := range parsed.CSVMetadatas {
-			if details.CSV == nil {
+			if details.CSV == nil && details.Undecodable == nil {
 				details.CSV = describedCSV(whole.Name, described)
 			}
 		}
@@ -76,8 +79,11 @@ func (d *Details) add(data []byte) error {
 	if err := boundedyaml.Unmarshal(data, &object); err != nil {
 		return err
 	}
-	if object.GetKind() != v1alpha1.ClusterServiceVersionKind || d.Carried {
+	if object.GetKind() != v1alpha1.ClusterServiceVersionKind || d.Carried || d.Undecodable != nil {
 		d.Objects = append(d.Objects, &object)
+		return nil
+	}
+	if d.Undecodable = checkCSV(data); d.Undecodable != nil {
 		return nil
 	}
 	d.CSV, d.Carried = &v1alpha1.ClusterServiceVersion{}, true

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
@@ -44,6 +46,7 @@ type entry struct {
 	channel     *declcfg.Channel
 	bundle      *declcfg.Bundle
 	whole       bool // the bundle has its payload
+	undecodable *Undecodable
 	deprecation *declcfg.Deprecation
 	other       *declcfg.Meta
 	fault       *findings.Finding
@@ -137,7 +140,7 @@ func decodeAs(d document.Document, meta declcfg.Meta, content []byte) (e entry, 
 		shareNames(e.channel)
 	}
 	if e.bundle != nil {
-		faults = strip(d, e.bundle)
+		e.undecodable, faults = strip(d, e.bundle)
 	}
 	return e, faults
 }
@@ -228,10 +231,10 @@ func explain(d document.Document, err error, into ...any) *findings.Finding {
 }
 
 // strip checks the payload of a bundle and drops it.
-func strip(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) {
+func strip(d document.Document, b *declcfg.Bundle) (undecodable *Undecodable, faults []*findings.Finding) {
 	for i, p := range b.Properties {
 		if len(faults) >= document.MaxFaults {
-			return append(faults, d.Fault(Object, "properties from number %d on were not checked, because too many before them have faults; fix those first", i+1))
+			return nil, append(faults, d.Fault(Object, "properties from number %d on were not checked, because too many before them have faults; fix those first", i+1))
 		}
 		if !IsPayload(p.Type) {
 			b.Properties[i].Value = rawjson.Canonical(p.Value)
@@ -246,11 +249,19 @@ func strip(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) 
 		for _, object := range parsed.BundleObjects {
 			if err := checkObject(object.Data); err != nil {
 				faults = append(faults, d.FaultAt(Object, path, "property of type %s: %v", p.Type, err))
+			} else if err := checkCSV(object.Data); err != nil && undecodable == nil {
+				undecodable = &Undecodable{path, err}
 			}
 		}
 		b.Properties[i].Value = nil
 	}
-	return faults
+	return undecodable, faults
+}
+
+// Undecodable is a property of a bundle with a ClusterServiceVersion that OLM cannot decode, at a path in the bundle's document.
+type Undecodable struct {
+	Path []any
+	Err  error
 }
 
 // ParseProperty parses the value of one property.
@@ -277,6 +288,24 @@ func checkObject(data []byte) error {
 	}
 	if kind, _ := object["kind"].(string); kind == "" {
 		return errors.New("its data is not a Kubernetes object: it has no kind")
+	}
+	return nil
+}
+
+// checkCSV checks that data, a Kubernetes object, can be decoded if it is a ClusterServiceVersion.
+func checkCSV(data []byte) error {
+	var of metav1.TypeMeta
+	if err := boundedyaml.Unmarshal(data, &of); err != nil {
+		return fmt.Errorf("its data is not a Kubernetes object: %w", err)
+	}
+	if of.Kind != v1alpha1.ClusterServiceVersionKind {
+		return nil
+	}
+	if of.APIVersion == "" {
+		return fmt.Errorf("its ClusterServiceVersion has no apiVersion; expected %s", v1alpha1.SchemeGroupVersion)
+	}
+	if err := boundedyaml.Unmarshal(data, &v1alpha1.ClusterServiceVersion{}); err != nil {
+		return fmt.Errorf("OLM cannot decode its ClusterServiceVersion: %w", err)
 	}
 	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"unique"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
@@ -23,7 +25,8 @@ var (
 	propertyShape  = rawjson.ShapeOf[property.Property]()
 	imageShape     = rawjson.ShapeOf[declcfg.RelatedImage]()
 	dataShape      = rawjson.ShapeOf[struct{ Data string }]()
-	objectKeyShape = rawjson.ShapeOf[struct{ Kind string }]()
+	objectKeyShape = rawjson.ShapeOf[metav1.TypeMeta]()
+	csvShape       = rawjson.ShapeOf[v1alpha1.ClusterServiceVersion]()
 )
 
 // scanner reads bundles. It is not safe for concurrent use.
@@ -187,15 +190,22 @@ func (sc *scanner) bundleObject(s *rawjson.Scanner) {
 		}
 		held = true
 		sc.object = s.Base64(sc.object[:0])
-		object, kind := rawjson.Scan(sc.object), ""
+		var of metav1.TypeMeta
+		object := rawjson.Scan(sc.object)
 		object.Object(func(key []byte) {
-			if string(key) == "kind" {
-				kind = object.String()
-			} else {
+			switch string(key) {
+			case "kind":
+				of.Kind = object.String()
+			case "apiVersion":
+				of.APIVersion = object.String()
+			default:
 				object.Other(key, objectKeyShape)
 			}
 		})
-		if kind == "" || !object.End() {
+		if of.Kind == "" || !object.End() {
+			s.Fail()
+		}
+		if of.Kind == v1alpha1.ClusterServiceVersionKind && (of.APIVersion == "" || !rawjson.Fits(sc.object, csvShape)) {
 			s.Fail()
 		}
 	})

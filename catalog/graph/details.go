@@ -95,6 +95,8 @@ func (t *texts) describe(v *version, b *fbc.Bundle) error {
 		return err
 	}
 	switch csv := details.CSV; {
+	case details.Undecodable != nil:
+		v.Unknown = printable(fmt.Sprintf("OLM cannot install this version: %v", details.Undecodable))
 	case csv == nil:
 		v.Unknown = "The catalog does not describe this version; its image does."
 	default:

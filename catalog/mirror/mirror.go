@@ -171,7 +171,7 @@ func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error
 		if len(part.LeftOut) > 0 {
 			what = fmt.Sprintf("package %s cannot be", strings.Join(part.LeftOut, ", "))
 		}
-		err = fmt.Errorf("everything is to be mirrored, and %s; name the packages to mirror with --package: %w", what, part.Warnings[0])
+		err = fmt.Errorf("everything is to be mirrored, and %s; name those to mirror with --package: %w", what, part.Warnings[0])
 	}
 	if err != nil {
 		return nil, err

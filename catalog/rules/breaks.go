@@ -14,10 +14,11 @@ type breaks struct {
 	followers map[string][]*upgrade.Entry // the entries that replace or skip an entry, by its name
 	skippers  map[string]*upgrade.Entry   // the first other entry that skips an entry, by its name
 	stranded  map[*upgrade.Entry]bool
+	ends      map[*upgrade.Entry]end
 }
 
 func newBreaks(g *upgrade.Graph, stranded []*upgrade.Entry) *breaks {
-	b := &breaks{g, map[string][]*upgrade.Entry{}, map[string]*upgrade.Entry{}, map[*upgrade.Entry]bool{}}
+	b := &breaks{g, map[string][]*upgrade.Entry{}, map[string]*upgrade.Entry{}, map[*upgrade.Entry]bool{}, map[*upgrade.Entry]end{}}
 	for _, e := range g.Entries {
 		if e.Replaces != "" {
 			b.followers[e.Replaces] = append(b.followers[e.Replaces], e)
@@ -100,18 +101,41 @@ func (gr *group) why() string {
 	return strings.Join(all, ", and ")
 }
 
-// of returns the cause that no update leads from an entry to the head, and the entry where the updates end.
-func (b *breaks) of(e *upgrade.Entry) (c cause, last *upgrade.Entry) {
-	updates, _ := b.Path(e.Version())
-	names := []string{e.Name}
-	last = e
-	for _, u := range updates {
-		names, last = append(names, u.Entry.Name), u.Entry
+// end says where the updates from an entry end, and why.
+type end struct {
+	cause
+	last *upgrade.Entry
+}
+
+// of returns the cause that no update leads from an entry to the head, and the entry where the updates end. Entries on the way have
+// the same end, so that all entries together take linear time.
+func (b *breaks) of(e *upgrade.Entry) (cause, *upgrade.Entry) {
+	var way []*upgrade.Entry
+	index := map[*upgrade.Entry]int{}
+	found, known := b.ends[e]
+	for !known {
+		if first, again := index[e]; again {
+			var names []string
+			for _, on := range append(way[first:], e) {
+				names = append(names, on.Name)
+			}
+			found = end{cause{other: "they go round in a cycle, " + strings.Join(fromLeast(names), " -> ")}, e}
+			break
+		}
+		index[e] = len(way)
+		way = append(way, e)
+		next := b.Next(e.Version())
+		if next == nil {
+			found.cause, found.last = b.after(e)
+			break
+		}
+		e = next.Entry
+		found, known = b.ends[e]
 	}
-	if first := slices.Index(names, last.Name); first < len(names)-1 {
-		return cause{other: "they go round in a cycle, " + strings.Join(fromLeast(names[first:]), " -> ")}, last
+	for _, on := range way {
+		b.ends[on] = found
 	}
-	return b.after(last)
+	return found.cause, found.last
 }
 
 // fromLeast returns a cycle that begins, and ends, with its least name.

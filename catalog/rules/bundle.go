@@ -53,6 +53,18 @@ var bundleRules = []rule{
 		Why: "OLM resolves nothing in a namespace in which it considers the bundle. " +
 			"opm does not check this."},
 		check: checkDependencies},
+	{Rule: findings.Rule{ID: "bundle-csv", Severity: findings.Error,
+		What: "OLM can decode the ClusterServiceVersion that a bundle carries.",
+		Why:  "OLM resolves nothing in a namespace in which it chooses the bundle. opm does not check this."},
+		check: checkDecodable},
+}
+
+func checkDecodable(s *subject, report report) {
+	for _, b := range s.Bundles {
+		if u := b.Undecodable(); u != nil {
+			report(b.Span, u.Path, "bundle %q: %v", b.Name, u.Err)
+		}
+	}
 }
 
 // checkBundleChannel reports the bundles of a package that are in no channel as one fault: usually a change of the channels

@@ -21,7 +21,7 @@ import (
 var ofOpm = []findings.Gate{findings.Community, findings.Certified, findings.Konflux}
 
 // notOfOpm are rules whose errors opm does not see.
-var notOfOpm = []string{"bundle-dependency", "bundle-object"}
+var notOfOpm = []string{"bundle-dependency", "bundle-object", "bundle-csv"}
 
 // ofGates adds to each rule the gates that refuse its violations: opm validate fails for nearly all errors of these rules, and also
 // for updates by skipRange alone.
@@ -266,7 +266,13 @@ func checkMaxOpenShift(a *gateCheck, p *fbc.Package, report, _ report) {
 				continue
 			}
 			seen[b.Name] = true
+			first := ""
 			for i, stated := range b.Properties {
+				if value := string(stated.Value); stated.Type == openshift.MaxProperty && first == "" {
+					first = value
+				} else if stated.Type == openshift.MaxProperty {
+					late.add(b.Name, b.Span, propertyPath(i), "property "+openshift.MaxProperty, fmt.Sprintf(" is given twice, as %s and as %s; OLM accepts one: remove the other", first, value))
+				}
 				max, err := openshift.Parse(strings.Trim(string(stated.Value), `"`))
 				if stated.Type != openshift.MaxProperty || err != nil {
 					continue

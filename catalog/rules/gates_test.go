@@ -87,18 +87,20 @@ func TestGates(t *testing.T) {
 		profiles []string
 		want     []string // parts of the findings
 	}{
-		"nothing is wrong":               {own, nil, []string{"konflux", "openshift-4.20"}, nil},
-		"objects in 4.20":                {own, []string{described, object}, []string{"konflux"}, []string{`error: property of type olm.bundle.object of bundles "tide.v1.0.0", "tide.v1.1.0": catalogs for OpenShift 4.20 describe bundles`}},
-		"objects in 4.20, by pipelines":  {own, []string{described, object, "REGISTRY", "quay.io/openshift-community-operators"}, []string{"community"}, []string{`error: property of type olm.bundle.object of bundle "tide.v1.0.0"`, `warning: property of type olm.bundle.object of bundle "tide.v1.1.0"`}},
-		"descriptions in 4.16":           {"v4.16/tide/catalog.yaml", nil, []string{"konflux"}, []string{`error: property of type olm.csv.metadata of bundles "tide.v1.0.0", "tide.v1.1.0": catalogs for OpenShift 4.16 carry their objects`}},
-		"neither":                        {own, []string{"- " + described + "\n", ""}, []string{"konflux"}, []string{"error: no property of type olm.csv.metadata"}},
-		"the version of a profile":       {"tide/catalog.yaml", []string{described, object}, []string{"konflux", "openshift-4.18"}, []string{"catalogs for OpenShift 4.18 describe bundles"}},
-		"no version":                     {"tide/catalog.yaml", []string{described, object}, []string{"konflux"}, nil},
-		"another registry":               {own, []string{"REGISTRY", "quay.io/tide"}, []string{"certified"}, []string{`error: the image of bundles "tide.v1.0.0", "tide.v1.1.0" is in another registry than certified allows: expected registry.connect.redhat.com (bundle-registry)`}},
-		"no digest":                      {own, []string{"tide-bundle@sha256:" + strings.Repeat("a", 64), "tide-bundle:v1.0.0", "second@sha256:" + strings.Repeat("a", 64), "second"}, []string{"konflux"}, []string{`error: the image of bundle "tide.v1.0.0" has no digest`, `error: an image in relatedImages of bundle "tide.v1.1.0" has no digest`}},
-		"no folder":                      {"catalog.yaml", nil, []string{"konflux"}, []string{`error: package "tide" is in the catalog's folder itself; expected tide/catalog.yaml (package-folder)`}},
-		"an older OpenShift":             {own, nil, []string{"openshift-4.22"}, []string{`warning: property olm.maxOpenShiftVersion of head "tide.v1.1.0" is 4.21, and the catalog is for OpenShift 4.22`}},
-		"4.23 is 5.0":                    {own, []string{`"4.21"`, `"4.23"`}, []string{"openshift-5.0"}, nil},
+		"nothing is wrong":              {own, nil, []string{"konflux", "openshift-4.20"}, nil},
+		"objects in 4.20":               {own, []string{described, object}, []string{"konflux"}, []string{`error: property of type olm.bundle.object of bundles "tide.v1.0.0", "tide.v1.1.0": catalogs for OpenShift 4.20 describe bundles`}},
+		"objects in 4.20, by pipelines": {own, []string{described, object, "REGISTRY", "quay.io/openshift-community-operators"}, []string{"community"}, []string{`error: property of type olm.bundle.object of bundle "tide.v1.0.0"`, `warning: property of type olm.bundle.object of bundle "tide.v1.1.0"`}},
+		"descriptions in 4.16":          {"v4.16/tide/catalog.yaml", nil, []string{"konflux"}, []string{`error: property of type olm.csv.metadata of bundles "tide.v1.0.0", "tide.v1.1.0": catalogs for OpenShift 4.16 carry their objects`}},
+		"neither":                       {own, []string{"- " + described + "\n", ""}, []string{"konflux"}, []string{"error: no property of type olm.csv.metadata"}},
+		"the version of a profile":      {"tide/catalog.yaml", []string{described, object}, []string{"konflux", "openshift-4.18"}, []string{"catalogs for OpenShift 4.18 describe bundles"}},
+		"no version":                    {"tide/catalog.yaml", []string{described, object}, []string{"konflux"}, nil},
+		"another registry":              {own, []string{"REGISTRY", "quay.io/tide"}, []string{"certified"}, []string{`error: the image of bundles "tide.v1.0.0", "tide.v1.1.0" is in another registry than certified allows: expected registry.connect.redhat.com (bundle-registry)`}},
+		"no digest":                     {own, []string{"tide-bundle@sha256:" + strings.Repeat("a", 64), "tide-bundle:v1.0.0", "second@sha256:" + strings.Repeat("a", 64), "second"}, []string{"konflux"}, []string{`error: the image of bundle "tide.v1.0.0" has no digest`, `error: an image in relatedImages of bundle "tide.v1.1.0" has no digest`}},
+		"no folder":                     {"catalog.yaml", nil, []string{"konflux"}, []string{`error: package "tide" is in the catalog's folder itself; expected tide/catalog.yaml (package-folder)`}},
+		"an older OpenShift":            {own, nil, []string{"openshift-4.22"}, []string{`warning: property olm.maxOpenShiftVersion of head "tide.v1.1.0" is 4.21, and the catalog is for OpenShift 4.22`}},
+		"4.23 is 5.0":                   {own, []string{`"4.21"`, `"4.23"`}, []string{"openshift-5.0"}, nil},
+		"two OpenShifts": {own, []string{`- {type: olm.maxOpenShiftVersion, value: "4.21"}`, "- {type: olm.maxOpenShiftVersion, value: \"4.21\"}\n- {type: olm.maxOpenShiftVersion, value: \"4.22\"}"},
+			[]string{"openshift-4.20"}, []string{`warning: property olm.maxOpenShiftVersion of head "tide.v1.1.0" is given twice, as "4.21" and as "4.22"; OLM accepts one: remove the other`}},
 		"an OpenShift with a third part": {own, []string{`"4.21"`, `"4.21.3"`}, []string{"openshift-4.20"}, []string{`warning: property of bundle "tide.v1.1.0": olm.maxOpenShiftVersion is 4.21.3, want MAJOR.MINOR in quotes`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,7 @@ var differences = []struct{ archive, what, opm, why string }{
 	{"bundle-object-malformed", "an object of a bundle that begins with a brace and is malformed", "valid",
 		"opm does not check objects that begin with a brace; OLM fails to install it"},
 	{"bundle-object-kind", "an object of a bundle without a kind", "valid", "OLM fails to install it"},
+	{"bundle-csv", "a bundle that carries a ClusterServiceVersion without apiVersion, or with a field of another type", "valid", "OLM fails to install it"},
 	{"bundle-dependency", "a version range or a constraint that cannot be parsed", "valid",
 		"OLM resolves nothing in a namespace in which it considers the bundle"},
 	{"path-skipped", "an entry from which the only update leads to a skipped entry", "valid",

@@ -125,7 +125,7 @@ func correct(f *findings.Finding, span document.Span, edit func(document.Documen
 }
 
 // served are rules that a served catalog may break: OLM's tools also serve it, and most clusters can use it.
-var served = []string{"channel-path", "bundle-dependency"}
+var served = []string{"channel-path", "bundle-dependency", "bundle-csv"}
 
 // Load reads a catalog that must be valid for serving to OLM. Otherwise, the error lists everything that makes it invalid.
 func Load(ctx context.Context, dir string) (*fbc.Catalog, error) {

@@ -17,6 +17,7 @@ var verdicts = []struct {
 }{
 	{[]string{"channel-path"}, "strands clusters of OLM v0", "strand clusters of OLM v0"},
 	{[]string{"bundle-dependency"}, "has dependencies that OLM v0 cannot read, so it resolves nothing with it", "have dependencies that OLM v0 cannot read, so it resolves nothing with them"},
+	{[]string{"bundle-csv"}, "has bundles that OLM v0 cannot decode, so it resolves nothing with them", "have bundles that OLM v0 cannot decode, so it resolves nothing with them"},
 	{[]string{"channel-head", "channel-cycle"}, "has channels from which OLM v0 resolves nothing, and which opm rejects", "have channels from which OLM v0 resolves nothing, and which opm rejects"},
 	{[]string{againstPackage.ID, againstChannel.ID, againstEntry.ID}, "strands clusters that installed from the earlier catalog", "strand clusters that installed from the earlier catalog"},
 	{[]string{"olm-v1-bundle", "olm-v1-update"}, "has bundles or updates that OLM v1 refuses", "have bundles or updates that OLM v1 refuses"},

@@ -62,6 +62,8 @@ const (
 	InvalidObjects Code = "invalid-objects"
 	// StoredVersionRemoved: the bundle's CRD lacks a version in which custom resources may be stored.
 	StoredVersionRemoved Code = "stored-version-removed"
+	// Undecodable: OLM cannot decode the ClusterServiceVersion that the bundle carries in the catalog.
+	Undecodable Code = "undecodable"
 	// OldDefinition: the bundle's CRD is of an API version that Kubernetes no longer serves.
 	OldDefinition Code = "old-definition"
 )

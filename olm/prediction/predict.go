@@ -319,6 +319,10 @@ func (f *subject) findBlockers(ctx context.Context, chosen *upgrade.Entry) error
 	if err != nil {
 		return err
 	}
+	if details.Undecodable != nil {
+		f.Blockers = append(f.Blockers, Reason{Undecodable, fmt.Sprintf("%s is at %s:%d, and OLM resolves nothing in the namespace when it chooses it: %v", bundle.Name, bundle.File, bundle.Line, details.Undecodable),
+			"have the ClusterServiceVersion of the bundle corrected in the catalog"})
+	}
 	for _, find := range blockers {
 		if reason := find(f, details.CSV); reason != nil {
 			f.Blockers = append(f.Blockers, *reason)

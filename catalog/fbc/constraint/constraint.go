@@ -14,8 +14,11 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 )
 
+// LabelRequired is the type of properties that require a bundle with a label.
+const LabelRequired = "olm.label.required"
+
 // Check returns an error if OLM's resolver does not understand a dependency. It returns nil for properties of other types and
-// for values that cannot be decoded.
+// for values of the types that package property decodes, if it cannot.
 func Check(p property.Property) error {
 	switch p.Type {
 	case property.TypePackageRequired:
@@ -30,6 +33,12 @@ func Check(p property.Property) error {
 			return nil
 		}
 		return API(required.Group, required.Version, required.Kind)
+	case LabelRequired:
+		var required struct{ Label string }
+		if err := json.Unmarshal(p.Value, &required); err != nil || required.Label == "" {
+			return errors.New("expected an object with label")
+		}
+		return nil
 	case property.TypeConstraint:
 		constraint, err := constraints.Parse(p.Value)
 		if err != nil {

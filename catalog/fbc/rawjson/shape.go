@@ -6,14 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
 // Shape describes the JSON that encoding/json decodes into a Go type.
 type Shape struct {
 	kind   kind
-	fields []field // of an object
-	elem   *Shape  // of a list or a map
+	fields []field      // of an object
+	elem   *Shape       // of a list or a map
+	of     reflect.Type // of a value that decodes itself
 }
 
 type kind int
@@ -26,6 +28,7 @@ const (
 	list
 	dictionary
 	object
+	itself // it has a method that decodes it
 )
 
 type field struct {
@@ -33,8 +36,7 @@ type field struct {
 	shape *Shape
 }
 
-// ShapeOf returns the shape of a type. It panics for types that it does not support, such as those with an UnmarshalJSON
-// method.
+// ShapeOf returns the shape of a type. It panics for types that it does not support, such as maps whose keys are not strings.
 func ShapeOf[T any]() *Shape {
 	return shapeOf(reflect.TypeFor[T](), map[reflect.Type]*Shape{})
 }
@@ -55,7 +57,8 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 	}
 	for _, unmarshaler := range unmarshalerTypes {
 		if reflect.PointerTo(t).Implements(unmarshaler) {
-			panic(fmt.Sprintf("rawjson: %v decodes itself", t))
+			shape.kind, shape.of = itself, t
+			return shape
 		}
 	}
 	switch t.Kind() {
@@ -69,7 +72,8 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 		*shape = *shapeOf(t.Elem(), known)
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			panic(fmt.Sprintf("rawjson: %v is text in base64", t))
+			shape.kind, shape.of = itself, t // from base64
+			return shape
 		}
 		shape.kind, shape.elem = list, shapeOf(t.Elem(), known)
 	case reflect.Map:
@@ -79,12 +83,16 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 		shape.kind, shape.elem = dictionary, shapeOf(t.Elem(), known)
 	case reflect.Struct:
 		shape.kind = object
-		for _, f := range reflect.VisibleFields(t) {
+		for i := range t.NumField() {
+			f := t.Field(i)
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 			switch {
 			case name == "-" && options == "" || !f.IsExported():
 				continue
-			case f.Anonymous || strings.Contains(options, "string"):
+			case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
+				shape.fields = append(shape.fields, shapeOf(f.Type, known).fields...)
+				continue
+			case f.Anonymous && name == "" || slices.Contains(strings.Split(options, ","), "string"):
 				panic(fmt.Sprintf("rawjson: field %s of %v is not supported", f.Name, t))
 			case name == "":
 				name = f.Name
@@ -135,6 +143,10 @@ func (s *Scanner) Fits(shape *Shape) {
 		s.Array(func() { s.Fits(shape.elem) })
 	case dictionary:
 		s.Object(func([]byte) { s.Fits(shape.elem) })
+	case itself:
+		if raw := s.Raw(); !s.failed && json.Unmarshal(raw, reflect.New(shape.of).Interface()) != nil {
+			s.failed = true
+		}
 	case object:
 		s.Object(func(key []byte) {
 			if known := shape.field(key); known != nil {
