@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,9 +48,7 @@ func TestShortLivedCredentials(t *testing.T) {
 
 	for _, c := range credentials {
 		request, err := env.credentialsRequest(c.request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for path, want := range map[string]string{
 			"spec.providerSpec.stsIAMRoleARN": c.role,
 			"spec.cloudTokenPath":             "/var/run/secrets/openshift/serviceaccount/token",
@@ -59,12 +59,8 @@ func TestShortLivedCredentials(t *testing.T) {
 			}
 		}
 		secret := &corev1.Secret{}
-		if err := env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: c.secret}, secret); err != nil {
-			t.Fatal(err)
-		}
-		if got := string(secret.Data["credentials"]); !strings.Contains(got, c.role) {
-			t.Errorf("Secret %s says %q, want the role %s in it", c.secret, got, c.role)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: c.secret}, secret))
+		assert.Containsf(t, string(secret.Data["credentials"]), c.role, "Secret %s says", c.secret)
 	}
 }
 
@@ -82,9 +78,7 @@ func TestManualModeWithoutRoles(t *testing.T) {
 			t.Errorf("condition %s has reason %q, want RoleMissing", got.Type, got.Reason)
 		}
 		for _, word := range []string{c.variable + " ", "Subscription", env.driver.Package.Name, "namespace " + env.namespace, "Secret " + c.secret} {
-			if !strings.Contains(got.Message, word) {
-				t.Errorf("condition %s does not say %q: %s", got.Type, word, got.Message)
-			}
+			assert.Containsf(t, got.Message, word, "condition %s", got.Type)
 		}
 		if _, err := env.credentialsRequest(c.request); !apierrors.IsNotFound(err) {
 			t.Errorf("CredentialsRequest %s: error %v, want NotFound: nothing would provision it", c.request, err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,9 +44,7 @@ func nameOf(object client.Object) string {
 // kept returns the driver's objects that outlive it, by kind and name.
 func (env *testEnv) kept() map[string]bool {
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	kept := map[string]bool{}
 	for _, m := range manifests {
 		if m.Kept() {
@@ -108,28 +108,18 @@ func testInstall(t *testing.T, env *testEnv) {
 	}
 	for _, object := range env.objects() {
 		live := object.(*unstructured.Unstructured)
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live))
 		text, err := live.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := drivers.CheckRendered(text); err != nil {
-			t.Errorf("%s %s: %v", live.GetKind(), live.GetName(), err)
-		}
+		require.NoError(t, err)
+		assert.NoErrorf(t, drivers.CheckRendered(text), "%s %s", live.GetKind(), live.GetName())
 	}
 
 	for _, kind := range []string{"CSIDriver", "ServiceAccount"} {
 		objects := env.objects()
 		victim := objects[slices.IndexFunc(objects, func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == kind })]
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim))
 		lost := victim.GetUID()
-		if err := env.Client().Delete(t.Context(), victim); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Delete(t.Context(), victim))
 		cluster.Eventually(t, limit, kind+" to be recreated", func(ctx context.Context) error {
 			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,9 +76,7 @@ func TestForeignVolume(t *testing.T) {
 	env.do("delete", env.client.Delete(t.Context(), quota))
 
 	env.until(sv, "Conflict")
-	if !strings.Contains(sv.Status.Message, name) {
-		t.Errorf("the message does not name the volume: %s", sv.Status.Message)
-	}
+	assert.Contains(t, sv.Status.Message, name, "the message does not name the volume")
 	if got := env.writes(controllerUser, time.Time{}, "none", name); got != nil {
 		t.Errorf("writes to the foreign volume: %q", got)
 	}
@@ -170,9 +169,7 @@ func TestImmutable(t *testing.T) {
 	} {
 		bad := newVolume(namespace, "bad")
 		bad.Spec = spec
-		if err := env.client.Create(t.Context(), bad); err == nil {
-			t.Errorf("%+v is accepted", spec)
-		}
+		assert.Errorf(t, env.client.Create(t.Context(), bad), "%+v is accepted", spec)
 	}
 }
 
@@ -186,9 +183,7 @@ func TestWithoutSpec(t *testing.T) {
 	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "spec.fileSystemID") {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
-	if diff := cmp.Diff([]string{"patch sharedvolumes/status 200"}, env.writesBut(sv.Namespace, "events")); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"patch sharedvolumes/status 200"}, env.writesBut(sv.Namespace, "events")))
 	sv.Spec = spec
 	env.do("update", env.client.Update(t.Context(), sv))
 	env.ready(sv)

@@ -11,6 +11,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -376,19 +377,13 @@ func TestStatusOf(t *testing.T) {
 // TestDefaultStatus: by the CRD's default, nobody has seen a SharedVolume, at no time. To wait for a moment costs no write.
 func TestDefaultStatus(t *testing.T) {
 	raw, err := os.ReadFile(definitionFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(raw, &definition); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(raw, &definition))
 	o := settled()
 	o.claim.Status.Phase = corev1.ClaimPending
 	byDefault := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Default
-	if err := yaml.UnmarshalStrict(byDefault.Raw, &o.sharedVolume.Status); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(byDefault.Raw, &o.sharedVolume.Status))
 	if diff := gocmp.Diff(o.sharedVolume.Status, statusOf(o, waiting)); diff != "" {
 		t.Errorf("default and first status differ: %s", diff)
 	}
@@ -450,26 +445,18 @@ func TestColumns(t *testing.T) {
 func widthOf(t *testing.T, sv *v1alpha1.SharedVolume) int {
 	t.Helper()
 	raw, err := os.ReadFile(definitionFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(raw, &definition); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(raw, &definition))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	width := max(len("NAME"), len(sv.Name))
 	for _, column := range definition.Spec.Versions[0].AdditionalPrinterColumns {
 		if column.Priority > 0 {
 			continue
 		}
 		value, _, err := unstructured.NestedFieldNoCopy(object, strings.Split(strings.TrimPrefix(column.JSONPath, "."), ".")...)
-		if err != nil {
-			t.Fatalf("%s: %v", column.JSONPath, err)
-		}
+		require.NoError(t, err, column.JSONPath)
 		text := fmt.Sprint(value)
 		if column.Type == "date" {
 			text = "5d23h"

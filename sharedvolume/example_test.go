@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,9 +25,7 @@ func TestDocumentedExample(t *testing.T) {
 	env.do("create", env.client.Create(t.Context(), namespace))
 	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), namespace)) })
 	text, err := os.ReadFile("../docs/sharedvolume.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	kinds := map[string]int{}
 	for _, block := range yamlBlock.FindAllSubmatch(text, -1) {
 		object := &unstructured.Unstructured{}

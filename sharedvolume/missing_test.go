@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -46,9 +47,7 @@ func TestMissingDefinitions(t *testing.T) {
 	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{InitialAccess: decided}) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the controller failed: %v", err)
-		}
+		assert.NoError(t, <-done, "the controller failed")
 	})
 	cluster.Eventually(t, waitLimit, "a report of what is missing", func(context.Context) error {
 		text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
@@ -104,9 +103,7 @@ func TestRefusedPolicy(t *testing.T) {
 	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{InitialAccess: decided}) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the controller failed: %v", err)
-		}
+		assert.NoError(t, <-done, "the controller failed")
 	})
 	permit()
 	env.mustHaveAccess(v1alpha1.AccessOpen)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,7 +101,5 @@ func TestDesiredClaimProvesItsOwner(t *testing.T) {
 	claim := desiredClaim(sv)
 	claim.Labels = nil // Anybody may take labels away.
 	got := map[string]bool{"its own": ownsClaim(sv, claim), "another's": ownsClaim(other, claim)}
-	if diff := cmp.Diff(map[string]bool{"its own": true, "another's": false}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]bool{"its own": true, "another's": false}, got))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -43,9 +44,7 @@ func TestRoundRobin(t *testing.T) {
 				}
 				pop()
 			}
-			if diff := cmp.Diff(strings.Fields(test.want), got); diff != "" {
-				t.Error(diff)
-			}
+			assert.Empty(t, cmp.Diff(strings.Fields(test.want), got))
 			if q.Len() != 0 || len(q.namespaces) != 0 || len(q.byName) != 0 {
 				t.Errorf("something remains: %+v", q)
 			}
@@ -69,9 +68,7 @@ func TestQueueServesNamespacesRoundRobin(t *testing.T) {
 		}
 		q.Done(request)
 	}
-	if diff := cmp.Diff([]string{"a/1", "b/1", "a/2"}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"a/1", "b/1", "a/2"}, got))
 	if request, _ := q.Get(); request != requestOf("a/1") || q.Len() != 0 {
 		t.Errorf("the last is %v, and %d are left", request, q.Len())
 	}

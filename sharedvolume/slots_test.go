@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -70,16 +71,12 @@ func TestSlots(t *testing.T) {
 					}
 				}
 			}
-			if diff := cmp.Diff(strings.Fields(test.immediate), immediate); diff != "" {
-				t.Errorf("immediately: %s", diff)
-			}
+			assert.Empty(t, cmp.Diff(strings.Fields(test.immediate), immediate), "immediately")
 			want := strings.Fields(test.requeued)
 			for i, name := range want {
 				want[i] = "a/" + name
 			}
-			if diff := cmp.Diff(want, *requeued); diff != "" {
-				t.Errorf("requeued: %s", diff)
-			}
+			assert.Empty(t, cmp.Diff(want, *requeued), "requeued")
 		})
 	}
 }
@@ -148,7 +145,5 @@ func TestSlotsReachEverybody(t *testing.T) {
 			t.Errorf("%v never got a slot", key)
 		}
 	}
-	if len(records.namespaces) != 0 {
-		t.Errorf("these remain: %v", records.namespaces)
-	}
+	assert.Empty(t, records.namespaces, "these remain")
 }

@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/lab/registry"
 )
@@ -95,9 +96,7 @@ func TestNoRoomForObjects(t *testing.T) {
 		t.Errorf("it says\n%s\nwant %s, and why", said, want)
 	}
 	check(t, os.Remove(ballast))
-	if diff := cmp.Diff(before, contents(t, disk)); diff != "" {
-		t.Errorf("on a full disk (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(before, contents(t, disk)), "on a full disk (-before +after)")
 	missing(t, again())
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,9 +20,7 @@ import (
 // nodes.
 func TestAssets(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: "harbour", Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var attacher []any
 	for _, m := range drivers.OfKind(manifests, "Deployment") {
 		containers, _, _ := unstructured.NestedSlice(m.Object.Object, "spec", "template", "spec", "containers")
@@ -95,9 +95,7 @@ func TestSettings(t *testing.T) {
 	} {
 		pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "csi-provisioner", Args: []string{"--feature-gates=Topology=false"}}, {Name: "vsphere-plugin"}}}
 		Driver.Configure(&pod, tc.cluster)
-		if diff := cmp.Diff(tc.provisioner, pod.Containers[0].Args); diff != "" {
-			t.Errorf("arguments of the provisioner (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(tc.provisioner, pod.Containers[0].Args), "arguments of the provisioner (-want +got)")
 		if diff := cmp.Diff([]corev1.EnvVar{{Name: "MAX_VOLUMES_PER_NODE", Value: tc.limit}}, pod.Containers[1].Env); diff != "" {
 			t.Errorf("environment of the driver (-want +got):\n%s", diff)
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/sharetypes"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/snapshots"
 	"github.com/gophercloud/gophercloud/v2/pagination"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/openstack"
 )
@@ -67,9 +69,7 @@ func TestShareLifecycle(t *testing.T) {
 	_, err := shares.GrantAccess(c.ctx, c.manila, share.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "0.0.0.0/0", AccessLevel: "rw"}).Extract()
 	wantFault(t, err, 400, "Share access ip:0.0.0.0/0 exists.")
 
-	if err := shares.Extend(c.ctx, c.manila, share.ID, shares.ExtendOpts{NewSize: 5}).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shares.Extend(c.ctx, c.manila, share.ID, shares.ExtendOpts{NewSize: 5}).ExtractErr())
 	if share = c.share(t, share.ID); share.Size != 5 || share.Status != "available" {
 		t.Errorf("the share has %d GiB and is %s after it was extended to 5", share.Size, share.Status)
 	}
@@ -93,9 +93,7 @@ func TestShareLifecycle(t *testing.T) {
 		shares.Delete(c.ctx, c.manila, restored.ID).ExtractErr(),
 		shares.Delete(c.ctx, c.manila, share.ID).ExtractErr(),
 	} {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	if left := cloud.Shares(); len(left) > 0 || len(cloud.ShareSnapshots()) > 0 {
 		t.Errorf("left %+v and %+v", left, cloud.ShareSnapshots())
@@ -228,9 +226,7 @@ func TestFailedOperations(t *testing.T) {
 		openstack.DeleteShare: func() error { return shares.Delete(c.ctx, c.manila, failed.ID).ExtractErr() },
 	} {
 		cloud.Fail(operation, "")
-		if err := request(); err != nil {
-			t.Errorf("%s: %v", operation, err)
-		}
+		assert.NoError(t, request(), operation)
 	}
 	if got := c.share(t, good.ID); got.Status != "extending_error" || got.Size != 2 {
 		t.Errorf("the share is %s and has %d GiB, want extending_error and 2", got.Status, got.Size)
@@ -288,9 +284,7 @@ func TestShareLists(t *testing.T) {
 		return names
 	}
 	before := len(cloud.Calls())
-	if diff := cmp.Diff([]string{"e", "d", "c", "b", "a"}, names(shares.ListOpts{Limit: 2})); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"e", "d", "c", "b", "a"}, names(shares.ListOpts{Limit: 2})), "shares (-want +got)")
 	if pages := len(cloud.Calls()) - before; pages != 4 { // gophercloud stops at an empty page
 		t.Errorf("read in %d pages, want 4", pages)
 	}

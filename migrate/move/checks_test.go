@@ -11,6 +11,8 @@ import (
 	"github.com/operator-framework/api/pkg/lib/version"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -263,12 +265,8 @@ func TestPlanOfHealthy(t *testing.T) {
 		t.Fatalf("checks %+v, want none that refuses", p.Checks)
 	}
 	read, err := Move.Read(strings.NewReader(encoded(p)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := changes(p, read); len(found) > 0 {
-		t.Errorf("it was read with changes: %q", found)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, changes(p, read), "it was read with changes")
 	if text := p.Text(findings.Plain); !strings.Contains(text, "from  OLM v0: Subscription harbour/boats") || !strings.Contains(text, "keeps 1 CustomResourceDefinition, 1 Deployment, 1 ServiceAccount") {
 		t.Errorf("its text is\n%s", text)
 	}
@@ -293,13 +291,9 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := healthy().plan()
-			if err := p.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, p.Validate())
 			tc.change(p)
-			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			assert.ErrorContains(t, p.Validate(), tc.want)
 		})
 	}
 }
@@ -314,18 +308,14 @@ func TestExtension(t *testing.T) {
 	p := in.plan()
 	e := p.extension()
 	got, err := json.Marshal(e.Object["spec"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const want = `{"config":{"configType":"Inline","inline":{"deploymentConfig":{"env":[{"name":"DEPTH","value":"3"}]},"watchNamespace":"harbour"}},"namespace":"harbour",` +
 		`"serviceAccount":{"name":"installer"},"source":{"catalog":{"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}},"version":"1.0.0"},"sourceType":"Catalog"}}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	then, err := json.Marshal(p.loosened(catalogOf(e)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if want := `{"channels":["stable"],"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}}}`; string(then) != want {
 		t.Errorf("got  %s\nwant %s", then, want)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -118,9 +119,7 @@ func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 
 func (p *place) create(object client.Object) {
 	p.t.Helper()
-	if err := p.Client().Create(p.t.Context(), object); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Create(p.t.Context(), object))
 }
 
 func (p *place) group() string { return p.pkg + ".example.com" }
@@ -133,9 +132,7 @@ func (p *place) config(inline bool) declcfg.DeclarativeConfig {
 	if inline {
 		for _, object := range p.objects() {
 			data, err := json.Marshal(object)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			require.NoError(p.t, err)
 			b.Properties = append(b.Properties, property.MustBuildBundleObject(data))
 		}
 	} else {
@@ -202,18 +199,14 @@ func (p *place) observed(ctx context.Context) map[string]types.UID {
 	p.t.Helper()
 	uids := map[string]types.UID{}
 	for _, o := range p.kept() {
-		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-			p.t.Fatal(err)
-		}
+		require.NoError(p.t, p.Client().Get(ctx, client.ObjectKeyFromObject(o), o))
 		if o.GetDeletionTimestamp() != nil {
 			p.t.Errorf("%s %s is being deleted", o.GetKind(), o.GetName())
 		}
 		uids[o.GetKind()+" "+o.GetName()] = o.GetUID()
 	}
 	pods := &corev1.PodList{}
-	if err := p.Client().List(ctx, pods, client.InNamespace(p.namespace), client.MatchingLabels{"app": p.pkg}); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().List(ctx, pods, client.InNamespace(p.namespace), client.MatchingLabels{"app": p.pkg}))
 	for _, pod := range pods.Items {
 		uids["Pod "+pod.Name] = pod.UID
 	}
@@ -390,9 +383,7 @@ func (p *place) run(t tool) {
 	defer cancel()
 	config := p.Config()
 	config.Timeout = 10 * time.Second // an injected fault may be that the API server does not answer
-	if err := t(ctx, config); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, t(ctx, config))
 }
 
 // mustBe waits for an end state without lost or replaced objects.
@@ -549,13 +540,9 @@ func (p *place) say(ctx context.Context, e *unstructured.Unstructured, reason, m
 func (p *place) startCatalogd() []byte {
 	p.t.Helper()
 	var catalog bytes.Buffer
-	if err := declcfg.WriteJSON(p.config(false), &catalog); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, declcfg.WriteJSON(p.config(false), &catalog))
 	made, err := authority.New("catalogd")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(catalog.Bytes()) }))
 	if server.TLS, err = made.Config([]string{"127.0.0.1"}); err != nil {
 		p.t.Fatal(err)
@@ -568,8 +555,6 @@ func (p *place) startCatalogd() []byte {
 	changed := served.DeepCopy()
 	changed.Object["status"] = map[string]any{"urls": map[string]any{"base": server.URL + "/catalogs/" + p.pkg},
 		"conditions": []any{map[string]any{"type": "Serving", "status": "True", "reason": "Available", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
-	if err := p.Client().Status().Patch(p.t.Context(), changed, client.MergeFrom(served)); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Status().Patch(p.t.Context(), changed, client.MergeFrom(served)))
 	return made.PEM()
 }

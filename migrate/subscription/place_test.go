@@ -14,6 +14,8 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,17 +151,13 @@ func (p *place) tell() {
 			}
 			return err
 		})
-		if err != nil {
-			p.t.Error(err)
-		}
+		assert.NoError(p.t, err)
 	}
 }
 
 func (p *place) create(object client.Object) {
 	p.t.Helper()
-	if err := p.Client().Create(p.t.Context(), object); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Create(p.t.Context(), object))
 }
 
 // approveAll approves all pending InstallPlans.
@@ -260,9 +258,7 @@ func (p *place) admin() migrate.Cluster {
 func (p *place) plan(r subscription.Request) *subscription.Plan {
 	p.t.Helper()
 	made, err := subscription.Switch.Plan(p.t.Context(), p.admin(), r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	return made
 }
 
@@ -358,7 +354,5 @@ func (p *place) run(t tool) {
 	defer cancel()
 	config := p.Config()
 	config.Timeout = 10 * time.Second // an injected fault may be that the API server does not answer
-	if err := t(ctx, config); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, t(ctx, config))
 }

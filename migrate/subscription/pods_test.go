@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -15,13 +16,9 @@ import (
 // TestChangesOfPods: only the fields of the driver's pods that may affect mounts are compared.
 func TestChangesOfPods(t *testing.T) {
 	d, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifests, err := operand(d, "ns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		change func(pod map[string]any)
 		want   []string

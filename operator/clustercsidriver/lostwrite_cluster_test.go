@@ -8,6 +8,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,10 +28,8 @@ func TestLostWriteIsNotAwaited(t *testing.T) {
 		})
 
 	const conditionType = "TestAvailable"
-	if err := reporter.ApplyOperatorStatus(t.Context(), "Test", applyoperatorv1.OperatorStatus().WithConditions(
-		applyoperatorv1.OperatorCondition().WithType(conditionType).WithStatus(operatorv1.ConditionTrue).WithReason("Test"))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, reporter.ApplyOperatorStatus(t.Context(), "Test", applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(conditionType).WithStatus(operatorv1.ConditionTrue).WithReason("Test"))))
 	cluster.Eventually(t, limit, "the status that was lost", func(ctx context.Context) error {
 		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err

@@ -8,19 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	configclient "github.com/openshift/client-go/config/clientset/versioned"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -56,9 +55,7 @@ func TestInstall(t *testing.T) {
 
 	e.report(d, "1.0.0", settled...)
 	e.awaitSummary(summarySettled)
-	if diff := cmp.Diff(map[string]string{"operator": "1.0.0", "AWSEBSCSIDriverOperator": "1.0.0"}, e.versions()); diff != "" {
-		t.Errorf("versions (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]string{"operator": "1.0.0", "AWSEBSCSIDriverOperator": "1.0.0"}, e.versions()), "versions (-want +got)")
 }
 
 // settle starts the operator, waits until it reports that its driver on AWS runs, and returns that driver.
@@ -89,9 +86,7 @@ func TestPlatformWithoutDrivers(t *testing.T) {
 	if made := e.made(); len(made) != 0 {
 		t.Errorf("on a platform without drivers the operator made %d objects, want none", len(made))
 	}
-	if diff := cmp.Diff(map[string]string{"operator": "1.0.0"}, e.versions()); diff != "" {
-		t.Errorf("versions (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]string{"operator": "1.0.0"}, e.versions()), "versions (-want +got)")
 }
 
 // TestUpdate: the next version is reported once the driver runs at it, and the last one until then.

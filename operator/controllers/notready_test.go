@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -65,9 +66,7 @@ func TestAllowUpdate(t *testing.T) {
 		{name: "their status is late", desired: onDelete.DeepCopy(), live: onDelete},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if err := allowUpdate(tc.desired, tc.live, 1, tc.left); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, allowUpdate(tc.desired, tc.live, 1, tc.left))
 			got := ""
 			if rolling := tc.desired.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 				got = rolling.MaxUnavailable.String()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,9 +38,7 @@ func (w *environment) leaveEarlierOperator() earlierOperator {
 		w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: earlier.namespace}})
 	}
 	owner := &apiextensionsv1.CustomResourceDefinition{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: "clustercsidrivers.operator.openshift.io"}, owner); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKey{Name: "clustercsidrivers.operator.openshift.io"}, owner))
 	for _, object := range w.driverObjectsIn(earlier.namespace) {
 		unfit := walk.MakeUnfit(object)
 		// If the earlier operators have left no mark, the earlier one is like ours.
@@ -164,9 +163,7 @@ func (w *environment) usePersistentVolume() *corev1.Pod {
 
 func (w *environment) create(object client.Object) {
 	w.t.Helper()
-	if err := w.Client().Create(w.t.Context(), object); err != nil {
-		w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	require.NoErrorf(w.t, w.Client().Create(w.t.Context(), object), "create %T %s", object, object.GetName())
 }
 
 // patch changes an object by a JSON merge patch.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,9 +63,7 @@ func TestOperatorIsUpdatedBesideADeadPod(t *testing.T) {
 		return nil
 	})
 
-	if err := w.Client().Delete(t.Context(), dead, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Delete(t.Context(), dead, client.GracePeriodSeconds(0)))
 	cluster.Eventually(t, limit, "the new operator to be active", func(ctx context.Context) error {
 		holder, err := journey.LockHolder(ctx, w.Client(), namespace, w.driver.Operator.Lock)
 		if err != nil {
@@ -108,13 +107,9 @@ func (w *environment) loseLeader(leader *corev1.Pod) *corev1.Pod {
 		return w.Client().Status().Update(ctx, dead)
 	})
 	held := &corev1.ConfigMap{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: leader.Namespace, Name: w.driver.Operator.Lock}, held); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: leader.Namespace, Name: w.driver.Operator.Lock}, held))
 	held.OwnerReferences = []metav1.OwnerReference{journey.PodReference(dead)}
-	if err := w.Client().Update(w.t.Context(), held); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Update(w.t.Context(), held))
 	w.step(func(ctx context.Context, c client.Client) error {
 		if err := c.Delete(ctx, leader); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -206,9 +207,7 @@ func (s *setup) move(t *testing.T, images map[string]string) {
 	catalogs.WriteConfig(t, dir, forV0)
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "shapes", Namespace: cluster.CatalogNamespace},
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, dir)}}
-	if err := c.Client().Create(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), source))
 	t.Run("shapes", func(t *testing.T) {
 		for _, shape := range all {
 			if shape.provider {
@@ -254,9 +253,7 @@ func (m *mover) versionName() string { return m.shape.name + ".v" + m.shape.bund
 func (m *mover) subscribe(t *testing.T) {
 	t.Helper()
 	name := m.shape.name
-	if err := m.EnsureNamespace(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.EnsureNamespace(t.Context(), name))
 	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "group"}}
 	if m.shape.own {
 		group.Spec.TargetNamespaces = []string{name}
@@ -267,9 +264,7 @@ func (m *mover) subscribe(t *testing.T) {
 		m.shape.change(s.Spec)
 	}
 	for _, object := range []client.Object{group, s} {
-		if err := m.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Client().Create(t.Context(), object))
 	}
 	cluster.Eventually(t, limit, "OLM v0 to install the operator", m.isWithV0)
 	for i, crd := range m.shape.parts(m.shape.bundles[0]).crds {
@@ -349,9 +344,7 @@ func (m *mover) play(t *testing.T) {
 	}
 	before := m.observed(t)
 	p, err := move.Move.Plan(t.Context(), m.to(), m.request(t, move.ToV1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !p.Safe {
 		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
 	}
@@ -402,15 +395,11 @@ func (m *mover) apply(t *testing.T, to move.Target) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	p, _, err := move.Move.Ensure(ctx, m.to(), m.request(t, to))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !p.Safe {
 		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
 	}
-	if err := move.Move.Apply(ctx, m.to(), p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, move.Move.Apply(ctx, m.to(), p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}))
 }
 
 // isWithV1 fails unless OLM v1 manages the operator, and OLM v0 has no objects for it.
@@ -443,9 +432,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 	add := func(version, kind string, options ...client.ListOption) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(schemaKind(version, kind))
-		if err := m.Client().List(t.Context(), list, options...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Client().List(t.Context(), list, options...))
 		for _, o := range list.Items {
 			if strings.HasPrefix(o.Name, m.versionName()) || o.Name == "default" { // created by each OLM itself
 				continue
@@ -462,9 +449,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 		definition := &metav1.PartialObjectMetadata{}
 		definition.SetGroupVersionKind(schemaKind("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
 		name := crd["metadata"].(fields)["name"].(string)
-		if err := m.Client().Get(t.Context(), client.ObjectKey{Name: name}, definition); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Client().Get(t.Context(), client.ObjectKey{Name: name}, definition))
 		uids["CustomResourceDefinition "+name] = definition.UID
 	}
 	for _, o := range p.objects {
@@ -475,9 +460,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 		if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 			err = m.Client().Get(t.Context(), client.ObjectKey{Name: name}, object)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		uids[o["kind"].(string)+" "+name] = object.UID
 	}
 	add("apps/v1", "Deployment", local)

@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -173,9 +174,7 @@ func (p *parts) unstructured(t *testing.T) (all []*unstructured.Unstructured) {
 	t.Helper()
 	for _, manifest := range p.manifests() {
 		o := &unstructured.Unstructured{}
-		if err := json.Unmarshal(marshal(t, manifest), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(marshal(t, manifest), &o.Object))
 		all = append(all, o)
 	}
 	return all
@@ -184,9 +183,7 @@ func (p *parts) unstructured(t *testing.T) (all []*unstructured.Unstructured) {
 func marshal(t *testing.T, object any) []byte {
 	t.Helper()
 	data, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return data
 }
 
@@ -205,9 +202,7 @@ func (p *parts) folder(t *testing.T) string {
 	}
 	for name, object := range files { // JSON is YAML
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, marshal(t, object), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, marshal(t, object), 0o644)))
 	}
 	return dir
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 const root = "../.."
@@ -15,9 +17,7 @@ const root = "../.."
 func TestAllPages(t *testing.T) {
 	const all = "pages.md"
 	text, err := os.ReadFile(pathOf(root, all))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range pages(t) {
 		if name := filepath.Base(path); name != all && name != "README.md" && !strings.Contains(string(text), "]("+name+")") {
 			t.Errorf("docs/%s does not lead to %s", all, name)
@@ -42,9 +42,7 @@ func TestEachBlockHasAMark(t *testing.T) {
 			}
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		marks := 0
 		for line := range strings.Lines(string(text)) {
 			if markIn(strings.TrimSuffix(line, "\n")) != nil {
@@ -92,9 +90,7 @@ func TestMarkedTestsExist(t *testing.T) {
 func pages(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob(pathOf(root, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return append(pages, pathOf(root, "README.md"))
 }
 
@@ -121,9 +117,7 @@ func tests(t *testing.T, pkg string) (source string) {
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		source += string(content)
 	}
 	return source

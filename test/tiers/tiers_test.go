@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/trials"
 )
@@ -181,9 +183,7 @@ func TestLab(t *testing.T) {
 		{ofLab, true, true, false, true, true},
 	} {
 		jobs, err := plan(tc.tier, packages, tc.changed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		has := func(pkg, test string) bool {
 			return slices.ContainsFunc(jobs, func(j job) bool { return slices.Contains(j.packages, pkg) && runs(j, test) })
 		}
@@ -211,12 +211,8 @@ func TestLabHasChanged(t *testing.T) {
 	}
 	write := func(name string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(name), 0o644))
 	}
 	mustBe := func(want bool, when string) {
 		t.Helper()
@@ -289,9 +285,7 @@ func TestNeedCluster(t *testing.T) {
 func mustHaveTests(t *testing.T, pkg string) []string {
 	t.Helper()
 	tests, err := trials.TestsIn(filepath.Join(root, pkg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(tests) == 0 {
 		t.Errorf("%s has no tests", pkg)
 	}
@@ -333,12 +327,8 @@ func TestMissedTest(t *testing.T) {
 func TestInterruptEndsTests(t *testing.T) {
 	dir := t.TempDir()
 	started := filepath.Join(dir, "started") // a pipe, which can be read once the program has written to it
-	if err := syscall.Mkfifo(started, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nsh -c '>"+started+"; exec sleep 1000'\ntrue\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Mkfifo(started, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nsh -c '>"+started+"; exec sleep 1000'\ntrue\n"), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // events is an output of go test -json, with a test that passes only sometimes.
@@ -98,9 +100,7 @@ all 3
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, err := Read(strings.NewReader(tc.events), "no spade")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			failures := run.failures(fire)
 			failures[0].title = "Failures"
 			var text strings.Builder
@@ -116,9 +116,7 @@ all 3
 					t.Errorf("got the error %q, want %q", got, of.want)
 				}
 			}
-			if diff := cmp.Diff(tc.want, text.String()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, text.String()), "(-want +got)")
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -32,9 +33,7 @@ var servers = map[string]func(t *testing.T) (address string){
 	"nobody":    func(*testing.T) string { return registry.Nobody() },
 	"silent": func(t *testing.T) string { // it accepts connections, and says nothing
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = listener.Close() })
 		return listener.Addr().String()
 	},
@@ -72,9 +71,7 @@ func (withHeader) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*h
 func serve(t *testing.T, of healthpb.HealthServer) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := grpc.NewServer()
 	if of != nil {
 		healthpb.RegisterHealthServer(s, of)
@@ -87,9 +84,7 @@ func serve(t *testing.T, of healthpb.HealthServer) (address string) {
 // TestLikeGRPCHealthProbe: the exit codes are the same as the real grpc_health_probe's.
 func TestLikeGRPCHealthProbe(t *testing.T) {
 	real, err := programs.Path(t.Context(), nil, "grpc_health_probe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, test := range []struct {
 		server, args string
 		want         int

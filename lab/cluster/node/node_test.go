@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,13 +32,9 @@ func TestNodeIsReady(t *testing.T) {
 		}
 	}
 	api, err := discovery.NewDiscoveryClientForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	version, err := api.ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, want := node.Status.NodeInfo.KubeletVersion, version.GitVersion; got != want {
 		t.Errorf("the kubelet's version is %q, want %q", got, want)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,9 +57,7 @@ func sharedCluster(t *testing.T) testCluster {
 func executable(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 
@@ -106,9 +105,7 @@ func (c testCluster) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 
 func (c testCluster) create(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	if err := c.Client().Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), pod))
 	t.Cleanup(func() { c.Client().Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -39,21 +40,15 @@ const (
 func addHollowNodes(t testing.TB, bed *testbed.Testbed, count int) {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(bed.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h := hollowNodes{api: api, like: &corev1.Node{}, csi: &storagev1.CSINode{}}
 	for _, object := range []client.Object{h.like, h.csi} {
-		if err := bed.Client().Get(t.Context(), client.ObjectKey{Name: testbed.Nodes[0]}, object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, bed.Client().Get(t.Context(), client.ObjectKey{Name: testbed.Nodes[0]}, object))
 	}
 	stop := h.runPods(t)
 	t.Cleanup(stop)
 	for i := range count {
-		if err := h.add(t.Context(), fmt.Sprintf("hollow-%d", i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, h.add(t.Context(), fmt.Sprintf("hollow-%d", i)))
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)

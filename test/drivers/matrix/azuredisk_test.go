@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -91,9 +92,7 @@ func modifyAzureDisk(t *testing.T, bed azureBed) {
 	const parameter = "DiskIOPSReadWrite"
 	for name, operations := range map[string]string{"slow": "500", "fast": "5000"} {
 		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: azuredisk.Driver.CSIName, Parameters: map[string]string{parameter: operations}}
-		if err := bed.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, bed.Client().Create(t.Context(), class))
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "modified"},
@@ -102,18 +101,14 @@ func modifyAzureDisk(t *testing.T, bed azureBed) {
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
-	if err := bed.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.Client().Create(t.Context(), claim))
 	pod := bed.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
 	if got := bed.volume(t, claim).Parameters[parameter]; got != "500" {
 		t.Errorf("the disk was made with %q operations a second, want those of its class", got)
 	}
 	before := claim.DeepCopy()
 	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
-	if err := bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
 		if got := bed.volume(t, claim).Parameters[parameter]; got != "5000" {
 			return fmt.Errorf("it has %q operations a second, want 5000", got)

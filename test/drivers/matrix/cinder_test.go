@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,9 +214,7 @@ func (b *cinderBed) wantZones(t *testing.T, claim *corev1.PersistentVolumeClaim,
 	t.Helper()
 	for _, name := range testbed.Nodes {
 		node := &corev1.Node{}
-		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node))
 		if got := node.Labels[cinderZone]; got != zone {
 			t.Errorf("node %s is in the zone %q, want %q", name, got, zone)
 		}
@@ -224,18 +224,14 @@ func (b *cinderBed) wantZones(t *testing.T, claim *corev1.PersistentVolumeClaim,
 		want = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: cinderZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}}}}}}
 	}
-	if diff := cmp.Diff(want, b.Bound(t, claim).Spec.NodeAffinity); diff != "" {
-		t.Errorf("affinity of the volume (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, b.Bound(t, claim).Spec.NodeAffinity), "affinity of the volume (-want +got)")
 }
 
 // wantLimit checks that the nodes take as many volumes as the driver's configuration says.
 func (b *cinderBed) wantLimit(t *testing.T) {
 	for _, name := range testbed.Nodes {
 		node := &storagev1.CSINode{}
-		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node))
 		for _, d := range node.Spec.Drivers {
 			if d.Name == cinder.Driver.CSIName && (d.Allocatable == nil || *d.Allocatable.Count != 24) {
 				t.Errorf("node %s takes %+v volumes, want 24", name, d.Allocatable)
@@ -247,9 +243,7 @@ func (b *cinderBed) wantLimit(t *testing.T) {
 // wantNoDefaultClass checks that only an administrator makes a class the default.
 func (b *cinderBed) wantNoDefaultClass(t *testing.T) {
 	classes := &storagev1.StorageClassList{}
-	if err := b.Client().List(t.Context(), classes); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().List(t.Context(), classes))
 	for _, class := range classes.Items {
 		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
 			t.Errorf("the class %s is the default", class.Name)
@@ -274,9 +268,7 @@ func (b *cinderBed) expand(t *testing.T, fs string) {
 		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	if err := b.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), class))
 	claim := b.claim(t, testbed.Claim{Name: "expands-" + fs, Class: class.Name})
 	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
 	expandInUse(t, b.Testbed, claim, pod)
@@ -314,9 +306,7 @@ func (b *cinderBed) wantCredential(t *testing.T) {
 			methods[call.Login] = true
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"application_credential": true}, methods); diff != "" {
-		t.Errorf("methods of logins (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]bool{"application_credential": true}, methods), "methods of logins (-want +got)")
 }
 
 // wantEmpty waits until nothing is left in the cloud, nor on the nodes.
@@ -334,9 +324,7 @@ func (b *cinderBed) wantEmpty(t *testing.T) {
 	})
 	for _, node := range testbed.Nodes {
 		root, err := b.NodeRoot(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left, err := filepath.Glob(filepath.Join(root, "dev/vd*")); err != nil || len(left) > 0 {
 			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
 		}

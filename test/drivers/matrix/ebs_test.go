@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -204,9 +205,7 @@ func (b *ebsBed) expand(t *testing.T, namespace, fs string) {
 		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	if err := b.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), class))
 	claim := b.claim(t, testbed.Claim{Namespace: namespace, Name: "expands-" + fs, Class: class.Name})
 	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
 	expandInUse(t, b.Testbed, claim, pod)
@@ -221,9 +220,7 @@ func (b *ebsBed) modify(t *testing.T, namespace string) {
 	t.Helper()
 	for name, iops := range map[string]string{"slow": "3100", "fast": "3200"} {
 		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: ebs.Driver.CSIName, Parameters: map[string]string{"iops": iops}}
-		if err := b.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), class))
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
@@ -232,18 +229,14 @@ func (b *ebsBed) modify(t *testing.T, namespace string) {
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}}, // enough for these IOPS
 		},
 	}
-	if err := b.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), claim))
 	pod := b.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
 	if v := b.volumeOf(t, claim); v.IOPS != 3100 {
 		t.Errorf("the volume has %d IOPS, want 3100 as its class says", v.IOPS)
 	}
 	before := claim.DeepCopy()
 	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
-	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the volume to be modified", func(context.Context) error {
 		if v := b.volumeOf(t, claim); v.IOPS != 3200 {
 			return fmt.Errorf("it has %d IOPS, want 3200", v.IOPS)
@@ -264,22 +257,14 @@ func (b *ebsBed) restartWithoutMetadata(t *testing.T, index int) {
 	b.cloud.Metadata[index].SetState(metadata.Disabled)
 	defer b.cloud.Metadata[index].SetState(metadata.Up)
 	before := &storagev1.CSINode{}
-	if err := b.Client().Get(t.Context(), client.ObjectKey{Name: node}, before); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: node}, before))
 	n := &corev1.Node{}
-	if err := b.Client().Get(t.Context(), client.ObjectKey{Name: node}, n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: node}, n))
 	untainted := n.DeepCopy()
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: notReady, Effect: corev1.TaintEffectNoSchedule})
-	if err := b.Client().Patch(t.Context(), n, client.MergeFrom(untainted)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Patch(t.Context(), n, client.MergeFrom(untainted)))
 	pods := &corev1.PodList{}
-	if err := b.Client().List(t.Context(), pods, client.InNamespace(b.DriverNamespace()), client.MatchingLabels{"app": "aws-ebs-csi-driver-node"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().List(t.Context(), pods, client.InNamespace(b.DriverNamespace()), client.MatchingLabels{"app": "aws-ebs-csi-driver-node"}))
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName == node {
 			b.Delete(t, &pod)
@@ -332,9 +317,7 @@ func (b *ebsBed) wantEmpty(t *testing.T) {
 	})
 	for _, node := range testbed.Nodes {
 		root, err := b.NodeRoot(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left, err := filepath.Glob(filepath.Join(root, "dev/nvme*")); err != nil || len(left) > 0 {
 			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
 		}

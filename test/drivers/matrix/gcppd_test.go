@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -79,9 +81,7 @@ func (b *gcpBed) class(t *testing.T, name string, parameters map[string]string) 
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: gcppd.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
 		Parameters: parameters, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	if err := b.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), class))
 }
 
 // testGCPPD runs the driver with a key of a service account, and then with tokens.
@@ -103,9 +103,7 @@ func testGCPPD(t *testing.T) {
 		}
 		want := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: "topology.gke.io/zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}}}}
-		if diff := cmp.Diff(want, bed.Bound(t, data).Spec.NodeAffinity.Required.NodeSelectorTerms); diff != "" {
-			t.Errorf("the volume can be used on (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(want, bed.Bound(t, data).Spec.NodeAffinity.Required.NodeSelectorTerms), "the volume can be used on (-want +got)")
 	})
 	t.Run("tags", func(t *testing.T) {
 		disk := bed.diskOf(t, data)
@@ -114,9 +112,7 @@ func testGCPPD(t *testing.T) {
 			t.Errorf("the disk has the tags %q, want %q", tags, gcpTagName)
 		}
 		for _, word := range []string{data.Name, namespace, bed.Bound(t, data).Name} {
-			if !strings.Contains(disk.Description, word) {
-				t.Errorf("the disk is described as %s, want %q in it", disk.Description, word)
-			}
+			assert.Contains(t, disk.Description, word, "the disk is described as")
 		}
 	})
 	t.Run("attach", func(t *testing.T) {
@@ -205,9 +201,7 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 func (b *gcpBed) wantLabels(t *testing.T, got map[string]string) {
 	t.Helper()
 	want := map[string]string{"team": "harbour", "kubernetes-io-cluster-" + cluster.InfrastructureName: "owned"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "labels (-want +got)")
 }
 
 // wantCalls fails the test if others than the driver's service account called, or if the cloud refused a call for another
@@ -246,9 +240,7 @@ func (b *gcpBed) modify(t *testing.T, namespace string) {
 	b.class(t, "hyperdisk", map[string]string{"type": "hyperdisk-balanced"})
 	for name, iops := range map[string]string{"slow": "3100", "fast": "3200"} {
 		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: gcppd.Driver.CSIName, Parameters: map[string]string{"iops": iops}}
-		if err := b.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), class))
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
@@ -257,18 +249,14 @@ func (b *gcpBed) modify(t *testing.T, namespace string) {
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
 		},
 	}
-	if err := b.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), claim))
 	pod := b.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
 	if d := b.diskOf(t, claim); d.IOPS != 3100 {
 		t.Errorf("the disk has %d IOPS, want 3100 as its class says", d.IOPS)
 	}
 	before := claim.DeepCopy()
 	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
-	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
 		if d := b.diskOf(t, claim); d.IOPS != 3200 {
 			return fmt.Errorf("it has %d IOPS, want 3200", d.IOPS)
@@ -293,9 +281,7 @@ func (b *gcpBed) wantEmpty(t *testing.T) {
 	})
 	for _, node := range testbed.Nodes {
 		root, err := b.NodeRoot(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left, err := filepath.Glob(filepath.Join(root, "dev/sd*")); err != nil || len(left) > 0 {
 			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -178,14 +180,10 @@ func (m *manilaBed) snapshot(t *testing.T) {
 // tags: shares have the ID of the cluster as metadata, which the installer searches for.
 func (m *manilaBed) tags(t *testing.T) {
 	var infrastructure configv1.Infrastructure
-	if err := m.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, &infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, &infrastructure))
 	want := map[string]string{"manila.csi.openstack.org/cluster": infrastructure.Status.InfrastructureName}
 	for _, share := range m.cloud.Shares() {
-		if diff := cmp.Diff(want, share.Metadata); diff != "" {
-			t.Errorf("metadata of share %s (-want +got):\n%s", share.Name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, share.Metadata), "metadata of share %s (-want +got)", share.Name)
 	}
 }
 
@@ -197,9 +195,7 @@ func (m *manilaBed) credentials(t *testing.T) {
 			methods[call.Login] = true
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"application_credential": true}, methods); diff != "" {
-		t.Errorf("methods of logins (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]bool{"application_credential": true}, methods), "methods of logins (-want +got)")
 }
 
 // refusals: a claim, its expansion and its snapshot succeed once the cloud no longer refuses.

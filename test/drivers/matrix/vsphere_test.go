@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
@@ -33,9 +34,7 @@ func testVSphere(t *testing.T) {
 	storage := testbed.StartVSphere(t)
 	bed := testbed.Start(t, testbed.Options{Driver: driver.Driver, Snapshots: true, Cloud: storage.Options(driver.Driver)})
 	infrastructure := &configv1.Infrastructure{}
-	if err := bed.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, infrastructure))
 	namespace := bed.Namespace(t)
 	claim := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "data", Class: vSphereClass, Mode: corev1.ReadWriteOnce})
 	var first, second testbed.RunningPod
@@ -59,9 +58,7 @@ func testVSphere(t *testing.T) {
 	disk := func(t *testing.T) folders.Record {
 		t.Helper()
 		record, err := storage.Get(folders.Volumes, bed.Bound(t, claim).Spec.CSI.VolumeHandle)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return record
 	}
 	t.Run("attach", func(t *testing.T) {
@@ -69,9 +66,7 @@ func testVSphere(t *testing.T) {
 			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, testbed.Nodes[0])
 		}
 		attachments := &storagev1.VolumeAttachmentList{}
-		if err := bed.Client().List(t.Context(), attachments); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, bed.Client().List(t.Context(), attachments))
 		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != testbed.Nodes[0] {
 			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,9 +44,7 @@ func (c Cloud) behindProxy(t testing.TB, port string) (Cloud, *proxy.Proxy) {
 	prepare := c.Prepare
 	c.Servers = servers
 	c.Prepare = func(c *cluster.Cluster) {
-		if err := setProxy(t.Context(), c.Client()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, setProxy(t.Context(), c.Client()))
 		if prepare != nil {
 			prepare(c)
 		}

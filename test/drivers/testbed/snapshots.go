@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -42,9 +43,7 @@ func (b *Testbed) installSnapshots(t testing.TB) {
 			}},
 		}},
 	} {
-		if err := b.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), object))
 	}
 }
 
@@ -60,9 +59,7 @@ func (b *Testbed) Snapshot(t testing.TB, claim *corev1.PersistentVolumeClaim, na
 		"apiVersion": snapshotAPI, "kind": "VolumeSnapshot",
 		"metadata": map[string]any{"namespace": claim.Namespace, "name": name}, "spec": spec,
 	}}
-	if err := b.Client().Create(t.Context(), snapshot); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), snapshot))
 	cluster.Eventually(t, Limit, "snapshot "+name+" to be ready", func(ctx context.Context) error {
 		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot); err != nil {
 			return err

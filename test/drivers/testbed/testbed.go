@@ -22,6 +22,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,9 +107,7 @@ func Start(t testing.TB, options Options) *Testbed {
 	}
 	made := build(t, options.Driver)
 	user, err := tools.Programs(t.Context(), "./lab/user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	own := made.Images()
 	own[journey.UserImage] = user.Path("user")
 	maps.Copy(own, options.MorePrograms)
@@ -147,13 +146,9 @@ func archives(t testing.TB, options Options) map[string]string {
 		more = append(more, snapshotControllerImage)
 	}
 	all, err := Archives(t.Context(), nil, options.Driver, options.Env, more...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	said, err := Programs(options.Driver, options.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("programs of %s: %s", options.Driver.Name, said)
 	return all
 }
@@ -255,9 +250,7 @@ func (b *Testbed) Subscribe(t testing.TB, env []corev1.EnvVar) {
 // RenewCertificates gives all Services certificates of a new CA, as the rotation of OpenShift's service CA does.
 func (b *Testbed) RenewCertificates(t testing.TB) {
 	t.Helper()
-	if err := b.services.renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.services.renew(t.Context()))
 }
 
 // step takes a step of an administrator.
@@ -265,7 +258,5 @@ func (b *Testbed) step(t testing.TB, do func(context.Context, client.Client) err
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Limit)
 	defer cancel()
-	if err := do(ctx, b.Client()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, do(ctx, b.Client()))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,9 +58,7 @@ func (c Claim) Object() *corev1.PersistentVolumeClaim {
 func (b *Testbed) Claim(t testing.TB, c Claim) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := c.Object()
-	if err := b.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), claim))
 	return claim
 }
 
@@ -85,9 +84,7 @@ func (b *Testbed) Expand(t testing.TB, claim *corev1.PersistentVolumeClaim, size
 	want := resource.MustParse(size)
 	before := claim.DeepCopy()
 	claim.Spec.Resources.Requests[corev1.ResourceStorage] = want
-	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, Limit, "claim "+claim.Name+" to have "+size, func(ctx context.Context) error {
 		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			return err
@@ -157,9 +154,7 @@ func (b *Testbed) Create(t testing.TB, p Pod) *corev1.Pod {
 	if p.KeepsWriting != "" {
 		pod.Spec.Containers[0].Args = []string{"keep-writing", path.Join(journey.DataFolder, p.KeepsWriting)}
 	}
-	if err := b.Client().Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), pod))
 	return pod
 }
 
@@ -223,9 +218,7 @@ func (p RunningPod) Size(t testing.TB) int64 {
 	t.Helper()
 	text := p.exec(t, "size", journey.DataFolder)
 	size, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return size
 }
 
@@ -233,13 +226,9 @@ func (p RunningPod) Size(t testing.TB) int64 {
 func (p RunningPod) Reports(t testing.TB) writer.Reports {
 	t.Helper()
 	output, err := p.bed.Kubectl(t.Context(), "--namespace", p.Namespace, "logs", p.Name).Output()
-	if err != nil {
-		t.Fatalf("the log of pod %s: %v", p.Name, err)
-	}
+	require.NoErrorf(t, err, "the log of pod %s", p.Name)
 	reports, err := writer.Read(output)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return reports
 }
 
@@ -247,9 +236,7 @@ func (p RunningPod) Reports(t testing.TB) writer.Reports {
 func (p RunningPod) Mount(t testing.TB) string {
 	t.Helper()
 	line, err := MountOf(p.bed.Cluster, p.Pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return line
 }
 
