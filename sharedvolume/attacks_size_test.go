@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -273,7 +272,7 @@ func TestTenantLeavesVolume(t *testing.T) {
 		stop := env.runConfined(project)
 		name := "pv-" + project + "-logs"
 		claim := foreignClaim(project, "pvc-logs")
-		claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To(""), name
+		claim.Spec.StorageClassName, claim.Spec.VolumeName = new(""), name
 		claim.Labels = legacyLabels(project, "logs")
 		env.do("create", who.Client.Create(t.Context(), claim))
 		sv := newVolume(project, "logs")
@@ -301,7 +300,7 @@ func TestTenantLeavesVolume(t *testing.T) {
 		env.do("delete the claim", who.Client.Delete(t.Context(), p.claim))
 		env.gone(p.claim)
 		claim := foreignClaim(project, p.claim.Name)
-		claim.Spec.StorageClassName, claim.Spec.Selector = ptr.To(""), p.claim.Spec.Selector
+		claim.Spec.StorageClassName, claim.Spec.Selector = new(""), p.claim.Spec.Selector
 		claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("10Ti")
 		env.do("create", who.Client.Create(t.Context(), claim))
 		stop = env.runConfined(project)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -38,7 +37,7 @@ func TestCreateAndDelete(t *testing.T) {
 	want := v1alpha1.SharedVolumeStatus{
 		Phase:              v1alpha1.Ready,
 		Reason:             "Ready",
-		ClaimRef:           corev1.TypedLocalObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "pvc-logs"},
+		ClaimRef:           corev1.TypedLocalObjectReference{APIGroup: new(""), Kind: "PersistentVolumeClaim", Name: "pvc-logs"},
 		ObservedGeneration: 1,
 		Conditions:         sv.Status.Conditions,
 	}

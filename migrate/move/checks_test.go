@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
@@ -182,7 +181,7 @@ func TestChecks(t *testing.T) {
 		}, webhooks, findings.Warning, "1 webhooks"},
 		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, findings.Refused, "no InstallPlan"},
 		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, findings.Refused, "ship.v1"},
-		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: ptr.To(true)}), foreignObjects, findings.Refused, "Fleet north"},
+		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: new(true)}), foreignObjects, findings.Refused, "Fleet north"},
 		{"OLM v1 owns an object", owned(metav1.OwnerReference{APIVersion: "olm.operatorframework.io/v1", Kind: "ClusterExtension", Name: "ship", UID: "e-1"}), foreignObjects, findings.Refused, "ClusterExtension ship"},
 		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, findings.Refused, "fleet"},
 		{"an object that OLM v0 has not brought", func(in *input) {
@@ -195,7 +194,7 @@ func TestChecks(t *testing.T) {
 		}, foreignObjects, findings.OK, "4 objects"},
 		{"another content of the version", func(in *input) {
 			csv := in.versions[0].DeepCopy()
-			csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec = appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}
+			csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec = appsv1.DeploymentSpec{Replicas: new(int32(2))}
 			in.offered = &refusal.Bundle{CSV: csv}
 		}, differentContent, findings.Refused, "differ"},
 		{"no catalog has the version", func(in *input) {

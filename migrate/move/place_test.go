@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -487,7 +486,7 @@ func (p *place) patch(ctx context.Context, o *unstructured.Unstructured, change 
 }
 
 func reference(of *unstructured.Unstructured) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: of.GetAPIVersion(), Kind: of.GetKind(), Name: of.GetName(), UID: of.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}
+	return metav1.OwnerReference{APIVersion: of.GetAPIVersion(), Kind: of.GetKind(), Name: of.GetName(), UID: of.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true)}
 }
 
 func (p *place) isMarked(o, owner *unstructured.Unstructured) bool {

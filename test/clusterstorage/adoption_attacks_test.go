@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -56,7 +55,7 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 	write(subscription)
 	labels := map[string]string{"app": "mine"}
 	write(&corev1.ServiceAccount{ObjectMeta: in(f.operator)})
-	write(&appsv1.Deployment{ObjectMeta: in(f.operator), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+	write(&appsv1.Deployment{ObjectMeta: in(f.operator), Spec: appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			ServiceAccountName: f.operator, Containers: []corev1.Container{{Name: "mine", Image: "registry.example.com/mine:1"}}}}}})
 	pods := &corev1.PodList{}

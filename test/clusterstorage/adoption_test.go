@@ -23,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -211,12 +210,12 @@ func (f *former) useVolumes() {
 			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: name}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 		}})
 		f.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: name, StorageClassName: ptr.To(""),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: name, StorageClassName: new(""),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		}})
 	}
 	f.create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "attachment", Finalizers: []string{"external-attacher/" + strings.ReplaceAll(f.driver.CSIName, ".", "-")}},
-		Spec: storagev1.VolumeAttachmentSpec{Attacher: f.driver.CSIName, NodeName: nodes.Items[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume-1")}}})
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: f.driver.CSIName, NodeName: nodes.Items[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("volume-1")}}})
 	labels := handover.WriterLabels
 	writer := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "writer"}, Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "writer",

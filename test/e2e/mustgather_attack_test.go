@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -99,7 +98,7 @@ func TestMustGatherAttacks(t *testing.T) {
 					"ballast": strings.Repeat("x", size),
 				}},
 				Spec: corev1.PersistentVolumeClaimSpec{
-					StorageClassName: ptr.To("none"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+					StorageClassName: new("none"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 					Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 				},
 			}

@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -190,7 +189,7 @@ func (w *environment) loseUser(namespace, claim string) *corev1.Pod {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	w.create(node)
 	w.create(pod)
-	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, ptr.To(metav1.Now()) // a kubelet has accepted it
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, new(metav1.Now()) // a kubelet has accepted it
 	require.NoError(w.t, w.Client().Status().Update(w.t.Context(), pod))
 	return pod
 }

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -91,7 +90,7 @@ func (w *environment) loseLeader(leader *corev1.Pod) *corev1.Pod {
 	}
 	dead.Spec.NodeName = node.Name
 	// Its credentials do not expire while the test runs.
-	dead.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
+	dead.Spec.TerminationGracePeriodSeconds = new(int64(3600))
 	w.create(node)
 	w.create(dead)
 	// The ReplicaSet deletes this pod, because it has one that is ready.

@@ -22,7 +22,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 )
 
 type fields = map[string]any
@@ -146,7 +145,7 @@ func crdVersion(name string, stored bool, field fields) fields {
 func (p *parts) webhook(of v1alpha1.WebhookAdmissionType, name string, change func(*v1alpha1.WebhookDescription)) {
 	w := v1alpha1.WebhookDescription{
 		Type: of, GenerateName: name, DeploymentName: p.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Name, ContainerPort: 443,
-		AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Ignore),
+		AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone), FailurePolicy: new(admissionregistrationv1.Ignore),
 	}
 	if of == v1alpha1.ConversionWebhook {
 		w.ConversionCRDs = []string{p.crds[0]["metadata"].(fields)["name"].(string)}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/gcfg.v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
 	fake "github.com/berth-csi/berth/lab/vsphere"
@@ -206,7 +205,7 @@ func TestDriverConfig(t *testing.T) {
 		},
 	}
 	cloud.DriverConfig.VSphere = &operatorv1.VSphereCSIDriverConfigSpec{
-		GlobalMaxSnapshotsPerBlockVolume: ptr.To[uint32](10), GranularMaxSnapshotsPerBlockVolumeInVVOL: ptr.To[uint32](5),
+		GlobalMaxSnapshotsPerBlockVolume: new(uint32(10)), GranularMaxSnapshotsPerBlockVolumeInVVOL: new(uint32(5)),
 	}
 	content, err := Content(cloud)
 	require.NoError(t, err)

@@ -212,14 +212,14 @@ func (a *adopted) runWriters(t *testing.T) {
 	pod := journey.PodWithClaim(namespace, name, template).Spec
 	pod.Containers[0].Args = []string{"keep-writing", journey.DataFolder + "/" + name}
 	pod.Volumes = nil
-	pod.TerminationGracePeriodSeconds = ptr.To(int64(5))
-	pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(0))}
+	pod.TerminationGracePeriodSeconds = new(int64(5))
+	pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(0))}
 	selector := &metav1.LabelSelector{MatchLabels: handover.WriterLabels}
 	pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 		{TopologyKey: corev1.LabelHostname, LabelSelector: selector},
 	}}}
 	a.set = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr.To(int32(len(testbed.Nodes))), ServiceName: name, Selector: selector, PodManagementPolicy: appsv1.ParallelPodManagement,
+		Replicas: new(int32(len(testbed.Nodes))), ServiceName: name, Selector: selector, PodManagementPolicy: appsv1.ParallelPodManagement,
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: handover.WriterLabels}, Spec: pod},
 		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: template}, Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &a.ofWriters, AccessModes: []corev1.PersistentVolumeAccessMode{a.mode},
@@ -359,7 +359,7 @@ func (a *adopted) useNew(t *testing.T) {
 
 // restore makes a volume of the snapshot, and finds the writer's records there.
 func (a *adopted) restore(t *testing.T) {
-	source := &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: a.snapshot.GetName()}
+	source := &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: a.snapshot.GetName()}
 	a.use(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1]}, testbed.Claim{Class: a.ofWriters, Source: source}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {
 		if records := strings.Count(pod.Read(t, "writer"), "\n"); records == 0 {
 			t.Error("the volume of the snapshot has no record of the writer")

@@ -8,7 +8,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -72,7 +71,7 @@ func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, clas
 	require.NoError(t, err)
 	wantAzureTags(t, "snapshot", record, tags)
 	for name, source := range map[string]*corev1.TypedLocalObjectReference{
-		"restored": {APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()},
+		"restored": {APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()},
 		"clone":    {Kind: "PersistentVolumeClaim", Name: claim.Name},
 	} {
 		copied := b.Claim(t, testbed.Claim{Namespace: b.namespace, Name: name, Class: b.class, Mode: b.mode, Source: source, Size: "2Gi"})

@@ -97,7 +97,7 @@ func modifyAzureDisk(t *testing.T, bed azureBed) {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "modified"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(azureDiskClass), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{bed.mode},
+			StorageClassName: new(azureDiskClass), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{bed.mode},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
@@ -107,7 +107,7 @@ func modifyAzureDisk(t *testing.T, bed azureBed) {
 		t.Errorf("the disk was made with %q operations a second, want those of its class", got)
 	}
 	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
+	claim.Spec.VolumeAttributesClassName = new("fast")
 	require.NoError(t, bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
 		if got := bed.volume(t, claim).Parameters[parameter]; got != "5000" {

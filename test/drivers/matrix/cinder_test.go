@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -119,7 +118,7 @@ func testCinder(t *testing.T) {
 		}
 		writer.Write(t, "greeting", "later")
 		restored := bed.claim(t, testbed.Claim{Name: "restored",
-			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: writerID})
 		if got := pod.Read(t, "greeting"); got != "ahoy again" {
 			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
@@ -264,9 +263,9 @@ func (b *cinderBed) wantAttached(t *testing.T, claim *corev1.PersistentVolumeCla
 func (b *cinderBed) expand(t *testing.T, fs string) {
 	t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: cinder.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
+		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: cinder.Driver.CSIName, AllowVolumeExpansion: new(true),
 		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	require.NoError(t, b.Client().Create(t.Context(), class))
 	claim := b.claim(t, testbed.Claim{Name: "expands-" + fs, Class: class.Name})

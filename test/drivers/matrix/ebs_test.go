@@ -16,7 +16,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -123,7 +122,7 @@ func testEBS(t *testing.T) {
 		}
 		writer.Write(t, "greeting", "later")
 		restored := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "restored",
-			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: 1000})
 		if got := pod.Read(t, "greeting"); got != "ahoy again" {
 			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
@@ -201,9 +200,9 @@ func wantTags(t *testing.T, got, want map[string]string) {
 func (b *ebsBed) expand(t *testing.T, namespace, fs string) {
 	t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: ebs.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
+		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: ebs.Driver.CSIName, AllowVolumeExpansion: new(true),
 		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	require.NoError(t, b.Client().Create(t.Context(), class))
 	claim := b.claim(t, testbed.Claim{Namespace: namespace, Name: "expands-" + fs, Class: class.Name})
@@ -225,7 +224,7 @@ func (b *ebsBed) modify(t *testing.T, namespace string) {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(ebsClass), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: new(ebsClass), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}}, // enough for these IOPS
 		},
 	}
@@ -235,7 +234,7 @@ func (b *ebsBed) modify(t *testing.T, namespace string) {
 		t.Errorf("the volume has %d IOPS, want 3100 as its class says", v.IOPS)
 	}
 	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
+	claim.Spec.VolumeAttributesClassName = new("fast")
 	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the volume to be modified", func(context.Context) error {
 		if v := b.volumeOf(t, claim); v.IOPS != 3200 {

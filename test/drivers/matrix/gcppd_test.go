@@ -18,7 +18,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/gcppd"
@@ -78,8 +77,8 @@ func (b *gcpBed) diskOf(t *testing.T, claim *corev1.PersistentVolumeClaim) gcp.D
 func (b *gcpBed) class(t *testing.T, name string, parameters map[string]string) {
 	t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: gcppd.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
-		Parameters: parameters, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: gcppd.Driver.CSIName, AllowVolumeExpansion: new(true),
+		Parameters: parameters, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	require.NoError(t, b.Client().Create(t.Context(), class))
 }
@@ -183,7 +182,7 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 	}
 	change()
 	restored := b.claim(t, testbed.Claim{Namespace: data.Namespace, Name: "restored",
-		Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+		Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 	pod := b.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[0], Claim: restored, User: 1000})
 	if got := pod.Read(t, "greeting"); got != "ahoy again" {
 		t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
@@ -245,7 +244,7 @@ func (b *gcpBed) modify(t *testing.T, namespace string) {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("hyperdisk"), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: new("hyperdisk"), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
 		},
 	}
@@ -255,7 +254,7 @@ func (b *gcpBed) modify(t *testing.T, namespace string) {
 		t.Errorf("the disk has %d IOPS, want 3100 as its class says", d.IOPS)
 	}
 	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
+	claim.Spec.VolumeAttributesClassName = new("fast")
 	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
 		if d := b.diskOf(t, claim); d.IOPS != 3200 {

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/manila"
@@ -155,7 +154,7 @@ func (m *manilaBed) snapshot(t *testing.T) {
 	snapshot := m.Snapshot(t, m.claims[0], "backup", snapshotClass)
 	m.writer.Write(t, "state", "after")
 	restored := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "restored", Class: *m.claims[0].Spec.StorageClassName, Size: "3Gi",
-		Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+		Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 	share := m.share(t, m.Bound(t, restored))
 	if snapshots := m.cloud.ShareSnapshots(); len(snapshots) != 1 || share.SnapshotID != snapshots[0].ID {
 		t.Errorf("the restored share is %+v, the cloud has the snapshots %+v", share, snapshots)

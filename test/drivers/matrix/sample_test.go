@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	driver "github.com/berth-csi/berth/drivers/sample"
@@ -78,7 +77,7 @@ func testSample(t *testing.T) {
 			t.Errorf("the driver made the snapshots %q, want one", got)
 		}
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: sampleClass, Size: "2Gi", Source: &corev1.TypedLocalObjectReference{
-			APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		reader := bed.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[0], Claim: restored})
 		if got := reader.Read(t, "answer"); got != "aye" {
 			t.Errorf("on the restored volume is %q, want what was on the other one", got)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	driver "github.com/berth-csi/berth/drivers/vsphere"
@@ -91,7 +90,7 @@ func testVSphere(t *testing.T) {
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, claim, "day-1", vSphereSnapshotClass)
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: vSphereClass, Size: "2Gi", Mode: corev1.ReadWriteOnce, Source: &corev1.TypedLocalObjectReference{
-			APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		reader := bed.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[0], Claim: restored})
 		if got := reader.Read(t, "greeting"); got != "ahoy" {
 			t.Errorf("on the restored volume is %q, want what was on the other one", got)

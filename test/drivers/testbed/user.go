@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -149,7 +148,7 @@ func (b *Testbed) Create(t testing.TB, p Pod) *corev1.Pod {
 	t.Helper()
 	pod := journey.PodWithClaim(p.Claim.Namespace, p.Name, p.Claim.Name)
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.Node}
-	pod.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(5))
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &p.User, FSGroup: &p.User}
 	if p.KeepsWriting != "" {
 		pod.Spec.Containers[0].Args = []string{"keep-writing", path.Join(journey.DataFolder, p.KeepsWriting)}
