@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestUninstallWaitsForController: no pod uses a volume any more, but the driver's controller still has to detach one, and
@@ -142,10 +140,7 @@ func (env *testEnv) releasedVolume(source corev1.PersistentVolumeSource, name st
 	gone := fmt.Sprintf(`{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":%q}},"spec":{"persistentVolumeReclaimPolicy":%q,"claimRef":{"uid":"4d2f3a0e-8b7c-4c53-9a5e-0b0c6b9f1d11"}}}`,
 		source.CSI.Driver, policy)
 	require.NoError(env.t, env.Client().Patch(env.t.Context(), volume, client.RawPatch("application/merge-patch+json", []byte(gone))))
-	cluster.Eventually(env.t, limit, "volume "+name+" to be Released", func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(volume), volume); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, "volume "+name+" to be Released", volume, func() error {
 		if volume.Status.Phase != corev1.VolumeReleased {
 			return fmt.Errorf("it is %s", volume.Status.Phase)
 		}

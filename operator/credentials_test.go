@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // credentials are the credentials of the driver's components: the controller's and the nodes'.
@@ -130,10 +128,7 @@ func (env *testEnv) conditionOf(part string) string {
 func (env *testEnv) waitForReason(conditionType, reason string) {
 	env.t.Helper()
 	custom := env.customResource()
-	cluster.Eventually(env.t, limit, fmt.Sprintf("condition %s with reason %s", conditionType, reason), func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, fmt.Sprintf("condition %s with reason %s", conditionType, reason), custom, func() error {
 		if got := condition(custom, conditionType); got.Reason != reason {
 			return fmt.Errorf("it is %s (%s: %s)", got.Status, got.Reason, got.Message)
 		}

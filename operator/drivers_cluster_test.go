@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/openstack"
 )
 
@@ -120,10 +118,7 @@ func testInstall(t *testing.T, env *testEnv) {
 		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim))
 		lost := victim.GetUID()
 		require.NoError(t, env.Client().Delete(t.Context(), victim))
-		cluster.Eventually(t, limit, kind+" to be recreated", func(ctx context.Context) error {
-			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
-				return err
-			}
+		env.Await(t, limit, kind+" to be recreated", victim, func() error {
 			if victim.GetUID() == lost {
 				return fmt.Errorf("the deleted one is still there")
 			}

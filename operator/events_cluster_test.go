@@ -167,10 +167,7 @@ func (env *testEnv) waitForUninstallMessage(text string) operatorv1.OperatorCond
 	env.t.Helper()
 	custom := env.customResource()
 	found := operatorv1.OperatorCondition{}
-	cluster.Eventually(env.t, limit, "the uninstall condition to say "+text, func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, "the uninstall condition to say "+text, custom, func() error {
 		found = condition(custom, env.driver.ConditionPrefix+"UninstallProgressing")
 		if !strings.Contains(found.Message, text) {
 			return fmt.Errorf("it says %q", found.Message)

@@ -248,10 +248,7 @@ func (env *testEnv) createUser(name string, volume corev1.Volume) *corev1.Pod {
 
 func (env *testEnv) waitUntilRunning(pod *corev1.Pod) {
 	env.t.Helper()
-	cluster.Eventually(env.t, limit, "pod "+pod.Name+" to run", func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, "pod "+pod.Name+" to run", pod, func() error {
 		if pod.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("it is %s: %v", pod.Status.Phase, pod.Status.Conditions)
 		}

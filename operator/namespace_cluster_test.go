@@ -309,10 +309,7 @@ func (env *testEnv) waitForRepair() {
 	env.t.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-leader-election"}}
 	change(env, role, func(r *rbacv1.Role) { r.Rules = nil })
-	cluster.Eventually(env.t, limit, "the operator to repair a Role", func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(role), role); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, "the operator to repair a Role", role, func() error {
 		if len(role.Rules) == 0 {
 			return fmt.Errorf("it has no rules")
 		}

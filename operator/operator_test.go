@@ -348,10 +348,7 @@ func (env *testEnv) existing(ctx context.Context) (present, missing []string, er
 func (env *testEnv) waitForConditions(want map[string]operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
 	env.t.Helper()
 	custom := env.customResource()
-	cluster.Eventually(env.t, limit, fmt.Sprintf("conditions %v", want), func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, fmt.Sprintf("conditions %v", want), custom, func() error {
 		types := map[string]bool{}
 		for _, c := range custom.Status.Conditions {
 			if types[c.Type] {

@@ -164,10 +164,7 @@ func TestDefaultSnapshotClass(t *testing.T) {
 			env.startOperator()
 			before := class.GetUID()
 			require.NoError(t, env.Client().Delete(t.Context(), class))
-			cluster.Eventually(t, limit, "the class to be created again", func(ctx context.Context) error {
-				if err := env.Client().Get(ctx, client.ObjectKeyFromObject(class), class); err != nil {
-					return err
-				}
+			env.Await(t, limit, "the class to be created again", class, func() error {
 				if class.GetUID() == before {
 					return fmt.Errorf("it is the one before")
 				}

@@ -96,10 +96,7 @@ func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "quay", Namespace: namespace},
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, served)}}
 	p.create(source)
-	cluster.Eventually(t, limit, "OLM v0 to read the catalog", func(ctx context.Context) error {
-		if err := s.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
-			return err
-		}
+	s.Await(t, limit, "OLM v0 to read the catalog", source, func() error {
 		if state := source.Status.GRPCConnectionState; state == nil || state.LastObservedState != "READY" {
 			return fmt.Errorf("its connection is %+v", state)
 		}

@@ -109,10 +109,7 @@ func (s *site) newPlaceIn(t *testing.T, namespace string, approval v1alpha1.Appr
 		source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.namespace},
 			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: s.addresses[name]}}
 		p.create(source)
-		cluster.Eventually(t, limit, "OLM to read catalog "+name, func(ctx context.Context) error {
-			if err := s.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
-				return err
-			}
+		s.Await(t, limit, "OLM to read catalog "+name, source, func() error {
 			if state := source.Status.GRPCConnectionState; state == nil || state.LastObservedState != "READY" {
 				return fmt.Errorf("its connection is %+v", state)
 			}

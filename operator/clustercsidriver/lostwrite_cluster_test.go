@@ -13,9 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestLostWriteIsNotAwaited: etcd is restored to the version that the last write of the status was based on, so no watch
@@ -30,10 +27,7 @@ func TestLostWriteIsNotAwaited(t *testing.T) {
 	const conditionType = "TestAvailable"
 	require.NoError(t, reporter.ApplyOperatorStatus(t.Context(), "Test", applyoperatorv1.OperatorStatus().WithConditions(
 		applyoperatorv1.OperatorCondition().WithType(conditionType).WithStatus(operatorv1.ConditionTrue).WithReason("Test"))))
-	cluster.Eventually(t, limit, "the status that was lost", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	c.Await(t, limit, "the status that was lost", custom, func() error {
 		if v1helpers.FindOperatorCondition(custom.Status.Conditions, conditionType) == nil {
 			return fmt.Errorf("condition %s is not there; conditions are %v", conditionType, custom.Status.Conditions)
 		}

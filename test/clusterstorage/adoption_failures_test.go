@@ -57,10 +57,7 @@ func TestAdoptionFailures(t *testing.T) {
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
 	mustSay := func(t *testing.T, suffix string, status operatorv1.ConditionStatus, text string) {
 		t.Helper()
-		cluster.Eventually(t, limit, "a condition that says: "+text, func(ctx context.Context) error {
-			if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-				return err
-			}
+		f.Await(t, limit, "a condition that says: "+text, custom, func() error {
 			for _, c := range custom.Status.Conditions {
 				if c.Type == f.driver.ConditionPrefix+suffix && c.Status == status && strings.Contains(c.Message, text) {
 					return nil

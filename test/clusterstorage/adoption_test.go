@@ -93,10 +93,7 @@ func (f *former) installOwn() {
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
 	custom.Spec.ManagementState, custom.Spec.LogLevel = operatorv1.Managed, operatorv1.Debug
 	f.create(custom)
-	cluster.Eventually(f.t, limit, "our operator to install the driver", func(ctx context.Context) error {
-		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	f.Await(f.t, limit, "our operator to install the driver", custom, func() error {
 		for _, c := range custom.Status.Conditions {
 			if c.Type == operatorv1.OperatorStatusTypeAvailable && c.Status == operatorv1.ConditionTrue {
 				return nil

@@ -107,10 +107,7 @@ func (w *environment) recreate(name string) {
 	w.get(class)
 	before := class.UID
 	require.NoError(w.t, w.Client().Delete(w.t.Context(), class))
-	cluster.Eventually(w.t, limit, "StorageClass "+name+" to come back", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(class), class); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "StorageClass "+name+" to come back", class, func() error {
 		if class.UID == before {
 			return fmt.Errorf("it is still there")
 		}

@@ -67,10 +67,7 @@ func TestDriverOfClusterStorage(t *testing.T) {
 
 func (w *environment) waitForDegraded(own *operatorsv2.OperatorCondition, status metav1.ConditionStatus, words ...string) {
 	w.t.Helper()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("Degraded to be %s", status), func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(own), own); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, fmt.Sprintf("Degraded to be %s", status), own, func() error {
 		c := meta.FindStatusCondition(own.Status.Conditions, "Degraded")
 		if c == nil || c.Status != status {
 			return fmt.Errorf("it is %v", c)

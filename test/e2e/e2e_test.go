@@ -109,10 +109,7 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
 	require.NoError(t, w.Client().Create(t.Context(), custom))
-	cluster.Eventually(t, limit, "Degraded to name the variable", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	w.Await(t, limit, "Degraded to name the variable", custom, func() error {
 		for _, condition := range custom.Status.Conditions {
 			if condition.Type == operatorv1.OperatorStatusTypeDegraded && condition.Status == operatorv1.ConditionTrue &&
 				strings.Contains(condition.Message, "DRIVER_IMAGE") {

@@ -95,10 +95,7 @@ func (w *environment) uninstallInUse() {
 	user := w.usePersistentVolume()
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
 	w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, custom) })
-	cluster.Eventually(w.t, limit, "the operator to wait for the volume's user", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "the operator to wait for the volume's user", custom, func() error {
 		for _, condition := range custom.Status.Conditions {
 			if condition.Reason == "VolumesInUse" && strings.Contains(condition.Message, user.Namespace+"/"+user.Name) {
 				return nil
@@ -118,10 +115,7 @@ func (w *environment) uninstallInUse() {
 func (w *environment) createScheduled(pod *corev1.Pod) {
 	w.t.Helper()
 	w.create(pod)
-	cluster.Eventually(w.t, limit, "a node for pod "+pod.Name, func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "a node for pod "+pod.Name, pod, func() error {
 		if pod.Spec.NodeName == "" {
 			return fmt.Errorf("it has none: %+v", pod.Status.Conditions)
 		}
@@ -149,10 +143,7 @@ func (w *environment) usePersistentVolume() *corev1.Pod {
 	w.create(volume)
 	w.create(claim)
 	w.createScheduled(pod)
-	cluster.Eventually(w.t, limit, "the claim to be bound", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "the claim to be bound", claim, func() error {
 		if claim.Status.Phase != corev1.ClaimBound {
 			return fmt.Errorf("claim %s is %s", claim.Name, claim.Status.Phase)
 		}

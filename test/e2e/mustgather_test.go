@@ -166,10 +166,7 @@ func (w *environment) checkGatherInPod() {
 	for _, object := range []client.Object{binding, pod} {
 		require.NoError(w.t, w.Client().Create(w.t.Context(), object))
 	}
-	cluster.Eventually(w.t, limit, "the script to end in a pod", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "the script to end in a pod", pod, func() error {
 		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			return fmt.Errorf("the pod is %s", phase)
 		}

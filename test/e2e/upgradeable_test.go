@@ -80,10 +80,7 @@ func (w *environment) checkVerdictsAreWrittenFirst(want int) {
 
 func (w *environment) waitForUpgradeable(own *operatorsv2.OperatorCondition, reason string) {
 	w.t.Helper()
-	cluster.Eventually(w.t, limit, "Upgradeable to be "+reason, func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(own), own); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "Upgradeable to be "+reason, own, func() error {
 		// OLM acts on the status, which it copies from the spec.
 		for _, conditions := range [][]metav1.Condition{own.Spec.Conditions, own.Status.Conditions} {
 			if c := meta.FindStatusCondition(conditions, operatorsv2.Upgradeable); c == nil || c.Reason != reason {

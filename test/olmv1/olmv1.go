@@ -181,10 +181,7 @@ func Start(t testing.TB, c *cluster.Cluster, options Options) *OLM {
 			o.report()
 		}
 	})
-	cluster.Eventually(t, limit, "OLM v1 to be ready", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, limit, "OLM v1 to be ready", pod, func() error {
 		if cluster.IsReady(pod) {
 			return nil
 		}

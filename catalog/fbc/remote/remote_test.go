@@ -23,7 +23,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -93,10 +92,7 @@ func TestForwarded(t *testing.T) {
 		}}},
 	}
 	require.NoError(t, c.Client().Create(t.Context(), pod))
-	cluster.Eventually(t, time.Minute, "the pod to be ready", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, time.Minute, "the pod to be ready", pod, func() error {
 		if !isReady(*pod) {
 			return fmt.Errorf("its status is %+v", pod.Status)
 		}

@@ -74,21 +74,13 @@ func (f fixture) update(t *testing.T, value string, path ...string) {
 // awaitSecret waits until check accepts the Secret.
 func (f fixture) awaitSecret(t *testing.T, what string, check func(data map[string][]byte) error) {
 	t.Helper()
-	cluster.Eventually(t, waitLimit, what, func(ctx context.Context) error {
-		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(f.secret), f.secret); err != nil {
-			return err
-		}
-		return check(f.secret.Data)
-	})
+	f.Await(t, waitLimit, what, f.secret, func() error { return check(f.secret.Data) })
 }
 
 // awaitProvisioned waits until the status says that the request was provisioned in its current generation.
 func (f fixture) awaitProvisioned(t *testing.T) {
 	t.Helper()
-	cluster.Eventually(t, waitLimit, "the request to be provisioned", func(ctx context.Context) error {
-		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(f.request), f.request); err != nil {
-			return err
-		}
+	f.Await(t, waitLimit, "the request to be provisioned", f.request, func() error {
 		status := f.request.Object["status"]
 		provisioned, _, _ := unstructured.NestedBool(f.request.Object, "status", "provisioned")
 		generation, _, _ := unstructured.NestedInt64(f.request.Object, "status", "lastSyncGeneration")

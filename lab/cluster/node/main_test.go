@@ -103,12 +103,7 @@ func (c testCluster) create(t *testing.T, object client.Object) {
 // await waits until check accepts the object, which it keeps up to date.
 func await[T client.Object](t *testing.T, c testCluster, object T, what string, check func(T) error) T {
 	t.Helper()
-	cluster.Eventually(t, waitLimit, what, func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-			return err
-		}
-		return check(object)
-	})
+	c.Await(t, waitLimit, what, object, func() error { return check(object) })
 	return object
 }
 

@@ -89,10 +89,7 @@ func pod(namespace, name, node string, program []string, changes ...func(*corev1
 func (c testCluster) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	c.create(t, pod)
-	cluster.Eventually(t, waitLimit, "pod "+pod.Name+" to be ready", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, waitLimit, "pod "+pod.Name+" to be ready", pod, func() error {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
 				return nil

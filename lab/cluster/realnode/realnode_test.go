@@ -3,7 +3,6 @@ package realnode_test
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -21,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
 )
@@ -134,10 +132,7 @@ func TestLivenessProbeRestartsContainer(t *testing.T) {
 		t.Fatalf("restarted %d times while it was healthy", restarts)
 	}
 	c.exec(t, pod, "get", fmt.Sprintf("http://127.0.0.1:%d/sicken", servePort))
-	cluster.Eventually(t, waitLimit, "a restart", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, waitLimit, "a restart", pod, func() error {
 		if status := pod.Status.ContainerStatuses[0]; status.RestartCount == 0 || !status.Ready {
 			return fmt.Errorf("status: %+v", status)
 		}
@@ -218,10 +213,7 @@ func TestUnknownImage(t *testing.T) {
 		spec.Containers[0].Image = "quay.io/nobody/nothing:v1"
 	})
 	c.create(t, pod)
-	cluster.Eventually(t, waitLimit, "ErrImagePull", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, waitLimit, "ErrImagePull", pod, func() error {
 		for _, status := range pod.Status.ContainerStatuses {
 			if waiting := status.State.Waiting; waiting != nil && waiting.Reason == "ErrImagePull" {
 				assert.Contains(t, waiting.Message, "quay.io/nobody/nothing:v1: not found", "message")

@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 const (
@@ -60,10 +58,7 @@ func (b *Testbed) Snapshot(t testing.TB, claim *corev1.PersistentVolumeClaim, na
 		"metadata": map[string]any{"namespace": claim.Namespace, "name": name}, "spec": spec,
 	}}
 	require.NoError(t, b.Client().Create(t.Context(), snapshot))
-	cluster.Eventually(t, Limit, "snapshot "+name+" to be ready", func(ctx context.Context) error {
-		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot); err != nil {
-			return err
-		}
+	b.Await(t, Limit, "snapshot "+name+" to be ready", snapshot, func() error {
 		if ready, _, _ := unstructured.NestedBool(snapshot.Object, "status", "readyToUse"); !ready {
 			return fmt.Errorf("its status is %v", snapshot.Object["status"])
 		}

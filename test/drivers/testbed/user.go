@@ -166,10 +166,7 @@ func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 // AwaitPod waits until a pod is there and ready.
 func (b *Testbed) AwaitPod(t testing.TB, pod *corev1.Pod) RunningPod {
 	t.Helper()
-	cluster.Eventually(t, Limit, "pod "+pod.Name+" to be ready", func(ctx context.Context) error {
-		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	b.Await(t, Limit, "pod "+pod.Name+" to be ready", pod, func() error {
 		if !cluster.IsReady(pod) {
 			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, notReadyReasons(pod))
 		}
