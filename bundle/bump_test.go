@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,21 +25,15 @@ func TestBump(t *testing.T) {
 		Released: released, Images: map[string]string{
 			"DRIVER_IMAGE": "quay.io/mirror/widget:v7", OperatorImage: "quay.io/mirror/operator:v2", "NODE_REGISTRAR_IMAGE": "quay.io/example/registrar:v2"}})
 	assert.Empty(t, cmp.Diff(want, got), "-want +got")
-	if v := got.Version(); v != "1.2.4" {
-		t.Errorf("the version is %q, want 1.2.4", v)
-	}
+	assert.EqualValues(t, "1.2.4", got.Version(), "the version")
 
 	// Only the differences are shown.
 	text := Diff(earlier, got)
 	for _, line := range []string{"-  version: 1.2.3", "+  version: 1.2.4", "-  - image: quay.io/example/registrar:v1", "+  - image: quay.io/example/registrar:v2",
 		"--- widget-operator.v1.2.3/manifests/widget-operator.clusterserviceversion.yaml"} {
-		if !slices.Contains(strings.Split(text, "\n"), line) {
-			t.Errorf("the difference has no line %q:\n%s", line, text)
-		}
+		assert.Containsf(t, strings.Split(text, "\n"), line, "the difference has no line %q:\n%s", line, text)
 	}
-	if strings.Contains(text, "bundle.Dockerfile") {
-		t.Errorf("the difference shows a file that has not changed:\n%s", text)
-	}
+	assert.NotContains(t, text, "bundle.Dockerfile", "the difference shows a file that has not changed")
 }
 
 func TestBumpOfNothing(t *testing.T) {

@@ -106,9 +106,7 @@ func TestExamples(t *testing.T) {
 	annotations := csvOf(t, mustGenerate(t, widget.Driver(), version1)).Annotations
 	var initialization struct{ Kind string }
 	require.NoError(t, json.Unmarshal([]byte(annotations["operatorframework.io/initialization-resource"]), &initialization))
-	if initialization.Kind != "ClusterCSIDriver" {
-		t.Errorf("the initialization resource is a %s, want the first example", initialization.Kind)
-	}
+	assert.EqualValues(t, "ClusterCSIDriver", initialization.Kind, "the initialization resource is a")
 	var samples []struct{ Kind string }
 	require.NoError(t, json.Unmarshal([]byte(annotations["alm-examples"]), &samples))
 	assert.Empty(t, cmp.Diff([]struct{ Kind string }{{"WidgetBox"}}, samples), "alm-examples (-want +got)")

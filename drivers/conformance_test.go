@@ -287,9 +287,7 @@ func TestRolesCanBeSet(t *testing.T) {
 			}
 			const annotation = "credentials.openshift.io/role-arns-vars"
 			variable := m.Object.GetAnnotations()[annotation]
-			if !slices.Contains(d.Operator.Env, variable) {
-				t.Errorf("%s: annotation %s is %q, want one of Operator.Env %q", m.File, annotation, variable, d.Operator.Env)
-			}
+			assert.Containsf(t, d.Operator.Env, variable, "%s: annotation %s is %q, want one of Operator.Env %q", m.File, annotation, variable, d.Operator.Env)
 			if other := users[variable]; other != "" {
 				t.Errorf("%s and %s take their role from the same variable %s", other, m.File, variable)
 			}

@@ -28,9 +28,7 @@ func forEachOperator(t *testing.T, test func(t *testing.T, d drivers.Driver, mon
 			byKind := map[string]drivers.Manifest{}
 			for _, m := range manifests {
 				assert.NoError(t, drivers.CheckRendered(m.YAML), m.File)
-				if in := m.Object.GetNamespace(); in != "" {
-					t.Errorf("%s: has the namespace %s; want none: it is the one that the operator is installed in", m.File, in)
-				}
+				assert.EqualValuesf(t, "", m.Object.GetNamespace(), "%s: has the namespace", m.File)
 				byKind[m.Object.GetKind()] = m
 			}
 			test(t, d, byKind)
@@ -73,9 +71,7 @@ func TestOperatorIsScraped(t *testing.T) {
 				endpoint.Port, endpoint.Scheme, endpoint.TLSConfig.InsecureSkipVerify, port.Name)
 		}
 		want := fmt.Sprintf("%s.harbour.svc:%d", service.Name, port.Port)
-		if got := endpoint.address(service.Name, "harbour"); got != want {
-			t.Errorf("in namespace harbour, Prometheus scrapes %q, want %q: the serving certificate is for that host", got, want)
-		}
+		assert.EqualValues(t, want, endpoint.address(service.Name, "harbour"), "in namespace harbour, Prometheus scrapes")
 
 		secret := service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]
 		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret })

@@ -2,7 +2,6 @@ package base
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws/ec2"
@@ -68,9 +68,7 @@ func (c container) startDriver(t *testing.T) {
 	service := &http.Server{Handler: instance}
 	listener := c.listen(t, address)
 	go func() {
-		if err := service.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, service.Serve(listener), http.ErrServerClosed)
 	}()
 	t.Cleanup(func() { service.Close() })
 	for _, folder := range []string{"csi", "etc/amazon/efs-legacy", "var/amazon/efs"} { // volumes

@@ -136,9 +136,7 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	if want := []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
 		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
 	}
-	if got := custom.Annotations["berth.dev/driver-namespace"]; got != env.home {
-		t.Errorf("the annotation says that the driver is in namespace %q, want %q", got, env.home)
-	}
+	assert.EqualValues(t, env.home, custom.Annotations["berth.dev/driver-namespace"], "the annotation says that the driver is in namespace")
 	if restarts == 0 { // an operator that ends before it receives the response records nothing
 		for _, object := range unadopted {
 			env.waitForEvent("Adopted", object.GetKind()+" "+object.GetName())

@@ -130,9 +130,7 @@ func TestAttackForgedDriver(t *testing.T) {
 		if got := condition(custom, "Degraded"); got.Status != operatorv1.ConditionFalse {
 			t.Errorf("a tenant degrades the driver: %s: %s", got.Reason, got.Message)
 		}
-		if got := custom.Annotations[namespaceAnnotation]; got != env.home {
-			t.Errorf("the driver is in namespace %q, want %q", got, env.home)
-		}
+		assert.EqualValues(t, env.home, custom.Annotations[namespaceAnnotation], "the driver is in namespace")
 		env.checkNothingFor(project)
 		env.checkForged(forged)
 	})
@@ -229,9 +227,7 @@ func TestAttackFixedNamespace(t *testing.T) {
 	env.deleteNamespace(fixed)
 	custom = env.waitForConditions(allWell)
 	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace))
-	if got := custom.Annotations[namespaceUIDAnnotation]; got != string(namespace.UID) {
-		t.Errorf("the recorded UID is %q, want %s", got, namespace.UID)
-	}
+	assert.EqualValues(t, string(namespace.UID), custom.Annotations[namespaceUIDAnnotation], "the recorded UID")
 
 	// The namespace outlives the driver, and is recognized again.
 	env.deleteCustomResource()

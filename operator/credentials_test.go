@@ -72,9 +72,7 @@ func TestManualModeWithoutRoles(t *testing.T) {
 
 	for _, c := range credentials {
 		got := condition(custom, env.conditionOf(c.part))
-		if got.Reason != "RoleMissing" {
-			t.Errorf("condition %s has reason %q, want RoleMissing", got.Type, got.Reason)
-		}
+		assert.EqualValuesf(t, "RoleMissing", got.Reason, "condition %s has reason", got.Type)
 		for _, word := range []string{c.variable + " ", "Subscription", env.driver.Package.Name, "namespace " + env.namespace, "Secret " + c.secret} {
 			assert.Containsf(t, got.Message, word, "condition %s", got.Type)
 		}

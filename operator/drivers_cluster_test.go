@@ -79,9 +79,7 @@ func checkConditions(t *testing.T, driver drivers.Driver, custom *operatorv1.Clu
 	}
 	for _, component := range []string{"DriverControllerServiceController", "DriverNodeServiceController"} {
 		for _, kind := range []string{"Available", "Progressing", "Degraded"} {
-			if !slices.Contains(all, driver.ConditionPrefix+component+kind) {
-				t.Errorf("condition %s is not there", driver.ConditionPrefix+component+kind)
-			}
+			assert.Containsf(t, all, driver.ConditionPrefix+component+kind, "condition %s is not there", driver.ConditionPrefix+component+kind)
 		}
 	}
 }
@@ -98,12 +96,8 @@ func testInstall(t *testing.T, env *testEnv) {
 		}
 	}
 	checkConditions(t, env.driver, custom)
-	if custom.Status.ObservedGeneration != custom.Generation {
-		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
-	}
-	if custom.Status.Version != version {
-		t.Errorf("version is %q, want %q", custom.Status.Version, version)
-	}
+	assert.EqualValues(t, custom.Generation, custom.Status.ObservedGeneration, "observedGeneration")
+	assert.EqualValues(t, version, custom.Status.Version, "version")
 	for _, object := range env.objects() {
 		live := object.(*unstructured.Unstructured)
 		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,15 +45,11 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	env.allowInlineVolumes()
 	for i, user := range users {
 		got := env.waitForUninstallMessage(fmt.Sprintf("in use by %d pod", len(users)-i))
-		if got.Reason != "VolumesInUse" {
-			t.Errorf("the reason is %s, want VolumesInUse", got.Reason)
-		}
+		assert.EqualValues(t, "VolumesInUse", got.Reason, "the reason")
 		for _, left := range users[i:] {
 			assert.Containsf(t, got.Message, left.Namespace+"/"+left.Name, "the message does not name pod %s", left.Name)
 		}
-		if strings.Contains(got.Message, bystander.Name) {
-			t.Errorf("the message names a pod with the volume of another driver: %s", got.Message)
-		}
+		assert.NotContains(t, got.Message, bystander.Name, "the message names a pod with the volume of another driver")
 		if blocking() != float64(len(users)-i) {
 			t.Errorf("berth_uninstall_blocking_pods is %v, want %d", blocking(), len(users)-i)
 		}

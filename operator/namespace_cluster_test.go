@@ -41,9 +41,7 @@ func TestDriverStaysInItsNamespace(t *testing.T) {
 		stop = next.startOperator()
 		next.waitForRepair()
 		custom := next.waitForConditions(allWell)
-		if got := custom.Annotations[namespaceAnnotation]; got != env.home {
-			t.Errorf("by %s: the annotation says %q, want %q", evidence, got, env.home)
-		}
+		assert.EqualValuesf(t, env.home, custom.Annotations[namespaceAnnotation], "by %s: the annotation says", evidence)
 		if got := custom.Annotations["berth.dev/operator-namespace"]; got != next.namespace {
 			t.Errorf("by %s: the annotation says that the operator is in namespace %q, want %q", evidence, got, next.namespace)
 		}

@@ -155,9 +155,7 @@ func TestDefaultSnapshotClass(t *testing.T) {
 				require.NoError(t, env.Client().Patch(t.Context(), class, client.RawPatch(types.MergePatchType, []byte(patch))))
 			}
 			recorded(want)
-			if got := class.GetAnnotations()[annotation]; got != tc.want {
-				t.Errorf("the annotation is %q, want %q", got, tc.want)
-			}
+			assert.EqualValues(t, tc.want, class.GetAnnotations()[annotation], "the annotation")
 
 			// It comes back as it was, also with another operator.
 			stop()

@@ -280,9 +280,7 @@ func TestBaseImageOfCatalogs(t *testing.T) {
 		found[strings.TrimSuffix(header.Name, "/")] = fmt.Sprintf("%c %o %s", header.Typeflag, header.Mode, header.Linkname)
 	}
 	for path, want := range map[string]string{"bin/opm": "0 755 ", "bin/grpc_health_probe": "2 777 opm", "tmp": "5 1777 "} {
-		if found[path] != want {
-			t.Errorf("%s has the type, the mode and the target %q, want %q", path, found[path], want)
-		}
+		assert.EqualValuesf(t, want, found[path], "%s has the type, the mode and the target", path)
 	}
 }
 
@@ -319,9 +317,7 @@ func (r *releasing) checkBundles(t *testing.T) {
 		require.NoError(t, err)
 		specs, err := bundle.PullSpecs(b.Bundle)
 		require.NoError(t, err)
-		if !slices.Contains(specs, want) {
-			t.Errorf("%s has images %q, want the pushed operator %s", reference, specs, want)
-		}
+		assert.Containsf(t, specs, want, "%s has images", reference)
 		for _, spec := range specs {
 			if !strings.HasPrefix(spec, r.Address+"/") || !strings.Contains(spec, "@sha256:") {
 				t.Errorf("%s has image %s, want one in the registry, by digest", reference, spec)
@@ -416,9 +412,7 @@ func (r *releasing) checkDocuments(t *testing.T) {
 	if got := statement.Subject[0].Digest["sha256"]; got != digest.Hex {
 		t.Errorf("the provenance is of %s, want %s", got, digest.Hex)
 	}
-	if got := statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"]; got != commit {
-		t.Errorf("the provenance names commit %q, want %s", got, commit)
-	}
+	assert.EqualValues(t, commit, statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"], "the provenance names commit")
 	digest, err = platform(t, index).Digest()
 	require.NoError(t, err)
 	sbom, err := spdxjson.Read(bytes.NewReader(r.attached(t, "berth-operator", digest, sbomType)))

@@ -26,9 +26,7 @@ func TestCreateAndDelete(t *testing.T) {
 	env := served(t)
 	namespace := env.Namespace(t)
 	sv := env.create(namespace, "logs")
-	if sv.Status.Phase != v1alpha1.Pending {
-		t.Errorf("a new SharedVolume is %q, want Pending", sv.Status.Phase)
-	}
+	assert.EqualValues(t, v1alpha1.Pending, sv.Status.Phase, "a new SharedVolume")
 
 	p := env.ready(sv)
 	if got, want := p.volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-0123456789abcdef0"; got != want {

@@ -11,6 +11,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -506,9 +507,7 @@ func TestStatusOfAccessPoint(t *testing.T) {
 		if c := meta.FindStatusCondition(statusOf(o, verdict).Conditions, "FileSystemAvailable"); c != nil {
 			got = string(c.Status) + " " + c.Reason
 		}
-		if got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, got, test.name)
 	}
 }
 
@@ -526,9 +525,7 @@ func TestAbsenceOf(t *testing.T) {
 		if n := absenceOf(test.from, test.to); n != nil {
 			got = n.reason
 		}
-		if got != test.want {
-			t.Errorf("from %v to %v: %q, want %q", test.from, test.to, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, got, "from %v to %v", test.from, test.to)
 	}
 }
 
@@ -561,9 +558,7 @@ func TestNotificationOf(t *testing.T) {
 		if notice := notificationOf(from, metav1.Condition{Reason: test.to}); notice != nil {
 			got = notice.eventType + " " + notice.reason
 		}
-		if got != test.want {
-			t.Errorf("from %q to %q: %q, want %q", test.from, test.to, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, got, "from %q to %q", test.from, test.to)
 	}
 }
 

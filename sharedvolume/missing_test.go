@@ -35,9 +35,7 @@ func TestMissingDefinitions(t *testing.T) {
 	cfg := env.controllerConfig()
 	decided, err := sharedvolume.Prepare(t.Context(), cfg)
 	env.do("prepare", err)
-	if decided != v1alpha1.AccessOpen {
-		t.Errorf("Prepare decides on access %q, want %s, as the community operator's driver shows", decided, v1alpha1.AccessOpen)
-	}
+	assert.EqualValues(t, v1alpha1.AccessOpen, decided, "Prepare decides on access")
 	// From now on, nothing shows that.
 	env.do("adopt", env.client.Patch(t.Context(), driver, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"}}}`)))
 

@@ -21,9 +21,7 @@ func TestClaimName(t *testing.T) {
 		strings.Repeat("a", 236) + strings.Repeat(".b", 8): "pvc-" + strings.Repeat("a", 236) + ".b-" + "822cbd8870",
 	} {
 		got := ClaimName(name)
-		if got != want {
-			t.Errorf("ClaimName(%q) = %q, want %q", name, got, want)
-		}
+		assert.EqualValuesf(t, want, got, "ClaimName(%q) =", name)
 		if problems := validation.IsDNS1123Subdomain(got); problems != nil {
 			t.Errorf("ClaimName(%q) is no name of an object: %v", name, problems)
 		}

@@ -39,9 +39,7 @@ func TestRoundRobin(t *testing.T) {
 				}
 			}
 			for left := q.Len(); left > 0; left-- {
-				if q.Len() != left {
-					t.Errorf("Len is %d, want %d", q.Len(), left)
-				}
+				assert.EqualValues(t, left, q.Len(), "Len")
 				pop()
 			}
 			assert.Empty(t, cmp.Diff(strings.Fields(test.want), got))

@@ -2,7 +2,6 @@ package sharedvolume
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,9 +140,7 @@ func TestSlotsReachEverybody(t *testing.T) {
 		}
 	}
 	for _, key := range all {
-		if !slices.Contains(served, key) {
-			t.Errorf("%v never got a slot", key)
-		}
+		assert.Containsf(t, served, key, "%v never got a slot", key)
 	}
 	assert.Empty(t, records.namespaces, "these remain")
 }

@@ -332,9 +332,7 @@ func TestAccessAgainst(t *testing.T) {
 				got += f.Error()
 			}
 		}
-		if got != want {
-			t.Errorf("%s: got %q, want %q", file, got, want)
-		}
+		assert.EqualValues(t, want, got, file)
 	}
 }
 

@@ -163,9 +163,7 @@ func TestNewestChannelsFirst(t *testing.T) {
 		return all
 	}
 	drawn := Of(c.Find("tide"))[0].Channels
-	if got := names(drawn)[0]; got != "main" {
-		t.Errorf("the first drawn channel is %s, want main, the default one", got)
-	}
+	assert.EqualValues(t, "main", names(drawn)[0], "the first drawn channel")
 	slices.SortFunc(drawn, newestFirst)
 	want := []string{"candidate", "two heads", "main", "stable-v1.10", "alpha", "4.10", "4", "stable-v1.9", "99999999999999999999", "unknown"}
 	assert.Empty(t, cmp.Diff(want, names(drawn)), "the channels of the overview (-want +got)")

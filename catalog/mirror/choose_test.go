@@ -185,8 +185,6 @@ func TestParseSelection(t *testing.T) {
 // TestNameOf: names of folders, files and images become valid names of catalogs.
 func TestNameOf(t *testing.T) {
 	for source, want := range map[string]string{"v4.20": "v4-20", "certified": "certified", "My_Catalog.yaml": "my-catalog-yaml", ".": ""} {
-		if got := mirror.NameOf(source); got != want {
-			t.Errorf("%s: got %q, want %q", source, got, want)
-		}
+		assert.EqualValues(t, want, mirror.NameOf(source), source)
 	}
 }

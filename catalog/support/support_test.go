@@ -117,9 +117,7 @@ func TestPage(t *testing.T) {
 	} {
 		var got string
 		page.Eval(expression, &got)
-		if got != want {
-			t.Errorf("%s is %q, want %q", expression, got, want)
-		}
+		assert.EqualValues(t, want, got, expression)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
@@ -471,8 +472,6 @@ func TestSignals(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	all := commandsOf(newCommand())
 	for _, name := range readOnly {
-		if !slices.Contains(all, name) {
-			t.Errorf("there is no command %s", name)
-		}
+		assert.Containsf(t, all, name, "there is no command %s", name)
 	}
 }

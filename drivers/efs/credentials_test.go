@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,9 +53,7 @@ func TestCredentialProcess(t *testing.T) {
 					t.Fatalf("the script ended with %v: %s", err, out)
 				}
 				write("aws-secret/credentials", "[default]\ncredential_process = "+filepath.Join(dir, "program")+"\n") // while the pod runs
-				if got := key(t, filepath.Join(dir, "aws", "credentials")); got != test.key {
-					t.Errorf("the SDK finds key %q, want %q", got, test.key)
-				}
+				assert.EqualValues(t, test.key, key(t, filepath.Join(dir, "aws", "credentials")), "the SDK finds key")
 				if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 					t.Error("the SDK has started a program")
 				}

@@ -65,9 +65,7 @@ func TestNames(t *testing.T) {
 		"CredentialsRequest openshift-cloud-credential-operator openshift-aws-efs-csi-driver-node",
 		"CredentialsRequest openshift-cloud-credential-operator openshift-aws-efs-csi-driver-tags",
 	) {
-		if !slices.Contains(got, name) {
-			t.Errorf("no asset is %q", name)
-		}
+		assert.Containsf(t, got, name, "no asset is %q", name)
 	}
 	for what, names := range map[string][2]string{
 		"package":           {"aws-efs-operator", efs.Driver.Package.Name},

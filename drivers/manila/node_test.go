@@ -62,9 +62,7 @@ func TestWaitForNFSPlugin(t *testing.T) {
 	}
 	wait, socket := pod.InitContainers[0], strings.TrimPrefix(driver.Args[at], flag)
 	for _, mount := range wait.VolumeMounts {
-		if !slices.Contains(driver.VolumeMounts, mount) {
-			t.Errorf("container %s mounts %+v, and container %s does not", wait.Name, mount, driver.Name)
-		}
+		assert.Containsf(t, driver.VolumeMounts, mount, "container %s mounts %+v, and container %s does not", wait.Name, mount, driver.Name)
 	}
 	here := filepath.Join(t.TempDir(), "s")
 	command := slices.Clone(wait.Command)

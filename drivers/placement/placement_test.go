@@ -174,9 +174,7 @@ func TestDecide(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("decided %q, want %q (%+v)", got, tc.want, decision)
 			}
-			if decision.Left != tc.left {
-				t.Errorf("the namespace that the driver has left is %q, want %q", decision.Left, tc.left)
-			}
+			assert.EqualValues(t, tc.left, decision.Left, "the namespace that the driver has left")
 			if diff := cmp.Diff(strings.Fields(tc.believed), decision.Believed); diff != "" && len(tc.believed)+len(decision.Believed) > 0 {
 				t.Errorf("believed namespaces (-want +got):\n%s", diff)
 			}

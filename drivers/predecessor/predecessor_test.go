@@ -75,8 +75,6 @@ func TestIsForAll(t *testing.T) {
 	} {
 		group := &unstructured.Unstructured{}
 		require.NoError(t, json.Unmarshal([]byte(text), &group.Object))
-		if got := isForAll(group); got != want {
-			t.Errorf("%s: %t, want %t", text, got, want)
-		}
+		assert.Equal(t, want, isForAll(group), text)
 	}
 }

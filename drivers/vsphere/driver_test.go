@@ -1,7 +1,6 @@
 package vsphere
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -30,9 +29,7 @@ func TestAssets(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Contains(attacher, any("--reconcile-sync=10m")) {
-		t.Errorf("the attacher has the arguments %q, want --reconcile-sync=10m: it lists all volumes of the vCenter that often", attacher)
-	}
+	assert.Contains(t, attacher, any("--reconcile-sync=10m"), "the attacher has the arguments")
 	for _, m := range drivers.OfKind(manifests, "ConfigMap") {
 		features, _, _ := unstructured.NestedStringMap(m.Object.Object, "data")
 		if m.Object.GetName() == "internal-feature-states.csi.vsphere.vmware.com" && features["csi-windows-support"] != "true" {
@@ -53,9 +50,7 @@ func TestTopologyCategories(t *testing.T) {
 			ClusterCSIDriver: &operatorv1.ClusterCSIDriver{Spec: operatorv1.ClusterCSIDriverSpec{DriverConfig: operatorv1.CSIDriverConfigSpec{
 				VSphere: &operatorv1.VSphereCSIDriverConfigSpec{TopologyCategories: []string{"k8s-region", "k8s-zone"}}}}},
 		}), " ")
-		if got != want {
-			t.Errorf("%d failure domains: left out %q, want %q", domains, got, want)
-		}
+		assert.EqualValuesf(t, want, got, "%d failure domains: left out", domains)
 	}
 }
 

@@ -39,9 +39,7 @@ func serve(t *testing.T, limits connections.Limits) server {
 	}()
 	t.Cleanup(func() {
 		assert.NoError(t, s.Close())
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("accepting ended with: %v", err)
-		}
+		assert.ErrorIs(t, <-ended, net.ErrClosed, "accepting ended with")
 	})
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -385,8 +386,6 @@ func TestHelpForSeveralReasons(t *testing.T) {
 	for reasons, want := range map[string]string{
 		"MissingImage": help["MissingImage"], "SyncError::MissingImage": help["MissingImage"], "SyncError": "describe", "": "describe",
 	} {
-		if got := helpFor(reasons, "describe"); got != want {
-			t.Errorf("for %q: %q, want %q", reasons, got, want)
-		}
+		assert.EqualValuesf(t, want, helpFor(reasons, "describe"), "for %q", reasons)
 	}
 }

@@ -66,9 +66,7 @@ func TestDistrust(t *testing.T) {
 	}
 	const want = "; if you trust registry.example.com, name a file with the certificate of its authority in the environment variable SSL_CERT_FILE"
 	for what, got := range map[string]string{"pull": remedy(repository, err), "push": pushRemedy(repository, err)} {
-		if got != want {
-			t.Errorf("%s: %q, want %q", what, got, want)
-		}
+		assert.EqualValues(t, want, got, what)
 	}
 }
 

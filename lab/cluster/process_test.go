@@ -42,9 +42,7 @@ func TestProcessesYield(t *testing.T) {
 			})
 			got, err := unix.SchedGetAttr(cmd.Process.Pid, 0)
 			require.NoError(t, err)
-			if got.Policy != tc.policy {
-				t.Errorf("the program has scheduling policy %d, want %d", got.Policy, tc.policy)
-			}
+			assert.EqualValues(t, tc.policy, got.Policy, "the program has scheduling policy")
 			var environment []byte
 			Eventually(t, waitLimit, "the kernel to have set up the program", func(context.Context) error {
 				// The program counts as started a moment before it has an environment.

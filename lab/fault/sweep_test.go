@@ -104,9 +104,7 @@ func TestCheckMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := &verdict{TB: t}
 			test.tally.CheckMissed(got, "scenario")
-			if got.failed != test.fails {
-				t.Errorf("failed is %t, want %t", got.failed, test.fails)
-			}
+			assert.Equal(t, test.fails, got.failed, "failed")
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/shares"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/snapshots"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/openstack"
@@ -43,9 +44,7 @@ func TestFiles(t *testing.T) {
 	cloud.ShareSnapshots() // it is taken
 	write(files, "after")
 	restored, again := export("two", func(o *shares.CreateOpts) { o.SnapshotID = snapshot.ID })
-	if got := string(must[[]byte](t)(os.ReadFile(filepath.Join(again, "file")))); got != "before" {
-		t.Errorf("the restored share has %q, want what the other one had before", got)
-	}
+	assert.EqualValues(t, "before", string(must[[]byte](t)(os.ReadFile(filepath.Join(again, "file")))), "the restored share has")
 	for _, err := range []error{snapshots.Delete(c.ctx, c.manila, snapshot.ID).ExtractErr(), shares.Delete(c.ctx, c.manila, restored.ID).ExtractErr()} {
 		require.NoError(t, err)
 	}

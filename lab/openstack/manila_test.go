@@ -214,9 +214,7 @@ func TestFailedOperations(t *testing.T) {
 	}
 	cloud.Fail(openstack.CreateShare, openstack.NoCapacity)
 	failed := c.newShare(t, "failed")
-	if got := c.share(t, failed.ID).Status; got != "error" {
-		t.Errorf("the share is %s, want error", got)
-	}
+	assert.EqualValues(t, "error", c.share(t, failed.ID).Status, "the share")
 	wantMessage(failed.ID, "009", "Capacity filter didn't succeed")
 	good := c.newShare(t, "good")
 	for operation, request := range map[openstack.Operation]func() error{
@@ -232,16 +230,12 @@ func TestFailedOperations(t *testing.T) {
 		t.Errorf("the share is %s and has %d GiB, want extending_error and 2", got.Status, got.Size)
 	}
 	wantMessage(good.ID, "001", "An unknown error occurred.")
-	if got := c.share(t, failed.ID).Status; got != "error_deleting" {
-		t.Errorf("the share is %s, want error_deleting", got)
-	}
+	assert.EqualValues(t, "error_deleting", c.share(t, failed.ID).Status, "the share")
 	source := c.newShare(t, "source")
 	c.share(t, source.ID)
 	cloud.Fail(openstack.CreateShareSnapshot, "")
 	snapshot := must[*snapshots.Snapshot](t)(snapshots.Create(c.ctx, c.manila, snapshots.CreateOpts{ShareID: source.ID}).Extract())
-	if got := must[*snapshots.Snapshot](t)(snapshots.Get(c.ctx, c.manila, snapshot.ID).Extract()).Status; got != "error" {
-		t.Errorf("the snapshot is %s, want error", got)
-	}
+	assert.EqualValues(t, "error", must[*snapshots.Snapshot](t)(snapshots.Get(c.ctx, c.manila, snapshot.ID).Extract()).Status, "the snapshot")
 }
 
 // TestLatency: operations take as long as the cloud is told, however often it is asked.
@@ -261,9 +255,7 @@ func TestLatency(t *testing.T) {
 	if took := time.Since(began); took < 20*time.Millisecond {
 		t.Errorf("available after %v", took)
 	}
-	if got := c.share(t, slow.ID).Status; got != "creating" {
-		t.Errorf("the slow share is %s, want creating", got)
-	}
+	assert.EqualValues(t, "creating", c.share(t, slow.ID).Status, "the slow share")
 	_, err := shares.GrantAccess(c.ctx, c.manila, slow.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "192.0.2.1", AccessLevel: "rw"}).Extract()
 	wantFault(t, err, 400, "New access rules cannot be applied")
 	wantFault(t, shares.Delete(c.ctx, c.manila, slow.ID).ExtractErr(), 403, "Share status must be one of")

@@ -107,9 +107,7 @@ func TestForgedJournal(t *testing.T) {
 		if name == "another object with the same names" {
 			o.UID = "x-2"
 		}
-		if got := s.plan.replaces(o, tc.object); got != tc.want {
-			t.Errorf("%s: it is replaced: %t, want %t", name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, s.plan.replaces(o, tc.object), "%s: it is replaced", name)
 	}
 
 	t.Run("a command to run", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -115,9 +116,7 @@ func TestSuccessors(t *testing.T) {
 		p := valid(Update)
 		s := &state{plan: p, journal: &migrate.Journal{Plan: p, Phase: migrate.Applying}, subscription: subscribed(p, p.Target), csvs: named("buoy.v1.0.0", p.Target, "buoy.v1.2.0")}
 		test.change(s)
-		if got := strings.Join(s.successors(), " "); got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, strings.Join(s.successors(), " "), name)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -301,9 +302,7 @@ func TestArguments(t *testing.T) {
 		{"buoy; touch x", "rollback", " 'buoy; touch x' -n harbour"},
 	} {
 		p.From.Package = tc.pkg
-		if got := p.Arguments(tc.verb); got != tc.want {
-			t.Errorf("%s, %s: got %q, want %q", tc.pkg, tc.verb, got, tc.want)
-		}
+		assert.EqualValuesf(t, tc.want, p.Arguments(tc.verb), "%s, %s", tc.pkg, tc.verb)
 	}
 }
 

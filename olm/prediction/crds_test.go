@@ -101,9 +101,7 @@ func TestDependencyMissing(t *testing.T) {
 			st.CSVs[0].Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "moons.sky.example.com", Version: "v1", Kind: "Moon"}}
 			b := &fbc.Bundle{}
 			b.Properties = []property.Property{test.required}
-			if got := st.dependencyMissing(b); got != test.want {
-				t.Errorf("got %t, want %t", got, test.want)
-			}
+			assert.Equal(t, test.want, st.dependencyMissing(b))
 		})
 	}
 }

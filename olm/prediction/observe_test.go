@@ -11,6 +11,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/projection"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +42,7 @@ func TestGlobalNamespace(t *testing.T) {
 		"neither":                 {clusterObjects{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.objects.globalNamespace(); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			assert.EqualValues(t, test.want, test.objects.globalNamespace())
 		})
 	}
 }

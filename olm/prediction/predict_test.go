@@ -12,6 +12,7 @@ import (
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -217,9 +218,7 @@ func TestOverlap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := group("a"), group("b")
 			a.Status.Namespaces, b.Status.Namespaces, b.Namespace = test.a, test.b, "harbour"
-			if got := overlap(a, b); got != test.want {
-				t.Errorf("got %t, want %t", got, test.want)
-			}
+			assert.Equal(t, test.want, overlap(a, b))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -37,9 +38,7 @@ func TestConditionIsRemovedAfterAnotherReport(t *testing.T) {
 		require.NoErrorf(t, reporter.ApplyOperatorStatus(ctx, controller, applied), "the status of %s is not written", controller)
 		require.NoError(t, c.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom))
 		found := slices.ContainsFunc(custom.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Type == conditionType })
-		if found != present {
-			t.Errorf("once the status of %s is written, the condition is there: %t, want %t", controller, found, present)
-		}
+		assert.Equalf(t, present, found, "once the status of %s is written, the condition is there", controller)
 	}
 	apply("Test", applyoperatorv1.OperatorStatus().WithConditions(degraded), true)
 	apply("Other", applyoperatorv1.OperatorStatus(), true) // changes nothing

@@ -154,9 +154,7 @@ func TestForeign(t *testing.T) {
 		{"OpenShift's", observed{csiDrivers: with(metav1.ObjectMeta{Annotations: map[string]string{"csi.openshift.io/managed": "true"}})}, false},
 		{"another operator's", observed{csiDrivers: with(metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/managed-by": "helm"}})}, true},
 	} {
-		if got := foreign(d, tc.o); got != tc.want {
-			t.Errorf("%s: foreign = %t, want %t", tc.name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, foreign(d, tc.o), "%s: foreign =", tc.name)
 	}
 }
 

@@ -48,9 +48,7 @@ func TestInstall(t *testing.T) {
 	for name, want := range map[string]string{
 		"DRIVER_IMAGE": image("EBS_DRIVER_IMAGE", "1.0.0"), "ATTACHER_IMAGE": image("ATTACHER_IMAGE", "1.0.0"), "RELEASE_VERSION": "1.0.0",
 	} {
-		if environment[name] != want {
-			t.Errorf("the operator's variable %s is %q, want %q", name, environment[name], want)
-		}
+		assert.EqualValuesf(t, want, environment[name], "the operator's variable %s", name)
 	}
 
 	e.report(d, "1.0.0", settled...)
@@ -98,17 +96,13 @@ func TestUpdate(t *testing.T) {
 
 	e.start("1.1.0")
 	e.awaitSummary("Available=True Progressing=True Degraded=False Upgradeable=True")
-	if got := e.versions()["operator"]; got != "1.0.0" {
-		t.Errorf("during the update the version is %s, want 1.0.0", got)
-	}
+	assert.EqualValues(t, "1.0.0", e.versions()["operator"], "during the update the version")
 	if after := e.operatorOf(d); after.UID != before.UID || after.Spec.Template.Spec.Containers[0].Image != image("OPERATOR_IMAGE", "1.1.0") {
 		t.Errorf("after the update Deployment %s has UID %s and the image %s, want UID %s and version 1.1.0", after.Name, after.UID, after.Spec.Template.Spec.Containers[0].Image, before.UID)
 	}
 	e.report(d, "1.1.0", settled...)
 	e.awaitSummary(summarySettled)
-	if got := e.versions()["operator"]; got != "1.1.0" {
-		t.Errorf("after the update the version is %s, want 1.1.0", got)
-	}
+	assert.EqualValues(t, "1.1.0", e.versions()["operator"], "after the update the version")
 }
 
 // TestProxy: the operators of a platform's drivers have the cluster's proxy from the beginning, and follow it when it changes and

@@ -128,9 +128,7 @@ func TestTakeover(t *testing.T) {
 		if tc.before != "" {
 			o.storage.Status.Conditions = []operatorv1.OperatorCondition{{Type: "XCSIDriverOperatorAvailable", Status: "True", Reason: tc.before}}
 		}
-		if got := takesOver(tc.state, o, "1.1.0"); got != tc.want {
-			t.Errorf("%s: takes over = %t, want %t", tc.name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, takesOver(tc.state, o, "1.1.0"), "%s: takes over =", tc.name)
 		var unavailable []string
 		for _, c := range conditionsOf(o, nil, []driverState{tc.state}, "1.1.0") {
 			if strings.HasPrefix(c.Type, "X") && strings.HasSuffix(c.Type, "Available") && c.Status != operatorv1.ConditionTrue {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,8 +85,6 @@ func TestDescribeNotReady(t *testing.T) {
 		{"a b", "; not counting the pods on nodes that are NotReady: a, b"},
 		{strings.Repeat("a ", 12), "; not counting the pods on nodes that are NotReady: a, a, a, a, a, a, a, a, a, a and 2 more"},
 	} {
-		if got := describeNotReady(strings.Fields(tc.names)); got != tc.want {
-			t.Errorf("%q: %q, want %q", tc.names, got, tc.want)
-		}
+		assert.EqualValuesf(t, tc.want, describeNotReady(strings.Fields(tc.names)), "%q", tc.names)
 	}
 }

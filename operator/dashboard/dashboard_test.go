@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
@@ -76,9 +77,7 @@ func TestLayout(t *testing.T) {
 		width := 0
 		for _, p := range r.Panels {
 			number++
-			if p.ID != number {
-				t.Errorf("panel %q has the ID %d, want %d", p.Title, p.ID, number)
-			}
+			assert.EqualValuesf(t, number, p.ID, "panel %q has the ID", p.Title)
 			width += p.Span
 		}
 		if width != 12 {

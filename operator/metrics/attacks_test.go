@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -96,9 +97,7 @@ func TestAttacks(t *testing.T) {
 		}
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err)
-		if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("status %d, want %d", response.StatusCode, http.StatusRequestHeaderFieldsTooLarge)
-		}
+		assert.EqualValues(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode, "status")
 	})
 
 	t.Run("take all connections", func(t *testing.T) {

@@ -143,9 +143,7 @@ func allowMetrics(t *testing.T, c *cluster.Cluster, namespace, account string) {
 // before it ends.
 func TestTheCertificateComesLater(t *testing.T) {
 	s := serve(t, cluster.Shared(t, cluster.Options{}))
-	if name := s.presents(t); name != "localhost" {
-		t.Errorf("without a certificate, it presents one for %s, want one for localhost", name)
-	}
+	assert.EqualValues(t, "localhost", s.presents(t), "without a certificate, it presents one for")
 	for _, name := range []string{"first.example", "second.example"} {
 		pem, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
 		require.NoError(t, err)

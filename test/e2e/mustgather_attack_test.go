@@ -223,9 +223,7 @@ func listenIn(t *testing.T, ip string, certificate, key []byte) *spy {
 	go func() { ended <- server.ServeTLS(listener, "", "") }()
 	t.Cleanup(func() {
 		server.Close()
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, <-ended, http.ErrServerClosed)
 	})
 	return s
 }

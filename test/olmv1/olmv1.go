@@ -27,6 +27,7 @@ import (
 
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/modfile"
 	corev1 "k8s.io/api/core/v1"
@@ -234,9 +235,7 @@ func (o *OLM) startRegistry(config *tls.Config) {
 	ended := make(chan error, 1)
 	go func() { ended <- secure.Serve(tls.NewListener(listener, config)) }()
 	o.t.Cleanup(func() {
-		if err := errors.Join(secure.Close(), <-ended); !errors.Is(err, http.ErrServerClosed) {
-			o.t.Error(err)
-		}
+		assert.ErrorIs(o.t, errors.Join(secure.Close(), <-ended), http.ErrServerClosed)
 	})
 }
 

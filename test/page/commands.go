@@ -35,9 +35,7 @@ var (
 func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []Block) {
 	t.Helper()
 	headings, blocks := read(t, path, names)
-	if !slices.Contains(headings, below) {
-		t.Fatalf("%s lacks the heading %q", path, below)
-	}
+	require.Containsf(t, headings, below, "%s lacks the heading %q", path, below)
 	return slices.DeleteFunc(blocks, func(b Block) bool { return b.Heading != below })
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/test/page"
@@ -158,9 +159,7 @@ func TestFigures(t *testing.T) {
 			if err := c.broken(got); err != nil && tc.missed == "" {
 				said = err.Error()
 			}
-			if said != tc.broken {
-				t.Errorf("it says %q, want %q", said, tc.broken)
-			}
+			assert.EqualValues(t, tc.broken, said)
 		})
 	}
 }

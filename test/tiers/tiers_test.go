@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/test/page"
@@ -39,9 +40,7 @@ func TestSplitsNameTests(t *testing.T) {
 	}
 	for pkg, run := range raceJourneys {
 		for name := range strings.SplitSeq(run, "|") {
-			if !slices.Contains(mustHaveTests(t, pkg), strings.Trim(name, "^$")) {
-				t.Errorf("%s has no test %s", pkg, name)
-			}
+			assert.Containsf(t, mustHaveTests(t, pkg), strings.Trim(name, "^$"), "%s has no test %s", pkg, name)
 		}
 	}
 	for pkg := range weights {
@@ -52,9 +51,7 @@ func TestSplitsNameTests(t *testing.T) {
 // TestPromisesAreInTheFirstTier: each promise has a test that make test runs.
 func TestPromisesAreInTheFirstTier(t *testing.T) {
 	for _, p := range promises {
-		if !slices.Contains(mustHaveTests(t, p.pkg), p.test) {
-			t.Errorf("%s: %s has no test %s", p.promise, p.pkg, p.test)
-		}
+		assert.Containsf(t, mustHaveTests(t, p.pkg), p.test, "%s: %s has no test %s", p.promise, p.pkg, p.test)
 		s, ok := splitOf(p.pkg)
 		if ok && s.tierOf(p.test) != first && !namesSubtest(s.first, p.test) {
 			t.Errorf("%s: the first tier does not run %s of %s", p.promise, p.test, p.pkg)
@@ -188,9 +185,7 @@ func TestLab(t *testing.T) {
 			return slices.ContainsFunc(jobs, func(j job) bool { return slices.Contains(j.packages, pkg) && runs(j, test) })
 		}
 		for pkg, want := range map[string]bool{"lab/ports": tc.ports, "olm/upgrade": tc.upgrade} {
-			if got := has(pkg, "TestAny"); got != want {
-				t.Errorf("tier %s, lab changed %t: it has %s %t, want %t", tc.tier, tc.changed, pkg, got, want)
-			}
+			assert.Equalf(t, want, has(pkg, "TestAny"), "tier %s, lab changed %t: it has %s", tc.tier, tc.changed, pkg)
 		}
 		if has("lab/cluster", "TestControlPlane") != tc.startsOne || has("lab/cluster", "TestRestore") != tc.restores {
 			t.Errorf("tier %s, lab changed %t: it has tests of lab/cluster in the first tier %t, in the second %t, want %t and %t", tc.tier, tc.changed,
@@ -216,9 +211,7 @@ func TestLabHasChanged(t *testing.T) {
 	}
 	mustBe := func(want bool, when string) {
 		t.Helper()
-		if got := labHasChanged(t.Context()); got != want {
-			t.Errorf("%s: changed %t, want %t", when, got, want)
-		}
+		assert.Equalf(t, want, labHasChanged(t.Context()), "%s: changed", when)
 	}
 	mustBe(true, "without Git")
 	git("init", "-q", "-b", "main")

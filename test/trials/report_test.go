@@ -112,9 +112,7 @@ all 3
 				if err := write(&text, of.sections, of.skipped, "all %d", "%d rows, %d open"); err != nil {
 					got = err.Error()
 				}
-				if got != of.want {
-					t.Errorf("got the error %q, want %q", got, of.want)
-				}
+				assert.EqualValues(t, of.want, got, "got the error")
 			}
 			assert.Empty(t, cmp.Diff(tc.want, text.String()), "(-want +got)")
 		})

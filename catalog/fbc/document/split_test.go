@@ -28,9 +28,7 @@ func cut(t *testing.T, data []byte, chunk int) (all []string) {
 		if source := data[s.Offset : s.Offset+int64(s.Length)]; !bytes.Equal(source, s.Source) {
 			t.Errorf("at offset %d stands %q, not %q", s.Offset, source, s.Source)
 		}
-		if line := 1 + bytes.Count(data[:s.Offset], newline); line != s.Line {
-			t.Errorf("%q stands on line %d, not %d", s.Source, line, s.Line)
-		}
+		assert.EqualValuesf(t, s.Line, 1+bytes.Count(data[:s.Offset], newline), "%q stands on line", s.Source)
 		all = append(all, fmt.Sprintf("%d json=%v %q", s.Line, s.JSON, s.Source))
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -25,9 +26,7 @@ func TestStore(t *testing.T) {
 		group.Go(func() error { return store.Keep(span(i), content(i)) })
 	}
 	require.NoError(t, group.Wait())
-	if store.Size() != size {
-		t.Errorf("the size is %d, want %d", store.Size(), size)
-	}
+	assert.EqualValues(t, size, store.Size(), "the size")
 	before := []byte("before")
 	for i := range count {
 		got, err := store.Load(bytes.Clone(before), span(i))

@@ -70,9 +70,7 @@ func TestTargetPort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443, TargetPort: test.target}}}}
-			if got := targetPort(service, pod, test.port); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
-			}
+			assert.EqualValues(t, test.want, targetPort(service, pod, test.port))
 		})
 	}
 }

@@ -113,9 +113,7 @@ func TestUndetailed(t *testing.T) {
 		pkg, _, _ := strings.Cut(name, ".")
 		details, err := read.Find(pkg).FindBundle(name).Details()
 		require.NoError(t, err)
-		if got := details.CSV != nil; got != want {
-			t.Errorf("%s has a ClusterServiceVersion: %t, want %t", name, got, want)
-		}
+		assert.Equalf(t, want, details.CSV != nil, "%s has a ClusterServiceVersion", name)
 	}
 }
 

@@ -28,9 +28,7 @@ func TestTune(t *testing.T) {
 		if got := debug.SetMemoryLimit(-1); got/10 != test.want/10 {
 			t.Errorf("%s: the limit is %d, want %d", test.name, got, test.want)
 		}
-		if got := debug.SetGCPercent(50); got != 50 {
-			t.Errorf("%s: the percentage is %d, want 50", test.name, got)
-		}
+		assert.EqualValuesf(t, 50, debug.SetGCPercent(50), "%s: the percentage", test.name)
 	}
 }
 
@@ -53,9 +51,7 @@ func TestLimitOfContainer(t *testing.T) {
 		{"a limit in the first version", []string{filepath.Join(dir, "absent"), limited}, 50 << 20},
 		{"no control groups", nil, 0},
 	} {
-		if got := limitIn(test.files); got != test.want {
-			t.Errorf("%s: %d, want %d", test.name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, limitIn(test.files), test.name)
 	}
 }
 

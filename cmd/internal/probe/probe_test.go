@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -116,9 +117,7 @@ func TestLikeGRPCHealthProbe(t *testing.T) {
 			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 				t.Fatal(err)
 			}
-			if got := cmd.ProcessState.ExitCode(); got != test.want {
-				t.Errorf("the real one ends with %d, want %d", got, test.want)
-			}
+			assert.EqualValues(t, test.want, cmd.ProcessState.ExitCode(), "the real one ends with")
 			var stdout, stderr bytes.Buffer
 			began := time.Now()
 			if got := probe.Run(t.Context(), args, &stdout, &stderr); got != test.want {

@@ -186,9 +186,7 @@ func TestShort(t *testing.T) {
 		{"ébb", 3, "ébb"},
 		{"ébb", 1, "é… (2 more characters)"},
 	} {
-		if got := Short(test.text, test.limit); got != test.want {
-			t.Errorf("Short(%q, %d) is %q, want %q", test.text, test.limit, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, Short(test.text, test.limit), "Short(%q, %d)", test.text, test.limit)
 	}
 	for _, m := range media {
 		if m.name == "Visible" || m.name == "HTML" {

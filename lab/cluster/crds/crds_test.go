@@ -3,10 +3,10 @@ package crds
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,9 +31,7 @@ func TestSets(t *testing.T) {
 			names = append(names, definition.Name)
 		}
 		for _, name := range test.want {
-			if !slices.Contains(names, name) {
-				t.Errorf("%s lacks %s; it has %q", test.set.name, name, names)
-			}
+			assert.Containsf(t, names, name, "%s lacks %s; it has %q", test.set.name, name, names)
 		}
 	}
 }

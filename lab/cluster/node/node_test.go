@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +28,7 @@ func TestNodeIsReady(t *testing.T) {
 		return nil
 	})
 	for label, want := range map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH, corev1.LabelHostname: "worker-0"} {
-		if got := node.Labels[label]; got != want {
-			t.Errorf("label %s is %q, want %q", label, got, want)
-		}
+		assert.EqualValuesf(t, want, node.Labels[label], "label %s", label)
 	}
 	api, err := discovery.NewDiscoveryClientForConfig(c.Config())
 	require.NoError(t, err)

@@ -91,9 +91,7 @@ func TestProgramGetsArgumentsAndEnvironment(t *testing.T) {
 		"COLOUR=red", "SIZE=large", "THE_key=sesame", "BOTH=red and large", "NAME=program", "NAMESPACE=" + namespace,
 		"NODE=" + pod.Spec.NodeName, "ACCOUNT=default", "LABEL=test", "POD_IP=" + pod.Status.PodIP, "MEMORY=100", "FROM_MAP=small", "FROM_SECRET=sesame",
 	} {
-		if !slices.Contains(me.Env, want) {
-			t.Errorf("the environment lacks %s", want)
-		}
+		assert.Containsf(t, me.Env, want, "the environment lacks %s", want)
 	}
 	if i := slices.IndexFunc(me.Env, func(v string) bool { return strings.HasPrefix(v, "ABSENT=") || strings.HasPrefix(v, "GOPATH=") }); i >= 0 {
 		t.Errorf("the environment has %s, want neither missing optional keys nor variables of the node", me.Env[i])

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -45,9 +44,7 @@ func TestRolloutReplacesTheProcess(t *testing.T) {
 	assert.NoError(t, ended(first.PID))
 	awaitEnd(t, first.Child)
 	second := c.awaitServing(t, c.podOf(t, deployment))
-	if !slices.Contains(second.Env, "VERSION=2") {
-		t.Errorf("the environment of the new process is %q, want VERSION=2 in it", second.Env)
-	}
+	assert.Contains(t, second.Env, "VERSION=2", "the environment of the new process")
 }
 
 func TestDeletionStopsTheProgram(t *testing.T) {

@@ -146,9 +146,7 @@ func TestServiceAccount(t *testing.T) {
 	c := sharedCluster(t)
 	pod := c.run(t, pod(c.Namespace(t), "pod", cluster.RealNode(1), []string{"serve"}))
 	want := "https://10.217.0.1:443 system:serviceaccount:" + pod.Namespace + ":default\n"
-	if got := c.exec(t, pod, "whoami"); got != want {
-		t.Errorf("the API server and the user are %q, want %q", got, want)
-	}
+	assert.EqualValues(t, want, c.exec(t, pod, "whoami"), "the API server and the user")
 }
 
 // TestNothingElseIsReachable: from a node and from its pods, nothing can be reached except nodes, pods, the API server
@@ -191,9 +189,7 @@ func TestNothingElseIsReachable(t *testing.T) {
 		for line := range strings.Lines(c.exec(t, pod, append([]string{"dial"}, reached...)...)) {
 			assert.Containsf(t, line, "connected", "from the %s", name)
 		}
-		if got := c.exec(t, pod, "get", "http://"+metadata); got != "metadata" {
-			t.Errorf("from the %s, http://%s answers %q, want the server that the options name", name, metadata, got)
-		}
+		assert.EqualValuesf(t, "metadata", c.exec(t, pod, "get", "http://"+metadata), "from the %s, http://%s answers", name, metadata)
 		if name == "node" {
 			routes := c.exec(t, pod, "read", "/proc/net/route")
 			for line := range strings.Lines(routes) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,9 +41,7 @@ func TestReplacedModule(t *testing.T) {
 		return dir, string(out)
 	}
 	first, prints := build()
-	if prints != "hello" {
-		t.Errorf("the program prints %q, want what the folder's source says", prints)
-	}
+	assert.EqualValues(t, "hello", prints, "the program prints")
 	write(source, ".git/index", "changed by git")
 	if again, _ := build(); again != first {
 		t.Errorf("built again in %s, want the program in %s", again, first)

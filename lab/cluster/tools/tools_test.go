@@ -104,9 +104,7 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 				interrupt(interruption)
 			}
 		})
-		if !errors.Is(err, interruption) {
-			t.Errorf("interrupted while %s: got %v", phase, err)
-		}
+		assert.ErrorIsf(t, err, interruption, "interrupted while %s", phase)
 		onlyLockIn(t, cache)
 	}
 }

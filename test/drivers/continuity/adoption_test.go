@@ -350,9 +350,7 @@ func (a *adopted) useNew(t *testing.T) {
 	for i, node := range testbed.Nodes {
 		a.use(t, testbed.Pod{Name: fmt.Sprintf("new-%d", i), Node: node}, testbed.Claim{Class: a.class}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {
 			pod.Write(t, "greeting", "ahoy")
-			if got := pod.Read(t, "greeting"); got != "ahoy" {
-				t.Errorf("pod %s reads %q, want ahoy", pod.Name, got)
-			}
+			assert.EqualValuesf(t, "ahoy", pod.Read(t, "greeting"), "pod %s reads", pod.Name)
 		})
 	}
 }

@@ -137,7 +137,5 @@ func useBoth(t *testing.T, bed *testbed.Testbed, shared *sharedvolume.SharedVolu
 	claim := bed.Claim(t, testbed.Claim{Namespace: shared.Namespace, Name: "files", Class: class})
 	third := bed.Run(t, testbed.Pod{Name: "third", Node: testbed.Nodes[0], Claim: claim})
 	third.Write(t, "greeting", "aye")
-	if got := third.Read(t, "greeting"); got != "aye" {
-		t.Errorf("the pod with the claim of class %s reads %q, want what it wrote", class, got)
-	}
+	assert.EqualValuesf(t, "aye", third.Read(t, "greeting"), "the pod with the claim of class %s reads", class)
 }

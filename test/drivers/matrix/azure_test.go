@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,9 +77,7 @@ func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, clas
 	} {
 		copied := b.Claim(t, testbed.Claim{Namespace: b.namespace, Name: name, Class: b.class, Mode: b.mode, Source: source, Size: "2Gi"})
 		pod := b.Run(t, testbed.Pod{Name: name, Node: testbed.Nodes[0], Claim: copied})
-		if got := pod.Read(t, file); got != content {
-			t.Errorf("the volume %s has %q, want %q", name, got, content)
-		}
+		assert.EqualValuesf(t, content, pod.Read(t, file), "the volume %s has", name)
 		b.Delete(t, pod.Pod, copied)
 	}
 	b.Delete(t, snapshot)

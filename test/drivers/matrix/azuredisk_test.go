@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -60,21 +61,15 @@ func testAzureDisk(t *testing.T) {
 	const tags = "kubernetes.io_cluster." + cluster.InfrastructureName + "=owned|team=harbour,pier"
 	t.Run("tags", func(t *testing.T) { wantAzureTags(t, "volume", bed.volume(t, data), tags) })
 	t.Run("attach", func(t *testing.T) {
-		if got := bed.volume(t, data).Node; got != first {
-			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, first)
-		}
+		assert.EqualValues(t, first, bed.volume(t, data).Node, "the disk is attached to")
 		wantAttached(t, bed.Testbed, first)
 	})
 	t.Run("publish", func(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
-		if got := bed.volume(t, data).Node; got != second {
-			t.Errorf("the disk is attached to %q, want %s", got, second)
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
+		assert.EqualValues(t, second, bed.volume(t, data).Node, "the disk is attached to")
 	})
 	t.Run("expand", func(t *testing.T) { bed.expand(t, data) })
 	t.Run("modify", func(t *testing.T) { modifyAzureDisk(t, bed) })

@@ -92,18 +92,14 @@ func testCinder(t *testing.T) {
 	t.Run("attach limit", bed.wantLimit)
 	t.Run("no default class", bed.wantNoDefaultClass)
 	t.Run("tags", func(t *testing.T) {
-		if got := bed.volumeOf(t, data).Metadata["cinder.csi.openstack.org/cluster"]; got != cluster.InfrastructureName {
-			t.Errorf("the volume is of the cluster %q, want %q", got, cluster.InfrastructureName)
-		}
+		assert.EqualValues(t, cluster.InfrastructureName, bed.volumeOf(t, data).Metadata["cinder.csi.openstack.org/cluster"], "the volume is of the cluster")
 	})
 	t.Run("attach", func(t *testing.T) { bed.wantAttached(t, data, 0) })
 	t.Run("publish", func(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: writerID})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
 		bed.wantAttached(t, data, 1)
 		writer.Write(t, "greeting", "ahoy again")
 	})
@@ -120,17 +116,13 @@ func testCinder(t *testing.T) {
 		restored := bed.claim(t, testbed.Claim{Name: "restored",
 			Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: writerID})
-		if got := pod.Read(t, "greeting"); got != "ahoy again" {
-			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
-		}
+		assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
 		bed.Delete(t, pod.Pod, restored, snapshot)
 	})
 	t.Run("clone", func(t *testing.T) {
 		clone := bed.claim(t, testbed.Claim{Name: "clone", Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
 		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: writerID})
-		if got := pod.Read(t, "greeting"); got != "later" {
-			t.Errorf("the clone has %q, want %q", got, "later")
-		}
+		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
 		bed.Delete(t, pod.Pod, clone)
 	})
 	t.Run("private endpoint", func(t *testing.T) { bed.wantEndpoint(t) })
@@ -214,9 +206,7 @@ func (b *cinderBed) wantZones(t *testing.T, claim *corev1.PersistentVolumeClaim,
 	for _, name := range testbed.Nodes {
 		node := &corev1.Node{}
 		require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node))
-		if got := node.Labels[cinderZone]; got != zone {
-			t.Errorf("node %s is in the zone %q, want %q", name, got, zone)
-		}
+		assert.EqualValuesf(t, zone, node.Labels[cinderZone], "node %s is in the zone", name)
 	}
 	var want *corev1.VolumeNodeAffinity
 	if zone != "" {

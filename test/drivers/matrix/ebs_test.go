@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -106,9 +107,7 @@ func testEBS(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: 1000})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
 		writer.Write(t, "greeting", "ahoy again")
 	})
 	t.Run("expand", func(t *testing.T) {
@@ -124,18 +123,14 @@ func testEBS(t *testing.T) {
 		restored := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "restored",
 			Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: 1000})
-		if got := pod.Read(t, "greeting"); got != "ahoy again" {
-			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
-		}
+		assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
 		bed.Delete(t, pod.Pod, restored, snapshot)
 	})
 	t.Run("clone", func(t *testing.T) {
 		clone := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "clone",
 			Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
 		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: 1000})
-		if got := pod.Read(t, "greeting"); got != "later" {
-			t.Errorf("the clone has %q, want %q", got, "later")
-		}
+		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
 		bed.Delete(t, pod.Pod, clone)
 	})
 	t.Run("node_without_metadata", func(t *testing.T) { bed.restartWithoutMetadata(t, 0) })
@@ -336,9 +331,7 @@ func testEBSWithTokens(t *testing.T) {
 	pod.Write(t, "greeting", "ahoy")
 	bed.Delete(t, pod.Pod)
 	pod = bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[1], Claim: claim})
-	if got := pod.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-	}
+	assert.EqualValues(t, "ahoy", pod.Read(t, "greeting"), "on another node, a pod reads")
 	bed.Delete(t, pod.Pod, claim)
 	bed.wantEmpty(t)
 	bed.wantPrincipal(t, "arn:aws:sts::111122223333:assumed-role/aws-ebs-csi-driver-operator/")

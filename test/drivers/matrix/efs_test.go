@@ -353,9 +353,7 @@ func (b efsBed) testSharedVolume(t *testing.T, claim *corev1.PersistentVolumeCla
 	b.awaitAvailable(t, shared, "Found")
 	pods := b.share(t, theirs)
 	owner := b.Run(t, testbed.Pod{Name: "owner", Node: testbed.Nodes[0], Claim: claim})
-	if got := owner.Read(t, "answer"); got != "aye" {
-		t.Errorf("the owner of the claim reads %q, want what the SharedVolume's pod wrote", got)
-	}
+	assert.EqualValues(t, "aye", owner.Read(t, "answer"), "the owner of the claim reads")
 	b.mustExplain(t, hanging)
 	b.Delete(t, append(pods, owner.Pod, hanging, shared, mistyped)...)
 	if _, err := os.Stat(b.files.Folder(efsFileSystem) + point.RootDirectory.Path + "/answer"); err != nil {

@@ -125,9 +125,7 @@ func testGCPPD(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: 1000})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
 		writer.Write(t, "greeting", "ahoy again")
 	})
 	t.Run("expand", func(t *testing.T) {
@@ -146,9 +144,7 @@ func testGCPPD(t *testing.T) {
 		clone := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "clone",
 			Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
 		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: 1000})
-		if got := pod.Read(t, "greeting"); got != "later" {
-			t.Errorf("the clone has %q, want %q", got, "later")
-		}
+		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
 		bed.Delete(t, pod.Pod, clone)
 	})
 	t.Run("delete", func(t *testing.T) {
@@ -184,9 +180,7 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 	restored := b.claim(t, testbed.Claim{Namespace: data.Namespace, Name: "restored",
 		Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 	pod := b.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[0], Claim: restored, User: 1000})
-	if got := pod.Read(t, "greeting"); got != "ahoy again" {
-		t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
-	}
+	assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
 	b.Delete(t, pod.Pod, restored, snapshot)
 	cluster.Eventually(t, testbed.Limit, "the cloud to have no snapshot", func(context.Context) error {
 		if left := b.cloud.Snapshots(); len(left) > 0 {
@@ -301,9 +295,7 @@ func testGCPPDWithTokens(t *testing.T) {
 	pod.Write(t, "greeting", "ahoy")
 	bed.Delete(t, pod.Pod)
 	pod = bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[1], Claim: claim})
-	if got := pod.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-	}
+	assert.EqualValues(t, "ahoy", pod.Read(t, "greeting"), "on another node, a pod reads")
 	bed.Delete(t, pod.Pod, claim)
 	bed.wantEmpty(t)
 	bed.wantCalls(t)

@@ -160,13 +160,9 @@ func (m *manilaBed) snapshot(t *testing.T) {
 		t.Errorf("the restored share is %+v, the cloud has the snapshots %+v", share, snapshots)
 	}
 	pod := m.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1], Claim: restored, User: writerID})
-	if got := pod.Read(t, "state"); got != "before" {
-		t.Errorf("the restored volume has %q, want what the file had before", got)
-	}
+	assert.EqualValues(t, "before", pod.Read(t, "state"), "the restored volume has")
 	pod.Write(t, "state", "restored")
-	if got := m.writer.Read(t, "state"); got != "after" {
-		t.Errorf("the first volume has %q, want what was written after the snapshot", got)
-	}
+	assert.EqualValues(t, "after", m.writer.Read(t, "state"), "the first volume has")
 	m.Delete(t, pod.Pod, restored, snapshot)
 	cluster.Eventually(t, testbed.Limit, "the snapshot and the restored share to be deleted in the cloud", func(context.Context) error {
 		if snapshots, shares := m.cloud.ShareSnapshots(), m.cloud.Shares(); len(snapshots) > 0 || len(shares) != len(m.claims) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -74,9 +75,7 @@ func testVSphere(t *testing.T) {
 		first.Write(t, "greeting", "ahoy")
 		bed.Delete(t, first.Pod)
 		second = bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
-		if got := second.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on the other node the pod reads %q, want what the first one wrote", got)
-		}
+		assert.EqualValues(t, "ahoy", second.Read(t, "greeting"), "on the other node the pod reads")
 		if got := disk(t).Node; got != testbed.Nodes[1] {
 			t.Errorf("the disk is attached to %q, want the node of the second pod, %s", got, testbed.Nodes[1])
 		}
@@ -92,9 +91,7 @@ func testVSphere(t *testing.T) {
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: vSphereClass, Size: "2Gi", Mode: corev1.ReadWriteOnce, Source: &corev1.TypedLocalObjectReference{
 			APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		reader := bed.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[0], Claim: restored})
-		if got := reader.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on the restored volume is %q, want what was on the other one", got)
-		}
+		assert.EqualValues(t, "ahoy", reader.Read(t, "greeting"), "on the restored volume")
 		bed.Delete(t, reader.Pod, restored, snapshot)
 	})
 	t.Run("delete", func(t *testing.T) {
