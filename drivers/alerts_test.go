@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-// TestAlerts checks the alerts of each driver's operator with promtool, and runs the tests in testdata. Those of four weeks take promtool ten
+// TestAlerts checks the alerts of each driver's operator with promtool, and runs the tests in testdata. A test of four weeks takes promtool ten
 // seconds, so rules that differ from tested ones in nothing but a driver's names are only checked.
 func TestAlerts(t *testing.T) {
 	promtool, err := tools.Promtool(t.Context(), nil)

@@ -22,8 +22,8 @@ var (
 	dropped = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// TestAddresses: each page that is named by a message, an alert, a manifest or a bundle exists, with its section. Those of bundles that are
-// released must exist for as long as somebody may have these: a page or heading that moves leaves a stub behind, which says where to.
+// TestAddresses: each page that is named by a message, an alert, a manifest or a bundle exists, with its section. Pages that released
+// bundles name must exist for as long as somebody may have these bundles: a page or heading that moves leaves a stub, which says where to.
 func TestAddresses(t *testing.T) {
 	found := map[string]int{} // by the file's folder
 	for _, room := range []string{"bundle", "catalog", "ci", "cmd", "deploy", "drivers", "internal", "migrate", "olm", "operator", "release", "sharedvolume"} {

@@ -48,7 +48,7 @@ var shared = []*csi.VolumeCapability{{
 	AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 }}
 
-// ask asks for a volume, with parameters beyond those of every class.
+// ask asks for a volume, with the parameters of every class and some more.
 func (r region) ask(name string, parameters ...string) (*csi.Volume, error) {
 	all := map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"}
 	for _, parameter := range parameters {

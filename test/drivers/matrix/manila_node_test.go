@@ -107,7 +107,7 @@ func troublesOf(pod corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// manilaArchives packs the images of the node pods. That of the driver has a mount.iso9660, because kernels that tests run on
+// manilaArchives packs the images of the node pods. The driver's image has a mount.iso9660, because kernels that tests run on
 // may have no such file system.
 func manilaArchives(t *testing.T) map[string]string {
 	t.Helper()
