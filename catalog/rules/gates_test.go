@@ -113,7 +113,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestRegistriesOfRepository: the registries that a repository allows replace those of its
+// TestRegistriesOfRepository: the registries that a repository allows replace the registries of its
 // pipeline.
 func TestRegistriesOfRepository(t *testing.T) {
 	c := gated(t, t.TempDir(), "v4.20/tide/catalog.yaml", "REGISTRY", "quay.io/tide")

@@ -147,7 +147,7 @@ func TestLinksOutside(t *testing.T) {
 }
 
 // TestEveryRule checks that some archive breaks each rule, except the rule about very large documents, which package
-// document tests, and those of gates, which TestGates and TestPruned test.
+// document tests, and the rules of gates, which TestGates and TestPruned test.
 func TestEveryRule(t *testing.T) {
 	var said strings.Builder
 	for _, path := range append(catalogs.Archives(t, "testdata/validate"), catalogs.Archives(t, "testdata/against")...) {
