@@ -1,13 +1,14 @@
 package bundle
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -19,30 +20,20 @@ func TestBump(t *testing.T) {
 		Images: map[string]string{"DRIVER_IMAGE": "quay.io/mirror/widget:v7", OperatorImage: "quay.io/mirror/operator:v2"}})
 	released := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	got, err := Bump(earlier, widget.Driver(), Options{Released: released, Images: map[string]string{"NODE_REGISTRAR_IMAGE": "quay.io/example/registrar:v2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := mustGenerate(t, widget.Driver(), Options{Version: semver.MustParse("1.2.4"), Replaces: "widget-operator.v1.2.3", SkipRange: ">=1.2.0 <1.2.4",
 		Released: released, Images: map[string]string{
 			"DRIVER_IMAGE": "quay.io/mirror/widget:v7", OperatorImage: "quay.io/mirror/operator:v2", "NODE_REGISTRAR_IMAGE": "quay.io/example/registrar:v2"}})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if v := got.Version(); v != "1.2.4" {
-		t.Errorf("the version is %q, want 1.2.4", v)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "-want +got")
+	assert.EqualValues(t, "1.2.4", got.Version(), "the version")
 
 	// Only the differences are shown.
 	text := Diff(earlier, got)
 	for _, line := range []string{"-  version: 1.2.3", "+  version: 1.2.4", "-  - image: quay.io/example/registrar:v1", "+  - image: quay.io/example/registrar:v2",
 		"--- widget-operator.v1.2.3/manifests/widget-operator.clusterserviceversion.yaml"} {
-		if !slices.Contains(strings.Split(text, "\n"), line) {
-			t.Errorf("the difference has no line %q:\n%s", line, text)
-		}
+		assert.Containsf(t, strings.Split(text, "\n"), line, "the difference has no line %q:\n%s", line, text)
 	}
-	if strings.Contains(text, "bundle.Dockerfile") {
-		t.Errorf("the difference shows a file that has not changed:\n%s", text)
-	}
+	assert.NotContains(t, text, "bundle.Dockerfile", "the difference shows a file that has not changed")
 }
 
 func TestBumpOfNothing(t *testing.T) {

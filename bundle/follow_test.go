@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -17,9 +19,7 @@ func strange(t *testing.T, csv string) *registryv1.Contents {
 	catalogs.Write(t, filepath.Join(dir, "manifests", "notes.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: notes}\ndata: {image: 'quay.io/example/gadget:v2', other: 'my-quay.io/example/gadget:v2'}\n")
 	catalogs.WriteAnnotations(t, dir, "gadget")
 	contents, err := registryv1.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return contents
 }
 
@@ -29,9 +29,7 @@ const beginOfCSV = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServ
 func TestFollow(t *testing.T) {
 	b, err := Follow(strange(t, beginOfCSV+"spec:\n  version: 0.2.0\n  replaces: gadget.v0.1.0\n  relatedImages: [{name: manager, image: quay.io/example/gadget:v2}]\n"),
 		map[string]string{"manager": "quay.io/example/gadget:v3"}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for path, want := range map[string][]string{
 		"manifests/csv.yaml":   {"name: gadget.v0.2.1}", "version: 0.2.1\n  replaces: gadget.v0.2.0\n", "image: quay.io/example/gadget:v3}"},
 		"manifests/notes.yaml": {"image: 'quay.io/example/gadget:v3'", "other: 'my-quay.io/example/gadget:v2'"},

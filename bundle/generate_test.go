@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -30,18 +32,14 @@ var version1 = Options{Version: semver.MustParse("1.0.0")}
 func mustGenerate(t *testing.T, d drivers.Driver, opts Options) *registryv1.Bundle {
 	t.Helper()
 	b, err := Generate(d, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b
 }
 
 func csvOf(t *testing.T, b *registryv1.Bundle) *v1alpha1.ClusterServiceVersion {
 	t.Helper()
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.UnmarshalStrict(b.File("manifests/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(b.File("manifests/"+b.Package+".clusterserviceversion.yaml"), csv))
 	return csv
 }
 
@@ -59,17 +57,11 @@ func TestGenerateGolden(t *testing.T) {
 	}
 	got := txtar.Format(archive)
 	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(golden, got, 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("the bundle differs from %s (-want +got); `go test ./bundle -update` accepts it:\n%s", golden, diff)
-	}
+	require.NoError(t, err)
+	assert.Emptyf(t, cmp.Diff(string(want), string(got)), "the bundle differs from %s (-want +got); `go test ./bundle -update` accepts it", golden)
 }
 
 // withoutInstall removes the parts of a ClusterServiceVersion that package drivers defines and tests for every operator.
@@ -107,27 +99,17 @@ func TestGenerateIsDeterministic(t *testing.T) {
 func TestGenerateLeavesTheDefinitionAlone(t *testing.T) {
 	d := widget.Driver()
 	mustGenerate(t, d, Options{Version: version1.Version, Images: map[string]string{"DRIVER_IMAGE": "quay.io/other/image:v9"}})
-	if diff := cmp.Diff(widget.Driver().Images, d.Images); diff != "" {
-		t.Errorf("an image of one bundle became the definition's (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(widget.Driver().Images, d.Images), "an image of one bundle became the definition's (-want +got)")
 }
 
 func TestExamples(t *testing.T) {
 	annotations := csvOf(t, mustGenerate(t, widget.Driver(), version1)).Annotations
 	var initialization struct{ Kind string }
-	if err := json.Unmarshal([]byte(annotations["operatorframework.io/initialization-resource"]), &initialization); err != nil {
-		t.Fatal(err)
-	}
-	if initialization.Kind != "ClusterCSIDriver" {
-		t.Errorf("the initialization resource is a %s, want the first example", initialization.Kind)
-	}
+	require.NoError(t, json.Unmarshal([]byte(annotations["operatorframework.io/initialization-resource"]), &initialization))
+	assert.EqualValues(t, "ClusterCSIDriver", initialization.Kind, "the initialization resource is a")
 	var samples []struct{ Kind string }
-	if err := json.Unmarshal([]byte(annotations["alm-examples"]), &samples); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]struct{ Kind string }{{"WidgetBox"}}, samples); diff != "" {
-		t.Errorf("alm-examples (-want +got):\n%s", diff)
-	}
+	require.NoError(t, json.Unmarshal([]byte(annotations["alm-examples"]), &samples))
+	assert.Empty(t, cmp.Diff([]struct{ Kind string }{{"WidgetBox"}}, samples), "alm-examples (-want +got)")
 }
 
 func TestGenerateRefuses(t *testing.T) {
@@ -192,9 +174,7 @@ func TestGenerateRefuses(t *testing.T) {
 			d, opts := widget.Driver(), version1
 			tc.change(&d, &opts)
 			_, err := Generate(d, opts)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want %s", err, tc.want)
-			}
+			assert.ErrorContains(t, err, tc.want)
 		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/test/widget"
 )
@@ -14,26 +16,20 @@ func TestPin(t *testing.T) {
 	loose := mustGenerate(t, widget.Driver(), version1)
 	before := string(loose.File(csvPath(loose)))
 	specs, err := PullSpecs(loose)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pins := map[string]string{}
 	for _, spec := range specs {
 		repository := spec[:strings.LastIndex(spec, ":")]
 		pins[spec] = strings.Replace(repository, "quay.io", "registry.example.com/team", 1) + "@sha256:" + strings.Repeat("0", 64)
 	}
 	got, err := Pin(loose, pins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	opts := version1
 	opts.Pinned, opts.Images = true, map[string]string{OperatorImage: pins[widget.Driver().Operator.Image]}
 	for _, image := range widget.Driver().Images {
 		opts.Images[image.Env] = pins[image.Default]
 	}
-	if diff := cmp.Diff(mustGenerate(t, widget.Driver(), opts), got); diff != "" {
-		t.Errorf("-generated +pinned:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(mustGenerate(t, widget.Driver(), opts), got), "-generated +pinned")
 	if string(loose.File(csvPath(loose))) != before {
 		t.Error("the bundle that was pinned has changed itself")
 	}
@@ -49,9 +45,7 @@ func TestReferences(t *testing.T) {
 	opts := version1
 	opts.Images = map[string]string{OperatorImage: "quay.io/mirror/operator@sha256:" + strings.Repeat("0", 64), "DRIVER_IMAGE": "quay.io/mirror/widget:v7"}
 	got, err := References(mustGenerate(t, widget.Driver(), opts), widget.Driver())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got[OperatorImage] != widget.Driver().Operator.Image || got["DRIVER_IMAGE"] != "quay.io/mirror/widget:v7" {
 		t.Errorf("references %v", got)
 	}
@@ -60,7 +54,5 @@ func TestReferences(t *testing.T) {
 			t.Errorf("%s is %s, want %s", image.Env, got[image.Env], image.Default)
 		}
 	}
-	if len(got) != len(widget.Driver().Images)+1 {
-		t.Errorf("%d references, want one for each image", len(got))
-	}
+	assert.Lenf(t, got, len(widget.Driver().Images)+1, "%d references, want one for each image", len(got))
 }

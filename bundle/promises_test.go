@@ -10,6 +10,8 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/pkg/image"
 	"github.com/operator-framework/operator-registry/pkg/registry"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,9 +31,7 @@ func everyDriver() []drivers.Driver { return append(driverregistry.Packaged(), w
 func written(t *testing.T, b *registryv1.Bundle) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bundle")
-	if err := b.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Write(dir))
 	return dir
 }
 
@@ -40,9 +40,7 @@ func TestEveryObjectIsOfItsAPI(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			b := mustGenerate(t, d, version1)
 			contents, err := registryv1.Load(written(t, b))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, o := range contents.Objects {
 				var typed any
 				switch o.GetKind() {
@@ -64,9 +62,7 @@ func TestEveryObjectIsOfItsAPI(t *testing.T) {
 					t.Errorf("%s is a %s: decode it here, if OLM installs that kind", o.File, o.GetKind())
 					continue
 				}
-				if err := yaml.UnmarshalStrict(b.File(o.File), typed); err != nil {
-					t.Errorf("%s: %v", o.File, err)
-				}
+				assert.NoError(t, yaml.UnmarshalStrict(b.File(o.File), typed), o.File)
 				if placeholder := regexp.MustCompile(`\$\{\w+\}`).Find(b.File(o.File)); placeholder != nil {
 					t.Errorf("%s: %s was not filled in", o.File, placeholder)
 				}
@@ -96,9 +92,7 @@ func TestEveryImageIsRelated(t *testing.T) {
 			}
 			// The operator renders its assets with values from its environment, and so must this test.
 			assets, err := d.Manifests(drivers.Values{Image: func(name string) string { return env[name] }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, m := range assets {
 				for _, image := range imagesOf(t, m) {
 					if !related[image] {
@@ -123,9 +117,7 @@ func imagesOf(t *testing.T, m drivers.Manifest) []string {
 	var images []string
 	// The documents still have placeholders instead of numbers, so a pod cannot be decoded completely.
 	data := regexp.MustCompile(`: \$\{\w+\}`).ReplaceAll(m.YAML, []byte(": 1"))
-	if err := yaml.Unmarshal(data, &workload); err != nil {
-		t.Fatalf("asset %s: %v", m.File, err)
-	}
+	require.NoErrorf(t, yaml.Unmarshal(data, &workload), "asset %s", m.File)
 	pod := workload.Spec.Template.Spec
 	for _, c := range append(pod.InitContainers, pod.Containers...) {
 		images = append(images, c.Image)
@@ -140,16 +132,10 @@ func TestPermissionsAreTheDefinitions(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			want, err := d.OperatorPolicyRules(permissions.Removable)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			strategy := csvOf(t, mustGenerate(t, d, version1)).Spec.InstallStrategy.StrategySpec
-			if diff := cmp.Diff(want.Permissions, onlyRules(t, d, strategy.Permissions)); diff != "" {
-				t.Errorf("permissions (-definition +bundle):\n%s", diff)
-			}
-			if diff := cmp.Diff(want.ClusterPermissions, onlyRules(t, d, strategy.ClusterPermissions)); diff != "" {
-				t.Errorf("clusterPermissions (-definition +bundle):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(want.Permissions, onlyRules(t, d, strategy.Permissions)), "permissions (-definition +bundle)")
+			assert.Empty(t, cmp.Diff(want.ClusterPermissions, onlyRules(t, d, strategy.ClusterPermissions)), "clusterPermissions (-definition +bundle)")
 		})
 	}
 }
@@ -177,24 +163,16 @@ func TestRegistryReadsIt(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			input, err := registry.NewImageInput(image.SimpleReference(""), written(t, mustGenerate(t, d, version1)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			_, properties, err := registry.ObjectsAndPropertiesFromBundle(input.Bundle)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			found := map[string][]string{}
 			for _, p := range properties {
 				found[p.Type] = append(found[p.Type], string(p.Value))
 			}
 			want := []string{`{"packageName":"` + d.Package.Name + `","version":"1.0.0"}`}
-			if diff := cmp.Diff(want, found["olm.package"]); diff != "" {
-				t.Errorf("olm.package (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{`"` + maxOpenShiftVersion + `"`}, found["olm.maxOpenShiftVersion"]); diff != "" {
-				t.Errorf("olm.maxOpenShiftVersion (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(want, found["olm.package"]), "olm.package (-want +got)")
+			assert.Empty(t, cmp.Diff([]string{`"` + maxOpenShiftVersion + `"`}, found["olm.maxOpenShiftVersion"]), "olm.maxOpenShiftVersion (-want +got)")
 			if len(found["olm.gvk.required"]) > 0 {
 				t.Errorf("another package has to provide %v, but none does", found["olm.gvk.required"])
 			}
@@ -208,9 +186,7 @@ func TestRegistryReadsIt(t *testing.T) {
 func TestImageLabelsAreTheAnnotations(t *testing.T) {
 	b := mustGenerate(t, widget.Driver(), version1)
 	var file struct{ Annotations map[string]string }
-	if err := yaml.UnmarshalStrict(b.File("metadata/annotations.yaml"), &file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(b.File("metadata/annotations.yaml"), &file))
 	labels := map[string]string{}
 	for _, line := range strings.Split(string(b.File("bundle.Dockerfile")), "\n") {
 		if label, ok := strings.CutPrefix(line, "LABEL "); ok {
@@ -218,7 +194,5 @@ func TestImageLabelsAreTheAnnotations(t *testing.T) {
 			labels[key] = strings.Trim(value, `"`)
 		}
 	}
-	if diff := cmp.Diff(file.Annotations, labels); diff != "" {
-		t.Errorf("(-annotations +labels):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(file.Annotations, labels), "(-annotations +labels)")
 }

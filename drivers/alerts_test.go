@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -22,19 +24,15 @@ import (
 	"github.com/berth-csi/berth/test/page"
 )
 
-// TestAlerts checks the alerts of each driver's operator with promtool, and runs the tests in testdata. Those of four weeks take promtool ten
+// TestAlerts checks the alerts of each driver's operator with promtool, and runs the tests in testdata. A test of four weeks takes promtool ten
 // seconds, so rules that differ from tested ones in nothing but a driver's names are only checked.
 func TestAlerts(t *testing.T) {
 	promtool, err := tools.Promtool(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tested := map[string]string{} // the driver, by rules without its names
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
 		rules, err := yaml.Marshal(monitoring["PrometheusRule"].Object.Object["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		folder := t.TempDir()
 		checks := [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}}
 		files := alertTests(t, d)
@@ -49,9 +47,7 @@ func TestAlerts(t *testing.T) {
 		}
 		files["rules.yaml"] = rules
 		for name, content := range files {
-			if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(folder, name), content, 0o644))
 		}
 		for _, args := range checks {
 			command := exec.CommandContext(t.Context(), promtool, args...)
@@ -67,9 +63,7 @@ func TestAlerts(t *testing.T) {
 func withoutNames(t *testing.T, d drivers.Driver, rules drivers.Manifest) string {
 	t.Helper()
 	text, err := json.Marshal(rules.Object.Object["spec"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.NewReplacer(d.CSIName, "${DRIVER}", d.Operator.Name, "${OPERATOR}", d.ConditionPrefix, "${CONDITION_PREFIX}").Replace(string(text))
 }
 
@@ -172,12 +166,8 @@ func TestAlertTellsHowToInstall(t *testing.T) {
 			t.Fatalf("the description does not end with a command: %s", description)
 		}
 		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON([]byte(command[1])); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Client().Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, object.UnmarshalJSON([]byte(command[1])))
+		assert.NoError(t, c.Client().Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict")))
 		if object.GetKind() != "ClusterCSIDriver" || object.GetName() != d.CSIName {
 			t.Errorf("the command creates %s %s, want ClusterCSIDriver %s", object.GetKind(), object.GetName(), d.CSIName)
 		}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -67,9 +69,7 @@ func TestAzureTags(t *testing.T) {
 			if test.want != "" {
 				want = map[string]string{"tags": test.want, "tagValueDelimiter": "|"}
 			}
-			if diff := cmp.Diff(want, drivers.AzureTags(test.infrastructure, test.more...)); diff != "" {
-				t.Errorf("parameters (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(want, drivers.AzureTags(test.infrastructure, test.more...)), "parameters (-want +got)")
 		})
 	}
 }
@@ -85,9 +85,7 @@ func TestAzureEndpoints(t *testing.T) {
 		if leftOut := drivers.AzureEndpoints("/etc/cloud")(cluster, container); leftOut != nil {
 			t.Errorf("%s: left out %q", cloud, leftOut)
 		}
-		if diff := cmp.Diff(want, container.Env); diff != "" {
-			t.Errorf("%s: environment (-want +got):\n%s", cloud, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, container.Env), "%s: environment (-want +got)", cloud)
 	}
 }
 
@@ -106,9 +104,7 @@ func TestAzureConfigReachesDrivers(t *testing.T) {
 		for _, m := range drivers.OfKind(manifests, "DaemonSet") {
 			pods = append(pods, as[appsv1.DaemonSet](t, m).Spec.Template.Spec)
 		}
-		if len(pods) != 2 {
-			t.Fatalf("got %d pods, want those of the controller and of the nodes", len(pods))
-		}
+		require.Lenf(t, pods, 2, "got %d pods, want those of the controller and of the nodes", len(pods))
 		for _, pod := range pods {
 			driver, injector := pod.Containers[0], pod.InitContainers[0]
 			paths := map[string]string{} // flags of the injector

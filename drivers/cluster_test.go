@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,9 +41,7 @@ func TestApply(t *testing.T) {
 			ns := c.Namespace(t)
 			operator := resourcesOf(t, operatorOf(t, c, d, ns), c.Client().RESTMapper())
 			manifests, err := d.Manifests(drivers.Values{Namespace: cmp.Or(d.Namespace, ns), Image: imageOf})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, m := range manifests {
 				if m.Object.GetKind() == "CustomResourceDefinition" {
 					continue // not the operator's
@@ -57,9 +57,7 @@ func TestApply(t *testing.T) {
 func operatorOf(t *testing.T, c *cluster.Cluster, d drivers.Driver, ns string) *rest.Config {
 	t.Helper()
 	rules, err := d.OperatorPolicyRules(permissions.Removable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config := c.ServiceAccountConfig(t, ns, d.Operator.Name)
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: d.Operator.Name}}
 	named := metav1.ObjectMeta{Name: ns, Namespace: ns}
@@ -69,9 +67,7 @@ func operatorOf(t *testing.T, c *cluster.Cluster, d drivers.Driver, ns string) *
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: ns}, Rules: rules.ClusterPermissions},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: ns}, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns}},
 	} {
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 		t.Cleanup(func() { deleteObject(t, c, object) })
 	}
 	return config
@@ -92,9 +88,7 @@ type resources struct {
 func resourcesOf(t *testing.T, config *rest.Config, mapping meta.RESTMapper) resources {
 	t.Helper()
 	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return resources{dynamicClient, mapping}
 }
 
@@ -102,9 +96,7 @@ func (r resources) of(t *testing.T, object *unstructured.Unstructured) dynamic.R
 	t.Helper()
 	kind := object.GroupVersionKind()
 	found, err := r.mapping.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r.client.Resource(found.Resource).Namespace(object.GetNamespace())
 }
 
@@ -113,9 +105,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 	t.Helper()
 	objects := r.of(t, m.Object)
 	body, err := yaml.YAMLToJSON(m.YAML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	force := true
 	apply := func() error {
 		_, err := objects.Patch(t.Context(), m.Object.GetName(), types.ApplyPatchType, body,
@@ -170,9 +160,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 		}},
 	}...)
 	for _, r := range requests {
-		if err := r.do(); err != nil {
-			t.Errorf("%s: %s: %v", m.File, r.what, err)
-		}
+		assert.NoErrorf(t, r.do(), "%s: %s", m.File, r.what)
 	}
 }
 
@@ -186,30 +174,22 @@ func TestExamples(t *testing.T) {
 		}
 		t.Run(d.Name, func(t *testing.T) {
 			manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, m := range drivers.OfKind(manifests, "CustomResourceDefinition") {
-				if err := c.Client().Create(t.Context(), m.Object); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, c.Client().Create(t.Context(), m.Object))
 				t.Cleanup(func() { deleteObject(t, c, m.Object) })
 				cluster.Eventually(t, 30*time.Second, m.Object.GetName()+" to be established", established(c, m.Object))
 			}
 			ns := c.Namespace(t)
 			for _, example := range examples(t, d) {
 				namespaced, err := c.Client().IsObjectNamespaced(example)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if namespaced {
 					example.SetNamespace(ns)
 				}
 				_, err = administrator.of(t, example).Create(t.Context(), example,
 					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-				if err != nil {
-					t.Errorf("example %s: %v", example.GetKind(), err)
-				}
+				assert.NoErrorf(t, err, "example %s", example.GetKind())
 			}
 		})
 	}
@@ -238,18 +218,14 @@ func TestOperatorPodIsRestricted(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace(t)}}
 			enforce := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))
-			if err := c.Client().Patch(t.Context(), ns, enforce); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Patch(t.Context(), ns, enforce))
 			c.ServiceAccountConfig(t, ns.Name, d.Operator.Name)
 			deployment := d.OperatorDeployment()
 			deployment.Namespace = ns.Name
 			pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
 			pod.Name, pod.Namespace = "operator", ns.Name
 			for _, object := range []client.Object{deployment, pod} {
-				if err := c.Client().Create(t.Context(), object, client.DryRunAll); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, c.Client().Create(t.Context(), object, client.DryRunAll))
 			}
 		})
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	securityv1 "github.com/openshift/api/security/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,9 +42,7 @@ func forEachDriver(t *testing.T, test func(t *testing.T, d drivers.Driver, manif
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			test(t, d, manifests)
 		})
 	}
@@ -82,9 +82,7 @@ func TestObjectsDecodeStrictly(t *testing.T) {
 func as[T any](t *testing.T, m drivers.Manifest) T {
 	t.Helper()
 	var typed T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &typed); err != nil {
-		t.Fatalf("%s: %v", m.File, err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &typed), m.File)
 	return typed
 }
 
@@ -113,9 +111,7 @@ func TestPlaceholdersAreKnown(t *testing.T) {
 			for _, name := range known {
 				pairs = append(pairs, "${"+name+"}", "value")
 			}
-			if err := drivers.CheckRendered([]byte(strings.NewReplacer(pairs...).Replace(string(m.YAML)))); err != nil {
-				t.Errorf("%s: %v", m.File, err)
-			}
+			assert.NoError(t, drivers.CheckRendered([]byte(strings.NewReplacer(pairs...).Replace(string(m.YAML)))), m.File)
 		}
 	})
 }
@@ -133,9 +129,7 @@ func TestMissingImages(t *testing.T) {
 		if !ok {
 			t.Fatalf("error %v, want a MissingImagesError", err)
 		}
-		if diff := cmp.Diff(missing, got.Env); diff != "" {
-			t.Errorf("missing images (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(missing, got.Env), "missing images (-want +got)")
 		for _, env := range missing {
 			if !strings.Contains(err.Error(), env) {
 				t.Errorf("error %q does not name %s", err, env)
@@ -293,9 +287,7 @@ func TestRolesCanBeSet(t *testing.T) {
 			}
 			const annotation = "credentials.openshift.io/role-arns-vars"
 			variable := m.Object.GetAnnotations()[annotation]
-			if !slices.Contains(d.Operator.Env, variable) {
-				t.Errorf("%s: annotation %s is %q, want one of Operator.Env %q", m.File, annotation, variable, d.Operator.Env)
-			}
+			assert.Containsf(t, d.Operator.Env, variable, "%s: annotation %s is %q, want one of Operator.Env %q", m.File, annotation, variable, d.Operator.Env)
 			if other := users[variable]; other != "" {
 				t.Errorf("%s and %s take their role from the same variable %s", other, m.File, variable)
 			}
@@ -369,13 +361,9 @@ func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
 	var found []*unstructured.Unstructured
 	for _, file := range files {
 		raw, err := fs.ReadFile(d.Package.Examples, file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		object := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(raw, &object.Object); err != nil {
-			t.Fatalf("example %s: %v", file, err)
-		}
+		require.NoErrorf(t, yaml.UnmarshalStrict(raw, &object.Object), "example %s", file)
 		found = append(found, object)
 	}
 	return found
@@ -387,9 +375,7 @@ func TestNobodyMayDeleteWhatVolumesReferTo(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
 		for _, operators := range []permissions.Operators{permissions.Removable, permissions.Permanent} {
 			rules, err := d.OperatorRules(operators)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for p := range permissions.SetOf(rules) {
 				if slices.Contains([]string{"namespaces", "secrets"}, p.Resource) && slices.Contains([]string{"delete", "deletecollection"}, p.Verb) {
 					t.Errorf("the %s operator may: %s", operators, p)

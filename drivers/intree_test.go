@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	csitranslation "k8s.io/csi-translation-lib"
 
@@ -17,9 +18,7 @@ import (
 // must-gather script knows them.
 func TestInTreeSources(t *testing.T) {
 	script, err := os.ReadFile("../deploy/must-gather/gather")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	migrated := inTreeSources(t)
 	if len(migrated) < 6 {
 		t.Fatalf("Kubernetes migrates only these sources: %v", migrated)
@@ -59,13 +58,9 @@ func inTreeSources(t *testing.T) map[string]drivers.InTree {
 			continue
 		}
 		plugin, err := translator.GetInTreePluginNameFromSpec(&volume, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		csiName, err := translator.GetCSINameFromInTreeName(plugin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !translator.IsInlineMigratable(&inline) {
 			t.Errorf("pods have another name for the source %s of PersistentVolumes", source)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -24,24 +26,16 @@ func TestManifests(t *testing.T) {
 		"anchor.yaml": "kind: Anchor\nmetadata:\n  name: heavy\n  namespace: ${NAMESPACE}\n",
 	})
 	manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: func(string) string { return "oak" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, m := range manifests {
 		got = append(got, strings.Join([]string{m.File, m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " "))
 	}
 	want := []string{"anchor.yaml Anchor " + namespace + " heavy", "b/mast.yaml Mast  oak-${HEIGHT}"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("manifests (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "manifests (-want +got)")
 	err = drivers.CheckRendered(manifests[1].YAML)
-	if err == nil || !strings.Contains(err.Error(), "placeholder ${HEIGHT} was not filled in") {
-		t.Errorf("error %v, want one that names ${HEIGHT}", err)
-	}
-	if err := drivers.CheckRendered(manifests[0].YAML); err != nil {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, err, "placeholder ${HEIGHT} was not filled in")
+	assert.NoError(t, drivers.CheckRendered(manifests[0].YAML))
 }
 
 func TestBadManifests(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -53,9 +54,7 @@ func TestMetricsAreServed(t *testing.T) {
 					if slices.Contains(withoutMetrics, c.Image) {
 						continue
 					}
-					if err := scraped(t, w, manifests, "http://127.0.0.1:"+l.port+"/"); err != nil {
-						t.Errorf("%s: nobody can read the metrics of container %s: %v", w.file, c.Name, err)
-					}
+					assert.NoErrorf(t, scraped(t, w, manifests, "http://127.0.0.1:"+l.port+"/"), "%s: nobody can read the metrics of container %s", w.file, c.Name)
 				}
 			}
 		}

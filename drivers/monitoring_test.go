@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -22,17 +24,11 @@ func forEachOperator(t *testing.T, test func(t *testing.T, d drivers.Driver, mon
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			manifests, err := d.OperatorMonitoring()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			byKind := map[string]drivers.Manifest{}
 			for _, m := range manifests {
-				if err := drivers.CheckRendered(m.YAML); err != nil {
-					t.Errorf("%s: %v", m.File, err)
-				}
-				if in := m.Object.GetNamespace(); in != "" {
-					t.Errorf("%s: has the namespace %s; want none: it is the one that the operator is installed in", m.File, in)
-				}
+				assert.NoError(t, drivers.CheckRendered(m.YAML), m.File)
+				assert.EqualValuesf(t, "", m.Object.GetNamespace(), "%s: has the namespace", m.File)
 				byKind[m.Object.GetKind()] = m
 			}
 			test(t, d, byKind)
@@ -49,9 +45,7 @@ func TestOperatorMonitoringIsAccepted(t *testing.T) {
 		for _, m := range monitoring {
 			m.Object.SetNamespace(ns)
 			_, err := administrator.of(t, m.Object).Create(t.Context(), m.Object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-			if err != nil {
-				t.Errorf("%s: %v", m.File, err)
-			}
+			assert.NoError(t, err, m.File)
 		}
 	})
 }
@@ -70,18 +64,14 @@ func TestOperatorIsScraped(t *testing.T) {
 		}
 
 		monitor := read[serviceMonitor](t, monitoring["ServiceMonitor"])
-		if diff := cmp.Diff(monitor.Spec.Selector.MatchLabels, service.Labels); diff != "" {
-			t.Errorf("the ServiceMonitor does not select the Service (-selector +labels):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(monitor.Spec.Selector.MatchLabels, service.Labels), "the ServiceMonitor does not select the Service (-selector +labels)")
 		endpoint := monitor.Spec.Endpoints[0]
 		if endpoint.Port != port.Name || endpoint.Scheme != "https" || endpoint.TLSConfig.InsecureSkipVerify {
 			t.Errorf("Prometheus asks port %s by %s, insecureSkipVerify %v; want port %s by https, verified",
 				endpoint.Port, endpoint.Scheme, endpoint.TLSConfig.InsecureSkipVerify, port.Name)
 		}
 		want := fmt.Sprintf("%s.harbour.svc:%d", service.Name, port.Port)
-		if got := endpoint.address(service.Name, "harbour"); got != want {
-			t.Errorf("in namespace harbour, Prometheus scrapes %q, want %q: the serving certificate is for that host", got, want)
-		}
+		assert.EqualValues(t, want, endpoint.address(service.Name, "harbour"), "in namespace harbour, Prometheus scrapes")
 
 		secret := service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]
 		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret })
@@ -98,9 +88,7 @@ func TestOperatorIsScraped(t *testing.T) {
 func read[T any](t *testing.T, m drivers.Manifest) T {
 	t.Helper()
 	var typed T
-	if err := yaml.Unmarshal(m.YAML, &typed); err != nil {
-		t.Fatalf("%s: %v", m.File, err)
-	}
+	require.NoError(t, yaml.Unmarshal(m.YAML, &typed), m.File)
 	return typed
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
@@ -20,9 +22,7 @@ var update = flag.Bool("update", false, "update the golden files")
 func TestOperatorDeployment(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
 		deployment, err := yaml.Marshal(d.OperatorDeployment())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		compareWithGolden(t, filepath.Join(d.Name, "testdata", "deployment.yaml"), string(deployment))
 	})
 }
@@ -30,20 +30,12 @@ func TestOperatorDeployment(t *testing.T) {
 func compareWithGolden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), `go test ./drivers -update` updates it:\n%s", file, diff)
-	}
+	require.NoError(t, err)
+	assert.Emptyf(t, cmp.Diff(string(want), got), "%s (-want +got), `go test ./drivers -update` updates it", file)
 }
 
 func TestOperatorRulesOfUnknownKind(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -95,9 +96,7 @@ func hostPorts(t *testing.T) []hostPort {
 				}
 				for _, l := range listeners(c) {
 					port, err := strconv.Atoi(l.port)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					if w.pod.Spec.HostNetwork && !declared[port] && !declaredIn(w, port) {
 						use.port, use.declared = port, false
 						table = append(table, use)

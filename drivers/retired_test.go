@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,18 +20,14 @@ import (
 // names, and nothing else.
 func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
 	before, err := sample.Driver.OperatorRules(permissions.Removable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d := sample.Driver
 	d.Retired = []drivers.Retired{
 		{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Namespace: drivers.NamespacePlaceholder, Name: "old-controller", Since: "1.1.0"},
 		{Kind: drivers.ClusterRoleBindingKind, Name: "old-binding", Since: "1.2.0"},
 	}
 	after, err := d.OperatorRules(permissions.Removable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	added := permissions.SetOf(after)
 	for p := range permissions.SetOf(before) {
 		if !added[p] {
@@ -42,14 +40,10 @@ func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
 		want[permissions.Permission{Group: "apps", Resource: "deployments", Name: "old-controller", Verb: verb}] = true
 		want[permissions.Permission{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings", Name: "old-binding", Verb: verb}] = true
 	}
-	if diff := cmp.Diff(want, added); diff != "" {
-		t.Errorf("permissions for retired objects (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, added), "permissions for retired objects (-want +got)")
 
 	objects, err := d.RetiredObjects(namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, m := range objects {
 		got = append(got, strings.Join([]string{m.Object.GetAPIVersion(), m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " "))

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
 	configuration "github.com/berth-csi/berth/drivers/vsphere/controller"
@@ -81,9 +82,7 @@ func TestEveryFieldOfTheSpec(t *testing.T) {
 	slices.Sort(known)
 	paths := leaves(reflect.TypeFor[operatorv1.ClusterCSIDriverSpec](), "")
 	slices.Sort(paths)
-	if diff := cmp.Diff(known, paths); diff != "" {
-		t.Fatalf("say for each field of the API which drivers honor it (-known +API):\n%s", diff)
-	}
+	require.Empty(t, cmp.Diff(known, paths), "say for each field of the API which drivers honor it (-known +API)")
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		if len(drivers.OfKind(manifests, "StorageClass")) == 0 && d.Backend == nil {
 			t.Error("the driver has no StorageClass, so storageClassState has no effect")
@@ -149,9 +148,7 @@ func remove(t *testing.T, spec, path string) string {
 	}
 	delete(object, names[len(names)-1])
 	document, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(document)
 }
 
@@ -188,9 +185,7 @@ func outcome(t *testing.T, d drivers.Driver, manifests []drivers.Manifest, clust
 			Config:      "[VirtualCenter \"one.example.com\"]\ndatacenters = North\n",
 			Credentials: map[string][]byte{"one.example.com.username": []byte("pilot@harbour"), "one.example.com.password": []byte("p")},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text = append(text, fmt.Sprint(content))
 	}
 	return strings.Join(text, "\n")

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
@@ -13,9 +15,7 @@ import (
 func TestEachDriverHasTraces(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		traces, err := d.Traces()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		accounts := map[string]bool{}
 		for _, trace := range traces {
 			for _, account := range trace.Accounts {
@@ -40,7 +40,5 @@ func TestAccountsIn(t *testing.T) {
 		},
 	}}
 	want := []drivers.Account{{Namespace: "a", Name: "node"}, {Namespace: "d", Name: "x:y"}, {Namespace: "e", Name: "node"}}
-	if diff := cmp.Diff(want, drivers.AccountsIn(object)); diff != "" {
-		t.Errorf("accounts (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, drivers.AccountsIn(object)), "accounts (-want +got)")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +48,7 @@ func TestImages(t *testing.T) {
 		for _, w := range workloads(t, manifests) {
 			for _, c := range w.containers() {
 				used[c.Image] = true
-				if c.ImagePullPolicy != corev1.PullIfNotPresent {
-					t.Errorf("%s: container %s has imagePullPolicy %q, want IfNotPresent: an image's content does not change", w.file, c.Name, c.ImagePullPolicy)
-				}
+				assert.EqualValuesf(t, corev1.PullIfNotPresent, c.ImagePullPolicy, "%s: container %s has imagePullPolicy", w.file, c.Name)
 			}
 		}
 		for _, image := range d.Images {

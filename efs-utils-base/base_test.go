@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/authority"
 	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/lab/programs"
@@ -40,17 +43,13 @@ func TestImages(t *testing.T) {
 	}
 	b, o := newBuilder(t)
 	began := time.Now()
-	if err := b.BuildBase(t.Context(), image, o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.BuildBase(t.Context(), image, o))
 	t.Logf("efs-utils-base was built in %s", time.Since(began).Round(time.Second))
 
 	root := createRoot(t, b, image)
 	configure(t, root)
 	ca, err := authority.New("Amazon")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	write(t, filepath.Join(root, "var/amazon/efs/efs-utils.crt"), string(ca.PEM()), 0o644)
 
 	t.Run("source", func(t *testing.T) { checkSource(t, b, o) })
@@ -72,39 +71,25 @@ func newBuilder(t *testing.T) (*Builder, Options) {
 		t.Skip("only root can enter the image")
 	}
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	source, err := programs.Folder(programs.EFSUtilsVariable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if source == "" {
 		t.Skip(programs.WantEFSUtils)
 	}
 	own, err := tools.ProgramsForImages(t.Context(), "./lab/nfs/nfsclient")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	proxy := t.TempDir()
 	copyFile(t, own.Path("nfsclient"), filepath.Join(proxy, "efs-proxy"))
 	archive, err := images.DebianWithApt(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b, err := NewBuilder(filepath.Join(root, "efs-utils-base"), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, b.Close())
 	})
 	empty, err := b.Run(t.Context(), "from", "scratch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, args := range [][]string{{"add", "--quiet", empty, archive}, {"commit", "--quiet", "--rm", empty, system}} {
 		if _, err := b.Run(t.Context(), args...); err != nil {
 			t.Fatal(err)
@@ -116,9 +101,7 @@ func newBuilder(t *testing.T) (*Builder, Options) {
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	write(t, to, string(content), 0o755)
 }
 
@@ -132,28 +115,20 @@ func configure(t *testing.T, root string) {
 	for _, file := range static {
 		copyFile(t, file, filepath.Join(root, "var/amazon/efs", filepath.Base(file)))
 	}
-	if err := os.Symlink("/var/amazon/efs", filepath.Join(root, "etc/amazon/efs")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("/var/amazon/efs", filepath.Join(root, "etc/amazon/efs")))
 }
 
 // checkSource: an image is built only of the pinned source.
 func checkSource(t *testing.T, b *Builder, o Options) {
 	changed := t.TempDir()
-	if err := os.CopyFS(changed, os.DirFS(o.Source)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(changed, os.DirFS(o.Source)))
 	file := filepath.Join(changed, "src/watchdog/__init__.py")
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	write(t, file, string(content)+"\n", 0o644)
 	o.Source = changed
 	err = b.BuildBase(t.Context(), "localhost/changed", o)
-	if err == nil {
-		t.Fatal("a source with a changed file is used")
-	}
+	require.Error(t, err, "a source with a changed file is used")
 	for _, want := range []string{"src/watchdog/__init__.py: FAILED", "want tag v3.2.0 of github.com/aws/efs-utils"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it fails with\n%v\nwant %q", err, want)
@@ -164,19 +139,13 @@ func checkSource(t *testing.T, b *Builder, o Options) {
 // checkFiles: the image has no package manager, and a list of its packages; its size is logged.
 func checkFiles(t *testing.T, b *Builder) {
 	img, err := b.Image(t.Context(), image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	size := int64(0)
 	for _, layer := range layers {
 		compressed, err := layer.Size()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		size += compressed
 	}
 	t.Logf("it has %.1f MiB compressed", float64(size)/(1<<20))
@@ -194,9 +163,7 @@ func checkFiles(t *testing.T, b *Builder) {
 		t.Errorf("the list of packages: %v; want one with stunnel4 and without apt", err)
 	}
 	report, err := os.ReadFile(filepath.Join(root, "usr/share/efs-utils-base/report"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"mount.efs Version: 3.2.0", "amazon-efs-mount-watchdog Version: 3.2.0", "stunnel 5.", "FIPS mode of stunnel: no"} {
 		if !bytes.Contains(report, []byte(want)) {
 			t.Errorf("the report is\n%s\nwant %q", report, want)
@@ -219,38 +186,26 @@ func checkFiles(t *testing.T, b *Builder) {
 func checkFIPS(t *testing.T, root string) {
 	c := start(t, root)
 	content, err := os.ReadFile("check-system")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	write(t, filepath.Join(root, "test/check-system"), string(content), 0o755)
 	link := filepath.Join(root, "etc/amazon/efs") // of configure
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(link))
 	out, err := c.run(t, "/test/check-system", "required", "/test/report")
 	if err == nil || !strings.Contains(out, "stunnel has no FIPS mode in this BASE") {
 		t.Errorf("check-system: %v\n%s\nwant that it fails without FIPS mode", err, out)
 	}
-	if err := os.Symlink("/var/amazon/efs", link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("/var/amazon/efs", link))
 }
 
 // checkAgain: the same packages and source give the same image.
 func checkAgain(t *testing.T, b *Builder, o Options) {
-	if err := b.BuildBase(t.Context(), "localhost/again", o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.BuildBase(t.Context(), "localhost/again", o))
 	digests := map[string]string{}
 	for _, name := range []string{image, "localhost/again"} {
 		img, err := b.Image(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		digest, err := img.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		digests[digest.String()] = name
 	}
 	if len(digests) != 1 {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -29,20 +30,14 @@ type container struct {
 func createRoot(t *testing.T, b *Builder, image string) string {
 	t.Helper()
 	name, err := b.Run(t.Context(), "from", "--pull-never", image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	root, err := b.Run(t.Context(), "mount", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range []struct{ source, target string }{
 		{"null.py", "test/null.py"}, {"init.py", "test/init.py"}, {"mount.nfs4", "usr/sbin/mount.nfs4"},
 	} {
 		content, err := os.ReadFile(filepath.Join("testdata", file.source))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		write(t, filepath.Join(root, file.target), string(content), 0o755)
 	}
 	write(t, filepath.Join(root, "test/mounts"), "", 0o644)
@@ -53,15 +48,9 @@ func createRoot(t *testing.T, b *Builder, image string) string {
 // write replaces a file, which may be a link.
 func write(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.RemoveAll(path))
+	require.NoError(t, os.WriteFile(path, []byte(content), mode))
 }
 
 // enter is how the first process gets to see the container's files only.
@@ -78,12 +67,8 @@ func start(t *testing.T, root string) container {
 	first.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID}
 	first.Stderr = os.Stderr
 	out, err := first.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, first.Start())
 	t.Cleanup(func() {
 		first.Process.Kill()
 		first.Wait() // it was killed
@@ -93,22 +78,14 @@ func start(t *testing.T, root string) container {
 	}
 	c := container{root, first.Process.Pid}
 	network, err := netns.GetFromPid(c.pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer network.Close()
 	devices, err := netlink.NewHandleAt(network)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer devices.Close()
 	loopback, err := devices.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := devices.LinkSetUp(loopback); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, devices.LinkSetUp(loopback))
 	return c
 }
 
@@ -135,9 +112,7 @@ func (c container) listen(t *testing.T, address string) net.Listener {
 		results <- result{listener, err}
 	}()
 	r := <-results
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	require.NoError(t, r.err)
 	t.Cleanup(func() { r.listener.Close() })
 	return r.listener
 }
@@ -157,9 +132,7 @@ func (c container) run(t *testing.T, args ...string) (string, error) {
 func (c container) spawn(t *testing.T, args ...string) {
 	t.Helper()
 	command := c.command(t, args...)
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, command.Start())
 	t.Cleanup(func() {
 		command.Process.Kill()
 		command.Wait() // it was killed
@@ -182,9 +155,7 @@ func (c container) statePath() string {
 func (c container) readState(t *testing.T) state {
 	t.Helper()
 	content, err := os.ReadFile(c.statePath())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := state{}
 	if err := json.Unmarshal(content, &s); err != nil {
 		t.Fatalf("%s: %v", c.statePath(), err)

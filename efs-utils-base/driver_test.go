@@ -2,7 +2,6 @@ package base
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws/ec2"
 	"github.com/berth-csi/berth/lab/aws/metadata"
@@ -22,26 +24,18 @@ import (
 func checkDriver(t *testing.T, b *Builder, o Options) {
 	const program = "aws-efs-csi-driver-v3.4.1"
 	real, err := programs.Given(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if real == "" {
 		t.Skipf("ours in its place does not run efs-utils: want %s=DIR, a folder with the program %s", programs.GivenVariable, program)
 	}
 	folder := t.TempDir()
 	copyFile(t, real, filepath.Join(folder, "aws-efs-csi-driver"))
 	copyFile(t, filepath.Join("..", "LICENSE"), filepath.Join(folder, "LICENSE"))
-	if err := b.BuildDriver(t.Context(), "localhost/driver", image, folder, "v3.4.1", o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.BuildDriver(t.Context(), "localhost/driver", image, folder, "v3.4.1", o))
 	img, err := b.Image(t.Context(), "localhost/driver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if config.Architecture != runtime.GOARCH || !slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/aws-efs-csi-driver"}) {
 		t.Errorf("the image is for %s and runs %q", config.Architecture, config.Config.Entrypoint)
 	}
@@ -74,15 +68,11 @@ func (c container) startDriver(t *testing.T) {
 	service := &http.Server{Handler: instance}
 	listener := c.listen(t, address)
 	go func() {
-		if err := service.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, service.Serve(listener), http.ErrServerClosed)
 	}()
 	t.Cleanup(func() { service.Close() })
 	for _, folder := range []string{"csi", "etc/amazon/efs-legacy", "var/amazon/efs"} { // volumes
-		if err := os.MkdirAll(filepath.Join(c.root, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(c.root, folder), 0o755))
 	}
 	c.spawn(t, "/bin/sh", "-c", "FIPS_ENABLED=true DISABLE_TAINT_WATCHER=true AWS_EC2_METADATA_SERVICE_ENDPOINT=http://"+address+
 		" exec aws-efs-csi-driver --endpoint=unix:/csi/csi.sock --efs-utils-static-files-path=/etc/amazon/efs-static-files >/test/driver.log 2>&1")

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/authority"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -26,18 +28,14 @@ var options = "tls,stunnel,tlsport=" + port + ",region=eu-central-1,accesspoint=
 // mount mounts the file system, as the driver does.
 func mount(t *testing.T, c container) (string, error) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(c.root, "mnt"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(c.root, "mnt"), 0o755))
 	return c.run(t, "mount", "-t", "efs", "-o", options, fileSystem+":/", "/mnt")
 }
 
 // checkStranger: a server with a certificate of another authority gets no data.
 func checkStranger(t *testing.T, root string) {
 	stranger, err := authority.New("Stranger")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := start(t, root)
 	startServer(t, c, stranger)
 	if out, err := mount(t, c); err == nil || !strings.Contains(out, "reset by peer") {
@@ -50,17 +48,11 @@ func checkStranger(t *testing.T, root string) {
 func forget(t *testing.T, root string) {
 	t.Helper()
 	for _, folder := range []string{"run/efs", "var/log/amazon/efs"} {
-		if err := os.RemoveAll(filepath.Join(root, folder)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.RemoveAll(filepath.Join(root, folder)))
 	}
-	if err := os.Mkdir(filepath.Join(root, "var/log/amazon/efs"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(filepath.Join(root, "var/log/amazon/efs"), 0o755))
 	for _, file := range []string{"test/mounts", "test/commands"} {
-		if err := os.WriteFile(filepath.Join(root, file), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(root, file), nil, 0o644))
 	}
 }
 
@@ -74,17 +66,11 @@ func checkMount(t *testing.T, root string, ca *authority.Authority) {
 	}
 	var command []string
 	content, err := os.ReadFile(filepath.Join(root, "test/commands"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &command); err != nil {
-		t.Fatalf("mount.nfs4 ran as %q, want once: %v", content, err)
-	}
+	require.NoError(t, err)
+	require.NoErrorf(t, json.Unmarshal(content, &command), "mount.nfs4 ran as %q, want once", content)
 	want := []string{"/sbin/mount.nfs4", "127.0.0.1:/", "/mnt", "-o",
 		"rw,nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,port=" + port}
-	if diff := cmp.Diff(want, command); diff != "" {
-		t.Errorf("mount.nfs4 (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, command), "mount.nfs4 (-want +got)")
 	s.mu.Lock()
 	certificate := s.certificate
 	s.mu.Unlock()
@@ -102,9 +88,7 @@ func checkMount(t *testing.T, root string, ca *authority.Authority) {
 		"privateKey":  "/etc/amazon/efs/privateKey.pem",
 		"certificate": "/var/run/efs/" + fileSystem + ".mnt." + port + "+/certificate.pem",
 	}) {
-		if diff := cmp.Diff(want, got[key]); diff != "" {
-			t.Errorf("%s of the state (-want +got):\n%s", key, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, got[key]), "%s of the state (-want +got)", key)
 	}
 	onNode := "run/efs/" + fileSystem + ".mnt." + port + "+/certificate.pem"
 	if written := strings.TrimSpace(c.read(t, onNode)); written == "" || !strings.Contains(string(certificate), written) {
@@ -187,12 +171,8 @@ func checkAdopted(t *testing.T, root string, ca *authority.Authority) {
 				changed["cmd"] = []string{path, strings.TrimPrefix(forProxy, root), "--tls", "--no-direct-s3-read"}
 			}
 			content, err := json.Marshal(changed)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(c.statePath(), content, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(c.statePath(), content, 0o644))
 			if c.answers(t) {
 				t.Fatal("the server answers before there is a tunnel")
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
@@ -23,13 +25,9 @@ func TestOLM(t *testing.T) {
 // TestReadme: the example of the page is TestOLM.
 func TestReadme(t *testing.T) {
 	source, err := os.ReadFile("lab_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, example, _ := strings.Cut(string(page), "```go\n")
 	example, _, found := strings.Cut(example, "```\n")
 	if !found || strings.Count(example, "\n") > 12 || !bytes.Contains(source, []byte(example)) {
@@ -41,13 +39,9 @@ func TestReadme(t *testing.T) {
 // its own.
 func TestClosure(t *testing.T) {
 	module, err := exec.Command("go", "list", "-m").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := exec.Command("go", "list", "-test", "-deps", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	own := strings.TrimSpace(string(module)) + "/"
 	seen := 0
 	for line := range strings.Lines(string(out)) {

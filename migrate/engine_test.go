@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,17 +51,13 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) create(object client.Object) {
 	s.t.Helper()
-	if err := s.Client().Create(s.t.Context(), object); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.Client().Create(s.t.Context(), object))
 }
 
 func (s *scene) connect(config *rest.Config) migrate.Cluster {
 	s.t.Helper()
 	c, err := client.New(config, client.Options{Scheme: s.Client().Scheme(), Mapper: s.Client().RESTMapper()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return migrate.Cluster{Config: config, Client: c, JournalNamespace: s.journals, Warn: func(what string) { s.warnings = append(s.warnings, what) }}
 }
 
@@ -70,9 +68,7 @@ func (s *scene) request() moveRequest { return moveRequest{s.namespace, "source"
 func (s *scene) plan() *movePlan {
 	s.t.Helper()
 	p, err := move.Plan(s.t.Context(), s.admin(), s.request())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return p
 }
 
@@ -119,9 +115,7 @@ func (s *scene) use() {
 	s.t.Helper()
 	target := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "target"}}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"yes"}}}`, usedAnnotation)
-	if err := s.Client().Patch(s.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		s.t.Error(err)
-	}
+	assert.NoError(s.t, s.Client().Patch(s.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // run runs a tool, which must succeed in time, and returns its writes.
@@ -129,9 +123,7 @@ func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
 	defer cancel()
-	if err := injector.Run(ctx, s.Config(), t); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, injector.Run(ctx, s.Config(), t))
 	return injector.Writes()
 }
 
@@ -151,9 +143,7 @@ func (s *scene) mustFail(t tool, want ...string) {
 	defer cancel()
 	err := t(ctx, s.Config())
 	for _, text := range want {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			s.t.Errorf("got %v, want %q", err, text)
-		}
+		assert.ErrorContains(s.t, err, text)
 	}
 }
 
@@ -161,18 +151,14 @@ func (s *scene) mustFail(t tool, want ...string) {
 func (s *scene) mustBe(phase migrate.Phase, want ...string) {
 	s.t.Helper()
 	list := &corev1.ConfigMapList{}
-	if err := s.Client().List(s.t.Context(), list, client.InNamespace(s.namespace)); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.Client().List(s.t.Context(), list, client.InNamespace(s.namespace)))
 	var got []string
 	for _, found := range list.Items {
 		if found.Data["key"] == "value" {
 			got = append(got, found.Name)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.t.Errorf("ConfigMaps with the data (-want +got):\n%s", diff)
-	}
+	assert.Empty(s.t, cmp.Diff(want, got), "ConfigMaps with the data (-want +got)")
 	journal := &corev1.ConfigMap{}
 	err := s.Client().Get(s.t.Context(), client.ObjectKey{Namespace: s.journals, Name: s.journal()}, journal)
 	if client.IgnoreNotFound(err) != nil || journal.Data["phase"] != string(phase) {
@@ -203,9 +189,7 @@ func TestApplyKilledAtEachWrite(t *testing.T) {
 		s.mustFail(s.rollback, "beyond the point of no return")
 		counts[i] = countWrites(writes)
 	}
-	if diff := cmp.Diff(counts[0], counts[1]); diff != "" {
-		t.Errorf("what was created and deleted (-undisturbed +killed):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(counts[0], counts[1]), "what was created and deleted (-undisturbed +killed)")
 }
 
 func TestRollbackKilledAtEachWrite(t *testing.T) {
@@ -300,9 +284,7 @@ func TestCompleteStaysComplete(t *testing.T) {
 		s.mustSettle(tool)
 	}
 	target := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "target"}}
-	if err := s.Client().Delete(t.Context(), target); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Client().Delete(t.Context(), target))
 	last := completed
 	for _, tool := range []tool{requested, given} {
 		s.mustFail(tool, "somebody has removed the target")
@@ -378,24 +360,16 @@ func TestTimeout(t *testing.T) {
 func TestPlanIsForTheCluster(t *testing.T) {
 	s := newScene(t)
 	text, err := json.Marshal(s.plan())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	given, err := move.Read(strings.NewReader(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.source.Data["key"] = "other"
-	if err := s.Client().Update(t.Context(), s.source); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Client().Update(t.Context(), s.source))
 	s.mustFail(s.apply(given, false, migrate.Options{}), "the cluster has changed since the plan was made", "make a new plan")
 	changed := s.plan()
 	s.mustWait(changed)
 	s.source.Data["key"] = "another"
-	if err := s.Client().Update(t.Context(), s.source); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Client().Update(t.Context(), s.source))
 	s.mustFail(s.rollback, "somebody has changed the source")
 	s.mustFail(s.apply(changed, false, migrate.Options{}), "somebody has changed the source")
 }
@@ -413,9 +387,7 @@ func TestUnsafePlan(t *testing.T) {
 func (s *scene) forged(namespace, name string, p *movePlan, phase string) *corev1.ConfigMap {
 	s.t.Helper()
 	text, err := json.Marshal(p)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "move"}},
@@ -450,14 +422,10 @@ func TestForgedAndCorruptJournals(t *testing.T) {
 		_, err := move.Plan(ctx, s.connect(config), s.request())
 		return err
 	}, "ConfigMap "+s.journals+"/"+own.Name+" is not a valid journal", `schema is "test.move-plan.v0", want "test.move-plan.v1"`, "another version of berth", "delete it")
-	if err := s.Client().Delete(t.Context(), own); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Client().Delete(t.Context(), own))
 	s.run(fault.Record(), s.apply(p, true, migrate.Options{}))
 	for _, left := range s.warnings {
-		if strings.Contains(left, "ignored: ConfigMap "+s.namespace+"/") {
-			t.Errorf("a ConfigMap outside of the namespace of journals was read: %s", left)
-		}
+		assert.NotContains(t, left, "ignored: ConfigMap "+s.namespace+"/", "a ConfigMap outside of the namespace of journals was read")
 	}
 	s.mustBe(migrate.Completed, "target")
 }
@@ -478,9 +446,7 @@ func TestJournalOfOtherObjects(t *testing.T) {
 			journal := s.forged(s.journals, s.journal(), forged, "Applying")
 			s.create(journal)
 			t.Cleanup(func() {
-				if err := s.Client().Delete(context.Background(), journal); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, s.Client().Delete(context.Background(), journal))
 			})
 			s.mustFail(s.rollback, test.want)
 			s.mustFail(func(ctx context.Context, config *rest.Config) error {
@@ -500,9 +466,7 @@ func TestChangedAfterRollback(t *testing.T) {
 	s := newScene(t)
 	s.mustWait(s.plan())
 	s.run(fault.Record(), s.rollback)
-	if err := s.Client().Delete(t.Context(), s.source); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Client().Delete(t.Context(), s.source))
 	s.mustFail(s.rollback, "rolled back already")
 }
 
@@ -520,9 +484,7 @@ func (s *scene) advance(p *movePlan, want migrate.StepName, waits bool) {
 func TestAdvance(t *testing.T) {
 	s := newScene(t)
 	p, err := move.NewPlan(t.Context(), s.admin(), s.request())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.advance(p, migrate.RecordPlan, false)
 	s.mustBe(migrate.Applying, "source")
 	if _, err := move.NewPlan(t.Context(), s.admin(), s.request()); err == nil || !strings.Contains(err.Error(), "is in progress") {
@@ -553,9 +515,7 @@ func TestAdvance(t *testing.T) {
 
 func (s *scene) patchSource(patch string) {
 	s.t.Helper()
-	if err := s.Client().Patch(s.t.Context(), s.source, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.Client().Patch(s.t.Context(), s.source, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // Two tools and two controllers at once lead to the same end: of two equal writes one succeeds.
@@ -587,9 +547,7 @@ func TestTwoAtOnce(t *testing.T) {
 		go func() { ended <- recorder.Run(ctx, s.Config(), run) }()
 	}
 	for range recorders {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	}
 	s.mustBe(migrate.Completed, "target")
 	total := map[string]fault.Count{}

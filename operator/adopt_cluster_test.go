@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,9 +60,7 @@ func TestAdoptionRetriesAConflict(t *testing.T) {
 	go func() { done <- env.operate(ctx, cfg) }()
 	defer func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	}()
 	env.create(env.customResource())
 	env.waitForConditions(allWell)
@@ -98,9 +98,7 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 		before[object.GetKind()] = object.DeepCopy()
 	}
 	nodes := env.nodePods()
-	if len(nodes) != 3 {
-		t.Fatalf("the old driver has %d ready pods, want one on each of the 3 nodes", len(nodes))
-	}
+	require.Lenf(t, nodes, 3, "the old driver has %d ready pods, want one on each of the 3 nodes", len(nodes))
 	ofDriver := client.InNamespace(env.home)
 	endPods := env.Record(t, &corev1.PodList{}, ofDriver, client.MatchingLabels{"app": "efs-csi-node"})
 	endDaemonSets := env.Record(t, &appsv1.DaemonSetList{}, ofDriver)
@@ -109,9 +107,7 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	custom.Finalizers = env.driver.History.Finalizers
 	if named {
 		scc := unadopted[slices.IndexFunc(unadopted, func(r *unstructured.Unstructured) bool { return r.GetKind() == "SecurityContextConstraints" })]
-		if err := env.Client().Patch(t.Context(), scc, client.RawPatch("application/merge-patch+json", []byte(`{"users":[]}`))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Patch(t.Context(), scc, client.RawPatch("application/merge-patch+json", []byte(`{"users":[]}`))))
 		custom.Annotations = map[string]string{namespaceAnnotation: env.home}
 	}
 	env.create(custom)
@@ -140,9 +136,7 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	if want := []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
 		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
 	}
-	if got := custom.Annotations["berth.dev/driver-namespace"]; got != env.home {
-		t.Errorf("the annotation says that the driver is in namespace %q, want %q", got, env.home)
-	}
+	assert.EqualValues(t, env.home, custom.Annotations["berth.dev/driver-namespace"], "the annotation says that the driver is in namespace")
 	if restarts == 0 { // an operator that ends before it receives the response records nothing
 		for _, object := range unadopted {
 			env.waitForEvent("Adopted", object.GetKind()+" "+object.GetName())
@@ -184,9 +178,7 @@ func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Un
 	}
 	for kind, old := range before {
 		now := old.DeepCopy()
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now))
 		if now.GetUID() != old.GetUID() {
 			t.Errorf("%s %s was recreated", kind, old.GetName())
 		}
@@ -209,12 +201,8 @@ func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Un
 		}
 		switch kind {
 		case "CSIDriver", "StorageClass", "ServiceAccount":
-			if diff := cmp.Diff(content(old), content(now)); diff != "" {
-				t.Errorf("%s %s changed, although it was up to date (-before +after):\n%s", kind, old.GetName(), diff)
-			}
-			if told := env.events(kind + "Updated"); len(told) > 0 {
-				t.Errorf("%s %s was up to date, but the operator recorded: %q", kind, old.GetName(), told)
-			}
+			assert.Emptyf(t, cmp.Diff(content(old), content(now)), "%s %s changed, although it was up to date (-before +after)", kind, old.GetName())
+			assert.Emptyf(t, env.events(kind+"Updated"), "%s %s was up to date, but the operator recorded", kind, old.GetName())
 		case "SecurityContextConstraints":
 			checkNarrowed(t, env, now)
 		}
@@ -234,9 +222,7 @@ func checkNarrowed(t *testing.T, env *testEnv, scc *unstructured.Unstructured) {
 		"users":  []any{accounts + "efs-csi-sa", accounts + "efs-csi-controller-sa"},
 		"groups": []any{}, "allowHostIPC": false, "allowHostPID": false, "allowedCapabilities": []any{}, "allowedUnsafeSysctls": []any{},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("SecurityContextConstraints %s (-want +got):\n%s", scc.GetName(), diff)
-	}
+	assert.Emptyf(t, cmp.Diff(want, got), "SecurityContextConstraints %s (-want +got)", scc.GetName())
 }
 
 // checkDaemonSetChanges checks all changes of the old DaemonSet: it first loses its owner, it keeps its selector, and its
@@ -257,9 +243,7 @@ func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes
 		}
 	}
 	selector, _, _ := unstructured.NestedStringMap(old.Object, "spec", "selector", "matchLabels")
-	if diff := cmp.Diff(&metav1.LabelSelector{MatchLabels: selector}, last.Spec.Selector); diff != "" {
-		t.Errorf("selector of the DaemonSet (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(&metav1.LabelSelector{MatchLabels: selector}, last.Spec.Selector), "selector of the DaemonSet (-before +after)")
 	strategy := last.Spec.UpdateStrategy
 	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate.MaxUnavailable.String() != "10%" {
 		t.Errorf("update strategy of the DaemonSet is %v", strategy)
@@ -270,9 +254,7 @@ func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes
 func (env *testEnv) makeWorkersOfAllNodes() {
 	env.t.Helper()
 	nodes := &corev1.NodeList{}
-	if err := env.Client().List(env.t.Context(), nodes); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().List(env.t.Context(), nodes))
 	const role = "node-role.kubernetes.io/worker"
 	for _, node := range nodes.Items {
 		if _, worker := node.Labels[role]; worker {
@@ -282,13 +264,9 @@ func (env *testEnv) makeWorkersOfAllNodes() {
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, role, value)
 			return env.Client().Patch(context.Background(), &node, client.RawPatch("application/merge-patch+json", patch))
 		}
-		if err := label(`""`); err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, label(`""`))
 		env.t.Cleanup(func() {
-			if err := label("null"); err != nil {
-				env.t.Error(err)
-			}
+			assert.NoError(env.t, label("null"))
 		})
 	}
 }
@@ -298,9 +276,7 @@ func (env *testEnv) makeWorkersOfAllNodes() {
 func (env *testEnv) createAPI() client.Object {
 	env.t.Helper()
 	manifests, err := env.driver.Manifests(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	definitions := drivers.OfKind(manifests, "CustomResourceDefinition")
 	at := slices.IndexFunc(definitions, func(m drivers.Manifest) bool { return strings.HasPrefix(m.Object.GetName(), "sharedvolumes.") })
 	if at < 0 {
@@ -314,9 +290,7 @@ func (env *testEnv) createAPI() client.Object {
 		if err := env.Client().Delete(ctx, api); client.IgnoreNotFound(err) != nil {
 			env.t.Error(err)
 		}
-		if err := cluster.Until(ctx, "the API to be gone", env.Gone(api)); err != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, cluster.Until(ctx, "the API to be gone", env.Gone(api)))
 	})
 	return api
 }
@@ -325,9 +299,7 @@ func (env *testEnv) createAPI() client.Object {
 func (env *testEnv) createUnadopted(owner client.Object) []*unstructured.Unstructured {
 	env.t.Helper()
 	unadopted, err := community.Driver(env.home, owner)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	for _, object := range unadopted {
 		env.create(object)
 	}
@@ -354,9 +326,7 @@ func (env *testEnv) createShare() []client.Object {
 		return env.Client().Create(ctx, shared)
 	})
 	shared.Status = status
-	if err := env.Client().Status().Update(env.t.Context(), shared); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Status().Update(env.t.Context(), shared))
 	env.create(volume, claim)
 	env.t.Cleanup(func() {
 		env.removeVolume(volume)
@@ -396,12 +366,8 @@ func (env *testEnv) removeFinalizers(object client.Object) error {
 // removeAPI deletes the definition of SharedVolumes.
 func (env *testEnv) removeAPI(api client.Object, shared client.Object) {
 	env.t.Helper()
-	if err := env.removeFinalizers(shared); err != nil {
-		env.t.Fatal(err)
-	}
-	if err := env.Client().Delete(env.t.Context(), api); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.removeFinalizers(shared))
+	require.NoError(env.t, env.Client().Delete(env.t.Context(), api))
 	cluster.Eventually(env.t, limit, "the old operator's API to be gone", env.Gone(api))
 }
 
@@ -409,9 +375,7 @@ func (env *testEnv) removeAPI(api client.Object, shared client.Object) {
 func (env *testEnv) nodePods() []corev1.Pod {
 	env.t.Helper()
 	pods := &corev1.PodList{}
-	if err := env.Client().List(env.t.Context(), pods, client.InNamespace(env.home), client.MatchingLabels{"app": "efs-csi-node"}); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().List(env.t.Context(), pods, client.InNamespace(env.home), client.MatchingLabels{"app": "efs-csi-node"}))
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isReady(&pod) })
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +49,7 @@ func (env *testEnv) ownLabels() map[string]string {
 func (env *testEnv) forge(tn *tenant.Tenant, namespace string) []client.Object {
 	env.t.Helper()
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	var forged []client.Object
 	for _, m := range manifests {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: m.Object.GetName(), Labels: env.ownLabels()}
@@ -66,9 +66,7 @@ func (env *testEnv) forge(tn *tenant.Tenant, namespace string) []client.Object {
 		}
 	}
 	for _, object := range forged {
-		if err := tn.Client.Create(env.t.Context(), object); err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, tn.Client.Create(env.t.Context(), object))
 	}
 	return forged
 }
@@ -98,9 +96,7 @@ func (env *testEnv) permissionsOf(ctx context.Context, namespace string) []strin
 		}
 		live.SetManagedFields(nil)
 		text, err := live.MarshalJSON()
-		if err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, err)
 		if strings.Contains(string(text), `"`+namespace+`"`) || strings.Contains(string(text), ":"+namespace+":") {
 			found = append(found, nameOf(live))
 		}
@@ -134,9 +130,7 @@ func TestAttackForgedDriver(t *testing.T) {
 		if got := condition(custom, "Degraded"); got.Status != operatorv1.ConditionFalse {
 			t.Errorf("a tenant degrades the driver: %s: %s", got.Reason, got.Message)
 		}
-		if got := custom.Annotations[namespaceAnnotation]; got != env.home {
-			t.Errorf("the driver is in namespace %q, want %q", got, env.home)
-		}
+		assert.EqualValues(t, env.home, custom.Annotations[namespaceAnnotation], "the driver is in namespace")
 		env.checkNothingFor(project)
 		env.checkForged(forged)
 	})
@@ -190,20 +184,16 @@ func TestAttackForgedDriverBesideOurs(t *testing.T) {
 func withFixedNamespace(t *testing.T, name string) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("manila")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	before, assets := driver.Namespace, fstest.MapFS{}
-	if err := fs.WalkDir(driver.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, fs.WalkDir(driver.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := fs.ReadFile(driver.Assets, path)
 		assets[path] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(string(text), before, name))}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	driver.Assets, driver.Namespace = assets, name
 	return driver
 }
@@ -223,13 +213,9 @@ func TestAttackFixedNamespace(t *testing.T) {
 	env.waitForReason(degraded, "NamespaceUnproven")
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 	namespace := &corev1.Namespace{}
-	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace))
 	for _, want := range []string{namespaceAnnotation + "=" + fixed, namespaceUIDAnnotation + "=" + string(namespace.UID)} {
-		if got := condition(custom, degraded).Message; !strings.Contains(got, want) {
-			t.Errorf("condition %s says %q, want %q in it", degraded, got, want)
-		}
+		assert.Containsf(t, condition(custom, degraded).Message, want, "condition %s says", degraded)
 	}
 	env.checkNothingFor(fixed)
 	env.checkForged(forged)
@@ -240,12 +226,8 @@ func TestAttackFixedNamespace(t *testing.T) {
 	// Once the tenant's namespace is gone, the operator creates its own.
 	env.deleteNamespace(fixed)
 	custom = env.waitForConditions(allWell)
-	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
-		t.Fatal(err)
-	}
-	if got := custom.Annotations[namespaceUIDAnnotation]; got != string(namespace.UID) {
-		t.Errorf("the recorded UID is %q, want %s", got, namespace.UID)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace))
+	assert.EqualValues(t, string(namespace.UID), custom.Annotations[namespaceUIDAnnotation], "the recorded UID")
 
 	// The namespace outlives the driver, and is recognized again.
 	env.deleteCustomResource()
@@ -261,13 +243,9 @@ func TestAttackRecreatedNamespaceOfATrace(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	old := env.freeName("old")
-	if err := env.EnsureNamespace(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.EnsureNamespace(t.Context(), old))
 	unadopted, err := community.Driver(old, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, object := range unadopted {
 		if object.GetKind() == "SecurityContextConstraints" {
 			env.create(object)
@@ -305,9 +283,7 @@ func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
 
 	// An administrator who trusts the namespace adds its UID.
 	namespace := &corev1.Namespace{}
-	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: chosen}, namespace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Name: chosen}, namespace))
 	env.home = chosen
 	env.annotate(namespaceUIDAnnotation, fmt.Sprintf("%q", namespace.UID))
 	env.waitForConditions(allWell)
@@ -384,9 +360,7 @@ func TestAttackRecreatedNamespaceOfARemoval(t *testing.T) {
 func (env *testEnv) installIn(namespace string) (stop func()) {
 	env.t.Helper()
 	env.home = namespace
-	if err := env.EnsureNamespace(env.t.Context(), namespace); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.EnsureNamespace(env.t.Context(), namespace))
 	custom := env.customResource()
 	custom.Annotations = map[string]string{namespaceAnnotation: namespace}
 	env.create(custom)
@@ -405,9 +379,7 @@ func (env *testEnv) freeName(prefix string) string { return prefix + "-" + env.n
 func (env *testEnv) namespaceUID(name string) types.UID {
 	env.t.Helper()
 	namespace := &corev1.Namespace{}
-	if err := env.Client().Get(env.t.Context(), client.ObjectKey{Name: name}, namespace); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Get(env.t.Context(), client.ObjectKey{Name: name}, namespace))
 	return namespace.UID
 }
 
@@ -417,9 +389,7 @@ func (env *testEnv) deleteNamespace(name string) {
 	namespace := &corev1.Namespace{}
 	env.ended = name
 	key, uid := client.ObjectKey{Name: name}, env.namespaceUID(name)
-	if err := env.Client().Delete(env.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Delete(env.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	cluster.Eventually(env.t, limit, "namespace "+name+" to be gone", func(ctx context.Context) error {
 		err := env.Client().Get(ctx, key, namespace)
 		if err == nil && namespace.UID == uid {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,9 +35,7 @@ func TestTenantBlocksRemoval(t *testing.T) {
 		{"a claim names a volume that is bound to another's claim",
 			func(env *testEnv, who *tenant.Tenant, project string) {
 				others := env.mountedVolume() // of a volume that has the name of the namespace
-				if err := env.Client().Delete(env.t.Context(), others); err != nil {
-					env.t.Fatal(err)
-				}
+				require.NoError(env.t, env.Client().Delete(env.t.Context(), others))
 				env.createdBy(who, env.claimOf(project, env.namespace))
 			},
 			func(*testEnv) corev1.PodSpec { return corev1.PodSpec{Volumes: claimed, NodeName: "worker-0"} }},
@@ -58,9 +58,7 @@ func TestTenantBlocksRemoval(t *testing.T) {
 			env.createdBy(who, pod)
 			t.Cleanup(func() {
 				free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-				if err := client.IgnoreNotFound(env.Client().Patch(context.Background(), pod, free)); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, client.IgnoreNotFound(env.Client().Patch(context.Background(), pod, free)))
 			})
 			if pod.Spec.NodeName == "worker-0" {
 				env.waitUntilRunning(pod)
@@ -69,9 +67,7 @@ func TestTenantBlocksRemoval(t *testing.T) {
 			env.waitUntilRemoved()
 			// Kubernetes may have ended the pod by now, but the removal has not waited for that.
 			events := &corev1.EventList{}
-			if err := env.Client().List(t.Context(), events, client.InNamespace(env.namespace)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, env.Client().List(t.Context(), events, client.InNamespace(env.namespace)))
 			for _, event := range events.Items {
 				if event.Reason == "VolumesInUse" {
 					t.Errorf("the removal waited: %s", event.Message)
@@ -84,18 +80,14 @@ func TestTenantBlocksRemoval(t *testing.T) {
 // createdBy creates objects as a tenant.
 func (env *testEnv) createdBy(who *tenant.Tenant, object client.Object) {
 	env.t.Helper()
-	if err := who.Client.Create(env.t.Context(), object); err != nil {
-		env.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	require.NoErrorf(env.t, who.Client.Create(env.t.Context(), object), "create %T %s", object, object.GetName())
 }
 
 // claimOf returns the claim "data" of a project, which names a volume.
 func (env *testEnv) claimOf(project, volume string) *corev1.PersistentVolumeClaim {
 	env.t.Helper()
 	spec := &corev1.PersistentVolume{}
-	if err := env.Client().Get(env.t.Context(), client.ObjectKey{Name: volume}, spec); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Get(env.t.Context(), client.ObjectKey{Name: volume}, spec))
 	class := ""
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "data"},

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -30,9 +32,7 @@ import (
 // Its operator asks often.
 func newBackendTestEnv(t *testing.T, cloud *openstack.Cloud) *testEnv {
 	driver, err := registry.Get("manila")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	backend := *driver.Backend
 	backend.Interval = 200 * time.Millisecond
 	driver.Backend = &backend
@@ -49,9 +49,7 @@ func (env *testEnv) enterCloud(cloud *openstack.Cloud) {
 	}
 	env.create(root)
 	env.t.Cleanup(func() {
-		if err := env.Client().Delete(context.Background(), root); err != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, env.Client().Delete(context.Background(), root))
 	})
 }
 
@@ -59,9 +57,7 @@ func (env *testEnv) enterCloud(cloud *openstack.Cloud) {
 func (env *testEnv) classes() []string {
 	env.t.Helper()
 	list := &storagev1.StorageClassList{}
-	if err := env.Client().List(env.t.Context(), list); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().List(env.t.Context(), list))
 	var names []string
 	for _, class := range list.Items {
 		if class.Provisioner == env.driver.CSIName {
@@ -149,9 +145,7 @@ func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 			env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
 		}
 		env.waitForConditions(allWell)
-		if diff := cmp.Diff(installed, env.uids()); diff != "" {
-			t.Errorf("%s: UIDs of the driver's objects (-before +after):\n%s", name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(installed, env.uids()), "%s: UIDs of the driver's objects (-before +after)", name)
 		env.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
 	}
 
@@ -159,9 +153,7 @@ func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 	stop()
 	cloud.SetManila(openstack.Down)
 	lost := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "manila-csi-driver-node-sa"}}
-	if err := env.Client().Delete(t.Context(), lost); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), lost))
 	env.startOperator()
 	cluster.Eventually(t, limit, "the lost object to be recreated", func(ctx context.Context) error {
 		return env.Client().Get(ctx, client.ObjectKeyFromObject(lost), lost)
@@ -188,9 +180,7 @@ func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 	env.t.Helper()
 	present, _, err := env.existing(env.t.Context())
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	present = slices.DeleteFunc(present, func(name string) bool { return name == "Secret csi-manila-secrets" }) // an earlier test's
 	if diff := cmp.Diff([]string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers", "ConfigMap manila-csi-driver-trusted-ca-bundle"}, present); diff != "" {
 		env.t.Errorf("without any offer, these objects of the driver exist (-want +got):\n%s", diff)
@@ -268,9 +258,7 @@ func TestDriverIsUnavailableUntilBackendHasAnswered(t *testing.T) {
 			answer()
 			env.waitForBackend(operatorv1.ConditionTrue, test.disabled)
 			env.waitForConditions(map[string]operatorv1.ConditionStatus{operatorv1.OperatorStatusTypeAvailable: operatorv1.ConditionTrue})
-			if diff := cmp.Diff("False True", endFirst()); diff != "" {
-				t.Errorf("the course of Available at first (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff("False True", endFirst()), "the course of Available at first (-want +got)")
 
 			stop()
 			endSecond := env.recordAvailability()
@@ -279,9 +267,7 @@ func TestDriverIsUnavailableUntilBackendHasAnswered(t *testing.T) {
 			answer()
 			env.waitUntilAsked(cloud)
 			env.waitForBackend(operatorv1.ConditionTrue, test.disabled)
-			if diff := cmp.Diff("True", endSecond()); diff != "" {
-				t.Errorf("the course of Available from a restart on (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff("True", endSecond()), "the course of Available from a restart on (-want +got)")
 		})
 	}
 }
@@ -323,9 +309,7 @@ func (env *testEnv) recordAvailability() (end func() string) {
 			follow(change.Object.(*operatorv1.ClusterCSIDriver))
 		}
 		now := &operatorv1.ClusterCSIDriver{} // the record may lack the last change
-		if err := env.Client().Get(env.t.Context(), client.ObjectKey{Name: env.driver.CSIName}, now); err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, env.Client().Get(env.t.Context(), client.ObjectKey{Name: env.driver.CSIName}, now))
 		follow(now)
 		return strings.Join(slices.Compact(course), " ")
 	}
@@ -340,9 +324,7 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	env.create(env.customResource())
 	stop := env.startOperator()
 	custom := env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionTrue)
-	if got := condition(custom, "ManilaControllerDisabled").Message; !strings.Contains(got, "no share type that a StorageClass can be made for") {
-		t.Errorf("without a class for any: %s", got)
-	}
+	assert.Contains(t, condition(custom, "ManilaControllerDisabled").Message, "no share type that a StorageClass can be made for", "without a class for any")
 
 	cloud.SetShareTypes("gold", "Gold", "not a name")
 	env.waitForClasses("csi-manila-gold")
@@ -350,9 +332,7 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	custom = env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
 	told := condition(custom, "ManilaDriverSettingsApplied").Message
 	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold belongs to share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
-		if !strings.Contains(told, part) {
-			t.Errorf("the message is %q, want %q in it", told, part)
-		}
+		assert.Contains(t, told, part, "the message")
 	}
 	env.waitForEvent("BackendLeftOut", `Share type "gold"`)
 	env.waitForConditions(allWell)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -22,9 +23,7 @@ func testClassSecrets(t *testing.T, env *testEnv) {
 	env.installDriver()
 	account := env.controllerAccount()
 	list := &storagev1.StorageClassList{}
-	if err := env.Client().List(t.Context(), list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().List(t.Context(), list))
 	secrets := map[string]string{} // namespaces, by name
 	for _, class := range list.Items {
 		if class.Provisioner != env.driver.CSIName {
@@ -55,9 +54,7 @@ func testClassSecrets(t *testing.T, env *testEnv) {
 func (env *testEnv) controllerAccount() string {
 	env.t.Helper()
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	for _, m := range drivers.OfKind(manifests, "Deployment") {
 		template, _ := m.Object.Object["spec"].(map[string]any)["template"].(map[string]any)
 		return fmt.Sprintf("system:serviceaccount:%s:%s", env.home, template["spec"].(map[string]any)["serviceAccountName"])

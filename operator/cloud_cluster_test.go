@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,9 +63,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 		Data: map[string]string{"ca-bundle.pem": bundle("first")}}
 	env.create(source)
 	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(env.Client().Delete(context.Background(), source)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.IgnoreNotFound(env.Client().Delete(context.Background(), source)))
 	})
 	env.installDriver()
 
@@ -104,9 +103,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 	change(env, source, func(c *corev1.ConfigMap) { c.Data["ca-bundle.pem"] = "nothing" })
 	refused := driver.ConditionPrefix + "OperatorDegraded"
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
-	if got := condition(custom, refused).Message; !strings.Contains(got, "openshift-config-managed/kube-cloud-config") {
-		t.Errorf("condition %s says %q, want the ConfigMap in it", refused, got)
-	}
+	assert.Containsf(t, condition(custom, refused).Message, "openshift-config-managed/kube-cloud-config", "condition %s says", refused)
 	controller("the second bundle still", func(pod corev1.PodTemplateSpec, _ map[string]string) error {
 		if pod.Annotations[annotation] != second {
 			t.Error("the driver's pods have changed with a bundle that has no certificate")
@@ -114,9 +111,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 		return nil
 	})
 
-	if err := env.Client().Delete(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), source))
 	controller("no bundle", func(pod corev1.PodTemplateSpec, got map[string]string) error {
 		if _, set := got["AWS_CA_BUNDLE"]; set || pod.Annotations[annotation] != "" {
 			return fmt.Errorf("AWS_CA_BUNDLE is %q, the hash %q", got["AWS_CA_BUNDLE"], pod.Annotations[annotation])
@@ -161,32 +156,24 @@ func TestDriversOwnConfiguration(t *testing.T) {
 	}
 	env.installDriver()
 	reached("default")
-	if deployment.Generation != 1 {
-		t.Errorf("the Deployment has generation %d, want the first: its pods were replaced at once", deployment.Generation)
-	}
+	assert.EqualValues(t, 1, deployment.Generation, "the Deployment has generation")
 
 	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.DriverConfigNamespace, Name: name}, Data: map[string]string{key: "low"}}
 	env.create(own)
 	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(env.Client().Delete(context.Background(), own)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.IgnoreNotFound(env.Client().Delete(context.Background(), own)))
 	})
 	reached("low")
 
 	change(env, own, func(c *corev1.ConfigMap) { c.Data[key] = "wrong" })
 	refused := driver.ConditionPrefix + "OperatorDegraded"
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
-	if got := condition(custom, refused).Message; !strings.Contains(got, "the level is wrong") {
-		t.Errorf("condition %s says %q, want the error in it", refused, got)
-	}
+	assert.Containsf(t, condition(custom, refused).Message, "the level is wrong", "condition %s says", refused)
 	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || copied.Data[key] != "low" {
 		t.Errorf("the driver's ConfigMap has %v, error %v; want the level before", copied.Data, err)
 	}
 
-	if err := env.Client().Delete(t.Context(), own); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), own))
 	reached("default")
 	env.waitForConditions(allWell)
 }
@@ -239,9 +226,7 @@ func TestCloudIsAskedOnce(t *testing.T) {
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "aws-ebs-csi-driver-controller"}}
 			if test.left != nil {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.home}}
-				if err := client.IgnoreAlreadyExists(env.Client().Create(t.Context(), namespace)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, client.IgnoreAlreadyExists(env.Client().Create(t.Context(), namespace)))
 				env.create(config)
 				set(nil, "c")
 			} else if err := client.IgnoreNotFound(env.Client().Delete(t.Context(), config)); err != nil { // of the test before
@@ -256,9 +241,7 @@ func TestCloudIsAskedOnce(t *testing.T) {
 			if test.left == nil {
 				refused := driver.ConditionPrefix + "OperatorDegraded"
 				custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue})
-				if got := condition(custom, refused).Message; !strings.Contains(got, "the cloud is in maintenance") {
-					t.Errorf("condition %s says %q, want why the cloud could not be asked", refused, got)
-				}
+				assert.Containsf(t, condition(custom, refused).Message, "the cloud is in maintenance", "condition %s says", refused)
 				if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); !apierrors.IsNotFound(err) {
 					t.Errorf("the driver's Deployment: error %v, want none before the cloud was asked", err)
 				}

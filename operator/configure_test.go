@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -76,12 +76,10 @@ func podsAreKeptApartAndModest(env *testEnv) {
 	for _, names := range nodes {
 		slices.Sort(names)
 	}
-	if diff := cmp.Diff(map[string][]string{
+	assert.Empty(env.t, cmp.Diff(map[string][]string{
 		"efs-csi-controller": {"control-plane-0", "control-plane-1"},
 		"efs-csi-node":       {"control-plane-0", "control-plane-1", "worker-0"},
-	}, nodes); diff != "" {
-		env.t.Errorf("nodes of the driver's pods (-want +got):\n%s", diff)
-	}
+	}, nodes), "nodes of the driver's pods (-want +got)")
 	budget := &policyv1.PodDisruptionBudget{}
 	cluster.Eventually(env.t, limit, "one of the controller's pods to be disruptable", func(ctx context.Context) error {
 		if err := env.Client().Get(ctx, client.ObjectKey{Namespace: env.home, Name: "efs-csi-controller"}, budget); err != nil {

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestUninstallWaitsForController: no pod uses a volume any more, but the driver's controller still has to detach one, and
@@ -42,9 +42,7 @@ func TestUninstallWaitsForController(t *testing.T) {
 	got := env.waitForUninstallMessage("to detach 1 VolumeAttachment: " + attachment.GetName() + " (node worker-0)")
 	for _, want := range []string{"delete 2 PersistentVolumes", released.GetName() + " (Released)", terminating.GetName() + " (Terminating)",
 		"delete 1 VolumeSnapshotContent: " + snapshot.GetName(), "berth.dev/force-removal=true"} {
-		if !strings.Contains(got.Message, want) {
-			t.Errorf("the message lacks %q: %s", want, got.Message)
-		}
+		assert.Contains(t, got.Message, want, "the message")
 	}
 	if got.Reason != "ControllerNeeded" || strings.Contains(got.Message, "other-") {
 		t.Errorf("%s: %s; want ControllerNeeded, and only what this driver's controller has to do", got.Reason, got.Message)
@@ -52,9 +50,7 @@ func TestUninstallWaitsForController(t *testing.T) {
 	if _, missing, err := env.existing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("while the controller has something to do, these objects were removed: %q (%v)", missing, err)
 	}
-	if err := env.Client().Delete(t.Context(), released); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), released))
 	env.release(terminating)
 	env.release(attachment)
 	env.waitForUninstallMessage("still has to delete 1 VolumeSnapshotContent: " + snapshot.GetName())
@@ -81,9 +77,7 @@ func (env *testEnv) held(object client.Object) client.Object {
 	object.SetFinalizers([]string{hold})
 	env.create(object)
 	env.t.Cleanup(func() { env.release(object) })
-	if err := env.Client().Delete(env.t.Context(), object); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Delete(env.t.Context(), object))
 	return object
 }
 
@@ -120,9 +114,7 @@ func (env *testEnv) snapshotContent(driver, name string, deleted bool) client.Ob
 	}
 	env.create(content)
 	env.t.Cleanup(func() {
-		if err := env.Client().Delete(context.Background(), content); err != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, env.Client().Delete(context.Background(), content))
 	})
 	return content
 }
@@ -133,13 +125,9 @@ func (env *testEnv) deletedVolume(source corev1.PersistentVolumeSource, name str
 	env.createVolumeOf(source, env.namespace, name, name)
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	finalizer := client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, hold)))
-	if err := env.Client().Patch(env.t.Context(), volume, finalizer); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Patch(env.t.Context(), volume, finalizer))
 	env.t.Cleanup(func() { env.release(volume) })
-	if err := env.Client().Delete(env.t.Context(), volume); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Delete(env.t.Context(), volume))
 	return volume
 }
 
@@ -151,13 +139,8 @@ func (env *testEnv) releasedVolume(source corev1.PersistentVolumeSource, name st
 	// Without the annotation, kube-controller-manager would delete the volume itself, and fail.
 	gone := fmt.Sprintf(`{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":%q}},"spec":{"persistentVolumeReclaimPolicy":%q,"claimRef":{"uid":"4d2f3a0e-8b7c-4c53-9a5e-0b0c6b9f1d11"}}}`,
 		source.CSI.Driver, policy)
-	if err := env.Client().Patch(env.t.Context(), volume, client.RawPatch("application/merge-patch+json", []byte(gone))); err != nil {
-		env.t.Fatal(err)
-	}
-	cluster.Eventually(env.t, limit, "volume "+name+" to be Released", func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(volume), volume); err != nil {
-			return err
-		}
+	require.NoError(env.t, env.Client().Patch(env.t.Context(), volume, client.RawPatch("application/merge-patch+json", []byte(gone))))
+	env.Await(env.t, limit, "volume "+name+" to be Released", volume, func() error {
 		if volume.Status.Phase != corev1.VolumeReleased {
 			return fmt.Errorf("it is %s", volume.Status.Phase)
 		}

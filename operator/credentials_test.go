@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // credentials are the credentials of the driver's components: the controller's and the nodes'.
@@ -46,9 +46,7 @@ func TestShortLivedCredentials(t *testing.T) {
 
 	for _, c := range credentials {
 		request, err := env.credentialsRequest(c.request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for path, want := range map[string]string{
 			"spec.providerSpec.stsIAMRoleARN": c.role,
 			"spec.cloudTokenPath":             "/var/run/secrets/openshift/serviceaccount/token",
@@ -59,12 +57,8 @@ func TestShortLivedCredentials(t *testing.T) {
 			}
 		}
 		secret := &corev1.Secret{}
-		if err := env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: c.secret}, secret); err != nil {
-			t.Fatal(err)
-		}
-		if got := string(secret.Data["credentials"]); !strings.Contains(got, c.role) {
-			t.Errorf("Secret %s says %q, want the role %s in it", c.secret, got, c.role)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: c.secret}, secret))
+		assert.Containsf(t, string(secret.Data["credentials"]), c.role, "Secret %s says", c.secret)
 	}
 }
 
@@ -78,13 +72,9 @@ func TestManualModeWithoutRoles(t *testing.T) {
 
 	for _, c := range credentials {
 		got := condition(custom, env.conditionOf(c.part))
-		if got.Reason != "RoleMissing" {
-			t.Errorf("condition %s has reason %q, want RoleMissing", got.Type, got.Reason)
-		}
+		assert.EqualValuesf(t, "RoleMissing", got.Reason, "condition %s has reason", got.Type)
 		for _, word := range []string{c.variable + " ", "Subscription", env.driver.Package.Name, "namespace " + env.namespace, "Secret " + c.secret} {
-			if !strings.Contains(got.Message, word) {
-				t.Errorf("condition %s does not say %q: %s", got.Type, word, got.Message)
-			}
+			assert.Containsf(t, got.Message, word, "condition %s", got.Type)
 		}
 		if _, err := env.credentialsRequest(c.request); !apierrors.IsNotFound(err) {
 			t.Errorf("CredentialsRequest %s: error %v, want NotFound: nothing would provision it", c.request, err)
@@ -136,10 +126,7 @@ func (env *testEnv) conditionOf(part string) string {
 func (env *testEnv) waitForReason(conditionType, reason string) {
 	env.t.Helper()
 	custom := env.customResource()
-	cluster.Eventually(env.t, limit, fmt.Sprintf("condition %s with reason %s", conditionType, reason), func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, fmt.Sprintf("condition %s with reason %s", conditionType, reason), custom, func() error {
 		if got := condition(custom, conditionType); got.Reason != reason {
 			return fmt.Errorf("it is %s (%s: %s)", got.Status, got.Reason, got.Message)
 		}

@@ -7,17 +7,21 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 	"github.com/berth-csi/berth/operator/controllers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/uninstall"
 )
 
 // A cycle runs the controllers for one desired state. It holds the clients and informers that they share, and passes
@@ -184,4 +188,102 @@ func isWritten(prefix, conditionType string, mode clustercsidriver.Mode) bool {
 	default:
 		return mode.Installs()
 	}
+}
+
+// uninstall removes the driver and, if its ClusterCSIDriver is being deleted, the finalizer. It runs until ctx ends.
+func (c *cycle) uninstall(ctx context.Context) error {
+	if c.operand.manifests == nil {
+		return c.operand.err
+	}
+	manifests, retired, lostNamespace := c.operand.manifests, c.operand.retired, ""
+	if c.namespace.Lost {
+		lostNamespace = c.namespace.Name
+		isLost := func(m drivers.Manifest) bool { return m.Object.GetNamespace() == lostNamespace || m.Kept() }
+		manifests, retired = slices.DeleteFunc(slices.Clone(manifests), isLost), slices.DeleteFunc(slices.Clone(retired), isLost)
+	}
+	// While volumes are in use, deleting the API of an earlier operator must not delete its driver.
+	unadopted, err := c.applier.Unadopted(ctx, manifests)
+	if err != nil {
+		return err
+	}
+	refused, err := c.applier.Adopt(ctx, unadopted)
+	if err != nil {
+		return err
+	}
+	classes, err := controllers.ExistingClasses(ctx, c.driver, c.clients.objects)
+	if err != nil {
+		return err
+	}
+	custom, err := c.reporter.GetObjectMeta()
+	if err != nil {
+		return err
+	}
+	unknown := controllers.UnknownObjects(custom.Annotations[controllers.ObjectsRecordAnnotation], c.operand.manifests, c.operand.retired)
+	watched := c.watch(slices.Concat(manifests, classes))
+	for _, m := range retired { // the operator has no permission to watch them, and nobody creates them any more
+		watched = append(watched, objects.NewWatchedObject(m.Object, nil))
+	}
+	defer c.metrics.BlockingPods.WithLabelValues(c.driver.CSIName).Set(0)
+	return c.runControllers(ctx,
+		c.newLogLevelController(),
+		c.newNamespaceController(),
+		c.newAdoptionController(manifests, refused != nil),
+		c.newFinalizerController(),
+		uninstall.NewController(uninstall.Options{
+			Driver: c.driver, Objects: watched, LostNamespace: lostNamespace, Unknown: unknown,
+			Kube: c.clients.kube, Snapshots: c.clients.snapshots, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,
+			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder, Metrics: c.metrics, Clock: c.clock,
+		}),
+	)
+}
+
+// ownerInterval is how often an operator checks whether the driver still belongs to another one.
+const ownerInterval = 10 * time.Second
+
+// leaveToOwner reports whether the driver belongs to another operator. If so, it returns only when that has changed or
+// ctx ends. Meanwhile, the operator writes neither the driver's objects nor the ClusterCSIDriver: the cluster storage
+// operator copies each of its conditions to the ClusterOperator storage, where ours would stay after this operator is
+// removed.
+//
+// A permanent driver's operator never gives way, because it is the one that the cluster needs.
+func (c *cycle) leaveToOwner(ctx context.Context) (left bool, err error) {
+	if c.permanent {
+		return false, nil
+	}
+	decision, err := c.finder.Decide(ctx)
+	if err != nil {
+		return false, err
+	}
+	if decision.Owner == nil {
+		c.degraded.ClearUntilDone(ctx)
+		return false, nil
+	}
+	message := c.describeOwner(*decision.Owner)
+	klog.InfoS("Waiting: the driver belongs to another operator", "clusterCSIDriver", c.driver.CSIName, "message", message)
+	c.recorder.Warning("DriverOfAnotherOperator", message)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return true, runAll(ctx,
+		func(ctx context.Context) error {
+			c.upgradeable.SetUntilDone(ctx, controllers.Settled)
+			c.degraded.SetUntilDone(ctx, "DriverOfAnotherOperator", message)
+			return nil
+		},
+		func(ctx context.Context) error {
+			defer cancel()
+			err := wait.PollUntilContextCancel(ctx, ownerInterval, false, func(ctx context.Context) (bool, error) {
+				decision, err := c.finder.Decide(ctx)
+				return err == nil && decision.Owner == nil, err
+			})
+			if wait.Interrupted(err) {
+				return nil // ctx ended
+			}
+			return err
+		},
+	)
+}
+
+func (c *cycle) describeOwner(owner placement.Reference) string {
+	return fmt.Sprintf("the driver %s belongs to the cluster storage operator, as %s shows. This operator changes nothing, and the cluster does not need it: "+
+		"delete its Subscription and its ClusterServiceVersion, or what else installed it, and leave the ClusterCSIDriver as it is", c.driver.CSIName, owner)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,17 +122,13 @@ func TestDefaultClass(t *testing.T) {
 			}
 			var got []string
 			list := &storagev1.StorageClassList{}
-			if err := env.Client().List(t.Context(), list); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, env.Client().List(t.Context(), list))
 			for _, class := range list.Items {
 				if class.Annotations[defaultClass] == "true" || class.Annotations[betaDefaultClass] == "true" {
 					got = append(got, class.Name)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("default classes (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, got), "default classes (-want +got)")
 			env.waitForConditions(allWell)
 		})
 	}

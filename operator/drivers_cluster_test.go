@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,12 +8,13 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/openstack"
 )
 
@@ -42,9 +42,7 @@ func nameOf(object client.Object) string {
 // kept returns the driver's objects that outlive it, by kind and name.
 func (env *testEnv) kept() map[string]bool {
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	kept := map[string]bool{}
 	for _, m := range manifests {
 		if m.Kept() {
@@ -81,9 +79,7 @@ func checkConditions(t *testing.T, driver drivers.Driver, custom *operatorv1.Clu
 	}
 	for _, component := range []string{"DriverControllerServiceController", "DriverNodeServiceController"} {
 		for _, kind := range []string{"Available", "Progressing", "Degraded"} {
-			if !slices.Contains(all, driver.ConditionPrefix+component+kind) {
-				t.Errorf("condition %s is not there", driver.ConditionPrefix+component+kind)
-			}
+			assert.Containsf(t, all, driver.ConditionPrefix+component+kind, "condition %s is not there", driver.ConditionPrefix+component+kind)
 		}
 	}
 }
@@ -100,40 +96,23 @@ func testInstall(t *testing.T, env *testEnv) {
 		}
 	}
 	checkConditions(t, env.driver, custom)
-	if custom.Status.ObservedGeneration != custom.Generation {
-		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
-	}
-	if custom.Status.Version != version {
-		t.Errorf("version is %q, want %q", custom.Status.Version, version)
-	}
+	assert.EqualValues(t, custom.Generation, custom.Status.ObservedGeneration, "observedGeneration")
+	assert.EqualValues(t, version, custom.Status.Version, "version")
 	for _, object := range env.objects() {
 		live := object.(*unstructured.Unstructured)
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live))
 		text, err := live.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := drivers.CheckRendered(text); err != nil {
-			t.Errorf("%s %s: %v", live.GetKind(), live.GetName(), err)
-		}
+		require.NoError(t, err)
+		assert.NoErrorf(t, drivers.CheckRendered(text), "%s %s", live.GetKind(), live.GetName())
 	}
 
 	for _, kind := range []string{"CSIDriver", "ServiceAccount"} {
 		objects := env.objects()
 		victim := objects[slices.IndexFunc(objects, func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == kind })]
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim))
 		lost := victim.GetUID()
-		if err := env.Client().Delete(t.Context(), victim); err != nil {
-			t.Fatal(err)
-		}
-		cluster.Eventually(t, limit, kind+" to be recreated", func(ctx context.Context) error {
-			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
-				return err
-			}
+		require.NoError(t, env.Client().Delete(t.Context(), victim))
+		env.Await(t, limit, kind+" to be recreated", victim, func() error {
 			if victim.GetUID() == lost {
 				return fmt.Errorf("the deleted one is still there")
 			}

@@ -8,6 +8,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,10 +55,8 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 
 	// Another client changes the DaemonSet.
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
-	if err := env.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
-		[]byte(`{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":2}}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":2}}}}`))))
 	env.waitForWorkloads("the DaemonSet to be repaired", func(l workloads) error {
 		if got := l.node.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "10%" {
 			return fmt.Errorf("maxUnavailable is %s", got)
@@ -150,9 +149,7 @@ func (env *testEnv) timesRecorded(reason string) int {
 func (env *testEnv) recorded() map[string]int {
 	env.t.Helper()
 	list := &corev1.EventList{}
-	if err := env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)))
 	told := map[string]int{}
 	for _, event := range list.Items {
 		if strings.HasPrefix(event.Source.Component, "operator") {
@@ -170,10 +167,7 @@ func (env *testEnv) waitForUninstallMessage(text string) operatorv1.OperatorCond
 	env.t.Helper()
 	custom := env.customResource()
 	found := operatorv1.OperatorCondition{}
-	cluster.Eventually(env.t, limit, "the uninstall condition to say "+text, func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, "the uninstall condition to say "+text, custom, func() error {
 		found = condition(custom, env.driver.ConditionPrefix+"UninstallProgressing")
 		if !strings.Contains(found.Message, text) {
 			return fmt.Errorf("it says %q", found.Message)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -64,9 +66,7 @@ func TestStorageClassState(t *testing.T) {
 	env := newTestEnv(t)
 	env.installDriver()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}}
-	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(class), class))
 	set := func(state operatorv1.StorageClassStateName) {
 		env.patchCustomResource(fmt.Sprintf(`{"spec":{"storageClassState":%q}}`, state))
 		env.waitUntilObserved()
@@ -80,13 +80,9 @@ func TestStorageClassState(t *testing.T) {
 	set(operatorv1.ManagedStorageClass)
 	cluster.Eventually(t, limit, "the class to be recreated", exists)
 	set(operatorv1.UnmanagedStorageClass)
-	if err := env.Client().Delete(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), class))
 	env.waitForRepair()
-	if err := exists(t.Context()); err == nil {
-		t.Error("the class is Unmanaged, but was recreated")
-	}
+	assert.Error(t, exists(t.Context()), "the class is Unmanaged, but was recreated")
 
 	// A class that another client created is foreign.
 	dynamic := env.createDynamicClass()
@@ -126,9 +122,7 @@ func TestImmutableObjectsAreRecreated(t *testing.T) {
 		env.waitForEvent(kind+"Recreated", what)
 	}
 	driver := &storagev1.CSIDriver{}
-	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: env.driver.CSIName}, driver); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Name: env.driver.CSIName}, driver))
 	if *driver.Spec.AttachRequired || !slices.Equal(driver.Spec.VolumeLifecycleModes, []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}) {
 		t.Errorf("the CSIDriver is still wrong: %+v", driver.Spec)
 	}
@@ -144,9 +138,7 @@ func TestCSIDriverIsUpdatedInPlace(t *testing.T) {
 	env.create(driver)
 	before := driver.UID
 	env.installDriver()
-	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(driver), driver))
 	if driver.UID != before || *driver.Spec.PodInfoOnMount {
 		t.Errorf("UID %s, was %s; podInfoOnMount is %v, want false", driver.UID, before, *driver.Spec.PodInfoOnMount)
 	}
@@ -171,9 +163,7 @@ func (env *testEnv) waitUntilObserved() {
 func (env *testEnv) events(reason string) []string {
 	env.t.Helper()
 	list := &corev1.EventList{}
-	if err := env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)))
 	var messages []string
 	for _, event := range list.Items {
 		if event.Reason == reason {
@@ -226,9 +216,7 @@ func TestClassFollowsTheCluster(t *testing.T) {
 	mine := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3-csi", Labels: class.Labels}, Provisioner: class.Provisioner,
 		Parameters: map[string]string{"type": "io2"}, VolumeBindingMode: class.VolumeBindingMode}
 	during(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.StorageClassState = operatorv1.UnmanagedStorageClass })
-	if err := env.Client().Delete(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), class))
 	env.create(mine)
 	change(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.StorageClassState = operatorv1.ManagedStorageClass })
 	ask(one)

@@ -1,15 +1,11 @@
 package operator_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestStrippedFinalizerIsRestored: an administrator replaces the ClusterCSIDriver with a manifest that has no
@@ -36,10 +32,7 @@ func TestStrippedFinalizerIsRestored(t *testing.T) {
 		annotations := custom.Annotations
 		change(env, custom, test.replace)
 		want := append(slices.Clone(custom.Finalizers), ours)
-		cluster.Eventually(t, limit, "what was stripped to be restored: "+test.name, func(ctx context.Context) error {
-			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-				return err
-			}
+		env.Await(t, limit, "what was stripped to be restored: "+test.name, custom, func() error {
 			if !slices.Equal(custom.Finalizers, want) {
 				return fmt.Errorf("finalizers are %q, want %q", custom.Finalizers, want)
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,9 +40,7 @@ func TestUninstallWaitsForInTreeVolumes(t *testing.T) {
 		if got.Reason != "VolumesInUse" || !strings.Contains(got.Message, env.namespace+"/"+user.Name) || strings.Contains(got.Message, bystander.Name) {
 			t.Errorf("%s: %s; want VolumesInUse, and just the pods with volumes of the driver", got.Reason, got.Message)
 		}
-		if err := env.Client().Delete(t.Context(), user); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Delete(t.Context(), user))
 	}
 	env.waitUntilRemoved()
 }
@@ -49,8 +48,6 @@ func TestUninstallWaitsForInTreeVolumes(t *testing.T) {
 func ebsDriver(t *testing.T) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("ebs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return driver
 }

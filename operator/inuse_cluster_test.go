@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,26 +45,18 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	env.allowInlineVolumes()
 	for i, user := range users {
 		got := env.waitForUninstallMessage(fmt.Sprintf("in use by %d pod", len(users)-i))
-		if got.Reason != "VolumesInUse" {
-			t.Errorf("the reason is %s, want VolumesInUse", got.Reason)
-		}
+		assert.EqualValues(t, "VolumesInUse", got.Reason, "the reason")
 		for _, left := range users[i:] {
-			if !strings.Contains(got.Message, left.Namespace+"/"+left.Name) {
-				t.Errorf("the message does not name pod %s: %s", left.Name, got.Message)
-			}
+			assert.Containsf(t, got.Message, left.Namespace+"/"+left.Name, "the message does not name pod %s", left.Name)
 		}
-		if strings.Contains(got.Message, bystander.Name) {
-			t.Errorf("the message names a pod with the volume of another driver: %s", got.Message)
-		}
+		assert.NotContains(t, got.Message, bystander.Name, "the message names a pod with the volume of another driver")
 		if blocking() != float64(len(users)-i) {
 			t.Errorf("berth_uninstall_blocking_pods is %v, want %d", blocking(), len(users)-i)
 		}
 		if _, missing, err := env.existing(t.Context()); err != nil || len(missing) > 0 {
 			t.Errorf("while a volume is in use, these objects were removed: %q (%v)", missing, err)
 		}
-		if err := env.Client().Delete(t.Context(), user); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Delete(t.Context(), user))
 	}
 	env.waitUntilRemoved()
 	env.waitForEvent("VolumesInUse", users[0].Name)
@@ -91,9 +84,7 @@ func TestUninstallCanBeForced(t *testing.T) {
 	env.checkOrderOfRemoval()
 	env.waitForEvent("RemovalForced", pod.Name)
 	list := &corev1.EventList{}
-	if err := env.Client().List(t.Context(), list, client.InNamespace(env.namespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().List(t.Context(), list, client.InNamespace(env.namespace)))
 	for _, event := range list.Items {
 		if event.Reason == "RemovalForced" && event.Type != corev1.EventTypeWarning {
 			t.Errorf("the event is of type %s, want Warning", event.Type)
@@ -109,14 +100,10 @@ func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
 	env.installDriver()
 	pod := env.mountedVolume()
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: "data"}, claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: "data"}, claim))
 	next := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: "data"}, Spec: *claim.Spec.DeepCopy()}
 	next.Spec.VolumeName = "another"
-	if err := env.Client().Delete(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), claim))
 	if err := env.Client().Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +120,7 @@ func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
 	})
 	env.createUser("younger", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
-	if err := env.Client().Delete(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), pod))
 	env.waitUntilRemoved()
 }
 
@@ -143,12 +128,8 @@ func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
 func (env *testEnv) allowInlineVolumes() {
 	env.t.Helper()
 	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: env.driver.CSIName}}
-	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
-		env.t.Fatal(err)
-	}
-	if err := env.Client().Delete(env.t.Context(), driver); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(driver), driver))
+	require.NoError(env.t, env.Client().Delete(env.t.Context(), driver))
 	recreated := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name, Labels: driver.Labels, Annotations: driver.Annotations}, Spec: driver.Spec}
 	recreated.Spec.VolumeLifecycleModes = append(recreated.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
 	env.create(recreated)
@@ -262,10 +243,7 @@ func (env *testEnv) createUser(name string, volume corev1.Volume) *corev1.Pod {
 
 func (env *testEnv) waitUntilRunning(pod *corev1.Pod) {
 	env.t.Helper()
-	cluster.Eventually(env.t, limit, "pod "+pod.Name+" to run", func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, "pod "+pod.Name+" to run", pod, func() error {
 		if pod.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("it is %s: %v", pod.Status.Phase, pod.Status.Conditions)
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/registry"
@@ -15,17 +17,13 @@ import (
 func TestRenderWithoutImages(t *testing.T) {
 	t.Parallel()
 	driver, err := registry.Get("manila")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rendered := render(driver, func(string) string { return "" }, driver.Namespace, false)
 	var missing *drivers.MissingImagesError
 	if !errors.As(rendered.err, &missing) || len(missing.Env) != len(driver.Images) {
 		t.Errorf("error is %v, want all %d images in it", rendered.err, len(driver.Images))
 	}
-	if err := rendered.recordNamespace(drivernamespace.Namespace{Name: driver.Namespace, UID: "uid"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rendered.recordNamespace(drivernamespace.Namespace{Name: driver.Namespace, UID: "uid"}))
 	if len(rendered.manifests) == 0 {
 		t.Error("there are no manifests")
 	}
@@ -45,9 +43,7 @@ func TestRenderWithoutImages(t *testing.T) {
 func TestRenderForMonitoring(t *testing.T) {
 	t.Parallel()
 	driver, err := registry.Get("ebs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for permanent, want := range map[bool]string{true: "true", false: ""} {
 		found := 0
 		for _, m := range render(driver, func(env string) string { return env }, driver.Namespace, permanent).manifests {

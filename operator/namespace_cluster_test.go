@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -39,15 +41,11 @@ func TestDriverStaysInItsNamespace(t *testing.T) {
 		stop = next.startOperator()
 		next.waitForRepair()
 		custom := next.waitForConditions(allWell)
-		if got := custom.Annotations[namespaceAnnotation]; got != env.home {
-			t.Errorf("by %s: the annotation says %q, want %q", evidence, got, env.home)
-		}
+		assert.EqualValuesf(t, env.home, custom.Annotations[namespaceAnnotation], "by %s: the annotation says", evidence)
 		if got := custom.Annotations["berth.dev/operator-namespace"]; got != next.namespace {
 			t.Errorf("by %s: the annotation says that the operator is in namespace %q, want %q", evidence, got, next.namespace)
 		}
-		if diff := cmp.Diff(before, next.uids()); diff != "" {
-			t.Errorf("by %s: UIDs of the driver's objects (-before +after):\n%s", evidence, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(before, next.uids()), "by %s: UIDs of the driver's objects (-before +after)", evidence)
 		for _, write := range next.writes() {
 			if write.Namespace == next.namespace {
 				t.Errorf("by %s: in its own namespace the operator requested: %s %s %s", evidence, write.Verb, write.Resource, write.Name)
@@ -77,9 +75,7 @@ func TestDriverLeavesANamespaceThatIsGone(t *testing.T) {
 	next.waitForEvent("NamespaceGone", before.namespace)
 	next.checkNothingFor(before.namespace)
 	sets := &appsv1.DaemonSetList{}
-	if err := next.Client().List(t.Context(), sets); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, next.Client().List(t.Context(), sets))
 	for _, set := range sets.Items {
 		if set.Namespace != next.namespace {
 			t.Errorf("there is a DaemonSet %s/%s, too", set.Namespace, set.Name)
@@ -123,9 +119,7 @@ func TestOtherDriver(t *testing.T) {
 	theirs := operatorv1.OperatorCondition{Type: "AWSEFSDriverNodeServiceControllerAvailable", Status: operatorv1.ConditionTrue,
 		Reason: "AsExpected", LastTransitionTime: metav1.Now().Rfc3339Copy()}
 	custom.Status.Conditions = []operatorv1.OperatorCondition{theirs}
-	if err := env.Client().Status().Update(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Status().Update(t.Context(), custom))
 	before := custom.DeepCopy()
 	env.startOperator()
 	degraded := env.driver.ConditionPrefix + "DriverNamespaceDegraded"
@@ -139,12 +133,8 @@ func TestOtherDriver(t *testing.T) {
 				t.Errorf("%s: condition Degraded says %q, want %q in it", when, got.Message, word)
 			}
 		}
-		if diff := cmp.Diff(theirs, condition(custom, theirs.Type)); diff != "" {
-			t.Errorf("%s: the other operator's condition (-before +now):\n%s", when, diff)
-		}
-		if diff := cmp.Diff(before.Finalizers, custom.Finalizers); diff != "" {
-			t.Errorf("%s: finalizers (-before +now):\n%s", when, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(theirs, condition(custom, theirs.Type)), "%s: the other operator's condition (-before +now)", when)
+		assert.Emptyf(t, cmp.Diff(before.Finalizers, custom.Finalizers), "%s: finalizers (-before +now)", when)
 		for _, write := range env.writes() {
 			if write.Resource != "clustercsidrivers" || write.Subresource != "status" {
 				t.Errorf("%s: beside the other driver the operator requested: %s %s %s", when, write.Verb, write.Resource, write.Name)
@@ -159,9 +149,7 @@ func TestOtherDriver(t *testing.T) {
 	stands("Managed again")
 
 	// Once the other driver is removed, the operator takes over.
-	if err := env.Client().Delete(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), other))
 	custom = env.waitForConditions(allWell)
 	if len(custom.Finalizers) != 1 {
 		t.Errorf("finalizers are %q, want just the operator's own", custom.Finalizers)
@@ -235,9 +223,7 @@ func TestSeveralNamespaces(t *testing.T) {
 func (env *testEnv) recordedUID() string {
 	env.t.Helper()
 	custom := env.customResource()
-	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(custom), custom))
 	return custom.Annotations[namespaceUIDAnnotation]
 }
 
@@ -280,9 +266,7 @@ func TestActiveOperatorKeepsTheDriver(t *testing.T) {
 	default:
 	}
 
-	if err := env.Client().Delete(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), old))
 	env.waitForConditions(allWell)
 	<-served
 	env.waitForReason(waits, "")
@@ -303,15 +287,11 @@ func (env *testEnv) createLockedOperatorAs(c client.Client, namespace string) *c
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "aws-efs-operator-5c9b6-x7k2p"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "aws-efs-operator", Image: "quay.io/app-sre/aws-efs-operator:0.0.8"}}},
 	}
-	if err := c.Create(env.t.Context(), pod); err != nil {
-		env.t.Fatal(err)
-	}
-	if err := c.Create(env.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+	require.NoError(env.t, c.Create(env.t.Context(), pod))
+	require.NoError(env.t, c.Create(env.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: env.driver.Operator.Lock,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
-	}}); err != nil {
-		env.t.Fatal(err)
-	}
+	}}))
 	env.waitUntilRunning(pod)
 	return pod
 }
@@ -327,10 +307,7 @@ func (env *testEnv) waitForRepair() {
 	env.t.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-leader-election"}}
 	change(env, role, func(r *rbacv1.Role) { r.Rules = nil })
-	cluster.Eventually(env.t, limit, "the operator to repair a Role", func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(role), role); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, "the operator to repair a Role", role, func() error {
 		if len(role.Rules) == 0 {
 			return fmt.Errorf("it has no rules")
 		}

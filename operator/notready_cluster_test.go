@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -50,17 +52,13 @@ func TestNotReadyNodeHoldsNothing(t *testing.T) {
 	})
 	// What `berth switch apply` asks and says.
 	set := &appsv1.DaemonSet{}
-	if err := env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.home, Name: "efs-csi-node"}, set); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.home, Name: "efs-csi-node"}, set))
 	if names, err := rollout.NotReady(t.Context(), env.Client(), set); !rollout.IsStable(set) || rollout.IsComplete(set) || err != nil || !slices.Equal(names, []string{node}) {
 		t.Errorf("rollout complete on nodes that are ready: %v; on all: %v; NotReady are %q (%v), want true, false and %s",
 			rollout.IsStable(set), rollout.IsComplete(set), names, err, node)
 	}
 	after := env.nodePods()
-	if len(after) != len(before) {
-		t.Errorf("%d pods of the driver are ready, want %d", len(after), len(before))
-	}
+	assert.Lenf(t, after, len(before), "%d pods of the driver are ready, want %d", len(after), len(before))
 	for _, pod := range after {
 		if slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
 			t.Errorf("on node %s, which is ready, pod %s belongs to the old driver", pod.Spec.NodeName, pod.Name)

@@ -2,7 +2,6 @@ package operator_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
 )
 
@@ -67,10 +64,7 @@ func TestObservedConfigOfOthersReachesNoPod(t *testing.T) {
 	held.end()
 	corrected := func() {
 		t.Helper()
-		cluster.Eventually(t, limit, "spec.observedConfig to be corrected", func(ctx context.Context) error {
-			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-				return err
-			}
+		env.Await(t, limit, "spec.observedConfig to be corrected", custom, func() error {
 			if diff := cmp.Diff(observed, string(custom.Spec.ObservedConfig.Raw)); diff != "" {
 				return fmt.Errorf("it is (-before +now):\n%s", diff)
 			}

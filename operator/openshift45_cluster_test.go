@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,9 +54,7 @@ func TestTakeoverFromOpenShift45(t *testing.T) {
 		if os.IsNotExist(err) {
 			t.Skipf("%v: the objects of OpenShift 4.5's operator are not part of this repository", err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		testTakeover45(t, files)
 	})
 }
@@ -66,9 +66,7 @@ func testTakeover45(t *testing.T, files map[string]string) {
 	var rest []*unstructured.Unstructured
 	for path, content := range files {
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(content), &object.Object); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		require.NoError(t, yaml.Unmarshal([]byte(content), &object.Object), path)
 		switch object.GetKind() {
 		case "Namespace":
 			// An earlier test may have left it.
@@ -91,22 +89,16 @@ func testTakeover45(t *testing.T, files map[string]string) {
 		env.create(object)
 		t.Cleanup(func() { deleteIfThere(t, env, object) })
 	}
-	if len(workloads) != 2 {
-		t.Fatalf("found %d workloads, want a Deployment and a DaemonSet", len(workloads))
-	}
+	require.Lenf(t, workloads, 2, "found %d workloads, want a Deployment and a DaemonSet", len(workloads))
 
 	env.installDriver()
 	for kind, old := range workloads {
 		now := old.DeepCopy()
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now))
 		if now.GetUID() != old.GetUID() {
 			t.Errorf("%s %s was recreated", kind, old.GetName())
 		}
-		if diff := cmp.Diff(selectorOf(old), selectorOf(now)); diff != "" {
-			t.Errorf("selector of %s (-before +after):\n%s", kind, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(selectorOf(old), selectorOf(now)), "selector of %s (-before +after)", kind)
 		if now.GetGeneration() == old.GetGeneration() {
 			t.Errorf("%s %s was not updated", kind, old.GetName())
 		}
@@ -115,7 +107,5 @@ func testTakeover45(t *testing.T, files map[string]string) {
 
 func deleteIfThere(t *testing.T, env *testEnv, object client.Object) {
 	t.Helper()
-	if err := client.IgnoreNotFound(env.Client().Delete(context.Background(), object)); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, client.IgnoreNotFound(env.Client().Delete(context.Background(), object)))
 }

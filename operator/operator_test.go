@@ -16,6 +16,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -87,9 +89,7 @@ func newTestEnv(t *testing.T) *testEnv {
 func efsDriver(t *testing.T) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return driver
 }
 
@@ -150,9 +150,7 @@ func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	env.home = cmp.Or(driver.Namespace, env.namespace)
 	env.user = fmt.Sprintf("system:serviceaccount:%s:operator", env.namespace)
 	rules, err := driver.OperatorPolicyRules(permissions.Removable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	named := metav1.ObjectMeta{Namespace: env.namespace, Name: env.namespace}
 	role := func(kind string) rbacv1.RoleRef {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: env.namespace}
@@ -178,9 +176,7 @@ func (env *testEnv) makePermanent() {
 func (env *testEnv) permit(operators permissions.Operators) {
 	env.t.Helper()
 	rules, err := env.driver.OperatorPolicyRules(operators)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	change(env, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: env.namespace}}, func(r *rbacv1.Role) { r.Rules = rules.Permissions })
 	change(env, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}}, func(r *rbacv1.ClusterRole) { r.Rules = rules.ClusterPermissions })
 }
@@ -210,9 +206,7 @@ func (env *testEnv) startOperatorWith(cfg *rest.Config, apis ...operator.APICont
 	go func() { done <- env.operate(ctx, cfg, apis...) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			env.t.Errorf("the operator ended with: %v", err)
-		}
+		assert.NoError(env.t, <-done, "the operator ended with")
 	})
 	env.t.Cleanup(stop)
 	return stop
@@ -279,9 +273,7 @@ func (env *testEnv) removeDriver() {
 	custom := env.customResource()
 	if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err == nil {
 		custom.Finalizers = nil
-		if err := env.Client().Update(ctx, custom); err != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, env.Client().Update(ctx, custom))
 		if err := env.Client().Delete(ctx, custom); client.IgnoreNotFound(err) != nil {
 			env.t.Error(err)
 		}
@@ -295,17 +287,13 @@ func (env *testEnv) removeDriver() {
 		}
 	}
 	ours := client.MatchingLabels{"app.kubernetes.io/managed-by": env.driver.Operator.Name}
-	if err := env.Client().DeleteAllOf(ctx, &storagev1.StorageClass{}, ours); err != nil {
-		env.t.Error(err)
-	}
+	assert.NoError(env.t, env.Client().DeleteAllOf(ctx, &storagev1.StorageClass{}, ours))
 }
 
 func (env *testEnv) create(objects ...client.Object) {
 	env.t.Helper()
 	for _, object := range objects {
-		if err := env.Client().Create(env.t.Context(), object); err != nil {
-			env.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-		}
+		require.NoErrorf(env.t, env.Client().Create(env.t.Context(), object), "create %T %s", object, object.GetName())
 	}
 }
 
@@ -319,9 +307,7 @@ func (env *testEnv) customResource() *operatorv1.ClusterCSIDriver {
 // objects returns all objects of the driver.
 func (env *testEnv) objects() []client.Object {
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	var objects []client.Object
 	for _, m := range manifests {
 		objects = append(objects, m.Object)
@@ -362,10 +348,7 @@ func (env *testEnv) existing(ctx context.Context) (present, missing []string, er
 func (env *testEnv) waitForConditions(want map[string]operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
 	env.t.Helper()
 	custom := env.customResource()
-	cluster.Eventually(env.t, limit, fmt.Sprintf("conditions %v", want), func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	env.Await(env.t, limit, fmt.Sprintf("conditions %v", want), custom, func() error {
 		types := map[string]bool{}
 		for _, c := range custom.Status.Conditions {
 			if types[c.Type] {
@@ -444,9 +427,7 @@ func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
 	cluster.Eventually(t, limit, "the operator to watch", func(context.Context) error {
 		for _, event := range env.requests() {
 			if event.Verb == "watch" && event.Resource == "clustercsidrivers" {
-				if !strings.Contains(event.URI, "metadata.name%3D"+env.driver.CSIName) {
-					t.Errorf("the operator watches more than its own object: %s", event.URI)
-				}
+				assert.Contains(t, event.URI, "metadata.name%3D"+env.driver.CSIName, "the operator watches more than its own object")
 				return nil
 			}
 		}
@@ -475,9 +456,7 @@ func TestReminderStays(t *testing.T) {
 	env := newTestEnv(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}}
 	label := `{"metadata":{"labels":{"openshift.io/cluster-monitoring":"true"}}}`
-	if err := env.Client().Patch(t.Context(), namespace, client.RawPatch("application/merge-patch+json", []byte(label))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Patch(t.Context(), namespace, client.RawPatch("application/merge-patch+json", []byte(label))))
 	clock := clocktesting.NewFakeClock(time.Now())
 	env.clock = clock
 	env.startOperator()
@@ -489,9 +468,7 @@ func TestReminderStays(t *testing.T) {
 		return nil
 	})
 	for _, message := range reminders() {
-		if strings.Contains(message, "oc label") {
-			t.Errorf("the namespace is monitored, and the event says: %s", message)
-		}
+		assert.NotContains(t, message, "oc label", "the namespace is monitored, and the event says")
 	}
 	cluster.Eventually(t, limit, "another reminder", func(context.Context) error {
 		clock.Step(time.Hour) // the event expires

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -36,9 +37,7 @@ func TestPermanentDriver(t *testing.T) {
 		}
 		return nil
 	})
-	if err := env.Client().Delete(t.Context(), env.customResource()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), env.customResource()))
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
 	env.create(env.customResource())
 	env.waitForConditions(allWell)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -52,8 +53,6 @@ func TestPresence(t *testing.T) {
 		t.Fatal(err)
 	}
 	find(env.fileSystem, id, "Found")
-	if err := env.Client().Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), secret))
 	find(env.fileSystem, id, "")
 }

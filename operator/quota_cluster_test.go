@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -60,9 +61,7 @@ func TestQuota(t *testing.T) {
 		}
 		return nil
 	})
-	if err := env.Client().Delete(t.Context(), risky); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), risky))
 	cluster.Eventually(t, limit, "the deleted class not to be shown", func(context.Context) error {
 		if _, shown := env.metric("berth_storage_class_risk", nil); shown {
 			return errors.New("it is")

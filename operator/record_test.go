@@ -3,6 +3,7 @@ package operator_test
 import (
 	"slices"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -62,9 +63,7 @@ func (env *testEnv) metric(name string, labels map[string]string) (sum float64, 
 		return 0, false
 	}
 	families, err := (*registry).Gather()
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	for _, family := range families {
 		for _, m := range family.Metric {
 			has := map[string]string{}

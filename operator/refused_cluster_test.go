@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -58,9 +60,7 @@ func TestRefusedObjectHoldsNothingElse(t *testing.T) {
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			driver, err := registry.Get(tc.driver)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			env := newTestEnvWith(t, driver)
 			permit := env.refuse(admissionregistrationv1.Create, tc.kind, tc.name)
 			env.create(env.customResource())
@@ -85,9 +85,7 @@ func TestRefusedObjectHoldsNoAdoption(t *testing.T) {
 	env.waitForRefusal("OperatorDegraded", "CSIDriver "+env.driver.CSIName)
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{
 		"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionTrue})
-	if message := condition(custom, "Degraded").Message; !strings.Contains(message, refusal) {
-		t.Errorf("Degraded says %q, want what the policy says", message)
-	}
+	assert.Contains(t, condition(custom, "Degraded").Message, refusal, "Degraded says")
 	adopted := func(ctx context.Context) error {
 		var left []string
 		for _, object := range unadopted {
@@ -103,9 +101,7 @@ func TestRefusedObjectHoldsNoAdoption(t *testing.T) {
 		}
 		return nil
 	}
-	if err := adopted(t.Context()); err == nil || !strings.Contains(err.Error(), `["CSIDriver"]`) {
-		t.Errorf("want all objects but the CSIDriver adopted: %v", err)
-	}
+	assert.ErrorContains(t, adopted(t.Context()), `["CSIDriver"]`, "want all objects but the CSIDriver adopted")
 	permit()
 	cluster.Eventually(t, limit, "the CSIDriver to be adopted", adopted)
 	env.waitForConditions(allWell)
@@ -162,9 +158,7 @@ func TestMissingAPIHoldsNothingElse(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "servicemonitors.monitoring.coreos.com"}}
-	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(api), api); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(api), api))
 	t.Cleanup(func() {
 		again := &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: api.Name, Annotations: api.Annotations}, Spec: api.Spec}
@@ -176,9 +170,7 @@ func TestMissingAPIHoldsNothingElse(t *testing.T) {
 			return err
 		})
 	})
-	if err := env.Client().Delete(t.Context(), api); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), api))
 	cluster.Eventually(t, limit, "the API to be gone", env.Gone(api))
 	env.installDriver()
 	env.deleteCustomResource()

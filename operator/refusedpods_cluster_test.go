@@ -8,6 +8,7 @@ import (
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,10 +25,8 @@ func TestRefusedPods(t *testing.T) {
 		t.Helper()
 		namespace := &corev1.Namespace{}
 		namespace.Name = env.home
-		if err := env.Client().Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%q}}}`, level))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%q}}}`, level))))
 	}
 	label("restricted")
 	env.create(env.customResource())

@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,16 +102,14 @@ func TestRetiredObjects(t *testing.T) {
 func withAssets(t *testing.T, assets fs.FS, more ...string) fs.FS {
 	t.Helper()
 	all := fstest.MapFS{}
-	if err := fs.WalkDir(assets, ".", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, fs.WalkDir(assets, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		content, err := fs.ReadFile(assets, path)
 		all[path] = &fstest.MapFile{Data: content}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for i, content := range more {
 		all[fmt.Sprintf("more-%d.yaml", i)] = &fstest.MapFile{Data: []byte(content)}
 	}
@@ -140,9 +139,7 @@ func testRetiredKeys(t *testing.T) {
 	live := func() *corev1.Secret {
 		t.Helper()
 		found := &corev1.Secret{}
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(secret), found); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(secret), found))
 		return found
 	}
 	leftovers := driver.ConditionPrefix + "DriverLeftoversRemoved"
@@ -164,9 +161,7 @@ func testRetiredKeys(t *testing.T) {
 		t.Errorf("while a pod is left that needs the old keys, the Secret has changed: %v", slices.Sorted(maps.Keys(got.Data)))
 	}
 
-	if err := env.Client().Delete(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), pod))
 	env.waitForConditions(map[string]operatorv1.ConditionStatus{leftovers: operatorv1.ConditionTrue})
 	got := live()
 	if _, marked := got.Annotations[mark]; marked || got.UID != secret.UID || !slices.Equal(slices.Sorted(maps.Keys(got.Data)), []string{"mine", "new"}) {

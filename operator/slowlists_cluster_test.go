@@ -11,6 +11,7 @@ import (
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,9 +85,7 @@ func (env *testEnv) mustReconcile(cfg *rest.Config) {
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "csi-manila-gold"}},
 	}
 	for _, object := range missing {
-		if err := env.Client().Delete(env.t.Context(), object); err != nil {
-			env.t.Fatal(err)
-		}
+		require.NoError(env.t, env.Client().Delete(env.t.Context(), object))
 	}
 	stop := env.startOperatorWith(cfg)
 	defer stop()

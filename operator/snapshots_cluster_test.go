@@ -9,6 +9,8 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,9 +121,7 @@ func TestDefaultSnapshotClass(t *testing.T) {
 				mine.Object["driver"], mine.Object["deletionPolicy"] = tc.given["driver"], "Delete"
 				env.create(mine)
 				t.Cleanup(func() {
-					if err := env.Client().Delete(context.Background(), mine); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, env.Client().Delete(context.Background(), mine))
 				})
 			}
 			env.create(env.customResource())
@@ -146,34 +146,23 @@ func TestDefaultSnapshotClass(t *testing.T) {
 					}
 					return nil
 				})
-				if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(class), class))
 			}
 			want := strconv.FormatBool(tc.want == "true")
 			if tc.then != "" {
 				recorded("true")
 				patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, annotation, tc.then)
-				if err := env.Client().Patch(t.Context(), class, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, env.Client().Patch(t.Context(), class, client.RawPatch(types.MergePatchType, []byte(patch))))
 			}
 			recorded(want)
-			if got := class.GetAnnotations()[annotation]; got != tc.want {
-				t.Errorf("the annotation is %q, want %q", got, tc.want)
-			}
+			assert.EqualValues(t, tc.want, class.GetAnnotations()[annotation], "the annotation")
 
 			// It comes back as it was, also with another operator.
 			stop()
 			env.startOperator()
 			before := class.GetUID()
-			if err := env.Client().Delete(t.Context(), class); err != nil {
-				t.Fatal(err)
-			}
-			cluster.Eventually(t, limit, "the class to be created again", func(ctx context.Context) error {
-				if err := env.Client().Get(ctx, client.ObjectKeyFromObject(class), class); err != nil {
-					return err
-				}
+			require.NoError(t, env.Client().Delete(t.Context(), class))
+			env.Await(t, limit, "the class to be created again", class, func() error {
 				if class.GetUID() == before {
 					return fmt.Errorf("it is the one before")
 				}
@@ -198,19 +187,13 @@ func snapshotClass(name string) *unstructured.Unstructured {
 func (env *testEnv) withoutAPI(name string) (restore func()) {
 	env.t.Helper()
 	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(api), api); err != nil {
-		env.t.Fatal(err)
-	}
-	if err := env.Client().Delete(env.t.Context(), api); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(api), api))
+	require.NoError(env.t, env.Client().Delete(env.t.Context(), api))
 	cluster.Eventually(env.t, limit, "the API "+name+" to be gone", env.Gone(api))
 	restore = sync.OnceFunc(func() {
 		again := &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: api.Name, Annotations: api.Annotations}, Spec: api.Spec}
-		if err := env.Client().Create(context.Background(), again); err != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, env.Client().Create(context.Background(), again))
 	})
 	env.t.Cleanup(restore)
 	return restore

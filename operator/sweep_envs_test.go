@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,9 +44,7 @@ func (env *variantEnv) customResourceNow() *operatorv1.ClusterCSIDriver {
 		return nil
 	}
 	custom := &operatorv1.ClusterCSIDriver{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, custom); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, custom))
 	return custom
 }
 
@@ -53,13 +52,9 @@ func (env *variantEnv) customResourceNow() *operatorv1.ClusterCSIDriver {
 func (env *variantEnv) renamed(object *unstructured.Unstructured) *unstructured.Unstructured {
 	env.t.Helper()
 	text, err := json.Marshal(object)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	renamed := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(env.variant.toVariant.Replace(string(text))), &renamed.Object); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, json.Unmarshal([]byte(env.variant.toVariant.Replace(string(text))), &renamed.Object))
 	return renamed
 }
 
@@ -78,9 +73,7 @@ func (env *variantEnv) clear() {
 			return nil
 		})
 	}
-	if err := removing.Wait(); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, removing.Wait())
 	env.await("the environment to be clean", func() error {
 		var left []string
 		for key := range env.view.all() {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,9 +93,7 @@ func (r *run) start() {
 		}
 		stopped = true
 		cancel()
-		if err := <-done; err != nil {
-			r.t.Errorf("the operator ended with: %v", err)
-		}
+		assert.NoError(r.t, <-done, "the operator ended with")
 	}
 }
 
@@ -142,9 +142,7 @@ func (r *run) nudge() {
 	r.t.Helper()
 	began := time.Now()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, nudgeAnnotation, began.UnixNano())
-	if err := r.Client().Patch(context.Background(), r.customResource(), client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.Client().Patch(context.Background(), r.customResource(), client.RawPatch("application/merge-patch+json", patch)))
 	r.awaitOperator("to read its objects again", func() error {
 		switch idle := r.injector.Idle(); {
 		case idle >= time.Since(began):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,9 +62,7 @@ var adopt = scenario{
 	prepare: func(r *run) {
 		r.unadopted = map[string]string{}
 		objects, err := community.Driver(r.home, r.formerAPI)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		require.NoError(r.t, err)
 		for _, object := range objects {
 			object := r.renamed(object)
 			r.create(object)
@@ -130,9 +129,7 @@ var uninstall = scenario{
 func (r *run) forgetConditions() {
 	r.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":null}}`))
-	if err := r.Client().Status().Patch(context.Background(), r.customResource(), patch); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.Client().Status().Patch(context.Background(), r.customResource(), patch))
 	r.await("the conditions to be gone", func() error {
 		if len(r.customResourceNow().Status.Conditions) > 0 {
 			return errors.New("they are not")
@@ -160,9 +157,7 @@ func (r *run) use(name string) {
 func (r *run) endUse(name string) {
 	r.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}
-	if err := r.Client().Delete(context.Background(), pod); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.Client().Delete(context.Background(), pod))
 	r.await("the pod "+name+" to end", func() error {
 		if r.view.object("Pod "+name) != nil {
 			return errors.New("it has not")

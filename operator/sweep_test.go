@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/lab/statediff"
@@ -90,9 +91,7 @@ func (s *sweep) keepWatch(t *testing.T) {
 	t.Cleanup(func() {
 		r.stop()
 		giveBack()
-		if late := r.injector.Writes()[before:]; len(late) > 0 {
-			t.Errorf("while the driver was installed and nothing changed, the operator wrote: %v", late)
-		}
+		assert.Empty(t, r.injector.Writes()[before:], "while the driver was installed and nothing changed, the operator wrote")
 	})
 }
 
@@ -109,7 +108,5 @@ func (o outcome) mustBe(t *testing.T, want outcome) {
 	if diff := statediff.Difference(want.state, o.state); diff != "" {
 		t.Errorf("final objects (-undisturbed +now):\n%s", diff)
 	}
-	if diff := cmp.Diff(want.counts, o.counts); diff != "" {
-		t.Errorf("creations and deletions of objects (-undisturbed +now):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want.counts, o.counts), "creations and deletions of objects (-undisturbed +now)")
 }

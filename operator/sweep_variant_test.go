@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/fault"
@@ -37,16 +38,14 @@ func newVariant(t *testing.T, original drivers.Driver, number int) *variant {
 	v.CSIName = string(variantNames[number])
 	v.toVariant = strings.NewReplacer(v.originalName, v.CSIName, v.originalMark, v.mark)
 	assets := fstest.MapFS{}
-	if err := fs.WalkDir(original.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, fs.WalkDir(original.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		text, err := fs.ReadFile(original.Assets, path)
 		assets[path] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(v.toVariant.Replace(string(text)), "hostNetwork: true", "hostNetwork: false"))}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	v.Assets = assets
 	v.Operator.Name = v.toVariant.Replace(original.Operator.Name)
 	v.Operator.Lock = v.toVariant.Replace(original.Operator.Lock)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -37,9 +38,7 @@ func watchEnvs(t *testing.T, envs []*variantEnv) {
 	t.Helper()
 	api := envs[0].Client()
 	client, err := dynamic.NewForConfig(envs[0].Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	kinds := map[schema.GroupVersionKind]bool{
 		operatorv1.GroupVersion.WithKind("ClusterCSIDriver"): true, {Version: "v1", Kind: "Secret"}: true, {Version: "v1", Kind: "Pod"}: true,
 		{Version: "v1", Kind: "PersistentVolume"}: true, {Version: "v1", Kind: "PersistentVolumeClaim"}: true,
@@ -51,9 +50,7 @@ func watchEnvs(t *testing.T, envs []*variantEnv) {
 	var shown []cache.InformerSynced
 	for kind := range kinds {
 		mapping, err := api.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		informer := factory.ForResource(mapping.Resource).Informer()
 		show := func(object any, removed bool) {
 			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -71,9 +68,7 @@ func watchEnvs(t *testing.T, envs []*variantEnv) {
 			UpdateFunc: func(_, object any) { show(object, false) },
 			DeleteFunc: func(object any) { show(object, true) },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		shown = append(shown, registration.HasSynced)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -146,9 +141,7 @@ func (v *view) state() map[string]any {
 		object = object.DeepCopy()
 		unstructured.RemoveNestedField(object.Object, "metadata", "annotations", nudgeAnnotation)
 		original, err := statediff.Of(object, v.env.variant.toOriginal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		state[key] = original
 	}
 	return state

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -72,9 +74,7 @@ func newTaggingEnv(t *testing.T, options aws.Options, intervals efscontroller.In
 		Data: map[string]string{drivers.CABundleKey: string(cloud.CA())}}
 	env.create(ca)
 	t.Cleanup(func() {
-		if err := env.Client().Delete(context.Background(), ca); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, env.Client().Delete(context.Background(), ca))
 	})
 	env.infrastructure = &configv1.Infrastructure{ObjectMeta: singleton}
 	during(env.testEnv, env.infrastructure, func(i *configv1.Infrastructure) {
@@ -116,9 +116,7 @@ func (env *taggingEnv) accessPoint(tags map[string]string) (id string) {
 		input.Tags = append(input.Tags, types.Tag{Key: sdk.String(key), Value: sdk.String(value)})
 	}
 	made, err := env.efs.CreateAccessPoint(env.t.Context(), input)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.volume(env.fileSystem + "::" + *made.AccessPointId)
 	return *made.AccessPointId
 }
@@ -177,9 +175,7 @@ func (env *taggingEnv) waitForPass() {
 // wantCalls fails the test unless the operator has made exactly these calls.
 func (env *taggingEnv) wantCalls(when string, want map[string]int) {
 	env.t.Helper()
-	if diff := cmp.Diff(want, env.calls()); diff != "" {
-		env.t.Errorf("%s, the operator has made other calls (-want +got):\n%s", when, diff)
-	}
+	assert.Emptyf(env.t, cmp.Diff(want, env.calls()), "%s, the operator has made other calls (-want +got)", when)
 }
 
 // TestTagsReachExistingAccessPoints: later changes of the cluster's tags reach the access points that the driver has created
@@ -266,12 +262,8 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 	env.startOperator() // which creates the account
 	signed, err := kube.CoreV1().ServiceAccounts(env.namespace).CreateToken(t.Context(), "operator",
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"openshift"}}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(token, []byte(signed.Status.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(token, []byte(signed.Status.Token), 0o600))
 
 	env.tag("team", "storage")
 	env.waitForReason("AWSEFSTagsSet", "Failing")
@@ -357,9 +349,7 @@ func TestDriverDoesWithoutCredentialsForTags(t *testing.T) {
 	const asset = "tags/credentialsrequest.yaml"
 	files := fstest.MapFS{}
 	manifests, err := driver.Manifests(drivers.Values{Namespace: "${NAMESPACE}", Image: func(env string) string { return "${" + env + "}" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range manifests {
 		files[m.File] = &fstest.MapFile{Data: m.YAML}
 	}

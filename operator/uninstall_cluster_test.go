@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,9 +35,7 @@ func (env *testEnv) waitUntilRemoved() {
 
 func (env *testEnv) deleteCustomResource() {
 	env.t.Helper()
-	if err := env.Client().Delete(env.t.Context(), env.customResource()); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Delete(env.t.Context(), env.customResource()))
 }
 
 func TestUninstallOrder(t *testing.T) {
@@ -142,9 +142,7 @@ func TestOperatorIsRemovedFirst(t *testing.T) {
 	env.deleteCustomResource()
 
 	env.waitForGarbageCollector()
-	if diff := cmp.Diff(before, env.uids()); diff != "" {
-		t.Errorf("UIDs of the driver's objects after the operator was removed (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(before, env.uids()), "UIDs of the driver's objects after the operator was removed (-before +after)")
 	env.waitForWorkloads("the driver to run", func(l workloads) error {
 		if l.controller.Status.AvailableReplicas == 0 || l.node.Status.NumberAvailable != 3 {
 			return fmt.Errorf("%d of the controller and %d of the nodes are available", l.controller.Status.AvailableReplicas, l.node.Status.NumberAvailable)
@@ -185,9 +183,7 @@ func TestFinalizersOfEarlierOperators(t *testing.T) {
 		env.startOperator()
 		cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
 		for _, object := range unadopted {
-			if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		}
 	})
 }
@@ -216,9 +212,7 @@ func TestUnmanagedIsLeftAlone(t *testing.T) {
 	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
 	began := len(env.writes())
 	for _, object := range env.objects() {
-		if err := env.Client().Delete(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.Client().Delete(t.Context(), object))
 		cluster.Eventually(t, limit, object.GetName()+" to be gone", env.Gone(object))
 	}
 	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
@@ -235,9 +229,7 @@ func TestUnmanagedIsLeftAlone(t *testing.T) {
 	before := env.uids()
 	env.deleteCustomResource()
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
-	if diff := cmp.Diff(before, env.uids()); diff != "" {
-		t.Errorf("UIDs of the driver's objects (-Unmanaged +deleted while Unmanaged):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(before, env.uids()), "UIDs of the driver's objects (-Unmanaged +deleted while Unmanaged)")
 }
 
 func TestForeignObjectsStay(t *testing.T) {
@@ -248,9 +240,7 @@ func TestForeignObjectsStay(t *testing.T) {
 	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
 
 	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-sa", Namespace: env.namespace}}
-	if err := env.Client().Delete(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), foreign))
 	env.create(foreign)
 	env.setManagementState(operatorv1.Removed)
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionFalse, "Progressing": operatorv1.ConditionFalse})
@@ -269,9 +259,7 @@ func (env *testEnv) setManagementState(state operatorv1.ManagementState) {
 
 func (env *testEnv) patchCustomResource(patch string) {
 	env.t.Helper()
-	if err := env.Client().Patch(env.t.Context(), env.customResource(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Patch(env.t.Context(), env.customResource(), client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 func (env *testEnv) waitForEvent(reason, text string) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -61,15 +62,11 @@ func TestUninstallWithDeadNode(t *testing.T) {
 	env.create(user)
 	env.waitUntilBound(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: "data"}})
 	user.Status.Phase, user.Status.StartTime = corev1.PodRunning, &user.CreationTimestamp // as its kubelet did
-	if err := env.Client().Status().Update(t.Context(), user); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Status().Update(t.Context(), user))
 
 	env.deleteCustomResource()
 	env.waitForUninstallMessage(fmt.Sprintf("in use by 1 pod: %s/user on node %s, which is NotReady", env.namespace, dead))
-	if err := env.Client().Delete(t.Context(), user); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), user))
 	stepUntil := func(what string, check func(context.Context) error) {
 		t.Helper()
 		cluster.Eventually(t, limit, what, func(ctx context.Context) error {
@@ -96,9 +93,7 @@ func TestUninstallWithDeadNode(t *testing.T) {
 
 func (env *testEnv) patchPod(pod *corev1.Pod, patch string) {
 	env.t.Helper()
-	if err := env.Client().Patch(env.t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Patch(env.t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 // uninstallMessage returns the message of the uninstall condition, "" if the ClusterCSIDriver is gone.
@@ -131,9 +126,7 @@ func TestWaitingRemovalIsQuiet(t *testing.T) {
 		clock.Step(5 * time.Second)
 		env.waitForUninstallMessage(text)
 	}
-	if err := env.Client().Delete(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().Delete(t.Context(), second))
 	cluster.Eventually(t, limit, "the second pod to be gone", env.Gone(second))
 	next("1 pod:") // whatever the removal began with is over
 
@@ -148,13 +141,9 @@ func TestWaitingRemovalIsQuiet(t *testing.T) {
 		}
 		env.create(pod)
 		change, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/change": fmt.Sprint(i)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if i%10 == 0 {
-			if err := env.Client().Patch(t.Context(), workloads.node, client.RawPatch("application/merge-patch+json", change)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, env.Client().Patch(t.Context(), workloads.node, client.RawPatch("application/merge-patch+json", change)))
 		}
 	}
 	env.waitUntilRunning(third)
@@ -167,9 +156,7 @@ func TestWaitingRemovalIsQuiet(t *testing.T) {
 	if got := env.observations()[before:]; len(got) > most {
 		t.Errorf("one observation took %d requests, want at most %d; the first ones: %q", len(got), most, got[:most])
 	}
-	if err := env.Client().DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(env.namespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Client().DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(env.namespace)))
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", func(ctx context.Context) error {
 		clock.Step(time.Minute)
 		return env.Gone(env.customResource())(ctx)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,9 +111,7 @@ func during[T any, P interface {
 	client.Object
 }](env *testEnv, object P, apply func(P)) {
 	env.t.Helper()
-	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(object), object))
 	before := object.DeepCopyObject().(P)
 	env.t.Cleanup(func() {
 		change(env, object, func(object P) {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/bundle/registryv1"
 	base "github.com/berth-csi/berth/efs-utils-base"
@@ -29,17 +32,13 @@ func TestEFSDriver(t *testing.T) {
 		t.Skip("only root may install packages into an image")
 	}
 	utils, err := programs.Folder(programs.EFSUtilsVariable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if utils == "" {
 		t.Skip(programs.WantEFSUtils)
 	}
 	r := startReleasing(t)
 	own, err := tools.ProgramsForImages(t.Context(), "./lab/nfs/nfsclient")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	proxy := t.TempDir()
 	mustRun(t, proxy, "cp", own.Path("nfsclient"), "efs-proxy")
 	file := r.writeEFSDriver(t, efsDriver{Source: smallDriver(t), Version: "v9.9.9", Base: r.serveDebian(t), Proxy: proxy, FIPS: "optional",
@@ -57,13 +56,9 @@ func TestEFSDriver(t *testing.T) {
 	}
 	bundleImage := files(t, platform(t, r.index(t, "aws-efs-operator-bundle:v1.0.0")))
 	b, err := registryv1.LoadImage("aws-efs-operator-bundle", bundleImage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	specs, err := bundle.PullSpecs(b.Bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if want := r.prefix + "/" + efsDriverName + "@" + digest; !slices.Contains(specs, want) {
 		t.Errorf("the bundle has images %q, want the pushed driver %s", specs, want)
 	}
@@ -73,22 +68,14 @@ func TestEFSDriver(t *testing.T) {
 		}
 	}
 	imageDigest, err := platform(t, index).Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sbom := string(r.attached(t, efsDriverName, imageDigest, sbomType))
 	for _, want := range []string{"pkg:github/aws/efs-utils@" + base.Version, "pkg:golang/stdlib@", r.Address + "/debian"} {
-		if !strings.Contains(sbom, want) {
-			t.Errorf("the SBOM has no %s:\n%s", want, sbom)
-		}
+		assert.Contains(t, sbom, want, "the SBOM")
 	}
 	indexDigest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if provenance := string(r.attached(t, efsDriverName, indexDigest, provenanceType)); !strings.Contains(provenance, r.Address+"/debian") {
-		t.Errorf("the provenance does not name the base:\n%s", provenance)
-	}
+	require.NoError(t, err)
+	assert.Contains(t, string(r.attached(t, efsDriverName, indexDigest, provenanceType)), r.Address+"/debian", "the provenance does not name the base")
 }
 
 // smallDriver returns a folder with the source of a program that takes no time to compile.
@@ -96,21 +83,15 @@ func smallDriver(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	licence, err := os.ReadFile("LICENSE")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for file, content := range map[string]string{
 		"go.mod":      "module github.com/kubernetes-sigs/aws-efs-csi-driver\n\ngo 1.24\n",
 		"cmd/main.go": "package main\n\nfunc main() {}\n",
 		"LICENSE":     string(licence),
 	} {
 		path := filepath.Join(folder, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	return folder
 }
@@ -119,13 +100,9 @@ func smallDriver(t *testing.T) string {
 func (r *releasing) writeEFSDriver(t *testing.T, e efsDriver) string {
 	t.Helper()
 	data, err := boundedyaml.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "efs-driver.yaml")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, data, 0o600))
 	return file
 }
 
@@ -133,9 +110,7 @@ func (r *releasing) writeEFSDriver(t *testing.T, e efsDriver) string {
 func (r *releasing) serveDebian(t *testing.T) string {
 	t.Helper()
 	img, err := images.DebianImage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r.Push(t, "debian:bookworm", img)
 }
 
@@ -147,22 +122,16 @@ func TestEFSDriverFile(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "efs-driver.yaml")
-			if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, []byte(tc.text), 0o600))
 			if _, err := readEFSDriver(file); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), file) {
 				t.Errorf("got %v, want an error with %s and the file", err, tc.want)
 			}
 		})
 	}
 	file := filepath.Join(t.TempDir(), "efs-driver.yaml")
-	if err := os.WriteFile(file, []byte("source: driver\nefsUtils: utils\nversion: v3.4.1\nbase: a\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("source: driver\nefsUtils: utils\nversion: v3.4.1\nbase: a\n"), 0o600))
 	e, err := readEFSDriver(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if folder := filepath.Dir(file); e.Source != filepath.Join(folder, "driver") || e.EFSUtils != filepath.Join(folder, "utils") || !slices.Equal(e.Architectures, []string{runtime.GOARCH}) {
 		t.Errorf("got %+v, want folders relative to the file's, and this machine's architecture", e)
 	}

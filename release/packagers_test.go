@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the files of package managers into testdata")
@@ -18,22 +20,14 @@ func TestPackagers(t *testing.T) {
 		{workstation{"darwin", "arm64"}, "berth-v1.2.3-darwin-arm64.tar.gz", "03"}, {workstation{"windows", "amd64"}, "berth-v1.2.3-windows-amd64.zip", "04"},
 	}
 	manifest, err := krewManifest("v1.2.3", archives)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, got := range map[string]string{"krew.yaml": string(manifest), "berth.rb": formula("v1.2.3", archives)} {
 		file := filepath.Join("testdata", name)
 		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 		}
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
+		require.NoError(t, err)
+		assert.Emptyf(t, cmp.Diff(string(want), got), "%s (-want +got)", file)
 	}
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 
 	"github.com/berth-csi/berth/internal/oci"
 )
@@ -121,3 +124,20 @@ func platformOf(ctx context.Context, pullSpec, architecture string) (v1.Image, e
 
 // sortedKeys returns the keys of a map, sorted.
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
+// certificates returns the files that programs expect in an image without a distribution: Mozilla's certificate authorities,
+// where Go looks for them, and the users.
+func certificates() oci.Files {
+	var authorities bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint != nil {
+			continue // trusted for some certificates only, which a file cannot say
+		}
+		_ = pem.Encode(&authorities, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
+	}
+	return oci.Files{
+		"etc/ssl/certs/ca-certificates.crt": {Data: authorities.Bytes()},
+		"etc/passwd":                        {Data: []byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
+		"etc/group":                         {Data: []byte("root:x:0:\nnonroot:x:65532:\n")},
+	}
+}

@@ -27,6 +27,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -50,14 +52,10 @@ type releasing struct {
 func startReleasing(t *testing.T) *releasing {
 	t.Helper()
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Chdir(root)
 	programs, err := tools.Programs(t.Context(), "./release")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &releasing{Secure: registry.StartSecure(t), root: root, program: programs.Path("release")}
 	r.prefix = r.Address + "/team"
 	for _, variable := range r.Env { // before this process asks for its certificate authorities
@@ -73,9 +71,7 @@ func startReleasing(t *testing.T) *releasing {
 func (r *releasing) serve(t *testing.T, reference string) string {
 	t.Helper()
 	img, err := random.Image(64, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r.Push(t, reference, img)
 }
 
@@ -83,13 +79,9 @@ func (r *releasing) serve(t *testing.T, reference string) string {
 func (r *releasing) mirror(t *testing.T) string {
 	t.Helper()
 	all, err := newRelease(t.Context(), options{base: r.base})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	images, err := all.foreignImages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pins := map[string]string{}
 	for _, reference := range images {
 		if reference != r.base {
@@ -97,13 +89,9 @@ func (r *releasing) mirror(t *testing.T) string {
 		}
 	}
 	data, err := boundedyaml.Marshal(pins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "pins.yaml")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, data, 0o600))
 	return file
 }
 
@@ -131,13 +119,9 @@ func (r *releasing) mustRelease(t *testing.T, flags ...string) string {
 func (r *releasing) index(t *testing.T, reference string) v1.ImageIndex {
 	t.Helper()
 	ref, err := name.ParseReference(r.prefix + "/" + reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index, err := remote.Index(ref, remote.WithContext(t.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return index
 }
 
@@ -145,13 +129,9 @@ func (r *releasing) index(t *testing.T, reference string) v1.ImageIndex {
 func platform(t *testing.T, index v1.ImageIndex) v1.Image {
 	t.Helper()
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	img, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return img
 }
 
@@ -166,9 +146,7 @@ func files(t *testing.T, img v1.Image) map[string][]byte {
 		if err == io.EOF {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if header.Typeflag == tar.TypeReg {
 			if found[header.Name], err = io.ReadAll(archive); err != nil {
 				t.Fatal(err)
@@ -215,9 +193,7 @@ func TestRelease(t *testing.T) {
 	t.Run("must-gather", func(t *testing.T) {
 		content := files(t, platform(t, r.index(t, "berth-must-gather:latest")))
 		script, err := os.ReadFile("deploy/must-gather/gather")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !bytes.Equal(content["usr/bin/gather"], script) || len(content["usr/bin/kubectl"]) == 0 {
 			t.Error("the image lacks the script or its client")
 		}
@@ -229,18 +205,14 @@ func TestRelease(t *testing.T) {
 func (r *releasing) find(t *testing.T, reference string) string {
 	t.Helper()
 	digest, err := oci.Find(t.Context(), r.prefix+"/"+reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return digest
 }
 
 func (r *releasing) checkOperator(t *testing.T) {
 	img := platform(t, r.index(t, "berth-operator:latest"))
 	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if config.Config.User != nobodyUser || !slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/berth-operator"}) {
 		t.Errorf("it runs %q as user %q, want berth-operator as %q", config.Config.Entrypoint, config.Config.User, nobodyUser)
 	}
@@ -262,9 +234,7 @@ func (r *releasing) checkOperator(t *testing.T) {
 		}
 	}
 	program, err := elf.NewFile(bytes.NewReader(content["usr/bin/berth-operator"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, header := range program.Progs {
 		if header.Type == elf.PT_INTERP {
 			t.Error("its program needs a dynamic linker, which the image does not have")
@@ -278,28 +248,20 @@ const maxOPM = 12 << 20
 // TestBaseImageOfCatalogs: the image meets the expectations of Dockerfiles and OLM about opm's image.
 func TestBaseImageOfCatalogs(t *testing.T) {
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Chdir(root)
 	r := &release{options: options{output: t.TempDir(), architectures: []string{runtime.GOARCH}}, source: source{version: "v1.2.3"}}
 	of := programImages[slices.IndexFunc(programImages, func(p programImage) bool { return p.name == "berth-opm" })]
 	built, err := r.compileFor(t.Context(), of.program, "linux", runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.built = append(r.built, built)
 	img, err := r.platformImage(t.Context(), of, runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if out, err := exec.CommandContext(t.Context(), built.file, "version").Output(); err != nil || !strings.Contains(string(out), "berth v1.2.3") {
 		t.Errorf("its program says %q (%v), want the version of Berth", out, err)
 	}
 	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !slices.Equal(config.Config.Entrypoint, []string{"/bin/opm"}) || len(config.Config.Cmd) > 0 || config.Config.User != nobodyUser {
 		t.Errorf("it runs %q %q as user %q, want /bin/opm as %q", config.Config.Entrypoint, config.Config.Cmd, config.Config.User, nobodyUser)
 	}
@@ -314,15 +276,11 @@ func TestBaseImageOfCatalogs(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		found[strings.TrimSuffix(header.Name, "/")] = fmt.Sprintf("%c %o %s", header.Typeflag, header.Mode, header.Linkname)
 	}
 	for path, want := range map[string]string{"bin/opm": "0 755 ", "bin/grpc_health_probe": "2 777 opm", "tmp": "5 1777 "} {
-		if found[path] != want {
-			t.Errorf("%s has the type, the mode and the target %q, want %q", path, found[path], want)
-		}
+		assert.EqualValuesf(t, want, found[path], "%s has the type, the mode and the target", path)
 	}
 }
 
@@ -356,16 +314,10 @@ func (r *releasing) checkBundles(t *testing.T) {
 	for _, reference := range bundleImages {
 		content := files(t, platform(t, r.index(t, reference)))
 		b, err := registryv1.LoadImage(reference, content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		specs, err := bundle.PullSpecs(b.Bundle)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Contains(specs, want) {
-			t.Errorf("%s has images %q, want the pushed operator %s", reference, specs, want)
-		}
+		require.NoError(t, err)
+		assert.Containsf(t, specs, want, "%s has images", reference)
 		for _, spec := range specs {
 			if !strings.HasPrefix(spec, r.Address+"/") || !strings.Contains(spec, "@sha256:") {
 				t.Errorf("%s has image %s, want one in the registry, by digest", reference, spec)
@@ -405,9 +357,7 @@ func (r *releasing) checkCatalogs(t *testing.T) {
 			}
 		}
 		slices.Sort(bundles)
-		if diff := cmp.Diff(want, bundles); diff != "" {
-			t.Errorf("catalog %s has other bundles than those that were pushed (-want +got):\n%s", catalog.name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, bundles), "catalog %s has other bundles than those that were pushed (-want +got)", catalog.name)
 	}
 }
 
@@ -428,9 +378,7 @@ func TestBadRegistries(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			output := filepath.Join(t.TempDir(), "output")
 			_, messages, err := r.release(t.Context(), tc.env, append(tc.flags, "--output", output)...)
-			if err == nil {
-				t.Fatal("it succeeded")
-			}
+			require.Error(t, err, "it succeeded")
 			for _, want := range tc.want {
 				if !strings.Contains(messages, want) {
 					t.Errorf("it says:\n%s\nwant %q", messages, want)
@@ -456,39 +404,23 @@ func mustRun(t *testing.T, dir, program string, args ...string) {
 func (r *releasing) checkDocuments(t *testing.T) {
 	index := r.index(t, "berth-operator:latest")
 	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var statement statement
-	if err := json.Unmarshal(r.attached(t, "berth-operator", digest, provenanceType), &statement); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(r.attached(t, "berth-operator", digest, provenanceType), &statement))
 	commit, err := git(t.Context(), "rev-parse", "HEAD")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := statement.Subject[0].Digest["sha256"]; got != digest.Hex {
 		t.Errorf("the provenance is of %s, want %s", got, digest.Hex)
 	}
-	if got := statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"]; got != commit {
-		t.Errorf("the provenance names commit %q, want %s", got, commit)
-	}
+	assert.EqualValues(t, commit, statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"], "the provenance names commit")
 	digest, err = platform(t, index).Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sbom, err := spdxjson.Read(bytes.NewReader(r.attached(t, "berth-operator", digest, sbomType)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pins, err := tools.ProjectPins()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	version, err := pins.Version("k8s.io/client-go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, p := range sbom.Packages {
 		if p.PackageName == "k8s.io/client-go" && p.PackageVersion == version && p.PackageLicenseDeclared == "Apache-2.0" {
 			return
@@ -501,17 +433,11 @@ func (r *releasing) checkDocuments(t *testing.T) {
 func (r *releasing) documents(t *testing.T, image string, to v1.Hash, mediaType string) (found []name.Digest) {
 	t.Helper()
 	repository, err := name.NewRepository(r.prefix + "/" + image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	referrers, err := remote.Referrers(repository.Digest(to.String()), remote.WithContext(t.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifest, err := referrers.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range manifest.Manifests {
 		if m.ArtifactType == mediaType {
 			found = append(found, repository.Digest(m.Digest.String()))
@@ -526,26 +452,16 @@ func (r *releasing) attached(t *testing.T, image string, to v1.Hash, mediaType s
 	var found [][]byte
 	for _, document := range r.documents(t, image, to, mediaType) {
 		img, err := remote.Image(document, remote.WithContext(t.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		layers, err := img.Layers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		content, err := layers[0].Compressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text, err := io.ReadAll(content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		found = append(found, text)
 	}
-	if len(found) != 1 {
-		t.Fatalf("the registry lists %d documents of type %s for %s, want one", len(found), mediaType, to)
-	}
+	require.Lenf(t, found, 1, "the registry lists %d documents of type %s for %s, want one", len(found), mediaType, to)
 	return found[0]
 }
 
@@ -575,25 +491,17 @@ func ownArchive(t *testing.T, folder string) string {
 // checkKrew has krew install the archive for this machine as a plugin of kubectl, with the manifest of a version that krew takes.
 func checkKrew(t *testing.T, folder string) {
 	krew, err := tools.Program{Name: "krew", Package: "sigs.k8s.io/krew/cmd/krew", Folder: "hack/krew"}.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	archive := ownArchive(t, folder)
 	content, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifest, err := krewManifest("v1.2.3", []packed{{workstation{runtime.GOOS, runtime.GOARCH}, filepath.Base(archive), fmt.Sprintf("%x", sha256.Sum256(content))}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	root := t.TempDir()
 	t.Setenv("KREW_ROOT", root)
 	t.Setenv("KREW_NO_UPGRADE_CHECK", "1")
 	file := filepath.Join(root, "berth.yaml")
-	if err := os.WriteFile(file, manifest, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, manifest, 0o600))
 	mustRun(t, root, krew, "install", "--manifest="+file, "--archive="+archive)
 	mustRun(t, root, filepath.Join(root, "bin", "kubectl-berth"), "version")
 }

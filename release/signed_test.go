@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/oci"
@@ -44,9 +46,7 @@ func TestSignedRelease(t *testing.T) {
 func (r *releasing) releaseByWorkflow(t *testing.T, clone string, u *verifier) {
 	t.Helper()
 	key, err := os.ReadFile(filepath.Join(u.keys, "cosign.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	command := exec.CommandContext(t.Context(), "bash", "-e", "-c", workflowStep(t, clone, "Build, push and sign"))
 	command.Dir = clone
 	command.Env = append(os.Environ(), "REGISTRY="+r.prefix, "SIGNING_KEY="+string(key), "RUNNER_TEMP="+t.TempDir(), "PINS="+r.pins, "MUST_GATHER_BASE="+r.base)
@@ -61,15 +61,11 @@ func (r *releasing) releaseByWorkflow(t *testing.T, clone string, u *verifier) {
 func workflowStep(t *testing.T, root, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var workflow struct {
 		Jobs map[string]struct{ Steps []struct{ Name, Run string } }
 	}
-	if err := boundedyaml.Unmarshal(content, &workflow); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, boundedyaml.Unmarshal(content, &workflow))
 	for _, job := range workflow.Jobs {
 		for _, step := range job.Steps {
 			if step.Name == name {
@@ -87,9 +83,7 @@ type verifier struct{ cosign, keys string }
 func newVerifier(t *testing.T) *verifier {
 	t.Helper()
 	cosign, err := tools.Program{Name: "cosign", Package: "github.com/sigstore/cosign/v3/cmd/cosign", Folder: cosignFolder}.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	u := &verifier{cosign, t.TempDir()}
 	t.Setenv("COSIGN_PASSWORD", "secret")
 	mustRun(t, u.keys, cosign, "generate-key-pair")
@@ -109,17 +103,11 @@ func (u *verifier) verify(t *testing.T, command string, args ...string) error {
 // checkSums checks the signature of the checksums, that it is of nothing else, and the checksums.
 func (u *verifier) checkSums(t *testing.T, archives string) {
 	sums := filepath.Join(archives, "SHA256SUMS")
-	if err := u.verify(t, "verify-blob", "--bundle", sums+".sigstore.json", sums); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, u.verify(t, "verify-blob", "--bundle", sums+".sigstore.json", sums))
 	content, err := os.ReadFile(sums)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	other := filepath.Join(t.TempDir(), "SHA256SUMS")
-	if err := os.WriteFile(other, append(content, '\n'), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(other, append(content, '\n'), 0o600))
 	if u.verify(t, "verify-blob", "--bundle", sums+".sigstore.json", other) == nil {
 		t.Error("cosign verifies checksums that somebody has changed")
 	}
@@ -137,9 +125,7 @@ func (r *releasing) checkSignatures(t *testing.T, u *verifier) {
 		signed = append(signed, c.name+":latest")
 	}
 	for _, reference := range signed {
-		if err := u.verify(t, "verify", r.byDigest(t, reference)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, u.verify(t, "verify", r.byDigest(t, reference)))
 	}
 	if u.verify(t, "verify", r.base) == nil {
 		t.Error("cosign verifies an image that nobody signed")
@@ -150,21 +136,15 @@ func (r *releasing) checkSignatures(t *testing.T, u *verifier) {
 func (r *releasing) checkSignedDocuments(t *testing.T, u *verifier) {
 	index := r.index(t, "berth-operator:latest")
 	whole, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	one, err := platform(t, index).Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	documents := append(r.documents(t, "berth-operator", whole, provenanceType), r.documents(t, "berth-operator", one, sbomType)...)
 	if len(documents) != 2 {
 		t.Errorf("the registry lists %v, want a provenance and an SBOM", documents)
 	}
 	for _, document := range documents {
-		if err := u.verify(t, "verify", document.Name()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, u.verify(t, "verify", document.Name()))
 	}
 }
 
@@ -181,13 +161,9 @@ func (r *releasing) checkAnotherClone(t *testing.T) {
 	for _, p := range programImages {
 		again := platform(t, elsewhere.index(t, p.name+":latest"))
 		digest, err := again.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		manifest, err := r.index(t, p.name+":latest").IndexManifest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !slices.ContainsFunc(manifest.Manifests, func(m v1.Descriptor) bool { return m.Digest == digest }) {
 			t.Errorf("another clone gives %s for %s, want one of %v", digest, p.name, manifest.Manifests)
 		}
@@ -198,9 +174,7 @@ func (r *releasing) checkAnotherClone(t *testing.T) {
 func (r *releasing) serveBase(t *testing.T) string {
 	t.Helper()
 	index, err := oci.Content{Files: map[string][]byte{"bin/bash": []byte("a stand-in")}}.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reference := r.Address + "/base:all"
 	if _, err := oci.Push(t.Context(), reference, index); err != nil {
 		t.Fatal(err)
@@ -212,16 +186,12 @@ func (r *releasing) serveBase(t *testing.T) string {
 func (r *releasing) checkSizes(t *testing.T, name string) {
 	index := r.index(t, name+":latest")
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var architectures []string
 	for _, m := range manifest.Manifests {
 		architectures = append(architectures, m.Platform.Architecture)
 		img, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if size, err := compressedSize(img); err != nil || name == "berth-operator" && size > maxOperator {
 			t.Errorf("%s for %s has %d bytes compressed (%v), want at most %d", name, m.Platform.Architecture, size, err, maxOperator)
 		}

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -85,12 +85,8 @@ func TestAdoption(t *testing.T) {
 		volume, claim := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
 		env.get(volume, "", l.volume.Name)
 		env.get(claim, namespace, l.claim.Name)
-		if diff := cmp.Diff(l.volume, volume); diff != "" {
-			t.Errorf("volume %s changed: %s", volume.Name, diff)
-		}
-		if diff := cmp.Diff(l.claim, claim); diff != "" {
-			t.Errorf("claim %s changed: %s", claim.Name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(l.volume, volume), "volume %s changed", volume.Name)
+		assert.Emptyf(t, cmp.Diff(l.claim, claim), "claim %s changed", claim.Name)
 	}
 	for _, object := range []client.Object{leaving.sv, leaving.claim, leaving.volume} {
 		env.gone(object)
@@ -126,9 +122,7 @@ func TestAdoption(t *testing.T) {
 				t.Errorf("%s has volume %s now, had %s", l.sv.Name, p.volume.Name, l.volume.Name)
 			}
 			l.volume.Spec.ClaimRef, p.volume.Spec.ClaimRef = nil, nil
-			if diff := cmp.Diff(l.volume.Spec, p.volume.Spec); diff != "" {
-				t.Errorf("volume %s changed: %s", p.volume.Name, diff)
-			}
+			assert.Emptyf(t, cmp.Diff(l.volume.Spec, p.volume.Spec), "volume %s changed", p.volume.Name)
 		}
 	})
 	t.Run("a volume that two share stays with whom it was made for", func(t *testing.T) {
@@ -179,11 +173,9 @@ func TestAdoption(t *testing.T) {
 		}
 		grant := &v1alpha1.SharedVolumeGrant{}
 		env.get(grant, "", other)
-		if diff := cmp.Diff([]v1alpha1.FileSystemGrant{
+		assert.Empty(t, cmp.Diff([]v1alpha1.FileSystemGrant{
 			{FileSystemID: "fs-01", AccessPointIDs: []string{"fsap-01", "fsap-02"}}, {FileSystemID: "fs-02", AccessPointIDs: []string{"fsap-01"}},
-		}, grant.Spec.FileSystems); diff != "" {
-			t.Errorf("the page's command grants what is not used, or not all of it (-want +got):\n%s", diff)
-		}
+		}, grant.Spec.FileSystems), "the page's command grants what is not used, or not all of it (-want +got)")
 		env.until(env.created(volumeOf(other, "more", "fs-02", "fsap-02")), "NotGranted")
 		env.ready(env.created(volumeOf(other, "again", "fs-02", "fsap-01")))
 		for _, sv := range []*v1alpha1.SharedVolume{oldest.sv, victim.sv} {
@@ -266,7 +258,7 @@ func legacyClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pvc-" + name, Labels: legacyLabels(namespace, name)},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("efs-sc"),
+			StorageClassName: new("efs-sc"),
 			VolumeName:       "pv-" + namespace + "-" + name,
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -190,9 +191,7 @@ func TestTenantsFinalizersAreKept(t *testing.T) {
 	given := slices.Clone(sv.Finalizers)
 	env.do("create", who.Client.Create(t.Context(), sv))
 	p := env.ready(sv)
-	if diff := cmp.Diff(append(slices.Clone(given), sharedvolume.Finalizer), sv.Finalizers); diff != "" {
-		t.Errorf("finalizers of a SharedVolume that is Ready (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(append(slices.Clone(given), sharedvolume.Finalizer), sv.Finalizers), "finalizers of a SharedVolume that is Ready (-want +got)")
 	env.do("delete", who.Client.Delete(t.Context(), sv))
 	env.gone(p.volume)
 	env.eventually("the controller's finalizer to be taken off", sv, func() error {
@@ -245,9 +244,7 @@ func TestTenantHasPodsListed(t *testing.T) {
 				t.Fatalf("%s: %d %v", event.URI, event.Code, err)
 			}
 			limit, err := strconv.Atoi(address.Query().Get("limit"))
-			if err != nil {
-				t.Fatalf("%s: %v", event.URI, err)
-			}
+			require.NoError(t, err, event.URI)
 			most := 4 << 20 / podBytes // later pages, as large as the pods allow
 			if address.Query().Get("continue") == "" {
 				most = 50
@@ -275,7 +272,7 @@ func TestTenantLeavesVolume(t *testing.T) {
 		stop := env.runConfined(project)
 		name := "pv-" + project + "-logs"
 		claim := foreignClaim(project, "pvc-logs")
-		claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To(""), name
+		claim.Spec.StorageClassName, claim.Spec.VolumeName = new(""), name
 		claim.Labels = legacyLabels(project, "logs")
 		env.do("create", who.Client.Create(t.Context(), claim))
 		sv := newVolume(project, "logs")
@@ -303,7 +300,7 @@ func TestTenantLeavesVolume(t *testing.T) {
 		env.do("delete the claim", who.Client.Delete(t.Context(), p.claim))
 		env.gone(p.claim)
 		claim := foreignClaim(project, p.claim.Name)
-		claim.Spec.StorageClassName, claim.Spec.Selector = ptr.To(""), p.claim.Spec.Selector
+		claim.Spec.StorageClassName, claim.Spec.Selector = new(""), p.claim.Spec.Selector
 		claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("10Ti")
 		env.do("create", who.Client.Create(t.Context(), claim))
 		stop = env.runConfined(project)

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
@@ -107,7 +106,7 @@ func (a arena) created(object client.Object) {
 // claim returns a claim that the attacker may create, with the class that SharedVolumes' claims have.
 func (a arena) claim(name, volume string) *corev1.PersistentVolumeClaim {
 	claim := foreignClaim(a.attacker.namespace, name)
-	claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To(""), volume
+	claim.Spec.StorageClassName, claim.Spec.VolumeName = new(""), volume
 	return claim
 }
 

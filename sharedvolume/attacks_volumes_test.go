@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -69,7 +68,7 @@ func clashingNames(a arena) {
 	old := a.legacy(a.victim.namespace, "old", "fs-01::fsap-02")
 	sv := a.own("b-old")
 	forged := a.claim("pvc-b-old", old.volume.Name)
-	forged.Spec.StorageClassName = ptr.To("efs-sc")
+	forged.Spec.StorageClassName = new("efs-sc")
 	forged.Labels = legacyLabels(a.attacker.namespace, "b-old")
 	a.created(forged)
 	a.created(sv)
@@ -92,7 +91,7 @@ func clashingNames(a arena) {
 func thereFirst(a arena) {
 	sv := a.own("first")
 	claim := a.claim("pvc-first", "")
-	claim.Spec.StorageClassName = ptr.To("none-of-that-name")
+	claim.Spec.StorageClassName = new("none-of-that-name")
 	claim.Labels = map[string]string{sharedvolume.OwnedLabel: "true", sharedvolume.OwnerNamespaceLabel: sv.Namespace, sharedvolume.OwnerNameLabel: sv.Name}
 	a.created(claim)
 	a.created(sv)

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -26,9 +26,7 @@ func TestCreateAndDelete(t *testing.T) {
 	env := served(t)
 	namespace := env.Namespace(t)
 	sv := env.create(namespace, "logs")
-	if sv.Status.Phase != v1alpha1.Pending {
-		t.Errorf("a new SharedVolume is %q, want Pending", sv.Status.Phase)
-	}
+	assert.EqualValues(t, v1alpha1.Pending, sv.Status.Phase, "a new SharedVolume")
 
 	p := env.ready(sv)
 	if got, want := p.volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-0123456789abcdef0"; got != want {
@@ -37,38 +35,32 @@ func TestCreateAndDelete(t *testing.T) {
 	want := v1alpha1.SharedVolumeStatus{
 		Phase:              v1alpha1.Ready,
 		Reason:             "Ready",
-		ClaimRef:           corev1.TypedLocalObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "pvc-logs"},
+		ClaimRef:           corev1.TypedLocalObjectReference{APIGroup: new(""), Kind: "PersistentVolumeClaim", Name: "pvc-logs"},
 		ObservedGeneration: 1,
 		Conditions:         sv.Status.Conditions,
 	}
-	if diff := cmp.Diff(want, sv.Status); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff(want, sv.Status))
 	if !meta.IsStatusConditionTrue(sv.Status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("it is not Ready by its conditions: %v", sv.Status.Conditions)
 	}
-	if diff := cmp.Diff([]string{
+	assert.Empty(t, cmp.Diff([]string{
 		"patch sharedvolumes 200",
 		"create persistentvolumeclaims 201",
 		"create persistentvolumes 201",
 		"patch sharedvolumes/status 200",
-	}, env.writes(controllerUser, time.Time{}, namespace, p.volume.Name)); diff != "" {
-		t.Errorf("writes on the way to Ready: %s", diff)
-	}
+	}, env.writes(controllerUser, time.Time{}, namespace, p.volume.Name)), "writes on the way to Ready")
 
 	before := time.Now()
 	env.do("delete", env.client.Delete(t.Context(), sv))
 	env.gone(sv)
 	env.gone(p.claim)
 	env.gone(p.volume)
-	if diff := cmp.Diff([]string{
+	assert.Empty(t, cmp.Diff([]string{
 		"patch sharedvolumes/status 200",
 		"delete persistentvolumeclaims 200",
 		"delete persistentvolumes 200",
 		"patch sharedvolumes 200",
-	}, env.writes(controllerUser, before, namespace, p.volume.Name)); diff != "" {
-		t.Errorf("writes on the way out: %s", diff)
-	}
+	}, env.writes(controllerUser, before, namespace, p.volume.Name)), "writes on the way out")
 }
 
 // TestReadyDuration: the metric shows how long a SharedVolume took to become ready. Other tests use it, too.
@@ -108,24 +100,20 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		return counts
 	}
-	if diff := cmp.Diff(map[string]int{
+	assert.Empty(t, cmp.Diff(map[string]int{
 		"patch sharedvolumes 200": 40, "create persistentvolumeclaims 201": 40,
 		"create persistentvolumes 201": 40, "patch sharedvolumes/status 200": 40,
-	}, count(env.writes(controllerUser, time.Time{}, namespace, names...))); diff != "" {
-		t.Errorf("writes on the way to Ready: %s", diff)
-	}
+	}, count(env.writes(controllerUser, time.Time{}, namespace, names...))), "writes on the way to Ready")
 
 	before := time.Now()
 	env.do("delete", env.client.DeleteAllOf(t.Context(), &v1alpha1.SharedVolume{}, client.InNamespace(namespace)))
 	for _, sv := range volumes {
 		env.gone(sv)
 	}
-	if diff := cmp.Diff(map[string]int{
+	assert.Empty(t, cmp.Diff(map[string]int{
 		"patch sharedvolumes/status 200": 40, "delete persistentvolumeclaims 200": 40,
 		"delete persistentvolumes 200": 40, "patch sharedvolumes 200": 40,
-	}, count(env.writes(controllerUser, before, namespace, names...))); diff != "" {
-		t.Errorf("writes on the way out: %s", diff)
-	}
+	}, count(env.writes(controllerUser, before, namespace, names...))), "writes on the way out")
 	env.noVolumes(namespace)
 }
 
@@ -144,9 +132,7 @@ func TestNoWritesOnceSettled(t *testing.T) {
 	}
 	// A later SharedVolume is worked on after the poked one.
 	env.ready(env.create(env.Namespace(t), "marker"))
-	if got := env.writes(controllerUser, before, namespace, p.volume.Name); len(got) != 0 {
-		t.Errorf("writes about a settled SharedVolume: %q", got)
-	}
+	assert.Empty(t, env.writes(controllerUser, before, namespace, p.volume.Name), "writes about a settled SharedVolume")
 }
 
 func TestForgedStatusIsReplaced(t *testing.T) {
@@ -158,9 +144,7 @@ func TestForgedStatusIsReplaced(t *testing.T) {
 		`{"status":{"phase":"Failed","message":"look here","claimRef":{"name":"other"},"conditions":[]}}`))))
 	env.ready(sv)
 	want.Conditions[0].LastTransitionTime = sv.Status.Conditions[0].LastTransitionTime
-	if diff := cmp.Diff(*want, sv.Status); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff(*want, sv.Status))
 }
 
 // events waits for the events about an object: type, reason and count of each, in order.

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/sharedvolume"
@@ -75,9 +75,7 @@ func TestForeignVolume(t *testing.T) {
 	env.do("delete", env.client.Delete(t.Context(), quota))
 
 	env.until(sv, "Conflict")
-	if !strings.Contains(sv.Status.Message, name) {
-		t.Errorf("the message does not name the volume: %s", sv.Status.Message)
-	}
+	assert.Contains(t, sv.Status.Message, name, "the message does not name the volume")
 	if got := env.writes(controllerUser, time.Time{}, "none", name); got != nil {
 		t.Errorf("writes to the foreign volume: %q", got)
 	}
@@ -170,9 +168,7 @@ func TestImmutable(t *testing.T) {
 	} {
 		bad := newVolume(namespace, "bad")
 		bad.Spec = spec
-		if err := env.client.Create(t.Context(), bad); err == nil {
-			t.Errorf("%+v is accepted", spec)
-		}
+		assert.Errorf(t, env.client.Create(t.Context(), bad), "%+v is accepted", spec)
 	}
 }
 
@@ -186,9 +182,7 @@ func TestWithoutSpec(t *testing.T) {
 	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "spec.fileSystemID") {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
-	if diff := cmp.Diff([]string{"patch sharedvolumes/status 200"}, env.writesBut(sv.Namespace, "events")); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"patch sharedvolumes/status 200"}, env.writesBut(sv.Namespace, "events")))
 	sv.Spec = spec
 	env.do("update", env.client.Update(t.Context(), sv))
 	env.ready(sv)
@@ -199,7 +193,7 @@ func foreignClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("none-of-that-name"),
+			StorageClassName: new("none-of-that-name"),
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},

@@ -11,6 +11,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -376,19 +378,13 @@ func TestStatusOf(t *testing.T) {
 // TestDefaultStatus: by the CRD's default, nobody has seen a SharedVolume, at no time. To wait for a moment costs no write.
 func TestDefaultStatus(t *testing.T) {
 	raw, err := os.ReadFile(definitionFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(raw, &definition); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(raw, &definition))
 	o := settled()
 	o.claim.Status.Phase = corev1.ClaimPending
 	byDefault := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Default
-	if err := yaml.UnmarshalStrict(byDefault.Raw, &o.sharedVolume.Status); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(byDefault.Raw, &o.sharedVolume.Status))
 	if diff := gocmp.Diff(o.sharedVolume.Status, statusOf(o, waiting)); diff != "" {
 		t.Errorf("default and first status differ: %s", diff)
 	}
@@ -450,26 +446,18 @@ func TestColumns(t *testing.T) {
 func widthOf(t *testing.T, sv *v1alpha1.SharedVolume) int {
 	t.Helper()
 	raw, err := os.ReadFile(definitionFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(raw, &definition); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(raw, &definition))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	width := max(len("NAME"), len(sv.Name))
 	for _, column := range definition.Spec.Versions[0].AdditionalPrinterColumns {
 		if column.Priority > 0 {
 			continue
 		}
 		value, _, err := unstructured.NestedFieldNoCopy(object, strings.Split(strings.TrimPrefix(column.JSONPath, "."), ".")...)
-		if err != nil {
-			t.Fatalf("%s: %v", column.JSONPath, err)
-		}
+		require.NoError(t, err, column.JSONPath)
 		text := fmt.Sprint(value)
 		if column.Type == "date" {
 			text = "5d23h"
@@ -519,9 +507,7 @@ func TestStatusOfAccessPoint(t *testing.T) {
 		if c := meta.FindStatusCondition(statusOf(o, verdict).Conditions, "FileSystemAvailable"); c != nil {
 			got = string(c.Status) + " " + c.Reason
 		}
-		if got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, got, test.name)
 	}
 }
 
@@ -539,9 +525,7 @@ func TestAbsenceOf(t *testing.T) {
 		if n := absenceOf(test.from, test.to); n != nil {
 			got = n.reason
 		}
-		if got != test.want {
-			t.Errorf("from %v to %v: %q, want %q", test.from, test.to, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, got, "from %v to %v", test.from, test.to)
 	}
 }
 
@@ -574,9 +558,7 @@ func TestNotificationOf(t *testing.T) {
 		if notice := notificationOf(from, metav1.Condition{Reason: test.to}); notice != nil {
 			got = notice.eventType + " " + notice.reason
 		}
-		if got != test.want {
-			t.Errorf("from %q to %q: %q, want %q", test.from, test.to, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, got, "from %q to %q", test.from, test.to)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -94,12 +95,8 @@ func (env testEnv) unchanged(pairs ...pair) {
 		after := pair{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}}
 		env.get(after.claim, before.claim.Namespace, before.claim.Name)
 		env.get(after.volume, "", before.volume.Name)
-		if diff := cmp.Diff(before.claim, after.claim); diff != "" {
-			env.t.Errorf("claim %s has changed: %s", before.claim.Name, diff)
-		}
-		if diff := cmp.Diff(before.volume, after.volume); diff != "" {
-			env.t.Errorf("volume %s has changed: %s", before.volume.Name, diff)
-		}
+		assert.Emptyf(env.t, cmp.Diff(before.claim, after.claim), "claim %s has changed", before.claim.Name)
+		assert.Emptyf(env.t, cmp.Diff(before.volume, after.volume), "volume %s has changed", before.volume.Name)
 	}
 }
 

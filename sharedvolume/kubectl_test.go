@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -36,9 +37,7 @@ func TestKubectlExplain(t *testing.T) {
 	} {
 		text := env.kubectl("explain", object)
 		for _, field := range fields {
-			if !strings.Contains(text, "\n  "+field+"\t") {
-				t.Errorf("kubectl explain %s does not know %s:\n%s", object, field, text)
-			}
+			assert.Containsf(t, text, "\n  "+field+"\t", "kubectl explain %s does not know %s", object, field)
 		}
 		if strings.Contains(text, "<no description>") || strings.Contains(text, "<empty>") {
 			t.Errorf("kubectl explain %s does not describe all:\n%s", object, text)

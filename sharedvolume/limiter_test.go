@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -33,9 +34,7 @@ func TestLimiterFollowsQueue(t *testing.T) {
 					l.observe(clock, latency, test.waiting)
 				}
 			}
-			if l.limit != test.want {
-				t.Errorf("the limit is %d, want %d", l.limit, test.want)
-			}
+			assert.EqualValues(t, test.want, l.limit, "the limit")
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -25,9 +26,7 @@ func TestLog(t *testing.T) {
 	go func() { done <- sharedvolume.Run(ctx, confined(isolatedConfig, namespace), sharedvolume.Options{}) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the controller failed: %v", err)
-		}
+		assert.NoError(t, <-done, "the controller failed")
 	})
 	t.Cleanup(stop)
 
@@ -73,7 +72,5 @@ func TestLog(t *testing.T) {
 		"Deleted PersistentVolume " + volume,
 		"Patched SharedVolume " + namespace + "/logs",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "-want +got")
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -97,14 +99,10 @@ func newTestEnv(t testing.TB, c *cluster.Cluster) testEnv {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, add(scheme))
 	}
 	api, err := client.New(c.Config(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return testEnv{c, api, t}
 }
 
@@ -138,13 +136,9 @@ func (env testEnv) setAccess(access v1alpha1.Access) {
 func (env testEnv) define(file string) {
 	env.t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	want := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(raw, want); err != nil {
-		env.t.Fatalf("%s: %v", file, err)
-	}
+	require.NoError(env.t, yaml.UnmarshalStrict(raw, want), file)
 	have := &apiextensionsv1.CustomResourceDefinition{}
 	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(want), have); err == nil {
 		have.Spec = want.Spec
@@ -197,9 +191,7 @@ func (env testEnv) runWith(cfg *rest.Config, options sharedvolume.Options) (stop
 	go func() { done <- sharedvolume.Run(ctx, cfg, options) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			env.t.Errorf("the controller failed: %v", err)
-		}
+		assert.NoError(env.t, <-done, "the controller failed")
 	})
 	env.t.Cleanup(stop)
 	return stop
@@ -208,9 +200,7 @@ func (env testEnv) runWith(cfg *rest.Config, options sharedvolume.Options) (stop
 // do fails the test if something that must work did not.
 func (env testEnv) do(what string, err error) {
 	env.t.Helper()
-	if err != nil {
-		env.t.Fatalf("%s: %v", what, err)
-	}
+	require.NoError(env.t, err, what)
 }
 
 // eventually waits until an object exists and is as check wants it.

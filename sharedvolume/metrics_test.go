@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -46,9 +47,7 @@ func TestReadinessTimer(t *testing.T) {
 				o := observed{sharedVolume: sv, now: created.Add(s.after)}
 				record.beginWaiting(sv)
 				waited := record.waitedUntil(o, s.now)
-				if diff := cmp.Diff(s.waited, waited); diff != "" {
-					t.Errorf("step %d: waited (-want +got):\n%s", i, diff)
-				}
+				assert.Emptyf(t, cmp.Diff(s.waited, waited), "step %d: waited (-want +got)", i)
 				sv.Status = statusOf(o, s.now)
 				sv.Generation, sv.Status.ObservedGeneration = 1, 1
 				if got := records.overdue(o.now.Add(time.Second)); got != s.overdue {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -35,9 +36,7 @@ func TestMissingDefinitions(t *testing.T) {
 	cfg := env.controllerConfig()
 	decided, err := sharedvolume.Prepare(t.Context(), cfg)
 	env.do("prepare", err)
-	if decided != v1alpha1.AccessOpen {
-		t.Errorf("Prepare decides on access %q, want %s, as the community operator's driver shows", decided, v1alpha1.AccessOpen)
-	}
+	assert.EqualValues(t, v1alpha1.AccessOpen, decided, "Prepare decides on access")
 	// From now on, nothing shows that.
 	env.do("adopt", env.client.Patch(t.Context(), driver, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"}}}`)))
 
@@ -47,9 +46,7 @@ func TestMissingDefinitions(t *testing.T) {
 	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{InitialAccess: decided}) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the controller failed: %v", err)
-		}
+		assert.NoError(t, <-done, "the controller failed")
 	})
 	cluster.Eventually(t, waitLimit, "a report of what is missing", func(context.Context) error {
 		text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
@@ -105,9 +102,7 @@ func TestRefusedPolicy(t *testing.T) {
 	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{InitialAccess: decided}) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the controller failed: %v", err)
-		}
+		assert.NoError(t, <-done, "the controller failed")
 	})
 	permit()
 	env.mustHaveAccess(v1alpha1.AccessOpen)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,9 +21,7 @@ func TestClaimName(t *testing.T) {
 		strings.Repeat("a", 236) + strings.Repeat(".b", 8): "pvc-" + strings.Repeat("a", 236) + ".b-" + "822cbd8870",
 	} {
 		got := ClaimName(name)
-		if got != want {
-			t.Errorf("ClaimName(%q) = %q, want %q", name, got, want)
-		}
+		assert.EqualValuesf(t, want, got, "ClaimName(%q) =", name)
 		if problems := validation.IsDNS1123Subdomain(got); problems != nil {
 			t.Errorf("ClaimName(%q) is no name of an object: %v", name, problems)
 		}
@@ -100,7 +99,5 @@ func TestDesiredClaimProvesItsOwner(t *testing.T) {
 	claim := desiredClaim(sv)
 	claim.Labels = nil // Anybody may take labels away.
 	got := map[string]bool{"its own": ownsClaim(sv, claim), "another's": ownsClaim(other, claim)}
-	if diff := cmp.Diff(map[string]bool{"its own": true, "another's": false}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]bool{"its own": true, "another's": false}, got))
 }

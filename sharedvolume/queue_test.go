@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -38,14 +39,10 @@ func TestRoundRobin(t *testing.T) {
 				}
 			}
 			for left := q.Len(); left > 0; left-- {
-				if q.Len() != left {
-					t.Errorf("Len is %d, want %d", q.Len(), left)
-				}
+				assert.EqualValues(t, left, q.Len(), "Len")
 				pop()
 			}
-			if diff := cmp.Diff(strings.Fields(test.want), got); diff != "" {
-				t.Error(diff)
-			}
+			assert.Empty(t, cmp.Diff(strings.Fields(test.want), got))
 			if q.Len() != 0 || len(q.namespaces) != 0 || len(q.byName) != 0 {
 				t.Errorf("something remains: %+v", q)
 			}
@@ -69,9 +66,7 @@ func TestQueueServesNamespacesRoundRobin(t *testing.T) {
 		}
 		q.Done(request)
 	}
-	if diff := cmp.Diff([]string{"a/1", "b/1", "a/2"}, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"a/1", "b/1", "a/2"}, got))
 	if request, _ := q.Get(); request != requestOf("a/1") || q.Len() != 0 {
 		t.Errorf("the last is %v, and %d are left", request, q.Len())
 	}

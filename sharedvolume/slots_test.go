@@ -2,12 +2,12 @@ package sharedvolume
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -70,16 +70,12 @@ func TestSlots(t *testing.T) {
 					}
 				}
 			}
-			if diff := cmp.Diff(strings.Fields(test.immediate), immediate); diff != "" {
-				t.Errorf("immediately: %s", diff)
-			}
+			assert.Empty(t, cmp.Diff(strings.Fields(test.immediate), immediate), "immediately")
 			want := strings.Fields(test.requeued)
 			for i, name := range want {
 				want[i] = "a/" + name
 			}
-			if diff := cmp.Diff(want, *requeued); diff != "" {
-				t.Errorf("requeued: %s", diff)
-			}
+			assert.Empty(t, cmp.Diff(want, *requeued), "requeued")
 		})
 	}
 }
@@ -144,11 +140,7 @@ func TestSlotsReachEverybody(t *testing.T) {
 		}
 	}
 	for _, key := range all {
-		if !slices.Contains(served, key) {
-			t.Errorf("%v never got a slot", key)
-		}
+		assert.Containsf(t, served, key, "%v never got a slot", key)
 	}
-	if len(records.namespaces) != 0 {
-		t.Errorf("these remain: %v", records.namespaces)
-	}
+	assert.Empty(t, records.namespaces, "these remain")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,9 +104,7 @@ func TestCrashSweep(t *testing.T) {
 			reference := env.in(t).runScenario(e, fault.Point{}, "", nil)
 			plans = append(plans, fault.Scenario{Name: e.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
 				got := env.in(t).runScenario(e, at, f, reference.end)
-				if diff := cmp.Diff(reference.counts, got.counts); diff != "" {
-					t.Errorf("creations and deletions (-reference +with fault):\n%s", diff)
-				}
+				assert.Empty(t, cmp.Diff(reference.counts, got.counts), "creations and deletions (-reference +with fault)")
 				return got.came
 			}})
 		})
@@ -205,9 +204,7 @@ func (env testEnv) runInjected(injector *fault.Injector, namespace string) (stop
 	}()
 	return sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			env.t.Errorf("the controller failed: %v", err)
-		}
+		assert.NoError(env.t, <-done, "the controller failed")
 	})
 }
 

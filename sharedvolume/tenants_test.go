@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -76,9 +78,7 @@ func testDocumentation(t *testing.T, env testEnv) {
 func examplesOf(t *testing.T, page string) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var examples []string
 	for _, block := range strings.Split(string(raw), "```yaml\n")[1:] {
 		example, _, _ := strings.Cut(block, "```")
@@ -107,9 +107,7 @@ func (env testEnv) tenantCalled(name, namespace, role string) tenant {
 	env.t.Helper()
 	config := env.ServiceAccountConfig(env.t, namespace, name)
 	api, err := client.New(config, client.Options{Scheme: env.client.Scheme(), Mapper: env.client.RESTMapper()})
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, err)
 	env.do("bind", env.client.Create(env.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
@@ -152,9 +150,7 @@ func volumeOf(namespace, name, fileSystem, accessPoint string) *v1alpha1.SharedV
 // refused checks that the API server refused a request with the wanted message.
 func (env testEnv) refused(what string, err error, want string) {
 	env.t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
-		env.t.Errorf("%s: the answer is %v, want %q", what, err, want)
-	}
+	assert.ErrorContainsf(env.t, err, want, "%s: the answer", what)
 }
 
 // testTeamRoles checks the permissions of Kubernetes' own roles on SharedVolumes.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -100,9 +101,7 @@ func TestUsers(t *testing.T) {
 					t.Errorf("requeued were %q", requeued)
 				}
 				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, <-done)
 			})
 		})
 	}

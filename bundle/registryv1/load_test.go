@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
 )
@@ -23,12 +24,8 @@ func folder(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for path, content := range files {
 		file := filepath.Join(dir, filepath.FromSlash(path))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
 	}
 	return dir
 }
@@ -37,9 +34,7 @@ func TestLoad(t *testing.T) {
 	b, err := Load(folder(t, map[string]string{
 		"manifests/csv.yaml": csvManifest, "manifests/crd.yaml": crdManifest, "manifests/.hidden": "{", "metadata/annotations.yaml": gadget,
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if b.Name != "gadget.v1.0.0" || b.Package != "gadget" || len(b.Files) != 3 {
 		t.Errorf("got %+v, want the bundle gadget.v1.0.0 of package gadget with three files", b)
 	}
@@ -111,9 +106,7 @@ func TestLoadWarns(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := folder(t, map[string]string{"manifests/csv.yaml": csvManifest, "metadata/annotations.yaml": gadget, tc.file: tc.content})
 			b, err := Load(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if want := strings.ReplaceAll(tc.want, "DIR", dir); len(b.Found) != 1 || !strings.HasPrefix(b.Found[0].Error(), want) || b.Found[0].Severity != findings.Warning {
 				t.Errorf("found %v, want a warning %s", b.Found, want)
 			}
@@ -125,9 +118,7 @@ func TestLoadWarns(t *testing.T) {
 func TestLoadReadsScalars(t *testing.T) {
 	b, err := Load(folder(t, map[string]string{"manifests/csv.yaml": csvManifest, "metadata/annotations.yaml": "annotations:\n" +
 		"  operators.operatorframework.io.bundle.package.v1: gadget\n  a: true\n  b: 1\n  c: 4.20\n  d: 2020-01-01\n  e: null\n  f: 18446744073709551615\n  g: yes\n  h: 1e3\n"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := map[string]string{"operators.operatorframework.io.bundle.package.v1": "gadget", "a": "true", "b": "1", "c": "4.2", "d": "2020-01-01", "e": "",
 		"f": "18446744073709551615", "g": "true", "h": "1000"}
 	if diff := cmp.Diff(want, b.Metadata.Annotations); diff != "" || len(b.Found) > 0 {
@@ -145,9 +136,7 @@ func TestLoadOfNothing(t *testing.T) {
 func TestLoadImage(t *testing.T) {
 	files := map[string][]byte{"manifests/csv.yaml": []byte(csvManifest), "metadata/a.yaml": []byte(gadget), "metadata/.hidden": []byte("{"), "tests/a.yaml": []byte("{")}
 	c, err := LoadImage("registry.example.com/gadget:v1", files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c.Name != "gadget.v1.0.0" || c.Package != "gadget" || len(c.Files) != 2 || c.Metadata.File != "registry.example.com/gadget:v1/metadata/a.yaml" {
 		t.Errorf("got %+v, want the bundle gadget.v1.0.0 of package gadget with two files", c)
 	}
@@ -161,9 +150,7 @@ func TestLoadImage(t *testing.T) {
 // TestLoadRefusesLinks: otherwise the author of a bundle could have any file of this machine put into a catalog.
 func TestLoadRefusesLinks(t *testing.T) {
 	dir := folder(t, map[string]string{"manifests/csv.yaml": csvManifest, "metadata/annotations.yaml": gadget})
-	if err := os.Symlink("/etc/hostname", filepath.Join(dir, "manifests", "link.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(dir, "manifests", "link.yaml")))
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "link.yaml is a symbolic link to /etc/hostname, which is missing or outside") {
 		t.Errorf("error %v, want one about the link", err)
 	}

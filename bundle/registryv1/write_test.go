@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // gadgetBundle returns a small bundle.
@@ -22,9 +24,7 @@ func gadgetBundle() *Bundle {
 func written(t *testing.T, b *Bundle) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bundle")
-	if err := b.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Write(dir))
 	return dir
 }
 
@@ -34,14 +34,10 @@ func TestWriteReplacesABundleAsAWhole(t *testing.T) {
 	stale := filepath.Join(dir, ManifestsDir, "stale.yaml")
 	broken := filepath.Join(dir, ManifestsDir, "csv.yaml")
 	for _, file := range []string{stale, broken} {
-		if err := os.WriteFile(file, []byte("<<<<<<< ours"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte("<<<<<<< ours"), 0o644))
 	}
 
-	if err := b.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Write(dir))
 	onlyBundle(t, dir, b)
 }
 
@@ -49,32 +45,20 @@ func TestWriteReplacesABundleAsAWhole(t *testing.T) {
 func onlyBundle(t *testing.T, dir string, b *Bundle) {
 	t.Helper()
 	got, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b, got.Bundle); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", dir, diff)
-	}
+	require.NoError(t, err)
+	assert.Emptyf(t, cmp.Diff(b, got.Bundle), "%s (-want +got)", dir)
 	siblings, err := os.ReadDir(filepath.Dir(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(siblings) != 1 {
-		t.Errorf("beside %s there is something left: %v", dir, siblings)
-	}
+	require.NoError(t, err)
+	assert.Lenf(t, siblings, 1, "beside %s there is something left", dir)
 }
 
 func TestWriteMakesFolders(t *testing.T) {
 	b := gadgetBundle()
 	dir := filepath.Join(t.TempDir(), "a", "b", "c")
-	if err := b.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Write(dir))
 	onlyBundle(t, dir, b)
 	info, err := os.Stat(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if info.Mode().Perm()&0o055 != 0o055 {
 		t.Errorf("others cannot read the bundle: mode %v", info.Mode())
 	}
@@ -83,12 +67,8 @@ func TestWriteMakesFolders(t *testing.T) {
 func TestWriteToAnEmptyFolder(t *testing.T) {
 	b := gadgetBundle()
 	dir := filepath.Join(t.TempDir(), "empty")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, b.Write(dir))
 	onlyBundle(t, dir, b)
 }
 
@@ -96,9 +76,7 @@ func TestWriteThatFailsLeavesTheOldBundle(t *testing.T) {
 	old := gadgetBundle()
 	dir := written(t, old)
 	impossible := &Bundle{Package: old.Package, Files: []File{{Path: "manifests"}, {Path: "manifests/in-a-file.yaml"}}}
-	if err := impossible.Write(dir); err == nil {
-		t.Fatal("a bundle was written that has a file below a file")
-	}
+	require.Error(t, impossible.Write(dir), "a bundle was written that has a file below a file")
 	onlyBundle(t, dir, old)
 }
 
@@ -117,12 +95,8 @@ func TestWriteRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, filepath.FromSlash(tc.file))
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(tc.content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			require.NoError(t, os.WriteFile(file, []byte(tc.content), 0o644))
 			err := gadgetBundle().Write(dir)
 			if err == nil || !strings.Contains(err.Error(), "will not replace "+dir) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want: will not replace %s: … %s", err, dir, tc.want)

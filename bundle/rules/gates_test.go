@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/gates"
@@ -62,13 +64,9 @@ func TestGates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, _ := changed(t, tc.file, tc.old, tc.new)
 			profile, err := gates.Parse(strings.Fields(tc.profiles))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			found, err := rules.Check(dir, rules.Options{Profile: profile})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			of := func(found []*findings.Finding) (of []*findings.Finding) {
 				for _, f := range found {
 					if f.Rule == tc.rule {
@@ -105,13 +103,9 @@ func TestGates(t *testing.T) {
 // TestInCatalogs: a pipeline ignores the OpenShift versions of a bundle that catalogs in the repository offer.
 func TestInCatalogs(t *testing.T) {
 	profile, err := gates.Parse([]string{"community"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found, err := rules.Check(tide, rules.Options{Profile: profile, InCatalogs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range found {
 		if f.Rule == "openshift-kubernetes" {
 			t.Errorf("found %v", f)

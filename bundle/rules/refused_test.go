@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/internal/findings"
@@ -29,9 +31,7 @@ const (
 func changed(t *testing.T, file, old, new string) (dir string, line int) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(tide)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(dir, os.DirFS(tide)))
 	path := filepath.Join(dir, filepath.FromSlash(file))
 	text, err := os.ReadFile(path)
 	if err != nil && old != "" {
@@ -41,9 +41,7 @@ func changed(t *testing.T, file, old, new string) (dir string, line int) {
 	if !found {
 		t.Fatalf("%s has no %q", file, old)
 	}
-	if err := os.WriteFile(path, []byte(before+new+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(before+new+after), 0o644))
 	return dir, 1 + strings.Count(before, "\n")
 }
 
@@ -71,16 +69,12 @@ func change(t *testing.T, dir, file, old, new string) {
 func check(t *testing.T, dir string) []*findings.Finding {
 	t.Helper()
 	found, err := rules.Check(dir, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found
 }
 
 func TestBundleWithoutFindings(t *testing.T) {
-	if diff := cmp.Diff([]*findings.Finding(nil), check(t, tide)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff([]*findings.Finding(nil), check(t, tide)))
 }
 
 // TestCheckRefuses: each change causes one error of a rule, at the line of the change or so many lines below it, and no other
@@ -311,16 +305,10 @@ func TestAdviceMends(t *testing.T) {
 		t.Fatalf("the advice is %q, want %q", advice, want)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lines := strings.Split(string(text), "\n")
-	if err := os.WriteFile(path, []byte(strings.Join(slices.Delete(lines, 1, 3), "\n")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if found := check(t, dir); len(found) > 0 {
-		t.Errorf("still found: %v", found)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(slices.Delete(lines, 1, 3), "\n")), 0o644))
+	assert.Empty(t, check(t, dir), "still found")
 }
 
 // TestCheckFindsLargeObjects: etcd limits the uncompressed size of an object.
@@ -335,9 +323,7 @@ func TestCheckFindsLargeObjects(t *testing.T) {
 // TestCheckOfUndecodable: the other rules are applied even if the ClusterServiceVersion cannot be decoded.
 func TestCheckOfUndecodable(t *testing.T) {
 	dir, line := changed(t, tideCSV, `maturity: stable`, `maturity: 1`)
-	if err := os.WriteFile(filepath.Join(dir, "manifests", "z.yaml"), []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifests", "z.yaml"), []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"), 0o644))
 	found := check(t, dir)
 	if len(found) != 2 || found[0].Line != line || found[0].Column != 3 || found[1].Rule != "olm-kind" {
 		t.Errorf("found %v; want the type at line %d, and the Pod", found, line)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -102,9 +104,7 @@ func TestCheckFinds(t *testing.T) {
 			for _, text := range tc.want {
 				want = append(want, strings.Replace(text, ":~:", ":"+place+":", 1))
 			}
-			if diff := cmp.Diff(want, found(t, b)); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(want, found(t, b)), "findings (-want +got)")
 		})
 	}
 }
@@ -120,9 +120,7 @@ func fieldAt(data []byte, offset int) string {
 func generate(t *testing.T, d drivers.Driver) *registryv1.Bundle {
 	t.Helper()
 	b, err := bundle.Generate(d, bundle.Options{Version: semver.MustParse("1.0.0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b
 }
 
@@ -130,13 +128,9 @@ func generate(t *testing.T, d drivers.Driver) *registryv1.Bundle {
 func found(t *testing.T, b *registryv1.Bundle) []string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bundle")
-	if err := b.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Write(dir))
 	all, err := rules.Check(dir, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var texts []string
 	for _, f := range all {
 		texts = append(texts, strings.ReplaceAll(f.String(), dir+string(filepath.Separator), ""))
@@ -165,9 +159,7 @@ func TestCheckFindsInMetadata(t *testing.T) {
 			b := generate(t, widget.Driver())
 			b.Files = slices.DeleteFunc(b.Files, func(f registryv1.File) bool { return f.Path == tc.file })
 			b.Files = append(b.Files, registryv1.File{Path: tc.file, Data: []byte(tc.content)})
-			if diff := cmp.Diff([]string{tc.want}, found(t, b)); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff([]string{tc.want}, found(t, b)), "findings (-want +got)")
 		})
 	}
 }
@@ -185,9 +177,7 @@ func TestFindingsStayTheSame(t *testing.T) {
 		t.Fatalf("got %q, want first a finding that lists five channels by name", first)
 	}
 	for range 10 {
-		if diff := cmp.Diff(first, found(t, b)); diff != "" {
-			t.Fatalf("findings of the same bundle (-first +later):\n%s", diff)
-		}
+		require.Empty(t, cmp.Diff(first, found(t, b)), "findings of the same bundle (-first +later)")
 	}
 }
 
@@ -199,9 +189,7 @@ func TestCheckFindsTooMuch(t *testing.T) {
 	b.Files = append(b.Files, registryv1.File{Path: "manifests/noise.yaml", Data: fmt.Appendf(nil,
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: noise}\nbinaryData: {noise: %s}\n", base64.StdEncoding.EncodeToString(noise))})
 	got := strings.Join(found(t, b), "\n")
-	if !strings.Contains(got, "maximum bundle compressed size") {
-		t.Errorf("findings are %s; want one about the size", got)
-	}
+	assert.Contains(t, got, "maximum bundle compressed size", "findings")
 }
 
 // TestEachRuleHasItsPlaceInReports: a report lists every rule, broken or not.
@@ -273,9 +261,7 @@ func TestCommittedBundlesAreValid(t *testing.T) {
 	}
 	for _, manifests := range committed {
 		found, err := rules.Check(filepath.Dir(manifests), rules.Options{})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		for _, f := range found {
 			t.Error(f)
 		}

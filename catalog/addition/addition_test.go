@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/addition"
 	"github.com/berth-csi/berth/catalog/build"
@@ -33,9 +35,7 @@ func TestAdd(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			catalogs.Compare(t, path, archive, string(got), *update)
 			check(t, file)
 		})
@@ -57,9 +57,7 @@ func check(t *testing.T, file string) {
 		}
 	}
 	c, err := rules.Load(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if bundles := len(c.Packages[0].Bundles); bundles != 2 {
 		t.Errorf("the catalog has %d bundles, want 2", bundles)
 	}
@@ -92,9 +90,7 @@ func TestAddRebuilt(t *testing.T) {
 		catalogs.WriteBundle(t, release, "tide", "1.0.0+"+release, "")
 		file := filepath.Join(release, "manifests", "csv.yaml")
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		name := "{name: tide.v1.0.0-" + release + ", annotations: {olm.substitutesFor: tide.v1.0.0}}"
 		catalogs.Write(t, file, strings.Replace(string(text), "{name: tide.v1.0.0+"+release+"}", name, 1))
 	}
@@ -119,9 +115,7 @@ func TestAddRebuilt(t *testing.T) {
 	if diff := cmp.Diff(string(text)+"- name: \"2\"\n  base: tide.v1.0.0-1\n", string(after)); err != nil || diff != "" {
 		t.Errorf("error %v, -want +got:\n%s", err, diff)
 	}
-	if err := os.RemoveAll("1"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll("1"))
 	rebuilt("3")
 	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "3"}); err == nil || !strings.Contains(err.Error(), "tide.yaml:15: ") {
 		t.Errorf("error %v, want one with the line of the image that cannot be read", err)
@@ -134,9 +128,7 @@ func TestAddToLink(t *testing.T) {
 	catalogs.WriteBundle(t, "bundles/1.0.0", "tide", "1.0.0", "")
 	catalogs.WriteBundle(t, "bundles/1.1.0", "tide", "1.1.0", "")
 	catalogs.Write(t, "kept/tide.yaml", "schema: olm.semver\nstable:\n  bundles:\n  - image: ../bundles/1.0.0\n")
-	if err := os.Symlink("kept/tide.yaml", "tide.yaml"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("kept/tide.yaml", "tide.yaml"))
 	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "bundles/1.1.0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -182,9 +174,7 @@ func TestAddRefuses(t *testing.T) {
 			if text, err := os.ReadFile("file.yaml"); err != nil || string(text) != tc.text {
 				t.Errorf("error %v, the file is now\n%s", err, text)
 			}
-			if diff := cmp.Diff(before, catalogs.Tree(t, ".")); diff != "" {
-				t.Errorf("-before +after:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(before, catalogs.Tree(t, ".")), "-before +after")
 		})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -20,16 +22,12 @@ func TestUnlinkedFolders(t *testing.T) {
 		catalogs.WriteBundle(t, dirs[len(dirs)-1], "tide", version, "")
 	}
 	_, err := build.Folders(t.Context(), dirs, build.ByReplaces, nil)
-	if err == nil {
-		t.Fatal("folders without replaces make a catalog")
-	}
+	require.Error(t, err, "folders without replaces make a catalog")
 	lines := strings.Split(err.Error(), "\n")
 	if advice := lines[len(lines)-2]; !strings.Contains(advice, "save the next line as tide.yaml in this folder, and build that") {
 		t.Errorf("got advice %q", advice)
 	}
-	if err := os.WriteFile("tide.yaml", []byte(lines[len(lines)-1]), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile("tide.yaml", []byte(lines[len(lines)-1]), 0o644))
 	configs, found, err := configsOf(t, []string{"tide.yaml"}, build.Options{})
 	if err != nil || len(found) > 0 {
 		t.Fatal(found, err)
@@ -61,13 +59,9 @@ func TestRebuilds(t *testing.T) {
 		"[{version: 1.0.0+3}]":                      "1.0.0+3 is not a bundle of this template",
 	} {
 		all := "channels: [{name: stable, entries: " + entries + "}, {name: all}]\ndefaultChannel: stable\n"
-		if err := os.WriteFile("tide.yaml", []byte(template+all), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile("tide.yaml", []byte(template+all), 0o644))
 		configs, found, err := configsOf(t, []string{"tide.yaml"}, build.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(configs) == 0 {
 			if len(found) == 0 || !strings.Contains(found[0].Message, want) {
 				t.Errorf("%s: got %v, want %s", entries, found, want)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -28,9 +30,7 @@ var tide = []string{"../testdata/bundles/tide/0.1.0", "../testdata/bundles/tide/
 // TestFolders compares the built catalog with ../testdata/catalog, and validates it with real opm.
 func TestFolders(t *testing.T) {
 	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	golden := "../testdata/catalog"
 	if *update {
 		if _, err := fbc.Write(config, golden); err != nil {
@@ -39,16 +39,12 @@ func TestFolders(t *testing.T) {
 	}
 	dir := t.TempDir()
 	written, err := fbc.Write(config, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if want := filepath.Join(dir, "tide", "catalog.yaml"); written != want {
 		t.Errorf("wrote %s, want %s", written, want)
 	}
 	got := readFile(t, written)
-	if diff := cmp.Diff(string(readFile(t, filepath.Join(golden, "tide", "catalog.yaml"))), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(string(readFile(t, filepath.Join(golden, "tide", "catalog.yaml"))), string(got)), "-want +got")
 	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
 		t.Errorf("opm validate: %v\n%s", err, out)
 	}
@@ -56,26 +52,18 @@ func TestFolders(t *testing.T) {
 
 func TestFoldersIsDeterministic(t *testing.T) {
 	first, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range 50 { // Go varies the order of small maps but rarely
 		again, err := build.Folders(t.Context(), []string{tide[1], tide[0]}, build.ByReplaces, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(first, again); diff != "" {
-			t.Fatalf("-first +again, from the folders in another order:\n%s", diff)
-		}
+		require.NoError(t, err)
+		require.Empty(t, cmp.Diff(first, again), "-first +again, from the folders in another order")
 	}
 }
 
 // TestFoldersRendersLikeOpm: real opm renders the same from the folders of the tests and of the project's bundles.
 func TestFoldersRendersLikeOpm(t *testing.T) {
 	shipped, err := filepath.Glob("../../bundle/*/*/manifests")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dirs := tide
 	for _, manifests := range shipped {
 		dirs = append(dirs, filepath.Dir(manifests))
@@ -87,16 +75,10 @@ func TestFoldersRendersLikeOpm(t *testing.T) {
 				t.Fatalf("opm render: %v\n%s", err, stderrOf(err))
 			}
 			want, err := declcfg.LoadReader(bytes.NewReader(out))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, err := build.Folders(t.Context(), []string{dir}, build.ByReplaces, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want.Bundles, got.Bundles); diff != "" {
-				t.Errorf("-opm +ours:\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(want.Bundles, got.Bundles), "-opm +ours")
 		})
 	}
 }
@@ -104,9 +86,7 @@ func TestFoldersRendersLikeOpm(t *testing.T) {
 // TestShippedCatalogs validates the catalogs that the project ships, also with real opm.
 func TestShippedCatalogs(t *testing.T) {
 	packages, err := filepath.Glob("../*/*/catalog.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(packages) == 0 {
 		t.Error("there is none")
 	}
@@ -206,9 +186,7 @@ func TestFoldersRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for i, copied := range []string{"old", "new"} {
-				if err := os.CopyFS(filepath.Join(dir, copied), os.DirFS(tide[i])); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.CopyFS(filepath.Join(dir, copied), os.DirFS(tide[i])))
 			}
 			t.Chdir(dir)
 			if _, err := build.Folders(t.Context(), []string{"old", "new"}, build.ByReplaces, nil); err != nil {
@@ -240,17 +218,13 @@ func TestFoldersOfNothing(t *testing.T) {
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return data
 }
 
 func remove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(path))
 }
 
 // edit replaces the match of a regular expression in a file.

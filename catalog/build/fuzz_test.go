@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/internal/findings"
@@ -21,9 +22,7 @@ func FuzzTemplate(f *testing.F) {
 	}
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(archive.Files[0].Data)
 	}
 	templates, err := filepath.Glob("testdata/opm/*")
@@ -32,22 +31,16 @@ func FuzzTemplate(f *testing.F) {
 	}
 	for _, path := range templates {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(text)
 	}
 	whole, err := os.ReadFile("testdata/tide.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(whole)
 	var bundles []*render.Bundle
 	for _, version := range []string{"0.2.0", "0.1.0"} {
 		rendered, err := render.Folder("../testdata/bundles/tide/" + version)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		bundles = append(bundles, rendered)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

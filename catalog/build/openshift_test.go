@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 )
 
 // TestKeptEntries: dropping an entry removes no update path between others.
@@ -27,12 +28,8 @@ func TestKeptEntries(t *testing.T) {
 			}
 			return false
 		}
-		if diff := cmp.Diff(want, keptEntries(entries, keep)); diff != "" {
-			t.Errorf("%q: -want +got:\n%s", kept, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, keptEntries(entries, keep)), "%q: -want +got", kept)
 	}
 	cycle := []declcfg.ChannelEntry{{Name: "a", Replaces: "b"}, {Name: "b", Replaces: "c"}, {Name: "c", Replaces: "b"}}
-	if got := keptEntries(cycle, func(name string) bool { return name == "a" }); len(got) != 1 {
-		t.Errorf("got %v", got)
-	}
+	assert.Len(t, keptEntries(cycle, func(name string) bool { return name == "a" }), 1)
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	opmtemplate "github.com/operator-framework/operator-registry/alpha/template"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/bundle/registryv1/cache"
 	"github.com/berth-csi/berth/catalog/build"
@@ -42,9 +44,7 @@ func pushTides(t testing.TB, address string) (digest string) {
 	catalogs.WriteBundle(t, filepath.Join(dir, "rebuilt"), "tide", "3.0.0+1", "")
 	rebuilt := filepath.Join(dir, "rebuilt", "manifests", "csv.yaml")
 	text, err := os.ReadFile(rebuilt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	catalogs.Write(t, rebuilt, strings.Replace(string(text), "{name: tide.v3.0.0+1}", "{name: tide.v3.0.0-1, annotations: {olm.substitutesFor: tide.v3.0.0}}", 1))
 	catalogs.PushBundle(t, filepath.Join(dir, "rebuilt"), "tide", address+"/tide:v3.0.0-1")
 	catalogs.WriteBundle(t, filepath.Join(dir, "moon"), "moon", "1.0.0", "")
@@ -62,9 +62,7 @@ func opmTemplates(t testing.TB, address, digest string) (files []string) {
 	dir := t.TempDir()
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		file := filepath.Join(dir, filepath.Base(name))
 		catalogs.Write(t, file, strings.NewReplacer("REGISTRY", address, "DIGEST", digest).Replace(string(text)))
 		files = append(files, file)
@@ -78,9 +76,7 @@ func documentsOf(t *testing.T, file string, o build.Options) string {
 	built := builtOf(t, []string{file}, o)
 	var text bytes.Buffer
 	for _, c := range built.Catalogs {
-		if err := c.WriteDocuments(&text); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.WriteDocuments(&text))
 	}
 	if text.Len() == 0 {
 		t.Fatalf("%s: no catalog: %v", file, built.Found)
@@ -102,9 +98,7 @@ func TestTemplatesLikeOPM(t *testing.T) {
 				if err != nil {
 					t.Fatalf("opm: %v\n%s", err, stderrOf(err))
 				}
-				if diff := cmp.Diff(string(want), documentsOf(t, file, build.Options{Format: format})); diff != "" {
-					t.Errorf("-opm +ours:\n%s", diff)
-				}
+				assert.Empty(t, cmp.Diff(string(want), documentsOf(t, file, build.Options{Format: format})), "-opm +ours")
 			})
 		}
 	}
@@ -126,23 +120,15 @@ func TestTemplatesOfFolders(t *testing.T) {
 	text := "schema: olm.semver\nstable: {bundles: [{image: bundles/1.0.0}, {image: bundles/1.1.0}, {image: bundles/1.2.0}]}\n"
 	catalogs.Write(t, "tide.yaml", text)
 	library, reader, err := opmtemplate.NewRegistry().CreateTemplateBySchema(strings.NewReader(text), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := library.Render(t.Context(), reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range config.Bundles {
 		config.Bundles[i].Image = ""
 	}
 	var want bytes.Buffer
-	if err := declcfg.WriteYAML(*config, &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want.String(), documentsOf(t, "tide.yaml", build.Options{})); diff != "" {
-		t.Errorf("-opm +ours:\n%s", diff)
-	}
+	require.NoError(t, declcfg.WriteYAML(*config, &want))
+	assert.Empty(t, cmp.Diff(want.String(), documentsOf(t, "tide.yaml", build.Options{})), "-opm +ours")
 }
 
 // TestSources: templates of all kinds come from files, folders and standard input in one run.
@@ -188,9 +174,7 @@ func TestKept(t *testing.T) {
 		kept := cache.New(dir, cache.Limit)
 		before := requests.Load()
 		text = documentsOf(t, file, build.Options{Keeper: kept})
-		if err := kept.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, kept.Close())
 		return text, requests.Load() - before
 	}
 	byDigest, byTag := address+"/tide@"+digest, address+"/tide:v1.0.0"
@@ -268,9 +252,7 @@ func TestStrandNobody(t *testing.T) {
 		for _, f := range built.Found {
 			found = append(found, f.String())
 		}
-		if len(built.Catalogs) != 1 {
-			t.Fatalf("no catalog: %v", found)
-		}
+		require.Lenf(t, built.Catalogs, 1, "no catalog: %v", found)
 		return built.Catalogs[0].Config.Channels[0].Entries[2].Skips, found
 	}
 	skips, found := head(build.Options{})
@@ -298,9 +280,7 @@ func TestTemplateAgainst(t *testing.T) {
 	}
 	catalogs.WriteConfig(t, "earlier", earlier)
 	against, _, err := fbc.Read(t.Context(), "earlier")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	catalogs.Write(t, "basic.yaml", strings.Replace(stranding, "skips: [tide.v1.1.0]", "replaces: tide.v1.1.0", 1))
 	catalogs.Write(t, "own.yaml", "schema: berth.template\npackage: tide\nchannels: [{name: stable}]\nbundles: [{folder: bundles/1.0.0}]\n")
 	for file, lines := range map[string][]int{"basic.yaml": {3, 7}, "own.yaml": {2, 3}} {
@@ -319,28 +299,20 @@ func TestTemplateAgainst(t *testing.T) {
 // templates have no payload in memory, so nothing is said of them.
 func TestAccessAgainst(t *testing.T) {
 	bundles, err := filepath.Abs("../testdata/bundles/tide")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Chdir(t.TempDir())
-	if err := os.CopyFS("bundles", os.DirFS(bundles)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS("bundles", os.DirFS(bundles)))
 	own := "schema: berth.template\npackage: tide\nchannels: [{name: stable}]\nbundles:\n- folder: bundles/0.1.0\n"
 	catalogs.Write(t, "own.yaml", own)
 	catalogs.WriteConfig(t, "earlier", *builtOf(t, []string{"own.yaml"}, build.Options{}).Catalogs[0].Config)
 	against, _, err := fbc.Read(t.Context(), "earlier")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files, err := filepath.Glob("bundles/0.2.0/manifests/*clusterserviceversion.yaml")
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
 	csv, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const resources = "apiGroups: [sea.example.com]\n          resources: [tides]"
 	if !strings.Contains(string(csv), resources) {
 		t.Fatalf("%s has no %q", files[0], resources)
@@ -360,9 +332,7 @@ func TestAccessAgainst(t *testing.T) {
 				got += f.Error()
 			}
 		}
-		if got != want {
-			t.Errorf("%s: got %q, want %q", file, got, want)
-		}
+		assert.EqualValues(t, want, got, file)
 	}
 }
 
@@ -377,9 +347,7 @@ func TestOpenShift(t *testing.T) {
 		if offeredBy != "" {
 			annotations := filepath.Join(folder, "metadata", "annotations.yaml")
 			text, err := os.ReadFile(annotations)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			catalogs.Write(t, annotations, string(text)+"  com.redhat.openshift.versions: \""+offeredBy+"\"\n")
 		}
 		catalogs.PushBundle(t, folder, "tide", address+"/tide:v"+version)
@@ -423,14 +391,10 @@ func TestOpenShift(t *testing.T) {
 			var got []string
 			for _, c := range built.Catalogs {
 				written, err := c.Write(t.TempDir())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				got = append(got, summary(t, written))
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, got), "-want +got")
 			found := map[string]int{}
 			for _, f := range built.Found {
 				for _, part := range []string{`is "v4.17,v4.18", so no version of OpenShift offers it`, `the default channel "old" is for this version of OpenShift, so the default channel is "stable"; so it is in the catalog for OpenShift 4.11, 4.18`} {
@@ -455,9 +419,7 @@ func TestOpenShift(t *testing.T) {
 func summary(t *testing.T, file string) string {
 	t.Helper()
 	config, err := declcfg.LoadFS(t.Context(), os.DirFS(filepath.Dir(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	payload := config.Bundles[0].Properties[len(config.Bundles[0].Properties)-1].Type
 	text := []string{filepath.Base(filepath.Dir(filepath.Dir(file))), config.Packages[0].DefaultChannel, payload}
 	for _, c := range config.Channels {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
@@ -30,12 +32,8 @@ func TestTemplate(t *testing.T) {
 	}
 	got := made(t, "testdata/tide.yaml", dir)
 	want, err := os.ReadFile("testdata/catalog/tide/catalog.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(string(want), got), "-want +got")
 	if _, err := rules.Load(t.Context(), dir); err != nil {
 		t.Error(err)
 	}
@@ -53,13 +51,9 @@ func TestTemplate(t *testing.T) {
 func builtOf(t *testing.T, sources []string, o build.Options) *build.Built {
 	t.Helper()
 	built, err := build.Templates(t.Context(), sources, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := built.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, built.Close())
 	})
 	return built
 }
@@ -85,13 +79,9 @@ func made(t *testing.T, file, dir string) string {
 		t.Fatalf("%d catalogs, findings %v", len(built.Catalogs), built.Found)
 	}
 	written, err := built.Catalogs[0].Write(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	data, err := os.ReadFile(written)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(data)
 }
 
@@ -144,17 +134,13 @@ func TestFaults(t *testing.T) {
 			archive := catalogs.Extract(t, path, ".")
 			writeBundles(t)
 			files, err := filepath.Glob("*.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			configs, found, err := configsOf(t, files, build.Options{})
 			if err != nil || configs != nil {
 				t.Fatalf("%d catalogs, error %v", len(configs), err)
 			}
 			var text strings.Builder
-			if err := (findings.Report{Findings: found}).Write(&text, findings.Text); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, (findings.Report{Findings: found}).Write(&text, findings.Text))
 			catalogs.Compare(t, path, archive, text.String(), *update)
 		})
 	}
@@ -179,9 +165,7 @@ func TestImages(t *testing.T) {
 	var want []declcfg.Bundle
 	for _, version := range []string{"0.1.0", "0.2.0"} {
 		folder := filepath.Join(t.TempDir(), version)
-		if err := os.CopyFS(folder, os.DirFS("../testdata/bundles/tide/"+version)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(folder, os.DirFS("../testdata/bundles/tide/"+version)))
 		catalogs.Write(t, filepath.Join(folder, "manifests", ".notes"), "by hand\n") // is no part of the bundle
 		repository := address + "/sea/tide-bundle"
 		digest := catalogs.PushBundle(t, folder, "tide", repository+":v"+version)
@@ -191,13 +175,9 @@ func TestImages(t *testing.T) {
 		}
 		fmt.Fprintf(&file, "- image: %s\n", written)
 		out, err := catalogs.OPMOfImages(t, "render", "--use-http", "--migrate-level=bundle-object-to-csv-metadata", "-o", "json", repository+"@"+digest).Output()
-		if err != nil {
-			t.Fatalf("opm render: %v", err)
-		}
+		require.NoError(t, err, "opm render")
 		rendered, err := declcfg.LoadReader(bytes.NewReader(out))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want = append(want, rendered.Bundles...)
 	}
 	path := filepath.Join(t.TempDir(), "tide.yaml")
@@ -205,12 +185,8 @@ func TestImages(t *testing.T) {
 	dir := t.TempDir()
 	made(t, path, dir)
 	got, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got.Bundles); diff != "" {
-		t.Errorf("-opm +ours:\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(want, got.Bundles), "-opm +ours")
 	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
 		t.Errorf("opm validate: %v\n%s", err, out)
 	}

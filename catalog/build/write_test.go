@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -18,33 +20,23 @@ func TestWriteReplacesWhatItMade(t *testing.T) {
 	dir := t.TempDir()
 	for _, bundles := range [][]string{tide[:1], tide, tide[:1]} {
 		config, err := build.Folders(t.Context(), bundles, build.ByReplaces, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := fbc.Write(config, dir); err != nil {
 			t.Fatal(err)
 		}
 		loaded, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := rules.Load(t.Context(), dir); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff(config.Bundles, loaded.Bundles); diff != "" {
-			t.Errorf("-built +loaded:\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"tide", "tide/catalog.yaml"}, catalogs.Tree(t, dir)); diff != "" {
-			t.Errorf("folder after %v: -want +got:\n%s", bundles, diff)
-		}
+		assert.Empty(t, cmp.Diff(config.Bundles, loaded.Bundles), "-built +loaded")
+		assert.Emptyf(t, cmp.Diff([]string{"tide", "tide/catalog.yaml"}, catalogs.Tree(t, dir)), "folder after %v: -want +got", bundles)
 	}
 }
 
 func TestWriteRefuses(t *testing.T) {
 	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, tc := range []struct {
 		name, file, want string
 	}{
@@ -65,9 +57,7 @@ func TestWriteRefuses(t *testing.T) {
 			if err == nil || !regexp.MustCompile(`^`+tc.want+`$`).MatchString(err.Error()) {
 				t.Errorf("got error %v, want %s", err, tc.want)
 			}
-			if diff := cmp.Diff(before, catalogs.Tree(t, ".")); diff != "" {
-				t.Errorf("-before +after:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(before, catalogs.Tree(t, ".")), "-before +after")
 			if got, err := os.ReadFile(tc.file); err != nil || string(got) != "by hand\n" {
 				t.Errorf("%s now holds %q, error %v", tc.file, got, err)
 			}
@@ -77,9 +67,7 @@ func TestWriteRefuses(t *testing.T) {
 
 func TestWriteNeedsOnePackage(t *testing.T) {
 	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config.Packages = append(config.Packages, config.Packages[0])
 	dir := t.TempDir()
 	if _, err := fbc.Write(config, dir); err == nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/conversion"
@@ -26,9 +28,7 @@ func TestTemplateLikeOPM(t *testing.T) {
 		}
 		kind.Packages, kind.Bundles = 1, 12
 		dir := t.TempDir()
-		if err := catalogs.Generate(dir, kind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, catalogs.Generate(dir, kind))
 		files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)
@@ -37,16 +37,12 @@ func TestTemplateLikeOPM(t *testing.T) {
 			for _, format := range conversion.Formats {
 				t.Run(kind.Name+" "+string(to)+" "+format, func(t *testing.T) {
 					want, err := exec.CommandContext(t.Context(), opm, "alpha", "convert-template", string(to), "-o", format, files[0]).Output()
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					got, lost, err := conversion.Template(t.Context(), dir, to, format)
 					if err != nil || len(lost) > 0 {
 						t.Fatal(lost, err)
 					}
-					if diff := cmp.Diff(strings.TrimRight(string(want), "\n"), strings.TrimRight(string(got), "\n")); diff != "" {
-						t.Errorf("-opm +ours:\n%s", diff)
-					}
+					assert.Empty(t, cmp.Diff(strings.TrimRight(string(want), "\n"), strings.TrimRight(string(got), "\n")), "-opm +ours")
 				})
 			}
 		}
@@ -92,17 +88,11 @@ func TestThereAndBack(t *testing.T) {
 func built(t *testing.T, file string, format render.Format) string {
 	t.Helper()
 	b, err := build.Templates(t.Context(), []string{file}, build.Options{Format: format})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer b.Close()
 	var text strings.Builder
-	if len(b.Catalogs) != 1 {
-		t.Fatalf("%d catalogs, findings %v", len(b.Catalogs), b.Found)
-	}
-	if err := b.Catalogs[0].WriteDocuments(&text); err != nil {
-		t.Fatal(err)
-	}
+	require.Lenf(t, b.Catalogs, 1, "%d catalogs, findings %v", len(b.Catalogs), b.Found)
+	require.NoError(t, b.Catalogs[0].WriteDocuments(&text))
 	return text.String()
 }
 
@@ -117,13 +107,9 @@ func TestLost(t *testing.T) {
 	}
 	catalogs.WriteConfig(t, dir, config)
 	_, lost, err := conversion.Template(t.Context(), dir, conversion.Berth, "yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []string{"the icon; the package gets the icon of its default channel's head, unless the field icon names a file", "a document of schema sea.example.com"}
-	if diff := cmp.Diff(want, lost); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, lost), "-want +got")
 }
 
 // TestFaults: errors name the place of documents that no template can express.

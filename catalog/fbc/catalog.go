@@ -57,7 +57,7 @@ type Channel struct {
 }
 
 // Bundle is a bundle and the span of its document. One that was read has no payload: properties of the types olm.bundle.object and
-// olm.csv.metadata have no value, and there are no objects. One that Of was given has what it was given.
+// olm.csv.metadata have no value, and there are no objects. A bundle that Of was given stays as it is.
 type Bundle struct {
 	declcfg.Bundle
 	document.Span

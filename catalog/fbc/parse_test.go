@@ -5,6 +5,8 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -27,12 +29,8 @@ func TestParse(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"tide.v1.0.0": true, "tide.v1.1.0": false} {
 		details, err := c.Find("tide").FindBundle(name).Details()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := details.CSV != nil && details.Carried; got != want {
-			t.Errorf("%s contains its ClusterServiceVersion: %t, want %t", name, got, want)
-		}
+		require.NoError(t, err)
+		assert.Equalf(t, want, details.CSV != nil && details.Carried, "%s contains its ClusterServiceVersion", name)
 	}
 
 	object.Properties = append(object.Properties, property.MustBuildBundleObject([]byte(`{}`)))

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/internal/findings"
@@ -23,9 +25,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		for _, file := range archive.Files {
 			f.Add(file.Data)
 		}
@@ -37,9 +37,7 @@ func FuzzDecode(f *testing.F) {
 			Yield: func(s document.Section) bool {
 				sc := scanner{keep: func(document.Document) error { return nil }}
 				entries, err := sc.decode(s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for _, e := range entries {
 					if e.fault != nil {
 						faults = append(faults, e.fault)
@@ -51,9 +49,7 @@ func FuzzDecode(f *testing.F) {
 			},
 			Fault: func(fault *findings.Finding) { faults = append(faults, fault) },
 		}
-		if err := splitter.Split("catalog.yaml", bytes.NewReader(data)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, splitter.Split("catalog.yaml", bytes.NewReader(data)))
 		for _, fault := range faults {
 			if last := 1 + bytes.Count(data, []byte("\n")); fault.Line < 1 || fault.Line > last {
 				t.Errorf("%v: the file has %d lines", fault, last)
@@ -77,9 +73,7 @@ func FuzzScan(f *testing.F) {
 	}
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		for _, file := range archive.Files {
 			documents, _ := document.Parse("catalog.yaml", file.Data)
 			for _, d := range documents {
@@ -98,8 +92,6 @@ func FuzzScan(f *testing.F) {
 		if len(faults) > 0 {
 			t.Fatalf("it is read, but otherwise %v", faults[0])
 		}
-		if diff := cmp.Diff(want.bundle, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("-decoded +read:\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(want.bundle, got, cmpopts.EquateEmpty()), "-decoded +read")
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/document"
@@ -56,9 +58,7 @@ entries: [{reference: {schema: olm.package}, message: ebb}]
 	for _, p := range c.Packages {
 		got = append(got, p.Name)
 	}
-	if diff := cmp.Diff([]string{"ebb", "tide"}, got); diff != "" {
-		t.Errorf("packages: -want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"ebb", "tide"}, got), "packages: -want +got")
 	p := c.Find("tide")
 	if p == nil || !p.Declared || p.Line != 16 || len(p.Channels) != 1 || len(p.Bundles) != 1 || len(p.Deprecations) != 1 || len(c.Others) != 1 {
 		t.Fatalf("%+v", p)
@@ -86,17 +86,13 @@ func TestReadWhileItChanges(t *testing.T) {
 	_, _, err := fbc.ReadAndKeep(t.Context(), dir, func(document.Document) error {
 		return os.WriteFile(filepath.Join(dir, "more.json"), nil, 0o600)
 	})
-	if err == nil || !strings.Contains(err.Error(), "changed while it was being read") {
-		t.Errorf("got error %v", err)
-	}
+	assert.ErrorContains(t, err, "changed while it was being read")
 }
 
 // TestReadRefusesPipes: files that may never end are not read.
 func TestReadRefusesPipes(t *testing.T) {
 	dir := t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(dir, "catalog.json"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "catalog.json"), 0o600))
 	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "catalog.json is not a regular file (prw-------)") {
 		t.Errorf("got error %v", err)
 	}
@@ -131,9 +127,7 @@ func TestReadFails(t *testing.T) {
 	if _, _, err := fbc.Read(ctx, dir); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: got error %v", err)
 	}
-	if err := os.Symlink(".", filepath.Join(dir, "folder")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(".", filepath.Join(dir, "folder")))
 	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("of a link to a folder: got error %v", err)
 	}
@@ -163,16 +157,12 @@ func TestManyFaults(t *testing.T) {
 	catalogs.Write(t, filepath.Join(dir, "c.yaml"), "schema: olm.package\nname: tide\n---\nschema: none\n---\n{}\n")
 	for range 2 {
 		c, faults, err := fbc.Read(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(faults) != most+2 || len(c.Packages) != 1 || !c.Packages[0].Incomplete {
 			t.Fatalf("%d findings, want %d; packages %v", len(faults), most+2, c.Packages)
 		}
 		for i, want := range []string{"b.json:1: ", fmt.Sprintf("b.json:2: from here on, documents of this file have more faults, %d; ", 3*most-1), "c.yaml:6: from here on, documents of this file have more faults, 1; "} {
-			if got := faults[most-1+i].Error(); !strings.Contains(got, want) {
-				t.Errorf("got %s, want %s", got, want)
-			}
+			assert.Contains(t, faults[most-1+i].Error(), want)
 		}
 	}
 }

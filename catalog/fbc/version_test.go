@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/blang/semver/v4"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 )
@@ -42,8 +43,6 @@ func TestMatchVersion(t *testing.T) {
 			}
 			return nil
 		})
-		if got := strings.Join(found, " "); got != tc.want {
-			t.Errorf("%s of %v: got %q, want %q", tc.version, tc.all, got, tc.want)
-		}
+		assert.EqualValuesf(t, tc.want, strings.Join(found, " "), "%s of %v", tc.version, tc.all)
 	}
 }

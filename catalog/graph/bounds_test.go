@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/fbc"
 )
 
@@ -100,21 +102,15 @@ func TestBounds(t *testing.T) {
 			var text strings.Builder
 			encoder := json.NewEncoder(&text)
 			for _, d := range documents() {
-				if err := encoder.Encode(d); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, encoder.Encode(d))
 			}
 			dir := t.TempDir()
 			write(t, dir, "catalog.json", text.String())
 			c, _, err := fbc.Read(t.Context(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p := &Page{Packages: Of(c.Packages...)}
 			var page strings.Builder
-			if err := p.Write(&page); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, p.Write(&page))
 			sizes := map[string]int{"page": page.Len() / text.Len()}
 			for _, drawn := range p.Packages[:1] {
 				for format, drawing := range map[string]string{"mermaid": drawn.Mermaid(), "dot": drawn.DOT(), "svg": drawn.SVG()} {

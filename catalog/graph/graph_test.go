@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
@@ -29,9 +31,7 @@ func load(t *testing.T) *fbc.Catalog { return loadWith(t, nil).Catalog }
 func loadFaulty(t *testing.T) *rules.Part {
 	t.Helper()
 	shoal, err := os.ReadFile("testdata/shoal.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return loadWith(t, map[string]string{
 		"shoal.yaml": string(shoal),
 		"wreck.yaml": "schema: olm.package\nname: wreck\ndefaultChannel: stable\n",
@@ -42,21 +42,15 @@ func loadFaulty(t *testing.T) *rules.Part {
 func loadWith(t *testing.T, files map[string]string) *rules.Part {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../testdata/catalog")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../testdata/catalog")))
 	reef, err := os.ReadFile("testdata/reef.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	write(t, dir, "reef.yaml", string(reef))
 	for name, text := range files {
 		write(t, dir, name, text)
 	}
 	c, err := rules.LoadPart(t.Context(), dir, rules.Look)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -67,9 +61,7 @@ func write(t *testing.T, dir, name, text string) {
 	if err == nil {
 		err = os.WriteFile(path, []byte(text), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // TestDrawings compares each drawing with a golden file.
@@ -80,17 +72,11 @@ func TestDrawings(t *testing.T) {
 		for format, drawing := range map[string]string{"mermaid": p.Mermaid(), "dot": p.DOT(), "svg": p.SVG()} {
 			golden := filepath.Join("testdata", name+"."+format)
 			if *update {
-				if err := os.WriteFile(golden, []byte(drawing), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(golden, []byte(drawing), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), drawing); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", golden, diff)
-			}
+			require.NoError(t, err)
+			assert.Emptyf(t, cmp.Diff(string(want), drawing), "%s (-want +got)", golden)
 		}
 	}
 }
@@ -99,14 +85,10 @@ func TestDrawings(t *testing.T) {
 func TestPicture(t *testing.T) {
 	const path = "../../docs/pictures/graph.svg"
 	text, err := os.ReadFile("testdata/buoy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	drawing := Of(loadWith(t, map[string]string{"buoy.yaml": string(text)}).Find("buoy"))[0].SVG()
 	if *update {
-		if err := os.WriteFile(path, []byte(drawing), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(drawing), 0o644))
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != drawing {
 		t.Errorf("%s is another picture (%v); go test ./catalog/graph -run TestPicture -update writes it", path, err)
@@ -122,9 +104,7 @@ func TestSVGIsXML(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 	}
 }
@@ -145,9 +125,7 @@ func TestDefaultChannelComesFirst(t *testing.T) {
 		}
 	}
 	c, err := rules.Load(t.Context(), folder(t, document.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, c := range Of(c.Find("tide"))[0].Channels {
 		got = append(got, c.Name+" "+c.Nodes[0].label())
@@ -155,9 +133,7 @@ func TestDefaultChannelComesFirst(t *testing.T) {
 			t.Errorf("the head of %s is in row %d", c.Name, c.Nodes[0].Row)
 		}
 	}
-	if diff := cmp.Diff([]string{"stable 1.1.29 (head)", "alpha 1.9.29 (head)", "beta 1.5.29 (head)"}, got); diff != "" {
-		t.Errorf("the top of each channel (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"stable 1.1.29 (head)", "alpha 1.9.29 (head)", "beta 1.5.29 (head)"}, got), "the top of each channel (-want +got)")
 }
 
 // TestNewestChannelsFirst: versions of heads count, then those in the names of channels.
@@ -179,9 +155,7 @@ func TestNewestChannelsFirst(t *testing.T) {
 		fmt.Fprintf(&document, "---\nschema: olm.channel\npackage: tide\nname: %q\nentries: [%s]\n", c.name, c.entries)
 	}
 	c, _, err := fbc.Read(t.Context(), folder(t, document.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	names := func(channels []*Channel) (all []string) {
 		for _, c := range channels {
 			all = append(all, c.Name)
@@ -189,14 +163,10 @@ func TestNewestChannelsFirst(t *testing.T) {
 		return all
 	}
 	drawn := Of(c.Find("tide"))[0].Channels
-	if got := names(drawn)[0]; got != "main" {
-		t.Errorf("the first drawn channel is %s, want main, the default one", got)
-	}
+	assert.EqualValues(t, "main", names(drawn)[0], "the first drawn channel")
 	slices.SortFunc(drawn, newestFirst)
 	want := []string{"candidate", "two heads", "main", "stable-v1.10", "alpha", "4.10", "4", "stable-v1.9", "99999999999999999999", "unknown"}
-	if diff := cmp.Diff(want, names(drawn)); diff != "" {
-		t.Errorf("the channels of the overview (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, names(drawn)), "the channels of the overview (-want +got)")
 }
 
 // folder returns a folder with a catalog.
@@ -218,9 +188,7 @@ func TestPassedVersions(t *testing.T) {
 		}
 	}
 	want := []string{"stable 1.1.0 skipped by 1.1.1", "<b>old</b> 1.1.0 skipped by 1.2.0", "<b>old</b> 1.0.0 skipped by 1.1.0"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("passed versions (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "passed versions (-want +got)")
 }
 
 // TestLanes: skipRanges that would overlap are next to each other.
@@ -233,9 +201,7 @@ func TestLanes(t *testing.T) {
 		for _, l := range lanes(c) {
 			got[l.to.Version] = l.place
 		}
-		if diff := cmp.Diff(map[string]int{"1.1.1": 1, "2.0.0": 0}, got); diff != "" {
-			t.Errorf("places (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(map[string]int{"1.1.1": 1, "2.0.0": 0}, got), "places (-want +got)")
 	}
 }
 
@@ -243,12 +209,8 @@ func TestLanes(t *testing.T) {
 func TestOPMFindsNoFault(t *testing.T) {
 	dir := t.TempDir()
 	text, err := os.ReadFile("testdata/buoy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "buoy.yaml"), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "buoy.yaml"), text, 0o644))
 	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/test/browser"
@@ -17,15 +19,9 @@ func open(t *testing.T, p *Page, width, height int) *browser.Page {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Write(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, p.Write(file))
+	require.NoError(t, file.Close())
 	page := browser.Open(t, width, height)
 	page.Load(path)
 	return page
@@ -36,9 +32,7 @@ func expect[T any](t *testing.T, page *browser.Page, expression string, want T) 
 	t.Helper()
 	var got T
 	page.Eval(expression, &got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", expression, diff)
-	}
+	assert.Emptyf(t, cmp.Diff(want, got), "%s (-want +got)", expression)
 }
 
 const (
@@ -247,9 +241,7 @@ func TestPageOfReleases(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		c, err := rules.Load(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		page := open(t, &Page{Packages: Of(c.Packages...)}, 1280, 800)
 		for _, p := range c.Packages {
 			page.Eval(fmt.Sprintf(`show(%q)`, p.Name), nil)

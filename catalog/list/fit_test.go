@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestFit(t *testing.T) {
@@ -18,13 +19,9 @@ func TestFit(t *testing.T) {
 		20: {{"PAC…", "SKIPS", "VERS…"}, {"tide", "tide…", "潮0.1…"}, {"ebb", "-", "1.0.0"}},
 	} {
 		got := fit(table(), columns)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%d columns: -want +got:\n%s", columns, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, got), "%d columns: -want +got", columns)
 	}
 	fit(nil, 80)
 	empty := [][]string{{"PACKAGE", "SKIPS"}, {"tide", "-"}, {"ebb", "-"}}
-	if diff := cmp.Diff([][]string{{"PACKAGE"}, {"tide"}, {"ebb"}}, fit(empty, 14)); diff != "" {
-		t.Errorf("an empty column: -want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([][]string{{"PACKAGE"}, {"tide"}, {"ebb"}}, fit(empty, 14)), "an empty column: -want +got")
 }

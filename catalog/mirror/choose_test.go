@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/rules"
 )
@@ -46,9 +49,7 @@ func catalogOf(t *testing.T, defaultChannel string, channels map[string][]string
 	}
 	text += "---\nschema: olm.deprecations\npackage: tide\nentries:\n- {reference: {schema: olm.package}, message: all of it}\n- {reference: {schema: olm.channel, name: " + defaultChannel + "}, message: the channel}\n"
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644))
 	return dir
 }
 
@@ -102,9 +103,7 @@ func TestChoose(t *testing.T) {
 			options := mirror.Options{Name: "sea", Tag: "latest", Jobs: 1, Choice: mirror.Choice{DefaultChannels: tc.defaults}}
 			for _, text := range tc.selections {
 				s, err := mirror.ParseSelection(text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				options.Selections = append(options.Selections, s)
 			}
 			m, err := mirror.New(t.Context(), catalogOf(t, tc.defaultChannel, tc.channels), options)
@@ -146,9 +145,7 @@ func shown(p mirror.Package) string {
 func TestShippedCatalogs(t *testing.T) {
 	for _, dir := range []string{"../certified", "../community"} {
 		full, err := rules.Load(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, p := range full.Packages {
 			selections := []string{p.Name, p.Name + "@head"}
 			for _, c := range p.Channels {
@@ -159,9 +156,7 @@ func TestShippedCatalogs(t *testing.T) {
 			}
 			for _, text := range selections {
 				s, err := mirror.ParseSelection(text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				m, err := mirror.New(t.Context(), dir, mirror.Options{Name: "sea", Tag: "latest", Choice: mirror.Choice{Selections: []mirror.Selection{s}}})
 				if err != nil {
 					if !strings.Contains(err.Error(), "is not among those to mirror") {
@@ -169,9 +164,7 @@ func TestShippedCatalogs(t *testing.T) {
 					}
 					continue
 				}
-				if err := m.Close(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, m.Close())
 			}
 		}
 	}
@@ -192,8 +185,6 @@ func TestParseSelection(t *testing.T) {
 // TestNameOf: names of folders, files and images become valid names of catalogs.
 func TestNameOf(t *testing.T) {
 	for source, want := range map[string]string{"v4.20": "v4-20", "certified": "certified", "My_Catalog.yaml": "my-catalog-yaml", ".": ""} {
-		if got := mirror.NameOf(source); got != want {
-			t.Errorf("%s: got %q, want %q", source, got, want)
-		}
+		assert.EqualValues(t, want, mirror.NameOf(source), source)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/mirror"
 )
@@ -64,22 +66,16 @@ func TestDependencies(t *testing.T) {
 			}
 			text += "---\nschema: olm.channel\npackage: tide\nname: stable\nentries:\n" + entries
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644))
 			options := mirror.Options{Name: "sea", Tag: "latest"}
 			for _, name := range tc.packages {
 				options.Selections = append(options.Selections, mirror.Selection{Package: name})
 			}
 			m, err := mirror.New(t.Context(), dir, options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer m.Close()
 			slices.Sort(m.Warnings)
-			if diff := cmp.Diff(tc.want, m.Warnings); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, m.Warnings), "warnings (-want +got)")
 		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
@@ -45,9 +47,7 @@ func login(t *testing.T, users map[string]string) {
 		entries = append(entries, `"`+address+`": {"auth": "`+base64.StdEncoding.EncodeToString([]byte(user))+`"}`)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"auths": {`+strings.Join(entries, ", ")+`}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"auths": {`+strings.Join(entries, ", ")+`}}`), 0o600))
 	t.Setenv("DOCKER_CONFIG", dir)
 }
 
@@ -126,13 +126,9 @@ func TestRegistryDown(t *testing.T) {
 		t.Errorf("no destination: %v", err)
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, "catalog.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	nobody := registry.Nobody()
-	if err := os.WriteFile(filepath.Join(s.dir, "catalog.yaml"), []byte(strings.ReplaceAll(string(text), s.address, nobody)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "catalog.yaml"), []byte(strings.ReplaceAll(string(text), s.address, nobody)), 0o644))
 	if _, _, _, err := run(t, t.Context(), s.dir, registry.Start(t, nil)+"/mirror"); err == nil || !strings.Contains(err.Error(), "connection refused; check that "+nobody+" can be reached") {
 		t.Errorf("no source: %v", err)
 	}
@@ -142,21 +138,13 @@ func TestRegistryDown(t *testing.T) {
 func TestHalfPushedIndex(t *testing.T) {
 	s := newSea(t, nil)
 	ref, err := name.NewDigest(s.images[4])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index, err := remote.Index(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	list, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	child := list.Manifests[2].Digest.String()
-	if err := remote.Delete(ref.Context().Digest(child)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, remote.Delete(ref.Context().Digest(child)))
 	_, _, _, err = run(t, t.Context(), s.dir, registry.Start(t, nil))
 	want := "bundle tide.v2.0.0: image " + s.images[4] + ": it lists " + child + ", which its registry does not have: it was pushed incompletely, or deleted in part; push it again"
 	if err == nil || err.Error() != want {
@@ -260,9 +248,7 @@ func TestHostileFolders(t *testing.T) {
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func replace(t *testing.T, file, what, by string) {
@@ -296,9 +282,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("to %s: %v, want %s", to, err, want)
 		}
 	}
-	if err := mirror.MayWrite(mine); err == nil || !strings.Contains(err.Error(), "it holds notes.txt, which `berth catalog mirror` did not write") {
-		t.Errorf("the folder of resources: %v", err)
-	}
+	assert.ErrorContains(t, mirror.MayWrite(mine), "it holds notes.txt, which `berth catalog mirror` did not write", "the folder of resources")
 	for hostile, want := range map[string]string{
 		"../../etc/passwd":                      `image of bundle "tide.v1.0.0" is "../../etc/passwd"; expected a pull spec`,
 		s.address + "/example/../../etc:v1":     "expected a pull spec",

@@ -18,6 +18,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/mirror"
@@ -54,9 +56,7 @@ func fill(t *testing.T, s *sea) *sea {
 			"relatedImages:\n- {name: bundle, image: %[2]q}\n- {name: operator, image: %[3]q}\n", version, bundle, operator)
 	}
 	text += "---\nschema: sea.example.com.chart\npackage: tide\nname: depths\ndepth: 3\n"
-	if err := os.WriteFile(filepath.Join(s.dir, "catalog.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "catalog.yaml"), []byte(text), 0o644))
 	last := s.images[len(s.images)-1]
 	if _, err := oci.Attach(t.Context(), strings.Replace(last, s.address, s.open, 1), "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`)); err != nil {
 		t.Fatal(err)
@@ -70,13 +70,9 @@ func fill(t *testing.T, s *sea) *sea {
 func (s *sea) push(t *testing.T, repository, tag string) string {
 	t.Helper()
 	index, err := oci.Content{Files: map[string][]byte{"hold/cargo": []byte(strings.Repeat(repository+tag, 1000))}, Labels: map[string]string{"version": tag}}.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	digest, err := oci.Push(t.Context(), s.open+"/"+repository+":"+tag, index)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.images = append(s.images, s.address+"/"+repository+"@"+digest)
 	return s.images[len(s.images)-1]
 }
@@ -93,9 +89,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 	options := mirror.Options{Name: "sea", Tag: "latest", Namespace: "openshift-marketplace", Jobs: 3, Time: time.Minute, Text: from, Origin: opened.Origin, Host: opened.Host}
 	for _, text := range selections {
 		s, err := mirror.ParseSelection(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		options.Selections = append(options.Selections, s)
 	}
 	m, err := mirror.New(ctx, opened.Dir, options)
@@ -127,9 +121,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 func digestIn(t *testing.T, reference string) string {
 	t.Helper()
 	digest, err := oci.Find(t.Context(), reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return digest
 }
 
@@ -137,9 +129,7 @@ func digestIn(t *testing.T, reference string) string {
 func checkCopied(t *testing.T, to string, images []string) {
 	t.Helper()
 	for _, original := range images {
-		if err := oci.CheckComplete(t.Context(), to+"/"+placeOf(original)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, oci.CheckComplete(t.Context(), to+"/"+placeOf(original)))
 	}
 }
 
@@ -153,17 +143,11 @@ func placeOf(original string) string {
 func attachedTo(t *testing.T, pullSpec string) (referrers int, signed bool) {
 	t.Helper()
 	ref, err := name.NewDigest(pullSpec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index, err := remote.Referrers(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	list, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return len(list.Manifests), digestIn(t, ref.Context().Tag(strings.Replace(ref.DigestStr(), ":", "-", 1)+".sig").Name()) != ""
 }
 
@@ -198,9 +182,7 @@ func TestMirror(t *testing.T) {
 			}
 			wanted := s.images[2:6] // the images of 1.1.0 and 2.0.0
 			checkCopied(t, to, wanted)
-			if len(d.Images) != len(wanted) {
-				t.Errorf("%d images, want %d", len(d.Images), len(wanted))
-			}
+			assert.Lenf(t, d.Images, len(wanted), "%d images, want %d", len(d.Images), len(wanted))
 			if got := digestIn(t, to+"/"+placeOf(s.address+"/example/tide-bundle:v1.0.0")); got != "" {
 				t.Errorf("a version that nobody chose is there: %s", got)
 			}
@@ -224,25 +206,19 @@ func checkResources(t *testing.T, s *sea, to, dir string) {
 	t.Helper()
 	catalog := filepath.Join(dir, "catalog")
 	c, err := rules.Load(t.Context(), catalog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", catalog).CombinedOutput(); err != nil {
 		t.Errorf("opm validate: %v\n%s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(catalog, "tide", "catalog.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, passed := range []string{`"olm.maxOpenShiftVersion"`, `12345678901234567890`, `"sea.example.com.chart"`} {
 		if !strings.Contains(string(text), passed) {
 			t.Errorf("the catalog has lost %s", passed)
 		}
 	}
 	full, _, err := fbc.Read(t.Context(), s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range rules.Against(c, full) { // updates still lead from dropped entries to the head
 		if f.Rule != "against-gone" {
 			t.Error(f)
@@ -254,9 +230,7 @@ func checkResources(t *testing.T, s *sea, to, dir string) {
 		"clustercatalog.yaml":       "\n      ref: " + to + "/sea:latest\n",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %q:\n%s", file, want, text)
 		}
@@ -272,16 +246,12 @@ func TestTags(t *testing.T) {
 	replace(t, filepath.Join(s.dir, "catalog.yaml"), strconv.Quote(s.images[1]), strconv.Quote(s.address+"/example/deep/tide:v1.0.0"))
 	to := registry.Start(t, nil) + "/mirror"
 	_, _, resources, err := run(t, t.Context(), s.dir, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := digestIn(t, to+"/"+placeOf(s.address+"/example/deep/tide:v1.0.0")); !strings.HasSuffix(s.images[1], "@"+got) {
 		t.Errorf("the tag is of %s, want %s", got, s.images[1])
 	}
 	text, err := os.ReadFile(filepath.Join(resources, "imagetagmirrorset.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := fmt.Sprintf("apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata:\n  name: sea\nspec:\n  imageTagMirrors:\n  - mirrors:\n    - %s/%s\n    source: %s/example/deep/tide\n", to, placeOf(s.address+"/example/deep/tide"), s.address)
 	if string(text) != want {
 		t.Errorf("the ImageTagMirrorSet is\n%s\nwant\n%s", text, want)
@@ -393,9 +363,7 @@ func TestDroppedConnections(t *testing.T) {
 				to = "oci:" + filepath.Join(t.TempDir(), "carried")
 			}
 			d, copied, _, err := run(t, t.Context(), s.dir, to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if copied != d.Missing || drops.Load() < 3 {
 				t.Errorf("%d bytes count as copied, want %d; %d requests", copied, d.Missing, drops.Load())
 			}
@@ -409,9 +377,7 @@ func TestSmallerLater(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "carried")
 	blobs := func() []string {
 		files, err := filepath.Glob(folder + "/blobs/sha256/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return files
 	}
 	if _, _, _, err := run(t, t.Context(), s.dir, "oci:"+folder); err != nil {

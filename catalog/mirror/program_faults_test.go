@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/lab/registry"
 )
@@ -95,9 +96,7 @@ func TestNoRoomForObjects(t *testing.T) {
 		t.Errorf("it says\n%s\nwant %s, and why", said, want)
 	}
 	check(t, os.Remove(ballast))
-	if diff := cmp.Diff(before, contents(t, disk)); diff != "" {
-		t.Errorf("on a full disk (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(before, contents(t, disk)), "on a full disk (-before +after)")
 	missing(t, again())
 }
 
@@ -188,9 +187,7 @@ func TestHostileWords(t *testing.T) {
 			if i := strings.IndexFunc(said, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
 				t.Errorf("%q is not escaped in %q", said[i], said)
 			}
-			if strings.Contains(said, "\nberth: all is well") {
-				t.Errorf("it forges a line:\n%s", said)
-			}
+			assert.NotContains(t, said, "\nberth: all is well", "it forges a line")
 			if !strings.Contains(said, `\x1b`) && !strings.Contains(said, `\u001b`) {
 				t.Errorf("it does not show what it was told:\n%s", said)
 			}

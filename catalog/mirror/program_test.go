@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/oci"
@@ -79,9 +82,7 @@ func (v *voyage) mustBeWhole(t *testing.T, hasCatalog bool) {
 		if !hasCatalog && digestIn(t, here) == "" {
 			continue
 		}
-		if err := oci.CheckComplete(t.Context(), here); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, oci.CheckComplete(t.Context(), here))
 	}
 	if got := digestIn(t, v.to.Open+"/mirror/sea:latest"); (got != "") != hasCatalog {
 		t.Errorf("the destination has the catalog %q; want one: %v", got, hasCatalog)
@@ -169,9 +170,7 @@ func TestKilled(t *testing.T) {
 				t.Fatalf("it ended before it could be killed: %v", err)
 			}
 			check(t, killed.Process.Kill())
-			if err := <-ended; err == nil {
-				t.Fatal("it was killed, and succeeded")
-			}
+			require.Error(t, <-ended, "it was killed, and succeeded")
 			v.mustBeWhole(t, false)
 			if to == carried {
 				if _, err := source.Open(t.Context(), "oci:"+filepath.Join(v.dir, "carried")); err == nil || !strings.Contains(err.Error(), "index.json") {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/internal/oci"
@@ -83,28 +84,18 @@ func TestPlatforms(t *testing.T) {
 	to := registry.Start(t, lenient)
 	only := mirror.Options{Platforms: []string{"linux/arm64"}}
 	d, err := copyImages(t, t.Context(), to+"/mirror", only, image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	whole, err := copyImages(t, t.Context(), registry.Start(t, nil)+"/mirror", mirror.Options{}, image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if d.Size >= whole.Size || d.Images[0].Digest != whole.Images[0].Digest {
 		t.Errorf("for one platform it is %d bytes of %s, for all %d of %s; want fewer, of the same", d.Size, d.Images[0].Digest, whole.Size, whole.Images[0].Digest)
 	}
 	ref, err := name.ParseReference(to + "/mirror/" + placeOf(image))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index, err := remote.Index(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var there []string
 	for _, child := range manifest.Manifests {
 		if digestIn(t, to+"/mirror/"+strings.Split(placeOf(image), "@")[0]+"@"+child.Digest.String()) != "" {
@@ -130,9 +121,7 @@ func TestBlocked(t *testing.T) {
 	to := registry.Start(t, nil)
 	options := mirror.Options{Blocked: []*regexp.Regexp{regexp.MustCompile("tide-bundle")}}
 	d, err := copyImages(t, t.Context(), to+"/mirror", options, s.images[0], s.images[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(d.Images) != 1 || d.Images[0].Source != s.images[1] || !slices.Equal(d.Blocked, s.images[:1]) {
 		t.Errorf("it has copied %v and blocked %v, want %s and %s", d.Images, d.Blocked, s.images[1], s.images[0])
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
@@ -241,9 +242,7 @@ func TestOneBadImage(t *testing.T) {
 	slow.Store(true)
 	dir := catalogWith(t, t.TempDir(), bundle, bad)
 	_, err := runAs(t, dir, to, "sea", func(o *mirror.Options) { o.Time = 2 * time.Second })
-	if err == nil || !strings.Contains(err.Error(), "bundle tide.v1.0.0: it took longer than 2s: image "+bad) {
-		t.Errorf("the bad image: %v", err)
-	}
+	assert.ErrorContains(t, err, "bundle tide.v1.0.0: it took longer than 2s: image "+bad, "the bad image")
 	if digestIn(t, to+"/"+placeOf(bundle)) == "" || digestIn(t, to+"/sea:latest") != "" {
 		t.Error("the bad image holds another one, or the catalog is there without it")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
@@ -38,9 +39,7 @@ func catalog(t *testing.T, bundles ...bundle) *fbc.Catalog {
 		if !b.bare {
 			for _, object := range []fields{b.csv(name), b.crd()} {
 				data, err := json.Marshal(object)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				declared.Properties = append(declared.Properties, property.MustBuildBundleObject(data))
 			}
 		}
@@ -52,9 +51,7 @@ func catalog(t *testing.T, bundles ...bundle) *fbc.Catalog {
 	dir := t.TempDir()
 	catalogs.WriteConfig(t, dir, config)
 	c, err := rules.Load(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -75,9 +72,7 @@ const all, own = "AllNamespaces", "OwnNamespace"
 func checker(t *testing.T) *Checker {
 	t.Helper()
 	set, err := featuregates.Of(featuregates.Latest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &Checker{Gates: set, Read: func(_ context.Context, b *fbc.Bundle) (*refusal.Bundle, error) { return refusal.FromCatalog(b) }}
 }
 
@@ -94,9 +89,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := checker(t).Check(t.Context(), catalog(t, test.bundles...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if test.want == nil {
 				if len(found) > 0 {
 					t.Errorf("got %v, want nothing", found)
@@ -115,9 +108,7 @@ func TestAgainst(t *testing.T) {
 	before := catalog(t, bundle{"1.0.0", "string", all, false}, bundle{"1.1.0", "string", all, false})
 	now := catalog(t, bundle{"1.0.0", "string", all, false}, bundle{"1.1.0", "integer", all, false})
 	found, err := checker(t).Against(t.Context(), now, before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(found) != 1 || !strings.Contains(found[0].Message, "on clusters with tug.v1.0.0, OLM v1 refuses") {
 		t.Errorf("got %v, want one about tug.v1.0.0", found)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -33,16 +35,12 @@ func TestWriteLikeOpm(t *testing.T) {
 	for _, kind := range catalogs.Kinds {
 		dir := t.TempDir()
 		kind.Packages, kind.Bundles = 3, 20
-		if err := catalogs.Generate(dir, kind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, catalogs.Generate(dir, kind))
 		folders["kind "+kind.Name] = []string{dir}
 	}
 	for name, changes := range oddBundles {
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS("../testdata/bundles/tide/0.1.0")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(dir, os.DirFS("../testdata/bundles/tide/0.1.0")))
 		for file, content := range changes {
 			before, err := os.ReadFile(filepath.Join(dir, file))
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -59,16 +57,12 @@ func TestWriteLikeOpm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, format := range render.Formats {
 				want, err := exec.CommandContext(t.Context(), opm, append([]string{"render", "-o", format}, dirs...)...).Output()
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				var got bytes.Buffer
 				if _, err := render.Write(t.Context(), &got, render.Options{Output: format}, dirs); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(string(want), got.String()); diff != "" {
-					t.Errorf("%s: -opm +ours:\n%s", format, diff)
-				}
+				assert.Emptyf(t, cmp.Diff(string(want), got.String()), "%s: -opm +ours", format)
 			}
 		})
 	}
@@ -105,31 +99,23 @@ func TestRelatedImagesLikeOpm(t *testing.T) {
 	}
 	catalogs.Write(t, filepath.Join(dir, "manifests", "csv.yaml"), csv)
 	want, err := exec.CommandContext(t.Context(), opm, "render", dir).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got bytes.Buffer
 	if _, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{dir}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("-opm +ours:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(string(want), got.String()), "-opm +ours")
 }
 
 // validArchives returns folders with those catalogs of the tests of rules that both opm and berth find valid.
 func validArchives(t *testing.T) map[string][]string {
 	t.Helper()
 	paths, err := filepath.Glob("../rules/testdata/validate/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folders := map[string][]string{}
 	for _, path := range paths {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if want := archive.Files[len(archive.Files)-1]; string(want.Data) != "opm: valid\n" {
 			continue
 		}
@@ -196,18 +182,14 @@ func TestWriteFails(t *testing.T) {
 		var got bytes.Buffer
 		_, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{"../testdata/catalog", tc.dir})
 		for _, want := range tc.want {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got error %v, want %s", err, want)
-			}
+			assert.ErrorContains(t, err, want, "got error")
 		}
 		if got.Len() > 0 {
 			t.Errorf("it has written %d bytes all the same", got.Len())
 		}
 	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer full.Close()
 	if _, err := render.Write(t.Context(), full, render.Options{Output: "json"}, []string{"../testdata/catalog"}); err == nil {
 		t.Error("it does not notice that the disk is full")
@@ -225,9 +207,7 @@ func TestSplitLikeOPM(t *testing.T) {
 	for _, kind := range []catalogs.Kind{catalogs.Objects, catalogs.Metadata} {
 		kind.Packages, kind.Bundles = 3, 12
 		dir := t.TempDir()
-		if err := catalogs.Generate(dir, kind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, catalogs.Generate(dir, kind))
 		for _, level := range render.BundleFormats {
 			for _, format := range render.Formats {
 				t.Run(kind.Name+" "+string(level)+" "+format, func(t *testing.T) {
@@ -238,21 +218,15 @@ func TestSplitLikeOPM(t *testing.T) {
 					if _, err := render.Split(t.Context(), ours, render.Options{Output: format, Level: level}, []string{dir}); err != nil {
 						t.Fatal(err)
 					}
-					if diff := cmp.Diff(catalogs.Tree(t, theirs), catalogs.Tree(t, ours)); diff != "" {
-						t.Fatalf("-opm +ours:\n%s", diff)
-					}
+					require.Empty(t, cmp.Diff(catalogs.Tree(t, theirs), catalogs.Tree(t, ours)), "-opm +ours")
 					for _, name := range catalogs.Tree(t, ours) {
 						want, err := os.ReadFile(filepath.Join(theirs, name))
 						if err != nil {
 							continue // a folder
 						}
 						got, err := os.ReadFile(filepath.Join(ours, name))
-						if err != nil {
-							t.Fatal(err)
-						}
-						if diff := cmp.Diff(string(want), string(got)); diff != "" {
-							t.Errorf("%s: -opm +ours:\n%s", name, diff)
-						}
+						require.NoError(t, err)
+						assert.Emptyf(t, cmp.Diff(string(want), string(got)), "%s: -opm +ours", name)
 					}
 				})
 			}
@@ -285,20 +259,14 @@ func TestImageTemplate(t *testing.T) {
 	const text, dir = "quay.io/example/{{.Package}}-bundle/{{ .Name }}:v{{.Version}}", "../testdata/bundles/tide/0.1.0"
 	for _, level := range render.BundleFormats {
 		want, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "render", "--alpha-image-ref-template", text, "--migrate-level", string(level), dir).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		image, err := render.ParseImageTemplate(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got bytes.Buffer
 		if _, err := render.Write(t.Context(), &got, render.Options{Output: "json", Level: level, Image: image}, []string{dir}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want), got.String()); diff != "" {
-			t.Errorf("%s: -opm +ours:\n%s", level, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(string(want), got.String()), "%s: -opm +ours", level)
 	}
 	for _, text := range []string{"", "quay.io/{{.Image}}", "quay.io/{{range .}}", "{{.Package"} {
 		if _, err := render.ParseImageTemplate(text); err == nil {
@@ -320,14 +288,8 @@ func TestWriteYAML(t *testing.T) {
 		b := catalogs.Bundle("tide", "tide.v1.0.0")
 		b.Properties = properties
 		var want, got bytes.Buffer
-		if err := declcfg.WriteYAML(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, &want); err != nil {
-			t.Fatal(err)
-		}
-		if err := render.WriteYAML(b, &got); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
-			t.Errorf("%s: -library +ours:\n%s", name, diff)
-		}
+		require.NoError(t, declcfg.WriteYAML(declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}, &want))
+		require.NoError(t, render.WriteYAML(b, &got))
+		assert.Emptyf(t, cmp.Diff(want.String(), got.String()), "%s: -library +ours", name)
 	}
 }

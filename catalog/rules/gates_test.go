@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
@@ -54,12 +56,8 @@ properties:
 func gated(t *testing.T, dir, file string, replaced ...string) *fbc.Catalog {
 	t.Helper()
 	text := strings.NewReplacer(append(replaced, "REGISTRY", "registry.redhat.io/tide")...).Replace(gatedText)
-	if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	c, found, err := fbc.Read(t.Context(), dir)
 	if err != nil || len(found) > 0 {
 		t.Fatal(found, err)
@@ -70,9 +68,7 @@ func gated(t *testing.T, dir, file string, replaced ...string) *fbc.Catalog {
 func profileOf(t *testing.T, names ...string) gates.Profile {
 	t.Helper()
 	p, err := gates.Parse(names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 
@@ -114,14 +110,12 @@ func TestGates(t *testing.T) {
 					t.Errorf("got %v, want %s", got[i], want)
 				}
 			}
-			if found := rules.CheckGates(c, rules.Options{}); len(found) > 0 {
-				t.Errorf("without a profile: %v", found)
-			}
+			assert.Empty(t, rules.CheckGates(c, rules.Options{}), "without a profile")
 		})
 	}
 }
 
-// TestRegistriesOfRepository: the registries that a repository allows replace those of its
+// TestRegistriesOfRepository: the registries that a repository allows replace the registries of its
 // pipeline.
 func TestRegistriesOfRepository(t *testing.T) {
 	c := gated(t, t.TempDir(), "v4.20/tide/catalog.yaml", "REGISTRY", "quay.io/tide")
@@ -151,9 +145,7 @@ func TestPruned(t *testing.T) {
 		"the package": {[]string{"tide", "ebb"}, nil}, // a catalog of Konflux has some packages of the released one
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, lines(gated(t, t.TempDir(), "tide/catalog.yaml", tc.replaced...))); diff != "" {
-				t.Error(diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, lines(gated(t, t.TempDir(), "tide/catalog.yaml", tc.replaced...))))
 		})
 	}
 	if found := rules.AgainstGates(gated(t, t.TempDir(), "tide/catalog.yaml", "name: stable", "name: steady"), before, gates.Profile{}); len(found) > 0 {

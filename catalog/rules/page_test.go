@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/internal/findings"
@@ -87,17 +89,11 @@ them is a head, and OLM resolves nothing from a channel with several heads.
 		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", d.what, d.opm, ours[d.opm], d.why)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(page.String()), 0o644))
 	}
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(page.String(), string(got)), "-want +got")
 }
 
 // gatesOf lists the gates of a rule.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/document"
@@ -60,9 +61,7 @@ func judge(t *testing.T) (text string, valid bool) {
 func reportOf(t *testing.T, found []*findings.Finding) string {
 	t.Helper()
 	var text strings.Builder
-	if err := (findings.Report{Findings: found}).Write(&text, findings.Text); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (findings.Report{Findings: found}).Write(&text, findings.Text))
 	return text.String()
 }
 
@@ -72,9 +71,7 @@ func TestAgainst(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			archive := catalogs.Extract(t, path, ".")
 			before, err := rules.Load(t.Context(), "before")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			now, found, err := fbc.Read(t.Context(), "now")
 			if err != nil || len(found) > 0 {
 				t.Fatal(found, err)
@@ -103,9 +100,7 @@ func TestManyLargeHeads(t *testing.T) {
 		dir := t.TempDir()
 		catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), text)
 		c, err := rules.Load(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return c
 	}
 	text := reportOf(t, rules.Against(load(now), load(before)))
@@ -122,9 +117,7 @@ func TestLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, err := filepath.Abs("testdata/validate/" + name + ".txtar")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			catalogs.Extract(t, path, "catalog")
 			c, err := rules.Load(t.Context(), "catalog")
 			switch {
@@ -144,9 +137,7 @@ func TestLinksOutside(t *testing.T) {
 		"schema: olm.channel\npackage: ebb\nname: stable\nentries: [{name: ebb.v1.0.0}]\n")
 	catalogs.Write(t, outside, "schema: olm.bundle\npackage: ebb\nname: ebb.v1.0.0\nimage: registry.example.com/ebb:v1\n"+
 		"properties: [{type: olm.package, value: {packageName: ebb, version: 1.0.0}}]\n")
-	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.yaml")))
 	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
 		t.Errorf("opm: %v\n%s", err, out)
 	}
@@ -156,14 +147,12 @@ func TestLinksOutside(t *testing.T) {
 }
 
 // TestEveryRule checks that some archive breaks each rule, except the rule about very large documents, which package
-// document tests, and those of gates, which TestGates and TestPruned test.
+// document tests, and the rules of gates, which TestGates and TestPruned test.
 func TestEveryRule(t *testing.T) {
 	var said strings.Builder
 	for _, path := range append(catalogs.Archives(t, "testdata/validate"), catalogs.Archives(t, "testdata/against")...) {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		said.Write(data)
 	}
 	for _, r := range slices.Concat(rules.Rules, rules.AgainstRules) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
@@ -27,9 +28,7 @@ func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 	before := communityCatalog(t, pkg)
 	for _, dir := range []string{"../certified", "../community"} {
 		now, err := rules.Load(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, found := range rules.Against(now, before) {
 			if found.Severity == findings.Error {
 				t.Error(found)
@@ -39,13 +38,9 @@ func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 			for _, channel := range []string{subscribed, "stable", "preview"} {
 				for _, version := range versions {
 					w, err := prediction.Installed(now, pkg, version, channel)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					outcomes, err := w.Predict(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					if got := outcomes[0]; got.Verdict != prediction.Updates || got.Next.Name != head || !got.ReachesHead {
 						t.Errorf("%s, channel %s, from %s: got %+v, want an update to %s", dir, channel, version, got, head)
 					}
@@ -60,9 +55,7 @@ func TestShippedCatalogsReplaceEachOther(t *testing.T) {
 	var both []*fbc.Catalog
 	for _, dir := range []string{"../certified", "../community"} {
 		c, err := rules.Load(t.Context(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		both = append(both, c)
 	}
 	for i, now := range both {
@@ -90,8 +83,6 @@ func communityCatalog(t *testing.T, pkg string) *fbc.Catalog {
 	dir := t.TempDir()
 	catalogs.WriteConfig(t, dir, config)
 	c, err := rules.Load(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
@@ -71,9 +72,7 @@ func TestAttacks(t *testing.T) {
 		}
 		for {
 			frame, err := a.framer.ReadFrame()
-			if err != nil {
-				t.Fatalf("the server does not say that it is too much: %v", err)
-			}
+			require.NoError(t, err, "the server does not say that it is too much")
 			if away, ok := frame.(*http2.GoAwayFrame); ok {
 				if away.ErrCode != http2.ErrCodeEnhanceYourCalm {
 					t.Errorf("the server goes away with %v, want %v", away.ErrCode, http2.ErrCodeEnhanceYourCalm)
@@ -209,21 +208,15 @@ type attacker struct {
 func attack(t *testing.T, address, from string) *attacker {
 	t.Helper()
 	conn, err := dialerFrom(from).Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(longest)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, conn.SetDeadline(time.Now().Add(longest)))
 	return &attacker{t, conn, http2.NewFramer(conn, conn)}
 }
 
 func (a *attacker) check(err error) {
 	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 }
 
 // greet begins HTTP/2.
@@ -288,9 +281,7 @@ func dialFrom(t *testing.T, address, from string) *grpc.ClientConn {
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialerFrom(from).DialContext(ctx, "tcp", address)
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -306,9 +297,7 @@ func TestUnreadAnswers(t *testing.T) {
 		text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v%[1]s\nproperties:\n- {type: olm.package, value: {packageName: tide, version: %[1]s}}\n- {type: olm.bundle.object, value: {data: %[2]s}}\n"+
 			"- {type: olm.csv.metadata, value: {displayName: tide}}\n", version, payload)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o600))
 	serveIt, taken := server.ServeWithin(total)
 	address := serveBy(t, serveIt, dir)
 	var attackers []*attacker

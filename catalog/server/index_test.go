@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/operator-registry/pkg/registry"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -12,13 +13,9 @@ import (
 // the server busy with small requests.
 func TestQuestionsAreAnsweredFromAnIndex(t *testing.T) {
 	dir := t.TempDir()
-	if err := catalogs.Generate(dir, catalogs.Kind{Packages: 20, Bundles: 300}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, catalogs.Generate(dir, catalogs.Kind{Packages: 20, Bundles: 300}))
 	c, err := Options{}.open(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close()
 	for name, ask := range map[string]func() ([]*registry.ChannelEntry, error){
 		"providers": func() ([]*registry.ChannelEntry, error) {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/berth-csi/berth/catalog/server"
@@ -41,9 +43,7 @@ func TestServeFollowsChanges(t *testing.T) {
 		return nil
 	})
 	held, err := client.ListBundles(t.Context(), &api.ListBundlesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := held.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,16 +53,12 @@ func TestServeFollowsChanges(t *testing.T) {
 		t.Errorf("after the first change it reports %+v", e)
 	}
 	expectHead(t, client, "tide.v2.0.0")
-	if err := os.WriteFile(filepath.Join(dir, "tide", "catalog.json"), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tide", "catalog.json"), []byte("{"), 0o644))
 	if e := next(t, events); e.Err == nil || !strings.Contains(e.Err.Error(), "malformed JSON") {
 		t.Errorf("after the second change it reports %+v", e)
 	}
 	expectHead(t, client, "tide.v2.0.0")
-	if err := os.RemoveAll(filepath.Join(dir, "tide")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "tide")))
 	if e := next(t, events); e.Err == nil || !strings.Contains(e.Err.Error(), "holds no package") {
 		t.Errorf("after the third change it reports %+v", e)
 	}
@@ -131,9 +127,7 @@ func serveWithEvents(t *testing.T, dir string, events chan<- server.Event) (addr
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("server ended with: %v", err)
-		}
+		assert.NoError(t, <-done, "server ended with")
 	})
 	select {
 	case e := <-ready:
@@ -159,9 +153,7 @@ func next(t *testing.T, events <-chan server.Event) server.Event {
 func expectHead(t *testing.T, client api.RegistryClient, want string) {
 	t.Helper()
 	p, err := client.GetPackage(t.Context(), &api.GetPackageRequest{Name: "tide"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := p.Channels[0].CsvName; got != want {
 		t.Errorf("the head is %s, want %s", got, want)
 	}
@@ -170,9 +162,7 @@ func expectHead(t *testing.T, client api.RegistryClient, want string) {
 func get(t *testing.T, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -184,12 +174,8 @@ func get(t *testing.T, url string) string {
 // TestServeNeedsTheMetricsPort checks that nothing is listening anymore after Serve failed to serve metrics.
 func TestServeNeedsTheMetricsPort(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer taken.Close()
 	err = server.Serve(t.Context(), catalogDir, server.Options{Address: "127.0.0.1:0", MetricsAddress: taken.Addr().String()})
-	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()+" is in use") {
-		t.Errorf("got error %v", err)
-	}
+	assert.ErrorContains(t, err, taken.Addr().String()+" is in use")
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -55,13 +57,9 @@ func servedAs(mode server.Options) func(context.Context, string, server.Options)
 // answer.
 func TestServeAnswersLikeOpm(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(catalogDir)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(dir, os.DirFS(catalogDir)))
 	catalogs.Write(t, filepath.Join(dir, "tide", "depths.json"), `{"schema": "com.example.depth", "package": "tide", "metres": 12.5}`)
-	if err := os.CopyFS(filepath.Join(dir, "moon"), os.DirFS("testdata")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "moon"), os.DirFS("testdata")))
 	theirs := dial(t, serveByOpm(t, dir))
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -78,9 +76,7 @@ func TestServeAnswersLikeOpm(t *testing.T) {
 				if want == "" {
 					t.Fatal("opm gives no answer, nor an error")
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("-opm +ours:\n%s", diff)
-				}
+				assert.Empty(t, cmp.Diff(want, got), "-opm +ours")
 			})
 		}
 	}
@@ -92,17 +88,13 @@ func TestServeAnswersLikeOpmOnEveryKind(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			dir := t.TempDir()
 			kind.Packages, kind.Bundles = 4, 30
-			if err := catalogs.Generate(dir, kind); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, catalogs.Generate(dir, kind))
 			want := everything(t, dial(t, serveByOpm(t, dir)))
 			if len(want) < 60 {
 				t.Fatalf("opm gives %d answers only", len(want))
 			}
 			for name, mode := range modes {
-				if diff := cmp.Diff(want, everything(t, dial(t, serveBy(t, servedAs(mode), dir)))); diff != "" {
-					t.Errorf("%s: -opm +ours:\n%s", name, diff)
-				}
+				assert.Emptyf(t, cmp.Diff(want, everything(t, dial(t, serveBy(t, servedAs(mode), dir)))), "%s: -opm +ours", name)
 			}
 		})
 	}
@@ -113,18 +105,14 @@ func everything(t *testing.T, conn *grpc.ClientConn) (all []string) {
 	t.Helper()
 	client := api.NewRegistryClient(conn)
 	bundles, err := client.ListBundles(t.Context(), &api.ListBundlesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	packages := map[string]bool{}
 	for {
 		b, err := bundles.Recv()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, text(b, nil))
 		all = append(all, text(client.GetBundle(t.Context(), &api.GetBundleRequest{PkgName: b.PackageName, ChannelName: b.ChannelName, CsvName: b.CsvName})))
 		if !packages[b.PackageName] {
@@ -291,9 +279,7 @@ func serveBy(t *testing.T, serve func(context.Context, string, server.Options) e
 		cancel()
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Errorf("server ended with: %v", err)
-			}
+			assert.NoError(t, err, "server ended with")
 		case <-time.After(30 * time.Second):
 			t.Error("server did not end")
 		}
@@ -327,9 +313,7 @@ func serveByOpm(t *testing.T, dir string) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	t.Cleanup(func() {
@@ -347,9 +331,7 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -370,22 +352,16 @@ func TestServeStops(t *testing.T) {
 	}()
 	conn := dial(t, (<-ready).String())
 	held, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := held.Send(&grpc_reflection_v1.ServerReflectionRequest{
-		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, held.Send(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}))
 	if _, err := held.Recv(); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
 	select {
 	case err := <-done:
-		if err != nil {
-			t.Errorf("server ended with: %v", err)
-		}
+		assert.NoError(t, err, "server ended with")
 	case <-time.After(30 * time.Second):
 		t.Error("server waits for the stream to end")
 	}
@@ -396,9 +372,7 @@ func TestServeStops(t *testing.T) {
 
 func TestServeFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer taken.Close()
 	empty := t.TempDir()
 	broken := t.TempDir()
@@ -420,9 +394,7 @@ func TestServeFails(t *testing.T) {
 			temp := t.TempDir()
 			t.Setenv("TMPDIR", temp)
 			err := server.Serve(t.Context(), tc.dir, server.Options{Address: tc.address, Report: func(e server.Event) { t.Errorf("it reports %+v", e) }})
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want %s", err, tc.want)
-			}
+			assert.ErrorContains(t, err, tc.want, "got error")
 			if left := catalogs.Tree(t, temp); len(left) > 0 {
 				t.Errorf("it left %v", left)
 			}
@@ -439,9 +411,7 @@ func TestServeStopsAtOnce(t *testing.T) {
 			runtime.Gosched() // to the goroutine that stops the server
 		}
 	}})
-	if err != nil {
-		t.Errorf("got error %v", err)
-	}
+	assert.NoError(t, err)
 }
 
 // TestUnchangingCatalogChanges: if a supposedly unchanging catalog changes, requests for documents that were not requested before
@@ -450,9 +420,7 @@ func TestUnchangingCatalogChanges(t *testing.T) {
 	dir := t.TempDir()
 	kind := catalogs.Metadata
 	kind.Packages, kind.Bundles = 1, 3
-	if err := catalogs.Generate(dir, kind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, catalogs.Generate(dir, kind))
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
@@ -461,9 +429,7 @@ func TestUnchangingCatalogChanges(t *testing.T) {
 	before := everything(t, dial(t, serveBy(t, mode, dir)))
 	conn := dial(t, serveBy(t, mode, dir))
 	content, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := os.WriteFile(files[0], append([]byte("\n\n"), content...), 0o600); err != nil { // all documents move
 		t.Fatal(err)
 	}

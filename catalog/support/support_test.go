@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/test/browser"
@@ -77,9 +79,7 @@ func read(t *testing.T, packages ...string) *Document {
 		of = append(of, c.Find(name))
 	}
 	d, err := Of(of, "2025-03-01")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return d
 }
 
@@ -87,29 +87,21 @@ func read(t *testing.T, packages ...string) *Document {
 func TestWrite(t *testing.T) {
 	for _, format := range []string{"text", "json", "svg"} {
 		var got strings.Builder
-		if err := read(t, "tide", "ebb").Write(&got, format); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, read(t, "tide", "ebb").Write(&got, format))
 		file := "testdata/tide." + strings.Replace(format, "text", "txt", 1)
 		if *update {
 			catalogs.Write(t, file, got.String())
 		}
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", format, diff)
-		}
+		require.NoError(t, err)
+		assert.Emptyf(t, cmp.Diff(string(want), got.String()), "%s (-want +got)", format)
 	}
 }
 
 // TestPage: the page is right, even for a hostile catalog, and loads nothing. Package browser fails the test if it does.
 func TestPage(t *testing.T) {
 	var text strings.Builder
-	if err := read(t, "tide", "reef").Write(&text, "html"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, read(t, "tide", "reef").Write(&text, "html"))
 	file := filepath.Join(t.TempDir(), "page.html")
 	catalogs.Write(t, file, text.String())
 	page := browser.Open(t, 1280, 800)
@@ -125,9 +117,7 @@ func TestPage(t *testing.T) {
 	} {
 		var got string
 		page.Eval(expression, &got)
-		if got != want {
-			t.Errorf("%s is %q, want %q", expression, got, want)
-		}
+		assert.EqualValues(t, want, got, expression)
 	}
 }
 

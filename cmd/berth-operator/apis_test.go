@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/drivers/controller"
@@ -27,9 +28,7 @@ func TestLimits(t *testing.T) {
 		l := limits{qps: 50, burst: 100}
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		l.addFlags(flags, "", "about all")
-		if err := flags.Parse(strings.Fields(test.flags)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, flags.Parse(strings.Fields(test.flags)))
 		cfg := &rest.Config{QPS: 3, Burst: 4}
 		if got := l.applyTo(cfg); got.QPS != test.wantQPS || got.Burst != test.wantBurst {
 			t.Errorf("%q: %v requests a second and %d at once, want %v and %d", test.flags, got.QPS, got.Burst, test.wantQPS, test.wantBurst)
@@ -43,9 +42,7 @@ func TestLimits(t *testing.T) {
 func TestSharedVolumesNeedWorkers(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	serve := serveSharedVolumes(controller.Own{}, flags)
-	if err := flags.Parse([]string{"--shared-volume-workers=0"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, flags.Parse([]string{"--shared-volume-workers=0"}))
 	if err := serve.Run(context.Background(), &rest.Config{}); err == nil || !strings.Contains(err.Error(), "--shared-volume-workers is 0, want 1 or more") {
 		t.Errorf("without workers, the answer is %v", err)
 	}

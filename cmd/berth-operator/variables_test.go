@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSetFromVariables(t *testing.T) {
@@ -25,9 +26,7 @@ func TestSetFromVariables(t *testing.T) {
 			l := limits{qps: 50, burst: 100}
 			l.addFlags(flags, "", "about all")
 			other := flags.String("other", "", "what no variable sets")
-			if err := flags.Parse(strings.Fields(test.args)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, flags.Parse(strings.Fields(test.args)))
 			variables := map[string]string{}
 			for _, variable := range strings.Fields(test.variables) {
 				name, value, _ := strings.Cut(variable, "=")

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/internal/oci"
@@ -17,9 +19,7 @@ import (
 func TestBumpTakesDigests(t *testing.T) {
 	address := loopback.Start(t, nil)
 	driver, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	names := []string{"OPERATOR_IMAGE"}
 	for _, i := range driver.Images {
 		names = append(names, i.Env)
@@ -38,9 +38,7 @@ func TestBumpTakesDigests(t *testing.T) {
 	}
 	rebuilt := push(t, address, "LIVENESS_PROBE_IMAGE")
 	text := output(t, exec.Command("berth", append([]string{"bundle", "bump", second, "--digests", "--pinned"}, images...)...))
-	if !strings.Contains(text, rebuilt) {
-		t.Errorf("the differences lack %s:\n%s", rebuilt, text)
-	}
+	assert.Containsf(t, text, rebuilt, "the differences lack %s", rebuilt)
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "+") && strings.Contains(line, "@sha256:") && !strings.Contains(line, rebuilt) {
 			t.Errorf("an image changes that was not rebuilt: %s", line)
@@ -73,12 +71,8 @@ func reference(address, name string) string {
 func push(t *testing.T, address, name string) string {
 	t.Helper()
 	index, err := random.Index(16, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	digest, err := oci.Push(t.Context(), reference(address, name), index)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return digest
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/lab/registry"
@@ -59,9 +61,7 @@ func TestCatalogsOfImages(t *testing.T) {
 			}
 			want := said(certified, community)
 			for _, prefix := range []string{"", "docker://"} {
-				if diff := cmp.Diff(want, said(prefix+ofCertified, prefix+ofCommunity)); diff != "" {
-					t.Errorf("%s (-folders +images):\n%s", prefix, diff)
-				}
+				assert.Emptyf(t, cmp.Diff(want, said(prefix+ofCertified, prefix+ofCommunity)), "%s (-folders +images)", prefix)
 			}
 		})
 	}
@@ -89,9 +89,7 @@ func TestRenderImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			byOPM := blobs(t, output(t, catalogs.OPMOfImages(t, append([]string{"render", "--use-http", "--output=json", "--migrate-level=bundle-object-to-csv-metadata"}, args...)...)))
 			byBerth := blobs(t, output(t, exec.Command("berth", append([]string{"catalog", "render"}, args...)...)))
-			if diff := cmp.Diff(byOPM, byBerth); diff != "" {
-				t.Errorf("what is rendered (-opm +berth):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(byOPM, byBerth), "what is rendered (-opm +berth)")
 		})
 	}
 }
@@ -110,9 +108,7 @@ func TestFindingsOfImages(t *testing.T) {
 			content.Labels["operators.operatorframework.io.index.configs.v1"] = label
 		}
 		index, err := content.Index()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		reference := address + "/harbour/faulty:" + tag
 		if _, err := oci.Push(t.Context(), reference, index); err != nil {
 			t.Fatal(err)
@@ -153,9 +149,7 @@ func TestFindingsOfImages(t *testing.T) {
 	}
 
 	index, err := oci.Content{Files: map[string][]byte{"hold/ballast": make([]byte, 65<<20)}, Labels: map[string]string{"operators.operatorframework.io.bundle.package.v1": "tide"}}.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	heavy := address + "/harbour/heavy:v1"
 	if _, err := oci.Push(t.Context(), heavy, index); err != nil {
 		t.Fatal(err)

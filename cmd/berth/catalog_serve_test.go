@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestCatalogServe runs the command until it is interrupted, and meanwhile once more on the same port.
@@ -22,12 +25,8 @@ func TestCatalogServe(t *testing.T) {
 	}
 	server := serve("127.0.0.1:0")
 	stderr, err := server.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill() }) // for when the test ends early
 	lines := bufio.NewScanner(stderr)
 	lines.Scan()
@@ -36,9 +35,7 @@ func TestCatalogServe(t *testing.T) {
 		t.Fatalf("it says %q", lines.Text())
 	}
 	conn, err := net.Dial("tcp", ready[1]) // a client that never says a word must not hold it up
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 
 	second := serve(ready[1])
@@ -51,19 +48,13 @@ func TestCatalogServe(t *testing.T) {
 		t.Errorf("on a port in use it says %q, want %q", said.String(), want)
 	}
 
-	if err := server.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.Process.Signal(os.Interrupt))
 	for lines.Scan() {
 		t.Errorf("it says, too: %s", lines.Text())
 	}
-	if err := server.Wait(); err != nil {
-		t.Errorf("interrupted, it ends with %v", err)
-	}
+	assert.NoError(t, server.Wait(), "interrupted, it ends")
 	left, err := os.ReadDir(temp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(left) > 0 {
 		t.Errorf("it left %v in the temporary folder", left)
 	}

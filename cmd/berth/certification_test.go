@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 var jobCommand = regexp.MustCompile(`(?m)^\s*berth ([^>\n]*)`)
@@ -14,15 +16,11 @@ var jobCommand = regexp.MustCompile(`(?m)^\s*berth ([^>\n]*)`)
 // TestJobsCommands: the commands in the jobs of certifications exist, with these flags and arguments.
 func TestJobsCommands(t *testing.T) {
 	jobs, err := filepath.Glob("../../deploy/certification/manifests/*/job.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found := 0
 	for _, job := range jobs {
 		script, err := os.ReadFile(job)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, match := range jobCommand.FindAllStringSubmatch(string(script), -1) {
 			found++
 			cmd, args, err := newCommand().Find(strings.Fields(match[1]))

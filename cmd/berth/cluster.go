@@ -37,8 +37,8 @@ func (f *clusterFlags) addNamespace(cmd *cobra.Command, usage string) {
 	f.all = append(f.all, cmd.Flags().Lookup("namespace"))
 }
 
-// connectionFlags are the flags of a connection, with the words of this program. Those of client-go that are not here are not
-// taken: no API server knows passwords any more.
+// connectionFlags are the flags of a connection, with the words of this program. berth does not take client-go's other
+// flags: no API server knows passwords any more.
 var connectionFlags = []struct{ name, usage string }{
 	{"kubeconfig", "`file` with the connection to the cluster (default as for kubectl)"},
 	{clientcmd.FlagContext, "`NAME` context in the kubeconfig file (default the current one)"},

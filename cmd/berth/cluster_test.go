@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,14 +26,10 @@ func TestConnectionFlagsReachTheServer(t *testing.T) {
 	t.Cleanup(server.Close)
 	file, authority := filepath.Join(t.TempDir(), "config"), filepath.Join(t.TempDir(), "ca.crt")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(authority, certificate, 0o600))
 	contents := "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters:\n- name: c\n  cluster: {server: '" + server.URL + "', certificate-authority: '" + authority + "'}\n- name: gone\n  cluster: {server: 'http://127.0.0.1:1'}\n" +
 		"users:\n- name: ann\n  user: {token: ann}\n- name: bob\n  user: {token: bob}\ncontexts:\n- name: a\n  context: {cluster: gone, user: ann}\n- name: b\n  context: {cluster: c, user: ann}\n"
-	if err := os.WriteFile(file, []byte(contents), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(contents), 0o600))
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())
 	for name, tc := range map[string]struct {
@@ -53,20 +50,14 @@ func TestConnectionFlagsReachTheServer(t *testing.T) {
 			if f.given() {
 				t.Error("flags are given before there are any")
 			}
-			if err := cmd.ParseFlags(tc.flags); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cmd.ParseFlags(tc.flags))
 			config, err := f.limited()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if !f.given() || config.Timeout != requestTimeout {
 				t.Errorf("flags are given: %t; a request takes at most %s, want %s", f.given(), config.Timeout, requestTimeout)
 			}
 			c, err := client.New(config, client.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			nodes := &metav1.PartialObjectMetadataList{}
 			nodes.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "NodeList"})
 			got = nil
@@ -87,13 +78,9 @@ func TestRequestTimeout(t *testing.T) {
 	for value, want := range map[string]string{"7s": "7s", "0": "0s"} {
 		f, cmd := &clusterFlags{}, &cobra.Command{}
 		f.addConnection(cmd)
-		if err := cmd.ParseFlags([]string{"--server", "http://127.0.0.1:1", "--request-timeout", value}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.ParseFlags([]string{"--server", "http://127.0.0.1:1", "--request-timeout", value}))
 		config, err := f.limited()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if config.Timeout.String() != want {
 			t.Errorf("with %s, a request takes at most %s, want %s", value, config.Timeout, want)
 		}

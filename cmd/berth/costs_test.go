@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/lab/registry"
@@ -234,12 +236,8 @@ func inRepository(bundles []input) (all []input) {
 // file writes a file in a folder, and returns the folder.
 func file(t *testing.T, dir, name, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	return dir
 }
 
@@ -264,9 +262,7 @@ func channel(change func(i int, entry map[string]any)) func(*testing.T, string, 
 			all = append(all, bundleDocument("tide", fmt.Sprintf("1.%d.0", i)))
 		}
 		for _, d := range all {
-			if err := encoder.Encode(d); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, encoder.Encode(d))
 		}
 		return file(t, dir, "catalog.json", text.String())
 	}
@@ -284,9 +280,7 @@ func packages(t *testing.T, dir string, n int) string {
 			map[string]any{"schema": "olm.channel", "package": name, "name": "stable", "entries": []any{map[string]any{"name": name + ".v1.0.0"}}},
 			bundleDocument(name, "1.0.0"),
 		} {
-			if err := encoder.Encode(d); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, encoder.Encode(d))
 		}
 	}
 	return file(t, dir, "catalog.json", text.String())
@@ -300,9 +294,7 @@ func bundleDocument(pkg, version string, properties ...any) map[string]any {
 // pigeons generates a catalog that OLM's resolver does not solve in any time.
 func pigeons(t *testing.T, dir string, n int) string {
 	t.Helper()
-	if err := catalogs.WritePigeons(dir, n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, catalogs.WritePigeons(dir, n))
 	return dir
 }
 
@@ -310,28 +302,20 @@ func pigeons(t *testing.T, dir string, n int) string {
 func bundleWith(change func(csv map[string]any, n int)) func(*testing.T, string, int) string {
 	return func(t *testing.T, dir string, n int) string {
 		t.Helper()
-		if err := os.CopyFS(dir, os.DirFS("../../bundle/aws-efs-operator/1.0.0")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(dir, os.DirFS("../../bundle/aws-efs-operator/1.0.0")))
 		files, err := filepath.Glob(filepath.Join(dir, "manifests", "*clusterserviceversion*"))
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)
 		}
 		text, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var csv map[string]any
-		if err := yaml.Unmarshal(text, &csv); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.Unmarshal(text, &csv))
 		change(csv, n)
 		if text, err = json.Marshal(csv); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(files[0], text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(files[0], text, 0o644))
 		return dir
 	}
 }
@@ -396,9 +380,7 @@ func cost(t *testing.T, program string, args []string, limit budget) (seconds, m
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	var err error
@@ -450,12 +432,8 @@ func itself(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "berth")
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, program); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, program))
 	return program
 }
 
@@ -466,25 +444,19 @@ func TestSignals(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), itself(t), "catalog", "plan", where, "tide")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for busy := 0; busy < 200; { // until it has computed for two seconds
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if busy, err = strconv.Atoi(fields[11]); err != nil { // hundredths of a second
 			t.Fatal(err)
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	select {
 	case err := <-ended:
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(stderr.String(), "berth: ") {
@@ -500,8 +472,6 @@ func TestSignals(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	all := commandsOf(newCommand())
 	for _, name := range readOnly {
-		if !slices.Contains(all, name) {
-			t.Errorf("there is no command %s", name)
-		}
+		assert.Containsf(t, all, name, "there is no command %s", name)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/awalterschulze/gographviz"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/test/schemas"
@@ -250,9 +251,7 @@ func everyFixture(t *testing.T) (fixtures []fixture) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return fixtures
 }

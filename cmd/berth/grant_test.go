@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,9 +25,7 @@ func grantsCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, add(scheme))
 	}
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "ns-1", CreationTimestamp: metav1.NewTime(time.Unix(1000, 0))}}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, shop)...).Build()
@@ -77,9 +76,7 @@ func TestGrant(t *testing.T) {
 				var added []string
 				if _, added, err = request.write(t.Context(), c); err == nil {
 					stored := &v1alpha1.SharedVolumeGrant{}
-					if err := c.Get(t.Context(), client.ObjectKey{Name: "shop"}, stored); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shop"}, stored))
 					got = stored.Spec.NamespaceUID
 					for _, of := range stored.Spec.FileSystems {
 						got += " " + of.FileSystemID + ":" + strings.Join(of.AccessPointIDs, ",")
@@ -112,13 +109,9 @@ func TestGrantsOf(t *testing.T) {
 		}
 	}
 	grants, err := grantsOf(t.Context(), team, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var text strings.Builder
-	if err := listGrants(&text, grants); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, listGrants(&text, grants))
 	if want := "NAMESPACE FILE SYSTEM ACCESS POINT EFFECTIVE shop fs-01 fsap-01 not yet shop fs-01 fsap-02 not yet"; strings.Join(strings.Fields(text.String()), " ") != want {
 		t.Errorf("got %q, want %q", text.String(), want)
 	}

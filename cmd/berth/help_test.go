@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
 )
 
 // allCommands returns a command and all commands below it, including commands that Cobra adds when it runs.
@@ -106,9 +107,7 @@ func TestConnectionFlags(t *testing.T) {
 func find(t *testing.T, root *cobra.Command, name string) *cobra.Command {
 	t.Helper()
 	cmd, _, err := root.Find([]string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cmd
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
@@ -42,18 +44,12 @@ properties:
 // more memory than for other documents.
 func TestHostileYAML(t *testing.T) {
 	programs, err := tools.Programs(t.Context(), "./lab/measure")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Chdir(t.TempDir())
 	write := func(file, content string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
 	}
 	write("good/catalog.yaml", tide)
 	write("catalog/catalog.yaml", tide+"---\nschema: sea.example.com\n"+bomb)
@@ -120,15 +116,11 @@ func fails(t *testing.T, measurer string, arguments ...string) (output string, u
 		PeakRSS int64
 		Exit    int
 	}
-	if err := json.Unmarshal(told, &usage); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(told, &usage))
 	if usage.Exit == 0 {
 		t.Errorf("%s succeeds", arguments)
 	}
 	text, err := os.ReadFile(printed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return messages.String() + string(text), usage.PeakRSS
 }

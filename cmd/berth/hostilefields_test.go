@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/internal/aws/provision"
@@ -25,9 +26,7 @@ func TestHostileFields(t *testing.T) {
 		}}
 		hostile.Each(&grants, text, func(path string) {
 			var out bytes.Buffer
-			if err := listGrants(&out, grants); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, listGrants(&out, grants))
 			hostile.Check(t, "grants with a hostile "+path, out.String(), limit)
 		})
 		args := []string{"shop", "fs-01", "fsap-02"}
@@ -46,9 +45,7 @@ func TestHostileFields(t *testing.T) {
 			cmd.SetOut(&out)
 			listInventory(cmd, inventory)
 			hostile.Check(t, "resources with a hostile "+path, out.String(), limit)
-			if err := escape.JSON(&data, removal.Report{Inventory: *inventory}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, escape.JSON(&data, removal.Report{Inventory: *inventory}))
 			hostile.Check(t, "resources as JSON, with a hostile "+path, data.String(), 1<<20)
 		})
 		created := &provision.Report{Schema: provision.Schema, Cluster: "mine", Region: "us-east-1",
@@ -63,9 +60,7 @@ func TestHostileFields(t *testing.T) {
 			if lines := bytes.Count(out.Bytes(), []byte("\n")); lines != len(created.Resources) {
 				t.Errorf("a hostile %s makes %d lines of %d resources", path, lines, len(created.Resources))
 			}
-			if err := printCreated(&data, "json", *created, "efs"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, printCreated(&data, "json", *created, "efs"))
 			hostile.Check(t, "created resources as JSON, with a hostile "+path, data.String(), 1<<20)
 			for _, format := range []string{formatSharedVolume, formatStorageClass} {
 				data.Reset()

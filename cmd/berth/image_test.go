@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -34,9 +35,7 @@ func TestOpmReadsImages(t *testing.T) {
 			render := func(from string) map[string]any {
 				return blobs(t, output(t, catalogs.OPMOfImages(t, "render", "--use-http", "--output=json", from)))
 			}
-			if diff := cmp.Diff(render(folder), render(reference)); diff != "" {
-				t.Errorf("what opm reads (-folder +image):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(render(folder), render(reference)), "what opm reads (-folder +image)")
 			again := output(t, exec.Command("berth", name, "image", folder, "--layout", filepath.Join(t.TempDir(), "layout")))
 			if again != digest {
 				t.Errorf("in a layout the image's digest is %s, in the registry %s", again, digest)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/mirror"
@@ -175,17 +177,13 @@ func (s *sourceCode) files(t *testing.T, dir string) []*ast.File {
 	t.Helper()
 	if s.packages[dir] == nil {
 		names, err := fs.Glob(os.DirFS(filepath.Join(root, dir)), "*.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, dir, name), nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s.packages[dir] = append(s.packages[dir], file)
 		}
 	}
@@ -222,9 +220,7 @@ func (s *sourceCode) values(t *testing.T, of constants) (all []described) {
 				t.Fatalf("constant %s in %s is not a literal", c.Names[0], of.dir)
 			}
 			value, err := strconv.Unquote(literal.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			meaning := c.Doc.Text() + c.Comment.Text()
 			for _, before := range []string{": ", " means that ", " means "} {
 				meaning = strings.TrimPrefix(meaning, c.Names[0].Name+before)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
 )
 
 // TestLinksSayWhereTheyLead: a folder that is checked, or one above it, is a link.
@@ -15,18 +16,12 @@ func TestLinksSayWhereTheyLead(t *testing.T) {
 	elsewhere := t.TempDir()
 	t.Chdir(t.TempDir())
 	for _, folder := range []string{"plain", filepath.Join(elsewhere, "catalog")} {
-		if err := os.Mkdir(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(folder, 0o755))
 	}
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for link, to := range map[string]string{"catalog": "plain", "above": elsewhere} {
-		if err := os.Symlink(to, link); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(to, link))
 	}
 	for folder, want := range map[string]string{
 		"plain": "", "./plain": "", "none": "", "quay.io/catalog:latest": "", filepath.Join(here, "plain"): "",

@@ -45,7 +45,7 @@ func (f *v1Flags) addGates(cmd *cobra.Command) {
 // given reports whether any of them is set.
 func (f *v1Flags) given() bool { return *f != v1Flags{} }
 
-// gates returns the feature gates that are on. Those of a cluster, which may be nil, count unless a version is named.
+// gates returns the feature gates that are on. The gates of a cluster, which may be nil, count unless a version is named.
 func (f *v1Flags) gates(ofCluster featuregates.Set) (set featuregates.Set, err error) {
 	switch {
 	case f.version != "":

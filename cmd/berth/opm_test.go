@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -90,9 +92,7 @@ func TestMakefileOfOthers(t *testing.T) {
 		output(t, push)
 	}
 	berth, err := exec.LookPath("berth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	theirs, ours := callAll(t, dir, env, catalogs.OPM(t)), callAll(t, dir, env, berth)
 	for _, got := range []map[string]string{theirs, ours} {
 		for name := range got {
@@ -101,18 +101,14 @@ func TestMakefileOfOthers(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(theirs, ours); diff != "" {
-		t.Errorf("-opm +ours:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(theirs, ours), "-opm +ours")
 }
 
 // callAll runs the Makefile and the step in a copy of a folder, with a program as opm first on the PATH, and returns what they print and write.
 func callAll(t *testing.T, of string, env []string, program string) map[string]string {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
-	if err := errors.Join(os.CopyFS(dir, os.DirFS(of)), os.Symlink(program, filepath.Join(bin, "opm"))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.CopyFS(dir, os.DirFS(of)), os.Symlink(program, filepath.Join(bin, "opm"))))
 	got := map[string]string{}
 	for _, command := range []string{"make all", "sh step.sh v4.18"} {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
@@ -128,9 +124,7 @@ func callAll(t *testing.T, of string, env []string, program string) map[string]s
 			t.Fatal(err)
 		} else if info.Mode().IsRegular() && !strings.HasPrefix(file, "home") {
 			text, err := os.ReadFile(filepath.Join(dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got[file] = string(text)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestOutputIsOnlyTheReport: standard output can be parsed for any input, even if libraries print messages about it.
@@ -20,17 +22,11 @@ func TestOutputIsOnlyTheReport(t *testing.T) {
 		"empty":   {"apiVersion", "# nothing\n---\napiVersion"},
 	} {
 		dir := filepath.Join(t.TempDir(), name)
-		if err := os.CopyFS(dir, os.DirFS(bundle)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(dir, os.DirFS(bundle)))
 		file := filepath.Join(dir, "manifests", "tide.clusterserviceversion.yaml")
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(strings.Replace(string(text), change[0], change[1], 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), change[0], change[1], 1)), 0o644))
 		folders[name] = dir
 	}
 	for _, command := range []string{"bundle validate -o json", "bundle validate -o sarif", "bundle validate -o junit",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/page"
@@ -94,9 +95,7 @@ var scenes = map[string]map[string][]scene{
 // TestPages runs the commands that the pages show, and compares what they print with the pages.
 func TestPages(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, sections := range scenes {
 		for heading, scenes := range sections {
 			found := page.BlocksFor(t, root, name, heading)
@@ -136,15 +135,11 @@ func (s *scene) set(t *testing.T, root string) (run func(command string) (string
 	}
 	if s.files != "" {
 		archive, err := txtar.ParseFile(filepath.Join("testdata", s.files))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i := range archive.Files {
 			archive.Files[i].Data = []byte(expand(string(archive.Files[i].Data)))
 		}
-		if err := txtar.Write(archive, dir); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, txtar.Write(archive, dir))
 	}
 	for _, command := range s.setup {
 		if out, err := run(command); err != nil {
@@ -176,9 +171,7 @@ func (s *scene) play(t *testing.T, root string, transcript []page.Step) {
 // TestPageCommands runs commands of pages that are no transcripts. Each of them must succeed, and print what the page shows.
 func TestPageCommands(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, tc := range []struct {
 		page, heading string
 		scene         scene

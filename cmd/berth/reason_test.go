@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -27,9 +28,7 @@ func TestReasons(t *testing.T) {
 	nobody := httptest.NewServer(answers)
 	nobody.Close()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts by its backlog, and never says a word
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { silent.Close() })
 	for _, test := range []struct{ name, url, sentence, behind string }{
 		{"nobody listens", nobody.URL, "nothing listens there; check that it runs", "connection refused"},
@@ -41,9 +40,7 @@ func TestReasons(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			requests := &http.Client{Transport: &connection{&http.Transport{TLSHandshakeTimeout: time.Second}}}
 			_, err := requests.Get(test.url)
-			if err == nil {
-				t.Fatal("there is no error")
-			}
+			require.Error(t, err, "there is no error")
 			got := explain(fmt.Errorf("listing pods: %w", err))
 			if want := "cannot reach the cluster at "; !strings.HasPrefix(got.Error(), want) || !strings.Contains(got.Error(), test.sentence) {
 				t.Errorf("the message is %q, want one that begins with %q and says %q", got, want, test.sentence)
@@ -63,9 +60,7 @@ func TestReasons(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, nobody.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, err = (&connection{http.DefaultTransport}).RoundTrip(request)
 		if err == nil || as[*reason](err) {
 			t.Errorf("the error is %v, want that of the context", err)

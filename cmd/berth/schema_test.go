@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/test/schemas"
 )
@@ -27,18 +30,14 @@ func TestSchemas(t *testing.T) {
 			encoder := json.NewEncoder(&want)
 			encoder.SetEscapeHTML(false)
 			encoder.SetIndent("", "  ")
-			if err := encoder.Encode(schemaOf(t, source, d.schema, d.parts)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, encoder.Encode(schemaOf(t, source, d.schema, d.parts)))
 			comparePage(t, filepath.Join(schemas.Dir(), d.schema+".json"), want.String())
 			for name, value := range map[string]reflect.Value{"an empty": reflect.New(reflect.TypeOf(d.parts[0].of)), "a full": sample(reflect.TypeOf(d.parts[0].of), nil).Addr()} {
 				if field := value.Elem().FieldByName("Schema"); field.IsValid() {
 					field.SetString(d.schema)
 				}
 				var document bytes.Buffer
-				if err := escape.JSON(&document, value.Interface()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, escape.JSON(&document, value.Interface()))
 				if err := schemas.Check(document.Bytes()); err != nil {
 					t.Errorf("%s document does not comply: %v\n%s", name, err, document.String())
 				}
@@ -50,9 +49,7 @@ func TestSchemas(t *testing.T) {
 // TestNoOtherSchemas: each file in docs/schemas is the schema of a document.
 func TestNoOtherSchemas(t *testing.T) {
 	files, err := os.ReadDir(schemas.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range files {
 		if !slices.ContainsFunc(documents, func(d document) bool { return d.schema+".json" == file.Name() }) {
 			t.Errorf("docs/schemas/%s is the schema of no document", file.Name())
@@ -63,9 +60,7 @@ func TestNoOtherSchemas(t *testing.T) {
 // TestSchemasRefuse: a schema does not admit everything.
 func TestSchemasRefuse(t *testing.T) {
 	const fine = `{"schema": "berth.version.v1", "version": "v1.0.0", "go": "go1.26.0", "platform": "linux/amd64"}`
-	if err := schemas.Check([]byte(fine)); err != nil {
-		t.Errorf("what is fine is refused: %v", err)
-	}
+	assert.NoError(t, schemas.Check([]byte(fine)), "what is fine is refused")
 	for name, change := range map[string][2]string{
 		"a number for a text":  {`"v1.0.0"`, `1`},
 		"a field is missing":   {`"go": "go1.26.0", `, ``},
@@ -73,9 +68,7 @@ func TestSchemasRefuse(t *testing.T) {
 		"another schema":       {"berth.version.v1", "berth.version.v2"},
 		"a path":               {"berth.version.v1", "../schemas/berth.version.v1"},
 	} {
-		if err := schemas.Check([]byte(strings.Replace(fine, change[0], change[1], 1))); err == nil {
-			t.Errorf("%s is not refused", name)
-		}
+		assert.Errorf(t, schemas.Check([]byte(strings.Replace(fine, change[0], change[1], 1))), "%s is not refused", name)
 	}
 }
 
@@ -84,20 +77,14 @@ func TestRecordedDocuments(t *testing.T) {
 	seen := map[string]bool{}
 	for _, pattern := range []string{"catalog/*/testdata/*.json", "internal/*/testdata/*.json", "migrate/*/testdata/*.json"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if !regexp.MustCompile(`^{\s*"schema": *"berth\.`).Match(text) {
 				continue
 			}
-			if err := schemas.Check(text); err != nil {
-				t.Errorf("%s: %v", file, err)
-			}
+			assert.NoError(t, schemas.Check(text), file)
 			seen[file] = true
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-csi/berth/cmd/internal/faults"
@@ -22,9 +24,7 @@ func TestTerminalShowsVisibleCharacters(t *testing.T) {
 	dir := t.TempDir()
 	const hostile = "\u202eebit\u200b"
 	catalog := fmt.Sprintf(`{"schema":"olm.package","name":"tide","defaultChannel":"stable","description":"%s"}`, hostile)
-	if err := os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(catalog), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(catalog), 0o644))
 	for _, test := range []struct{ format, file, terminal string }{
 		{"json", `"description": "` + hostile + `"`, `"description": "\u202eebit\u200b"`},
 		{"yaml", "description: " + hostile, `description: \u202eebit\u200b`},
@@ -34,9 +34,7 @@ func TestTerminalShowsVisibleCharacters(t *testing.T) {
 			t.Errorf("%s to a file: %q, %v; want %q in it", test.format, file, err, test.file)
 		}
 		terminal := onTerminal(t, 80, exec.Command("berth", "catalog", "render", dir, "-o", test.format))
-		if !strings.Contains(terminal, test.terminal) {
-			t.Errorf("%s to a terminal: %q, want %q in it", test.format, terminal, test.terminal)
-		}
+		assert.Containsf(t, terminal, test.terminal, "%s to a terminal", test.format)
 	}
 }
 
@@ -63,30 +61,18 @@ func TestListFitsTerminal(t *testing.T) {
 func onTerminal(t *testing.T, columns uint16, cmd *exec.Cmd) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer master.Close()
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
 	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 	cmd.Stdout, cmd.Stderr = terminal, terminal
 	err = cmd.Start()
 	_ = terminal.Close() // it is the command's now
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shown, err := io.ReadAll(master)
 	if err != nil && !errors.Is(err, unix.EIO) { // which is how it ends
 		t.Fatal(err)
@@ -112,8 +98,6 @@ func TestLinesOfErrors(t *testing.T) {
 		{&faults.Listed{Head: "head\nforged", Faults: errors.Join(joined, two)}, []string{"head\nforged", "one\nforged", "two", "two"}},
 		{&usageError{err: joined}, []string{"one\nforged", "two"}},
 	} {
-		if diff := cmp.Diff(test.want, faults.Lines(test.err)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", test.err, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(test.want, faults.Lines(test.err)), "%q (-want +got)", test.err)
 	}
 }

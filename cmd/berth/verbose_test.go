@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/cmd/internal/logging"
 )
 
@@ -48,14 +51,10 @@ func TestVerbose(t *testing.T) {
 				run(ctx, append([]string{"move", "status", "--server", server.URL, "--token", "opensesame", "--insecure-skip-tls-verify"}, tc.flags...))
 			})
 			for _, want := range tc.has {
-				if !strings.Contains(log, want) {
-					t.Errorf("it lacks %q:\n%s", want, log)
-				}
+				assert.Contains(t, log, want, "it")
 			}
 			for _, no := range append(tc.lack, "opensesame") {
-				if strings.Contains(log, no) {
-					t.Errorf("it has %q:\n%s", no, log)
-				}
+				assert.NotContainsf(t, log, no, "it has %q", no)
 			}
 		})
 	}
@@ -71,9 +70,7 @@ func TestVerbose(t *testing.T) {
 func standardError(t *testing.T, do func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var log bytes.Buffer
 	read := make(chan error, 1)
 	go func() { _, err := io.Copy(&log, r); read <- err }()
@@ -82,8 +79,6 @@ func standardError(t *testing.T, do func()) string {
 	do()
 	os.Stderr = before
 	w.Close()
-	if err := <-read; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-read)
 	return log.String()
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
@@ -32,9 +34,7 @@ var wantCapabilities = map[string]string{
 func TestCapabilities(t *testing.T) {
 	for _, d := range registry.All() {
 		has, err := Capabilities(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := append(strings.Fields(wantCapabilities[d.Name]), "persistence", "exec", "multipods", "readWriteOncePod", "multiplePVsSameID")
 		var got []string
 		for name, value := range has {
@@ -44,9 +44,7 @@ func TestCapabilities(t *testing.T) {
 		}
 		slices.Sort(want)
 		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", d.Name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, got), "%s (-want +got)", d.Name)
 	}
 }
 
@@ -62,9 +60,7 @@ func TestIncompleteDefinition(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, err := registry.Get("ebs")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			tc.change(&d)
 			if _, err := Files([]drivers.Driver{d}); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "driver ebs") {
 				t.Errorf("got the error %v, want one with %q", err, tc.want)
@@ -80,15 +76,13 @@ var placeholder = regexp.MustCompile(`@[A-Z_]+@`)
 // definitions say.
 func TestManifests(t *testing.T) {
 	files, err := Files(registry.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	generated := map[string]string{}
 	for _, file := range files {
 		generated[file.Path] = fmt.Sprintf("executable: %t\n%s", file.Mode()&0o100 != 0, file.Data)
 	}
 	committed := map[string]string{}
-	if err := filepath.WalkDir("manifests", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir("manifests", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -99,12 +93,8 @@ func TestManifests(t *testing.T) {
 		content, err := os.ReadFile(path)
 		committed[strings.TrimPrefix(filepath.ToSlash(path), "manifests/")] = fmt.Sprintf("executable: %t\n%s", info.Mode()&0o100 != 0, content)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(generated, committed); diff != "" {
-		t.Errorf("run go generate ./deploy/certification (-generated +committed):\n%s", diff)
-	}
+	}))
+	assert.Empty(t, cmp.Diff(generated, committed), "run go generate ./deploy/certification (-generated +committed)")
 }
 
 func TestJobs(t *testing.T) {
@@ -114,9 +104,7 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s: %v\n%s", job, err, output)
 		}
 		content, err := os.ReadFile(job)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left := placeholder.FindString(string(content)); left != "" {
 			t.Errorf("%s: nobody replaces %s", job, left)
 		}

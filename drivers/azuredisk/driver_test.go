@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -44,8 +45,6 @@ func TestSnapshotParameters(t *testing.T) {
 	} {
 		got := Driver.SnapshotParameters(drivers.Cluster{Infrastructure: &configv1.Infrastructure{Status: configv1.InfrastructureStatus{
 			InfrastructureName: "berth", PlatformStatus: &configv1.PlatformStatus{Azure: &configv1.AzurePlatformStatus{CloudName: cloud}}}}})
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: parameters of snapshots (-want +got):\n%s", cloud, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, got), "%s: parameters of snapshots (-want +got)", cloud)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -25,9 +26,7 @@ func TestWithout(t *testing.T) {
 		"Azure Stack":              {platform: drivers.Platform{Infrastructure: infrastructure(configv1.AzureStackCloud)}, want: none},
 		"Azure Stack that has one": {platform: drivers.Platform{Infrastructure: infrastructure(configv1.AzureStackCloud), Installed: true}},
 	} {
-		if got := Driver.ClusterStorage.Without(test.platform); got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, Driver.ClusterStorage.Without(test.platform), name)
 	}
 }
 

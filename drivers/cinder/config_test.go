@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -91,12 +93,8 @@ region = "a \"b\\c\" ; d"
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := configFiles(test.cloud, test.source, test.current)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("content (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(test.want, got), "content (-want +got)")
 			// What is written is read as it was meant.
 			again, err := configFiles(map[string]string{"cloud.conf": got["cloud.conf"] + got["login.conf"], "enable_topology": got["enable_topology"], "ca-bundle.pem": got["ca-bundle.pem"]}, nil, nil)
 			if diff := cmp.Diff(got, again); err != nil || diff != "" {
@@ -125,9 +123,7 @@ func TestWrongConfigs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := configFiles(test.cloud, test.source, nil)
-			if err == nil {
-				t.Fatalf("got %v, want an error", got)
-			}
+			require.Errorf(t, err, "got %v, want an error", got)
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("error %q, want %q in it", err, part)

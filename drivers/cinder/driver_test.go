@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
@@ -14,9 +16,7 @@ import (
 func manifests(t *testing.T) []drivers.Manifest {
 	t.Helper()
 	all, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return all
 }
 
@@ -63,9 +63,7 @@ func TestStorageClass(t *testing.T) {
 func TestNodesHaveNoCredentials(t *testing.T) {
 	for _, m := range drivers.OfKind(manifests(t), "DaemonSet") {
 		for _, part := range append(Driver.Secrets, configDir+loginFile) {
-			if strings.Contains(string(m.YAML), part) {
-				t.Errorf("%s: has %s", m.File, part)
-			}
+			assert.NotContainsf(t, string(m.YAML), part, "%s: has %s", m.File, part)
 		}
 	}
 }
@@ -80,8 +78,6 @@ func TestZonesUnsaid(t *testing.T) {
 		"in the configuration of the cloud":  {map[string]string{"enable_topology": "false"}, nil, false},
 		"in the configuration of the driver": {nil, map[string]string{"enable_topology": "true"}, false},
 	} {
-		if got := zonesUnsaid(test.cloud, test.source); got != test.want {
-			t.Errorf("%s: %t, want %t", name, got, test.want)
-		}
+		assert.Equal(t, test.want, zonesUnsaid(test.cloud, test.source), name)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,9 +20,7 @@ import (
 // TestNames: these objects keep the names, and their pods the labels, that OpenShift's own operators gave them.
 func TestNames(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := map[string]string{} // selectors, by kind, namespace and name
 	for _, m := range manifests {
 		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
@@ -76,16 +76,12 @@ func TestTagVolumes(t *testing.T) {
 			infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{AWS: &configv1.AWSPlatformStatus{ResourceTags: test.tags}}
 			container := &corev1.Container{}
 			leftOut := tagVolumes(drivers.Cluster{Infrastructure: infrastructure}, container)
-			if diff := cmp.Diff(test.want, container.Args); diff != "" {
-				t.Errorf("arguments (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(test.want, container.Args), "arguments (-want +got)")
 			if len(leftOut) != len(test.leftOut) {
 				t.Fatalf("left out %q, want %q", leftOut, test.leftOut)
 			}
 			for i, fragment := range test.leftOut {
-				if !strings.Contains(leftOut[i], fragment) {
-					t.Errorf("left out %q, want %q in it", leftOut[i], fragment)
-				}
+				assert.Contains(t, leftOut[i], fragment, "left out")
 			}
 		})
 	}
@@ -110,8 +106,6 @@ func TestEncryptionKey(t *testing.T) {
 	} {
 		custom := &operatorv1.ClusterCSIDriver{}
 		custom.Spec.DriverConfig.AWS = test.aws
-		if diff := cmp.Diff(test.want, encryptionKey(drivers.Cluster{ClusterCSIDriver: custom})); diff != "" {
-			t.Errorf("%s: parameters (-want +got):\n%s", name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(test.want, encryptionKey(drivers.Cluster{ClusterCSIDriver: custom})), "%s: parameters (-want +got)", name)
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,9 +42,7 @@ func TestRegion(t *testing.T) {
 			for _, env := range container.Env {
 				got[env.Name] = env.Value
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("environment (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(test.want, got), "environment (-want +got)")
 		})
 	}
 }
@@ -50,16 +50,10 @@ func TestRegion(t *testing.T) {
 // TestCloudCAIsMounted: the driver exits if the file of AWS_CA_BUNDLE is missing.
 func TestCloudCAIsMounted(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: "ns", Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(drivers.Named(manifests, "ConfigMap", Driver.CloudConfig.ConfigMap)) != 1 {
-		t.Errorf("no asset is the ConfigMap %s", Driver.CloudConfig.ConfigMap)
-	}
+	require.NoError(t, err)
+	assert.Lenf(t, drivers.Named(manifests, "ConfigMap", Driver.CloudConfig.ConfigMap), 1, "no asset is the ConfigMap %s", Driver.CloudConfig.ConfigMap)
 	deployment := &appsv1.Deployment{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(drivers.OfKind(manifests, "Deployment")[0].Object.Object, deployment); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(drivers.OfKind(manifests, "Deployment")[0].Object.Object, deployment))
 	pod, folder := deployment.Spec.Template.Spec, path.Dir(cloudCAFile)
 	if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(mount corev1.VolumeMount) bool {
 		return mount.MountPath == folder && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,14 +38,10 @@ func TestCredentialProcess(t *testing.T) {
 			t.Run(pod+"/"+name, func(t *testing.T) {
 				dir := t.TempDir()
 				for _, folder := range []string{"aws", "aws-secret", "bin"} {
-					if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
 				}
 				write := func(path, text string) {
-					if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o700); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o700))
 				}
 				write("program", "#!/bin/sh\necho ran >"+filepath.Join(dir, "ran"))
 				write("bin/aws-efs-csi-driver", "#!/bin/sh\necho \"$@\"")
@@ -55,9 +53,7 @@ func TestCredentialProcess(t *testing.T) {
 					t.Fatalf("the script ended with %v: %s", err, out)
 				}
 				write("aws-secret/credentials", "[default]\ncredential_process = "+filepath.Join(dir, "program")+"\n") // while the pod runs
-				if got := key(t, filepath.Join(dir, "aws", "credentials")); got != test.key {
-					t.Errorf("the SDK finds key %q, want %q", got, test.key)
-				}
+				assert.EqualValues(t, test.key, key(t, filepath.Join(dir, "aws", "credentials")), "the SDK finds key")
 				if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 					t.Error("the SDK has started a program")
 				}
@@ -97,9 +93,7 @@ func key(t *testing.T, file string) string {
 func scripts(t *testing.T) map[string]string {
 	t.Helper()
 	manifests, err := efs.Driver.Operand(drivers.Values{Namespace: "ns", Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found := map[string]string{}
 	for _, m := range slices.Concat(drivers.OfKind(manifests, "Deployment"), drivers.OfKind(manifests, "DaemonSet")) {
 		workload := &appsv1.DaemonSet{}
@@ -120,8 +114,6 @@ func scripts(t *testing.T) map[string]string {
 			}
 		}
 	}
-	if len(found) != 2 {
-		t.Fatalf("found %d containers with credentials, want 2", len(found))
-	}
+	require.Lenf(t, found, 2, "found %d containers with credentials, want 2", len(found))
 	return found
 }

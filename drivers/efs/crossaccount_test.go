@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,9 +29,7 @@ func TestCrossAccountSecret(t *testing.T) {
 	driver, accounts := c.Namespace(t), c.Namespace(t)
 	create := func(object client.Object) {
 		t.Helper()
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
 	for _, m := range manifests(t, efs.Driver, driver) {
 		if m.Object.GetKind() != "ClusterRole" && m.Object.GetKind() != "ClusterRoleBinding" {
@@ -38,9 +38,7 @@ func TestCrossAccountSecret(t *testing.T) {
 		object := m.Object.DeepCopy()
 		object.SetName(driver + "-" + object.GetName())
 		if m.Object.GetKind() == "ClusterRoleBinding" {
-			if err := unstructured.SetNestedField(object.Object, object.GetName(), "roleRef", "name"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, unstructured.SetNestedField(object.Object, object.GetName(), "roleRef", "name"))
 		}
 		create(object)
 		t.Cleanup(func() { deleteObject(t, c, object) })
@@ -52,15 +50,11 @@ func TestCrossAccountSecret(t *testing.T) {
 	create(documented["Secret"])
 	create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: accounts, Name: "payroll"}})
 	create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: driver, Name: named.Name}})
-	if err := c.Client().Create(t.Context(), class, client.DryRunAll); err != nil {
-		t.Errorf("the StorageClass: %v", err)
-	}
+	assert.NoError(t, c.Client().Create(t.Context(), class, client.DryRunAll), "the StorageClass")
 
 	account := provisionerAccount(t, driver)
 	provisioner, err := kubernetes.NewForConfig(c.ServiceAccountConfig(t, driver, account))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// As the provisioner reads it: from the API server, by its name.
 	read := func(namespace, name string) error {
 		_, err := provisioner.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -83,12 +77,8 @@ func TestCrossAccountSecret(t *testing.T) {
 		t.Errorf("listing Secrets: %v, want Forbidden", err)
 	}
 	secret := &corev1.Secret{}
-	if err := c.Client().Get(t.Context(), named, secret); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string][]byte{"awsRoleArn": []byte("arn:aws:iam::210987654321:role/efs-of-finance")}, secret.Data); diff != "" {
-		t.Errorf("the Secret (-want +got):\n%s", diff)
-	}
+	require.NoError(t, c.Client().Get(t.Context(), named, secret))
+	assert.Empty(t, cmp.Diff(map[string][]byte{"awsRoleArn": []byte("arn:aws:iam::210987654321:role/efs-of-finance")}, secret.Data), "the Secret (-want +got)")
 }
 
 // provisionerAccount returns the service account of the pod with the provisioner.

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,18 +25,14 @@ const ownedLabel = "openshift.io/aws-efs-operator-owned"
 func manifests(t *testing.T, d drivers.Driver, namespace string) []drivers.Manifest {
 	t.Helper()
 	found, err := d.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found
 }
 
 func convert[T any](t *testing.T, m drivers.Manifest) T {
 	t.Helper()
 	var typed T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &typed); err != nil {
-		t.Fatalf("%s: %v", m.File, err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &typed), m.File)
 	return typed
 }
 
@@ -58,9 +56,7 @@ func TestNames(t *testing.T) {
 		"ServiceAccount ns efs-csi-sa",
 		"StorageClass  efs-sc",
 	}
-	if diff := cmp.Diff(taken, owned); diff != "" {
-		t.Errorf("objects labelled %s (-want +got):\n%s", ownedLabel, diff)
-	}
+	assert.Emptyf(t, cmp.Diff(taken, owned), "objects labelled %s (-want +got)", ownedLabel)
 	for _, name := range append(taken,
 		"CustomResourceDefinition  sharedvolumes.aws-efs.managed.openshift.io",
 		"Deployment ns efs-csi-controller",
@@ -69,9 +65,7 @@ func TestNames(t *testing.T) {
 		"CredentialsRequest openshift-cloud-credential-operator openshift-aws-efs-csi-driver-node",
 		"CredentialsRequest openshift-cloud-credential-operator openshift-aws-efs-csi-driver-tags",
 	) {
-		if !slices.Contains(got, name) {
-			t.Errorf("no asset is %q", name)
-		}
+		assert.Containsf(t, got, name, "no asset is %q", name)
 	}
 	for what, names := range map[string][2]string{
 		"package":           {"aws-efs-operator", efs.Driver.Package.Name},
@@ -163,9 +157,7 @@ func TestNodeState(t *testing.T) {
 		"/var/amazon/efs":        "/var/amazon/efs",
 		"/etc/amazon/efs-legacy": "/etc/amazon/efs",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("directories of the node in the driver's container (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "directories of the node in the driver's container (-want +got)")
 	if !pod.HostNetwork {
 		t.Error("the pod has its own network: tunnels would not survive the pod")
 	}
@@ -185,9 +177,7 @@ func TestCredentialsAreOptional(t *testing.T) {
 		if v.Secret.Optional == nil || !*v.Secret.Optional {
 			t.Errorf("volume %s: a missing Secret %s keeps the pod from starting", v.Name, v.Secret.SecretName)
 		}
-		if diff := cmp.Diff([]corev1.KeyToPath{{Key: "credentials", Path: "credentials"}}, v.Secret.Items); diff != "" {
-			t.Errorf("volume %s, items (-want +got):\n%s", v.Name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff([]corev1.KeyToPath{{Key: "credentials", Path: "credentials"}}, v.Secret.Items), "volume %s, items (-want +got)", v.Name)
 	}
 	if found != len(efs.Driver.Secrets) {
 		t.Errorf("%d volumes hold credentials, want %d", found, len(efs.Driver.Secrets))

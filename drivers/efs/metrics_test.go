@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -41,9 +42,7 @@ func TestMeasureVolumes(t *testing.T) {
 			custom.Spec.DriverConfig.AWS = tc.aws
 			container := &corev1.Container{}
 			measureVolumes(drivers.Cluster{ClusterCSIDriver: custom}, container)
-			if diff := cmp.Diff(tc.want, container.Args); diff != "" {
-				t.Errorf("arguments (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, container.Args), "arguments (-want +got)")
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,9 +25,7 @@ func TestRegion(t *testing.T) {
 	observed := everySetting()
 	observed.Infrastructure, observed.CloudConfig = infrastructure, map[string]string{drivers.CABundleKey: "PEM"}
 	all := manifests(t, efs.Driver, "ns")
-	if len(drivers.Named(all, "ConfigMap", efs.Driver.CloudConfig.ConfigMap)) != 1 {
-		t.Errorf("no asset is the ConfigMap %s", efs.Driver.CloudConfig.ConfigMap)
-	}
+	assert.Lenf(t, drivers.Named(all, "ConfigMap", efs.Driver.CloudConfig.ConfigMap), 1, "no asset is the ConfigMap %s", efs.Driver.CloudConfig.ConfigMap)
 	for name, pod := range map[string]corev1.PodSpec{
 		"controller": convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0]).Spec.Template.Spec,
 		"node":       convert[appsv1.DaemonSet](t, drivers.OfKind(all, "DaemonSet")[0]).Spec.Template.Spec,
@@ -41,9 +40,7 @@ func TestRegion(t *testing.T) {
 			"AWS_REGION": "us-iso-east-1", "AWS_ENDPOINT_URL_EC2": "https://ec2.example.com", "AWS_ENDPOINT_URL_EFS": "https://efs.example.com",
 			"AWS_ENDPOINT_URL_STS": "https://sts.example.com", "AWS_CA_BUNDLE": folder + "/ca-bundle.pem",
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: environment (-want +got):\n%s", name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, got), "%s: environment (-want +got)", name)
 		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(mount corev1.VolumeMount) bool {
 			return mount.MountPath == folder && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
 				return v.Name == mount.Name && v.ConfigMap != nil && v.ConfigMap.Name == efs.Driver.CloudConfig.ConfigMap

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,19 +44,13 @@ func TestStart(t *testing.T) {
 			root := t.TempDir()
 			place := func(path string) string { return filepath.Join(root, strings.ReplaceAll(path, "/", "_")) }
 			program := "#!/bin/sh\nprintf '%s\\n' \"$FIPS_ENABLED\" \"$@\"\n"
-			if err := os.WriteFile(filepath.Join(root, "aws-efs-csi-driver"), []byte(program), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(root, "aws-efs-csi-driver"), []byte(program), 0o755))
 			if tc.fips != "" {
-				if err := os.WriteFile(place(fipsFile), []byte(tc.fips), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(place(fipsFile), []byte(tc.fips), 0o644))
 			}
 			want := []string{tc.driver}
 			if tc.files != "" {
-				if err := os.Mkdir(place(tc.files), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Mkdir(place(tc.files), 0o755))
 				want = append(want, "--efs-utils-static-files-path="+place(tc.files))
 			}
 			command := startCommand(t)
@@ -67,12 +63,8 @@ func TestStart(t *testing.T) {
 			started.Env = []string{"PATH=" + root + ":" + os.Getenv("PATH"), tc.env}
 			started.Stderr = os.Stderr
 			out, err := started.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(append(want, arguments...), strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")); diff != "" {
-				t.Errorf("the driver got (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(append(want, arguments...), strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")), "the driver got (-want +got)")
 		})
 	}
 }
@@ -84,8 +76,6 @@ func startCommand(t *testing.T) []string {
 	controller := convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0]).Spec.Template
 	node := convert[appsv1.DaemonSet](t, drivers.OfKind(all, "DaemonSet")[0]).Spec.Template
 	command := func(pod corev1.PodTemplateSpec) []string { return pod.Spec.Containers[0].Command }
-	if diff := cmp.Diff(command(controller), command(node)); diff != "" {
-		t.Errorf("the driver's command (-controller +node):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(command(controller), command(node)), "the driver's command (-controller +node)")
 	return command(node)
 }

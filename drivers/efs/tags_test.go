@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -97,16 +98,12 @@ func TestTagAccessPoints(t *testing.T) {
 		for _, tc := range tagCases {
 			t.Run(version+": "+tc.name, func(t *testing.T) {
 				list, leftOut := tc.list(t, version)
-				if diff := cmp.Diff(tc.expected(version), read(list)); diff != "" {
-					t.Errorf("the driver reads other tags from %s (-want +got):\n%s", list, diff)
-				}
+				assert.Emptyf(t, cmp.Diff(tc.expected(version), read(list)), "the driver reads other tags from %s (-want +got)", list)
 				if len(leftOut) != len(tc.leftOut[version]) {
 					t.Fatalf("left out %q, want %d sentences", leftOut, len(tc.leftOut[version]))
 				}
 				for i, part := range tc.leftOut[version] {
-					if !strings.Contains(leftOut[i], part) {
-						t.Errorf("left out %q, want %s in it", leftOut[i], part)
-					}
+					assert.Contains(t, leftOut[i], part, "left out")
 				}
 			})
 		}
@@ -128,9 +125,7 @@ func TestTagsHaveOneOrder(t *testing.T) {
 	one, other := &corev1.Container{}, &corev1.Container{}
 	tagAccessPoints(tagged([]string{"c", "3", "a", "1", "b", "2"}), one)
 	tagAccessPoints(tagged([]string{"b", "2", "c", "3", "a", "1"}), other)
-	if diff := cmp.Diff(one.Args, other.Args); diff != "" {
-		t.Errorf("(-one +other):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(one.Args, other.Args), "(-one +other)")
 }
 
 func TestTagsElsewhere(t *testing.T) {
@@ -138,9 +133,7 @@ func TestTagsElsewhere(t *testing.T) {
 	cluster.Infrastructure.Status.PlatformStatus = nil
 	container := &corev1.Container{}
 	tagAccessPoints(cluster, container)
-	if diff := cmp.Diff([]string{"--tags=kubernetes.io/cluster/harbour-x1:owned"}, container.Args); diff != "" {
-		t.Errorf("arguments (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"--tags=kubernetes.io/cluster/harbour-x1:owned"}, container.Args), "arguments (-want +got)")
 }
 
 func tagged(pairs []string) drivers.Cluster {

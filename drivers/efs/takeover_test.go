@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/resource/resourceapply"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,40 +33,28 @@ func TestTakeOver(t *testing.T) {
 	namespace := c.Namespace(t)
 	apply := appliers(t, c)
 	leftovers, err := community.Driver(namespace, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, before := range leftovers {
 		kind := before.GetKind()
 		t.Run(kind, func(t *testing.T) {
 			ours := manifestOf(t, kind, before.GetName(), namespace)
-			if err := c.Client().Create(t.Context(), before); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Create(t.Context(), before))
 			t.Cleanup(func() {
 				if err := c.Client().Delete(context.Background(), before); err != nil && !apierrors.IsNotFound(err) {
 					t.Error(err)
 				}
 			})
-			if err := apply[kind](ours); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, apply[kind](ours))
 			after := &unstructured.Unstructured{}
 			after.SetGroupVersionKind(before.GroupVersionKind())
-			if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(before), after); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(before), after))
 			if after.GetUID() != before.GetUID() {
 				t.Error("the object was recreated")
 			}
 			fresh := ours.Object.DeepCopy()
 			fresh.SetName("fresh")
-			if err := c.Client().Create(t.Context(), fresh, client.DryRunAll); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(content(fresh), content(after)); diff != "" {
-				t.Errorf("the adopted object differs from a new one (-new +adopted):\n%s", diff)
-			}
+			require.NoError(t, c.Client().Create(t.Context(), fresh, client.DryRunAll))
+			assert.Empty(t, cmp.Diff(content(fresh), content(after)), "the adopted object differs from a new one (-new +adopted)")
 		})
 	}
 }
@@ -74,9 +64,7 @@ func TestTakeOver(t *testing.T) {
 func appliers(t *testing.T, c *cluster.Cluster) map[string]func(drivers.Manifest) error {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	recorder := events.NewInMemoryRecorder("test", clock.RealClock{})
 	serverSide := func(m drivers.Manifest) error {
 		return c.Client().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(m.Object.DeepCopy()),

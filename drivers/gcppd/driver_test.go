@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,9 +20,7 @@ import (
 func manifests(t *testing.T) []drivers.Manifest {
 	t.Helper()
 	found, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found
 }
 
@@ -80,16 +80,12 @@ func TestLabelDisks(t *testing.T) {
 			infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{GCP: &test.platform}
 			container := &corev1.Container{Args: []string{own}}
 			leftOut := labelDisks(drivers.Cluster{Infrastructure: infrastructure}, container)
-			if diff := cmp.Diff(test.want, container.Args); diff != "" {
-				t.Errorf("arguments (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(test.want, container.Args), "arguments (-want +got)")
 			if len(leftOut) != len(test.leftOut) {
 				t.Fatalf("left out %q, want %q", leftOut, test.leftOut)
 			}
 			for i, fragment := range test.leftOut {
-				if !strings.Contains(leftOut[i], fragment) {
-					t.Errorf("left out %q, want %q in it", leftOut[i], fragment)
-				}
+				assert.Contains(t, leftOut[i], fragment, "left out")
 			}
 		})
 	}
@@ -100,9 +96,7 @@ func TestLabelSnapshots(t *testing.T) {
 	infrastructure.Status.InfrastructureName = "harbour"
 	infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{GCP: &configv1.GCPPlatformStatus{ResourceLabels: []configv1.GCPResourceLabel{{Key: "team", Value: "a"}}}}
 	want := map[string]string{"labels": "kubernetes-io-cluster-harbour=owned,team=a"}
-	if diff := cmp.Diff(want, labelSnapshots(drivers.Cluster{Infrastructure: infrastructure})); diff != "" {
-		t.Errorf("parameters (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, labelSnapshots(drivers.Cluster{Infrastructure: infrastructure})), "parameters (-want +got)")
 }
 
 func TestEncryptionKey(t *testing.T) {
@@ -120,9 +114,7 @@ func TestEncryptionKey(t *testing.T) {
 	} {
 		custom := &operatorv1.ClusterCSIDriver{}
 		custom.Spec.DriverConfig.GCP = test.gcp
-		if diff := cmp.Diff(test.want, encryptionKey(drivers.Cluster{ClusterCSIDriver: custom})); diff != "" {
-			t.Errorf("%s: parameters (-want +got):\n%s", name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(test.want, encryptionKey(drivers.Cluster{ClusterCSIDriver: custom})), "%s: parameters (-want +got)", name)
 	}
 }
 

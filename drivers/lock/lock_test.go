@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,13 +55,9 @@ func TestHolder(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			// Without a node, nobody else writes the pod's status.
 			Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "main", Image: "registry.example/main"}}}}
-		if err := c.Client().Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), pod))
 		pod.Status.Phase = phase
-		if err := c.Client().Status().Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Status().Update(t.Context(), pod))
 		pods[name] = pod
 	}
 	ownedBy := func(kind, name string, uid types.UID) []metav1.OwnerReference {
@@ -80,9 +77,7 @@ func TestHolder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: tc.owners}}
-			if err := c.Client().Create(t.Context(), held); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Create(t.Context(), held))
 			checkHolder(t, c.Client(), client.ObjectKeyFromObject(held), tc.want)
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,9 +20,7 @@ import (
 // are updated in place.
 func TestNames(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := map[string]string{} // selectors, by kind, namespace and name
 	for _, m := range manifests {
 		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
@@ -50,15 +50,11 @@ func TestNames(t *testing.T) {
 // them any more.
 func TestKeys(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const file = "cloud-provider-ca-bundle.pem"
 	for _, retired := range Driver.History.Keys {
 		secrets := drivers.Named(manifests, "Secret", retired.Secret)
-		if len(secrets) != 1 {
-			t.Fatalf("there are %d Secrets %s, want one", len(secrets), retired.Secret)
-		}
+		require.Lenf(t, secrets, 1, "there are %d Secrets %s, want one", len(secrets), retired.Secret)
 		data, _, _ := unstructured.NestedStringMap(secrets[0].Object.Object, "data")
 		for _, key := range retired.Keys {
 			if data[key] != "" {
@@ -100,8 +96,6 @@ func TestMountedCA(t *testing.T) {
 		pod := corev1.PodSpec{Containers: []corev1.Container{container}}
 		Driver.Configure(&pod, drivers.Cluster{CloudConfig: config})
 		want := []corev1.VolumeMount{{Name: volume, MountPath: "/a"}, {Name: "cloud", MountPath: "/b"}, {Name: volume, MountPath: "/c"}}
-		if diff := cmp.Diff(want, pod.Containers[0].VolumeMounts); diff != "" {
-			t.Errorf("with the configuration %v (-want +got):\n%s", config, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, pod.Containers[0].VolumeMounts), "with the configuration %v (-want +got)", config)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,14 +24,10 @@ import (
 func nodePlugin(t *testing.T) corev1.PodSpec {
 	t.Helper()
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
 		set := &appsv1.DaemonSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, set); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, set))
 		if set.Name == "openstack-manila-csi-nodeplugin" {
 			return set.Spec.Template.Spec
 		}
@@ -48,18 +46,14 @@ func TestConfigDrive(t *testing.T) {
 			privileged = append(privileged, c.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"csi-driver"}, privileged); diff != "" {
-		t.Errorf("privileged containers (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"csi-driver"}, privileged), "privileged containers (-want +got)")
 }
 
 // TestWaitForNFSPlugin: the driver starts once the socket is there that it forwards calls to. The test runs the command of
 // the init container, with another folder for the socket.
 func TestWaitForNFSPlugin(t *testing.T) {
 	pod := nodePlugin(t)
-	if len(pod.InitContainers) != 1 {
-		t.Fatalf("the pod has %d init containers, want one that waits for the NFS plugin", len(pod.InitContainers))
-	}
+	require.Lenf(t, pod.InitContainers, 1, "the pod has %d init containers, want one that waits for the NFS plugin", len(pod.InitContainers))
 	const flag = "--fwdendpoint=unix://"
 	driver := pod.Containers[0]
 	at := slices.IndexFunc(driver.Args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
@@ -68,9 +62,7 @@ func TestWaitForNFSPlugin(t *testing.T) {
 	}
 	wait, socket := pod.InitContainers[0], strings.TrimPrefix(driver.Args[at], flag)
 	for _, mount := range wait.VolumeMounts {
-		if !slices.Contains(driver.VolumeMounts, mount) {
-			t.Errorf("container %s mounts %+v, and container %s does not", wait.Name, mount, driver.Name)
-		}
+		assert.Containsf(t, driver.VolumeMounts, mount, "container %s mounts %+v, and container %s does not", wait.Name, mount, driver.Name)
 	}
 	here := filepath.Join(t.TempDir(), "s")
 	command := slices.Clone(wait.Command)
@@ -85,9 +77,7 @@ func TestWaitForNFSPlugin(t *testing.T) {
 		t.Errorf("without a socket the wait has ended: %v", err)
 	}
 	listener, err := net.Listen("unix", here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer listener.Close()
 	if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
 		t.Errorf("with a socket the wait fails: %v\n%s", err, out)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/berth-csi/berth/drivers/permissions"
@@ -27,9 +29,7 @@ func rule(t *testing.T, text string) permissions.Rule {
 func parse(t *testing.T, lines ...string) permissions.Set {
 	t.Helper()
 	set, err := permissions.Parse(strings.Join(lines, "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return set
 }
 
@@ -99,12 +99,8 @@ func TestRules(t *testing.T) {
 			if n := len(own) + len(everywhere); n != len(test.want) {
 				t.Errorf("%d rules, want %d", n, len(test.want))
 			}
-			if diff := cmp.Diff(parse(t, test.want...), got); diff != "" {
-				t.Errorf("rules (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(strings.Join(test.want, "\n"), strings.TrimSuffix(got.String(), "\n")); diff != "" {
-				t.Errorf("rules as text (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(parse(t, test.want...), got), "rules (-want +got)")
+			assert.Empty(t, cmp.Diff(strings.Join(test.want, "\n"), strings.TrimSuffix(got.String(), "\n")), "rules as text (-want +got)")
 		})
 	}
 }
@@ -118,9 +114,7 @@ cluster  operator.openshift.io/clustercsidrivers/status: patch
 	if len(got) != 7 || !got[permissions.Permission{Group: "operator.openshift.io", Resource: "clustercsidrivers/status", Verb: "patch"}] {
 		t.Errorf("parsed %v", got)
 	}
-	if diff := cmp.Diff(text, got.String()); diff != "" {
-		t.Errorf("parsed and written again (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(text, got.String()), "parsed and written again (-before +after)")
 	for _, wrong := range []string{"cluster  core/pods", "ship  core/pods: get", "cluster  pods: get", "cluster  core/pods named a"} {
 		if got, err := permissions.Parse("\n" + wrong); err == nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q gives %v and error %v, want an error about line 2", wrong, got, err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/drivers/permissions"
 )
@@ -38,9 +39,7 @@ func TestExercise(t *testing.T) {
 				requests = append(requests, p)
 			}
 			used, unforeseen := permissions.Exercise(rules, requests)
-			if diff := cmp.Diff(parse(t, test.used), used); diff != "" {
-				t.Errorf("used (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(parse(t, test.used), used), "used (-want +got)")
 			if want := test.used == ""; want != (len(unforeseen) == 1) {
 				t.Errorf("unforeseen are %v", unforeseen)
 			}
@@ -57,9 +56,7 @@ func TestByChance(t *testing.T) {
 	if got := strings.TrimSpace(used.String()); got != "cluster  core/pods: watch" || len(unforeseen) > 0 {
 		t.Errorf("used is %q, want the watch alone; unforeseen are %v", got, unforeseen)
 	}
-	if problems := permissions.Check([]permissions.Rule{storm}, used); len(problems) > 0 {
-		t.Errorf("problems: %q", problems)
-	}
+	assert.Empty(t, permissions.Check([]permissions.Rule{storm}, used), "problems")
 }
 
 func TestCheck(t *testing.T) {
@@ -95,9 +92,7 @@ func TestCheck(t *testing.T) {
 			}
 			for i := range got {
 				for _, fragment := range strings.Split(test.want[i], " … ") {
-					if !strings.Contains(got[i], fragment) {
-						t.Errorf("problem %q, want it to contain %q", got[i], fragment)
-					}
+					assert.Contains(t, got[i], fragment, "problem")
 				}
 			}
 		})
@@ -117,7 +112,5 @@ func TestTable(t *testing.T) {
 		{For: "To dock", Where: "namespace", Object: "core/configmaps named lock", Verbs: "get"},
 		{For: "To lend", Where: "cluster", Object: "core/nodes", Verbs: "get", Delegated: true},
 	}
-	if diff := cmp.Diff(want, permissions.Table([]permissions.Rule{sail, dock, delegated, more})); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, permissions.Table([]permissions.Rule{sail, dock, delegated, more})), "table (-want +got)")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-csi/berth/drivers"
@@ -164,9 +165,7 @@ func TestDecide(t *testing.T) {
 				if lost := tc.driver != nil && tc.driver.NamespaceUID != "" && tc.left == "" && tc.want != "OtherDriver"; decision.Refusal.Lost != lost {
 					t.Errorf("the namespace is lost: %v, want %v", decision.Refusal.Lost, lost)
 				}
-				if !strings.Contains(decision.Refusal.Message, tc.says) {
-					t.Errorf("the refusal says %q, want %q in it", decision.Refusal.Message, tc.says)
-				}
+				assert.Contains(t, decision.Refusal.Message, tc.says, "the refusal says")
 			case decision.Create:
 				got = "create " + got
 			case decision.UID != tc.namespaces[got].UID:
@@ -175,9 +174,7 @@ func TestDecide(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("decided %q, want %q (%+v)", got, tc.want, decision)
 			}
-			if decision.Left != tc.left {
-				t.Errorf("the namespace that the driver has left is %q, want %q", decision.Left, tc.left)
-			}
+			assert.EqualValues(t, tc.left, decision.Left, "the namespace that the driver has left")
 			if diff := cmp.Diff(strings.Fields(tc.believed), decision.Believed); diff != "" && len(tc.believed)+len(decision.Believed) > 0 {
 				t.Errorf("believed namespaces (-want +got):\n%s", diff)
 			}
@@ -193,9 +190,7 @@ func TestDecideReportsIgnoredReferences(t *testing.T) {
 		"SecurityContextConstraints scc names the service account gone/node in a namespace which does not exist",
 		"SecurityContextConstraints scc names the service account recreated/node in a namespace which is newer than that",
 	}
-	if diff := cmp.Diff(want, decision.Ignored); diff != "" {
-		t.Errorf("ignored (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, decision.Ignored), "ignored (-want +got)")
 	if len(decision.Others) != 1 || decision.Others[0].Namespace != "other" {
 		t.Errorf("other drivers are %v, want the one in namespace other", decision.Others)
 	}

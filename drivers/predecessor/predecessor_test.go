@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,9 +48,7 @@ func TestFind(t *testing.T) {
 		"of OLM v1, where none is": {
 			[]*rbacv1.ClusterRoleBinding{binding("b", v1, serviceAccount, "harbour", "old-boat-operator")}, map[string]bool{"harbour": false}, []Operator{extension}},
 	} {
-		if diff := cmp.Diff(tc.want, find(d, tc.bindings, tc.groups)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(tc.want, find(d, tc.bindings, tc.groups)), "%s (-want +got)", name)
 	}
 	both := []*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "quay", "boat-operator"), binding("c", v0, serviceAccount, "harbour", "boat-operator")}
 	var namespaces []string
@@ -62,9 +62,7 @@ func TestFind(t *testing.T) {
 		t.Error("the cluster storage operator's own binding shows that it has started the operator, and no other does")
 	}
 	d.ClusterStorage = nil
-	if got := find(d, both, nil); len(got) > 0 {
-		t.Errorf("operators of a driver that no cluster storage operator runs: %+v", got)
-	}
+	assert.Empty(t, find(d, both, nil), "operators of a driver that no cluster storage operator runs")
 }
 
 // TestIsForAll: an OperatorGroup is for all namespaces if it names and selects none.
@@ -76,11 +74,7 @@ func TestIsForAll(t *testing.T) {
 		`{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Exists"}]}}}`: false,
 	} {
 		group := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(text), &group.Object); err != nil {
-			t.Fatal(err)
-		}
-		if got := isForAll(group); got != want {
-			t.Errorf("%s: %t, want %t", text, got, want)
-		}
+		require.NoError(t, json.Unmarshal([]byte(text), &group.Object))
+		assert.Equal(t, want, isForAll(group), text)
 	}
 }

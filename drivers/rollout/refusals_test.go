@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,8 +31,6 @@ func TestLastRefusal(t *testing.T) {
 		"a new time":               {[]corev1.Event{{Message: "a", EventTime: metav1.NewMicroTime(now.Add(-time.Minute))}}, "a"},
 		"a series":                 {[]corev1.Event{ago("a", 2), series}, "series"},
 	} {
-		if got := rollout.LastRefusal(test.events, now); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, rollout.LastRefusal(test.events, now), name)
 	}
 }

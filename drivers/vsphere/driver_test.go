@@ -1,13 +1,14 @@
 package vsphere
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,9 +19,7 @@ import (
 // nodes.
 func TestAssets(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: "harbour", Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var attacher []any
 	for _, m := range drivers.OfKind(manifests, "Deployment") {
 		containers, _, _ := unstructured.NestedSlice(m.Object.Object, "spec", "template", "spec", "containers")
@@ -30,9 +29,7 @@ func TestAssets(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Contains(attacher, any("--reconcile-sync=10m")) {
-		t.Errorf("the attacher has the arguments %q, want --reconcile-sync=10m: it lists all volumes of the vCenter that often", attacher)
-	}
+	assert.Contains(t, attacher, any("--reconcile-sync=10m"), "the attacher has the arguments")
 	for _, m := range drivers.OfKind(manifests, "ConfigMap") {
 		features, _, _ := unstructured.NestedStringMap(m.Object.Object, "data")
 		if m.Object.GetName() == "internal-feature-states.csi.vsphere.vmware.com" && features["csi-windows-support"] != "true" {
@@ -53,9 +50,7 @@ func TestTopologyCategories(t *testing.T) {
 			ClusterCSIDriver: &operatorv1.ClusterCSIDriver{Spec: operatorv1.ClusterCSIDriverSpec{DriverConfig: operatorv1.CSIDriverConfigSpec{
 				VSphere: &operatorv1.VSphereCSIDriverConfigSpec{TopologyCategories: []string{"k8s-region", "k8s-zone"}}}}},
 		}), " ")
-		if got != want {
-			t.Errorf("%d failure domains: left out %q, want %q", domains, got, want)
-		}
+		assert.EqualValuesf(t, want, got, "%d failure domains: left out", domains)
 	}
 }
 
@@ -95,9 +90,7 @@ func TestSettings(t *testing.T) {
 	} {
 		pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "csi-provisioner", Args: []string{"--feature-gates=Topology=false"}}, {Name: "vsphere-plugin"}}}
 		Driver.Configure(&pod, tc.cluster)
-		if diff := cmp.Diff(tc.provisioner, pod.Containers[0].Args); diff != "" {
-			t.Errorf("arguments of the provisioner (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(tc.provisioner, pod.Containers[0].Args), "arguments of the provisioner (-want +got)")
 		if diff := cmp.Diff([]corev1.EnvVar{{Name: "MAX_VOLUMES_PER_NODE", Value: tc.limit}}, pod.Containers[1].Env); diff != "" {
 			t.Errorf("environment of the driver (-want +got):\n%s", diff)
 		}

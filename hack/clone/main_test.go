@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestCheckFile(t *testing.T) {
@@ -30,9 +31,7 @@ func TestCheckFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			exists := func(file string) bool { return file == "README.md" }
-			if diff := cmp.Diff(tc.want, checkFile(tc.file, tc.content, exists)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, checkFile(tc.file, tc.content, exists)), "-want +got")
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestViolations(t *testing.T) {
@@ -48,9 +49,7 @@ func TestViolations(t *testing.T) {
 				t.Fatalf("got %d violations, want %d:\n%s", len(got), len(tc.want), cmp.Diff(tc.want, got))
 			}
 			for i := range got {
-				if !strings.Contains(got[i], tc.want[i]) {
-					t.Errorf("got %q, want it to contain %q", got[i], tc.want[i])
-				}
+				assert.Contains(t, got[i], tc.want[i])
 			}
 		})
 	}

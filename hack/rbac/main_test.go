@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
 )
@@ -18,15 +21,9 @@ func records(t *testing.T, edit func(record string) string) (folder string) {
 	for _, d := range registry.Packaged() {
 		name := d.Name
 		record, err := os.ReadFile(filepath.Join("..", "..", "drivers", name, permissions.RecordName))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(filepath.Join(folder, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name, permissions.RecordName), []byte(edit(string(record))), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name, permissions.RecordName), []byte(edit(string(record))), 0o644))
 	}
 	return folder
 }
@@ -34,17 +31,11 @@ func records(t *testing.T, edit func(record string) string) (folder string) {
 func TestTableAndPage(t *testing.T) {
 	folder := records(t, func(record string) string { return record })
 	var table bytes.Buffer
-	if err := run(&table, folder, ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run(&table, folder, ""))
 	file := filepath.Join(folder, "page.md")
-	if err := run(&table, folder, file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run(&table, folder, file))
 	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, d := range registry.Packaged() {
 		for name, text := range map[string]string{"table": table.String(), "page": string(page)} {
 			for _, want := range []string{d.Operator.Name, "clustercsidrivers named " + d.CSIName, permissions.ListFallback["list"], "only to delegate it"} {
@@ -75,9 +66,7 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 			folder := records(t, test.edit)
 			page := filepath.Join(folder, "page.md")
 			err := run(os.Stdout, folder, page)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one that contains %s", err, test.want)
-			}
+			assert.ErrorContains(t, err, test.want)
 			if _, err := os.Stat(page); err == nil {
 				t.Error("it wrote a page in spite of the error")
 			}

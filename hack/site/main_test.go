@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestRelink(t *testing.T) {
@@ -132,12 +134,8 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			for name, text := range test.pages {
-				if err := os.MkdirAll(filepath.Join(folder, filepath.Dir(name)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.MkdirAll(filepath.Join(folder, filepath.Dir(name)), 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 			}
 			if got, err := check(folder); err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("got %q, %v; want %q", got, err, test.want)

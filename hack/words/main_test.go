@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestCheckFile(t *testing.T) {
@@ -31,9 +32,7 @@ func TestCheckFile(t *testing.T) {
 		"of another folder":   {"image/a.go", "package image\n\nvar hold int\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, checkFile(tc.file, tc.content)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, checkFile(tc.file, tc.content)), "-want +got")
 		})
 	}
 }

@@ -1,6 +1,6 @@
 package main
 
-// rules are the words that are not used here. Those of APIs are exempt: a PersistentVolumeClaim is a claim, and a
+// rules are the words that are not used here. Words of APIs are exempt: a PersistentVolumeClaim is a claim, and a
 // SharedVolumeGrant a grant.
 var rules = []rule{
 	{phrase: "wish", instead: "desired state"},

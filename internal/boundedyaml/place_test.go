@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	kubernetes "sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
@@ -36,9 +37,7 @@ func TestFault(t *testing.T) {
 			source := []byte(before + after)
 			var ignored any
 			err := kubernetes.Unmarshal(source, &ignored)
-			if err == nil {
-				t.Fatal("the decoder accepts it")
-			}
+			require.Error(t, err, "the decoder accepts it")
 			offset, message := boundedyaml.Fault(source, err)
 			got := string(source[:offset]) + "^" + string(source[offset:])
 			if got != tc.text || !strings.HasPrefix(message, tc.want) {

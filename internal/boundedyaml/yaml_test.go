@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	kubernetes "sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
@@ -79,9 +80,7 @@ func TestHostile(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(hostile, tc.name+".yaml")
 			if *update {
-				if err := os.WriteFile(file, []byte(tc.text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(file, []byte(tc.text), 0o644))
 			}
 			source, err := os.ReadFile(file)
 			if err != nil || string(source) != tc.text {
@@ -164,12 +163,8 @@ func same(t *testing.T, source []byte) {
 			t.Fatalf("%q becomes %s, but the library says %v", source, got, err)
 		}
 		var ours, theirs any
-		if err := json.Unmarshal(got, &ours); err != nil {
-			t.Fatalf("%q becomes %s: %v", source, got, err)
-		}
-		if err := json.Unmarshal(want, &theirs); err != nil {
-			t.Fatal(err)
-		}
+		require.NoErrorf(t, json.Unmarshal(got, &ours), "%q becomes %s", source, got)
+		require.NoError(t, json.Unmarshal(want, &theirs))
 		if reflect.DeepEqual(theirs, ours) {
 			return
 		}
@@ -190,9 +185,7 @@ func FuzzAliases(f *testing.F) {
 	}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(source)
 	}
 	for _, source := range []string{"a: &a b\nc: *a\n", "a: &a [1, 0x10, 1e3, .5, yes, ~, 010]\nb: [*a, *a]\n", "a: &a {b: c}\nd:\n  <<: *a\n  e: f\n", "a: &a {<<: {b: c}}\nd: [*a]\n",
@@ -216,19 +209,11 @@ func FuzzAliases(f *testing.F) {
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link, large, fine := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "large"), filepath.Join(dir, "fine")
-	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/zero", link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Mkfifo(pipe, 0o644))
+	require.NoError(t, os.Symlink("/dev/zero", link))
 	for file, size := range map[string]int64{large: 32<<20 + 1, fine: 3} {
-		if err := os.WriteFile(file, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(file, size); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, nil, 0o644))
+		require.NoError(t, os.Truncate(file, size))
 	}
 	for file, want := range map[string]string{
 		pipe:  pipe + " is not a regular file (prw-r--r--); expected files and folders only: remove it",

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/connections"
 )
 
@@ -21,9 +24,7 @@ type server struct {
 func serve(t *testing.T, limits connections.Limits) server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := server{connections.Limit(listener, limits), t, make(chan net.Conn, 100)}
 	ended := make(chan error, 1)
 	go func() {
@@ -37,12 +38,8 @@ func serve(t *testing.T, limits connections.Limits) server {
 		}
 	}()
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("accepting ended with: %v", err)
-		}
+		assert.NoError(t, s.Close())
+		assert.ErrorIs(t, <-ended, net.ErrClosed, "accepting ended with")
 	})
 	return s
 }
@@ -52,9 +49,7 @@ func (s server) dial(from string) net.Conn {
 	s.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
 	conn, err := dialer.Dial("tcp", s.Addr().String())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

@@ -13,6 +13,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -100,15 +101,11 @@ func TestHostileFields(t *testing.T) {
 	for name, place := range places {
 		fields := 0
 		var object any
-		if err := json.Unmarshal([]byte(place.object), &object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(place.object), &object))
 		eachField(object, func(path string) {
 			fields++
 			data, err := json.Marshal(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			results, err := place.judge(data)
 			if err != nil {
 				return // no such object can be read
@@ -132,9 +129,7 @@ func starts(t *testing.T, command string) bool {
 	t.Helper()
 	dir := t.TempDir()
 	for program, script := range map[string]string{"started": "#!/bin/sh\n: >" + filepath.Join(dir, "ran"), "oc": "#!/bin/sh\n"} {
-		if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, program), []byte(script), 0o700))
 	}
 	shell := exec.CommandContext(t.Context(), "/bin/sh", "-c", command)
 	shell.Dir, shell.Env = dir, []string{"PATH=" + dir}

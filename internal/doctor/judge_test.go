@@ -12,6 +12,8 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -207,9 +209,7 @@ func TestJudgements(t *testing.T) {
 // TestClassRisks: a class of the driver for which one deletion removes everybody's files is reported.
 func TestClassRisks(t *testing.T) {
 	d, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	bad := class("bad", "")
 	bad.Provisioner, bad.Parameters = d.CSIName, map[string]string{"provisioningMode": "efs-ap", "subPathPattern": "/", "ensureUniqueDirectory": "false"}
 	other := bad
@@ -232,9 +232,7 @@ func TestSharedVolumes(t *testing.T) {
 	ready.Status.Phase = "Ready"
 	var c count
 	for _, v := range []sharedVolume{ready, unready("a", "Conflict"), unready("b", "NotGranted"), unready("c", "NotGranted"), {}} {
-		if err := c.add(v); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.add(v))
 	}
 	var got []string
 	for _, r := range c.judge() {
@@ -249,9 +247,7 @@ func TestSharedVolumes(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for i := range 100 {
-		if err := c.add(unready("x", fmt.Sprintf("Reason%d", i))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.add(unready("x", fmt.Sprintf("Reason%d", i))))
 	}
 	if got := len(c.judge()); got > maxReasons+1 {
 		t.Errorf("got %d results, want at most %d", got, maxReasons+1)
@@ -261,9 +257,7 @@ func TestSharedVolumes(t *testing.T) {
 		v := ready
 		condition.Type = "FileSystemAvailable"
 		v.Metadata.Namespace, v.Metadata.Name, v.Status.Conditions = "team", "mistyped", []metav1.Condition{condition}
-		if err := absent.add(v); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, absent.add(v))
 	}
 	if got := absent.judge(); len(got) != 2 || got[0].Verdict != findings.OK || got[1].Code != fileSystemNotAvailable || got[1].Verdict != findings.Warning ||
 		got[1].What != "1 of 2 SharedVolumes is Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
@@ -329,9 +323,7 @@ func TestHelp(t *testing.T) {
 // TestExtensions: an operator that OLM v1 has installed needs no Subscription.
 func TestExtensions(t *testing.T) {
 	d, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	condition := func(of, status, reason string) any {
 		return map[string]any{"type": of, "status": status, "reason": reason, "message": "because"}
 	}
@@ -374,9 +366,7 @@ func TestExtensions(t *testing.T) {
 // TestUnsubscribed: a ClusterServiceVersion proves an operator only if cluster-scoped objects confirm it.
 func TestUnsubscribed(t *testing.T) {
 	d, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		proven []string
 		want   string
@@ -398,8 +388,6 @@ func TestHelpForSeveralReasons(t *testing.T) {
 	for reasons, want := range map[string]string{
 		"MissingImage": help["MissingImage"], "SyncError::MissingImage": help["MissingImage"], "SyncError": "describe", "": "describe",
 	} {
-		if got := helpFor(reasons, "describe"); got != want {
-			t.Errorf("for %q: %q, want %q", reasons, got, want)
-		}
+		assert.EqualValuesf(t, want, helpFor(reasons, "describe"), "for %q", reasons)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/findings"
 )
 
@@ -19,18 +21,12 @@ var update = flag.Bool("update", false, "write the picture of the README")
 func TestPicture(t *testing.T) {
 	const path = "../../docs/pictures/doctor.svg"
 	recorded, err := os.ReadFile("testdata/scaled-to-0.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report := &Report{}
-	if err := json.Unmarshal(recorded, report); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(recorded, report))
 	want := picture("berth doctor efs.csi.aws.com", report.Text(func(_ findings.Verdict, mark string) string { return mark }))
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {
 		t.Errorf("%s is another picture (%v); go test ./doctor -run TestPicture -update writes it", path, err)

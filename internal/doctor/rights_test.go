@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,9 +24,7 @@ import (
 func serving(t *testing.T, lists map[string]string) Cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, AddToScheme(scheme))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if list, shown := lists[r.URL.Path]; shown {
@@ -43,18 +42,14 @@ func serving(t *testing.T, lists map[string]string) Cluster {
 		mapper.Add(kind, meta.RESTScopeRoot)
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return Cluster{Config: config, Client: c}
 }
 
 // TestFewRights: a user who may read nothing gets no faults, and no drivers that may not exist.
 func TestFewRights(t *testing.T) {
 	report, err := Examine(t.Context(), serving(t, nil), registry.All(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text := report.Text(func(_ findings.Verdict, mark string) string { return mark })
 	if report.Faults() || report.Healthy || len(report.Drivers) > 0 || !strings.Contains(text, "? which drivers are installed: ") {
 		t.Errorf("got %s", text)
@@ -63,17 +58,11 @@ func TestFewRights(t *testing.T) {
 		t.Errorf("it names types of Go: %s", text)
 	}
 	efs, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	disk, err := registry.Get("azuredisk") // in no package
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report, err = Examine(t.Context(), serving(t, nil), registry.All(), []drivers.Driver{efs, disk})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if text := report.Text(func(_ findings.Verdict, mark string) string { return mark }); report.Faults() || len(report.Drivers) != 2 {
 		t.Errorf("of drivers that are named: %s", text)
 	}
@@ -108,9 +97,7 @@ func TestTeam(t *testing.T) {
 		{"no rights", nil, []string{"not-examined ", "not-examined ", "not-examined "}},
 	} {
 		report, err := ExamineNamespace(t.Context(), serving(t, test.shows), "shop")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got []string
 		for _, s := range report.Team {
 			for _, r := range s.Results {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
 )
@@ -17,13 +19,9 @@ import (
 func written(t *testing.T, r findings.Report) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := r.Write(&text, "json"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Write(&text, "json"))
 	file := filepath.Join(t.TempDir(), "known.json")
-	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, text.Bytes(), 0o644))
 	return file
 }
 
@@ -38,9 +36,7 @@ func TestBaseline(t *testing.T) {
 		salty.Finding("c.yaml", "hidden \x1b \u202e \xff ##[x]"),
 		salty.Finding("d.yaml", "gone"),
 	)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fresh := []*findings.Finding{
 		salty.Finding("a.yaml", "first at sea/a.yaml:12:3, line 7").In("ebb"),  // another package
 		salty.Finding("a.yaml", "first at sea/b.yaml:12:3, line 7").In("tide"), // another file in the message
@@ -57,9 +53,7 @@ func TestBaseline(t *testing.T) {
 	}
 	for range 2 { // it can be used again
 		got, gone := baseline.Of(report(append(known, fresh...)...))
-		if diff := cmp.Diff(fresh, got.Findings); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(fresh, got.Findings), "-want +got")
 		if got.Known != len(known) || gone != 1 {
 			t.Errorf("%d are known and %d are gone, want %d and 1", got.Known, gone, len(known))
 		}
@@ -76,9 +70,7 @@ func TestBaselineThatCannotBeRead(t *testing.T) {
 		strings.Repeat(" ", 16<<20+1):  "is larger than 16 MiB",
 	} {
 		file := filepath.Join(t.TempDir(), "known.json")
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
 		if _, err := findings.ReadBaseline(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: got error %v, want %s", content, err, want)
 		}

@@ -6,10 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
 )
@@ -39,22 +40,14 @@ func TestReport(t *testing.T) {
 		for _, format := range findings.Formats() {
 			t.Run(name+"."+format, func(t *testing.T) {
 				var got bytes.Buffer
-				if err := report.Write(&got, format); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, report.Write(&got, format))
 				golden := filepath.Join("testdata", name+"."+format)
 				if *update {
-					if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, os.WriteFile(golden, got.Bytes(), 0o644))
 				}
 				want, err := os.ReadFile(golden)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(string(want), got.String()); diff != "" {
-					t.Errorf("-want +got:\n%s", diff)
-				}
+				require.NoError(t, err)
+				assert.Empty(t, cmp.Diff(string(want), got.String()), "-want +got")
 			})
 		}
 	}
@@ -62,9 +55,7 @@ func TestReport(t *testing.T) {
 
 func TestReportOfUnknownFormat(t *testing.T) {
 	err := sample.Write(&bytes.Buffer{}, "pdf")
-	if err == nil || !strings.Contains(err.Error(), `"pdf"; expected one of json, junit, markdown, sarif, text`) {
-		t.Errorf("got error %v", err)
-	}
+	assert.ErrorContains(t, err, `"pdf"; expected one of json, junit, markdown, sarif, text`)
 }
 
 func TestSort(t *testing.T) {
@@ -80,9 +71,7 @@ func TestSort(t *testing.T) {
 	got := slices.Clone(want)
 	slices.Reverse(got)
 	findings.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "-want +got")
 }
 
 func TestCount(t *testing.T) {

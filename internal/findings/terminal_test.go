@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
 )
@@ -24,15 +26,11 @@ cat\x1balog.yaml
   warning: it is odd\n (odd)
 `, true: "catalog.yaml:3\n  \x1b[31merror\x1b[0m: channel"} {
 		var text strings.Builder
-		if err := report.WriteTerminal(&text, 52, colour); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, report.WriteTerminal(&text, 52, colour))
 		got := text.String()
 		if colour {
 			got = got[:len(want)]
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("colour %t: -want +got:\n%s", colour, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, got), "colour %t: -want +got", colour)
 	}
 }

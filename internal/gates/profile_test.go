@@ -5,18 +5,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
 )
 
 func TestParse(t *testing.T) {
 	p, err := Parse([]string{"openshift-5.0", "community", "openshift-4.20", "community", "openshift-5.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"community", "openshift-4.20", "openshift-5.0"}, p.Names()); diff != "" {
-		t.Error(diff)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff([]string{"community", "openshift-4.20", "openshift-5.0"}, p.Names()))
 	for gate, want := range map[findings.Gate]bool{findings.Community: true, findings.OpenShift: true, findings.Certified: false} {
 		if p.Has(gate) != want || p.Asks(findings.Rule{Gates: []findings.Gate{findings.Konflux, gate}}) != want {
 			t.Errorf("%s: %v", gate, !want)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -31,9 +32,7 @@ func TestTenantMakesLargePods(t *testing.T) {
 				Containers:      []corev1.Container{{Name: "main", Image: "example.com/any", Args: []string{strings.Repeat("x", each)}}},
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	core := kubernetes.NewForConfigOrDie(c.Config()).CoreV1().RESTClient()
 	alive := func() int {
@@ -67,9 +66,7 @@ func TestSelectors(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		err := c.Client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Labels: map[string]string{"vowel": fmt.Sprint(name == "a")}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	core := kubernetes.NewForConfigOrDie(c.Config()).CoreV1().RESTClient()
 	for _, test := range []struct {
@@ -100,12 +97,10 @@ func TestExpiredPages(t *testing.T) {
 	namespace := c.Namespace(t)
 	create := func(name string) {
 		t.Helper()
-		if err := c.Client().Create(t.Context(), &corev1.Event{
+		require.NoError(t, c.Client().Create(t.Context(), &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name},
 			InvolvedObject: corev1.ObjectReference{Namespace: namespace},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for i := range events {
 		create(fmt.Sprintf("event-%03d", i))
@@ -120,9 +115,7 @@ func TestExpiredPages(t *testing.T) {
 		seen[event.Name]++
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range events {
 		if name := fmt.Sprintf("event-%03d", i); seen[name] != 1 {
 			t.Errorf("%s was listed %d times, want once", name, seen[name])

@@ -3,8 +3,10 @@ package oci
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestNoFolderLeadsElsewhere: links in a folder never cause writes or deletions outside of it.
@@ -17,17 +19,13 @@ func TestNoFolderLeadsElsewhere(t *testing.T) {
 			os.WriteFile(filepath.Join(dir, layoutFile), []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o600),
 			os.WriteFile(filepath.Join(dir, indexFile), []byte(`{"schemaVersion":2,"manifests":[]}`), 0o600),
 		} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 		f, err := NewFolder(dir)
 		if err == nil {
 			err = f.Finish("", "", "")
 		}
-		if err == nil || !strings.Contains(err.Error(), link+" is not a folder") {
-			t.Errorf("%s: error %v, want that it is not a folder", link, err)
-		}
+		assert.ErrorContainsf(t, err, link+" is not a folder", "%s: error", link)
 		if files, err := os.ReadDir(elsewhere); err != nil || len(files) != 1 {
 			t.Errorf("%s: elsewhere are now %v, %v; want the file that was there", link, files, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/memory"
 	"github.com/berth-csi/berth/lab/registry"
@@ -34,17 +35,13 @@ func hostileLayers(t testing.TB) map[string][]byte {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		write(w)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Close())
 		return b.Bytes()
 	}
 	entries := func(headers ...*tar.Header) []byte {
 		return archive(func(w *tar.Writer) {
 			for _, h := range headers {
-				if err := w.WriteHeader(h); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, w.WriteHeader(h))
 				if _, err := io.CopyN(w, strings.NewReader(strings.Repeat("x", int(h.Size))), h.Size); err != nil {
 					t.Fatal(err)
 				}
@@ -59,9 +56,7 @@ func hostileLayers(t testing.TB) map[string][]byte {
 	}
 	manyNames := func(w *tar.Writer) {
 		for i := range 100 {
-			if err := w.WriteHeader(file(fmt.Sprintf("mast/%s%d", strings.Repeat("a/", 100<<10), i), "")); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.WriteHeader(file(fmt.Sprintf("mast/%s%d", strings.Repeat("a/", 100<<10), i), "")))
 		}
 	}
 	attribute := file("hold/tea", "")
@@ -108,23 +103,17 @@ func hostileLayers(t testing.TB) map[string][]byte {
 func packed(t testing.TB, data []byte) []byte {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := w.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	return b.Bytes()
 }
 
 func zipped(t testing.TB, data []byte) []byte {
 	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return w.EncodeAll(data, nil)
 }
 
@@ -133,9 +122,7 @@ func zipped(t testing.TB, data []byte) []byte {
 func TestHostileLayers(t *testing.T) {
 	if *update {
 		for name, content := range hostileLayers(t) {
-			if err := os.WriteFile(filepath.Join(hostile, name), content, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(hostile, name), content, 0o644))
 		}
 	}
 	const tooMuch = "its files take more than 4194304 bytes; expected a smaller image"
@@ -213,9 +200,7 @@ func TestPullTakesLinearTime(t *testing.T) {
 			}
 			s.layers = append(s.layers, l)
 		}
-		if err := s.checkLinks(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.checkLinks())
 		if got := len(s.files()); got != 8*n {
 			t.Fatalf("%d files, want %d", got, 8*n)
 		}
@@ -234,18 +219,12 @@ func TestDeepFolders(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for i := range many {
-		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d%s", i, strings.Repeat("/a", maxDepth-1)), Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d%s", i, strings.Repeat("/a", maxDepth-1)), Typeflag: tar.TypeReg}))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	used := memory.Allocated(func() {
 		l, err := readLayer(&archive, newBudget(Limits{Size: 64 << 20}), []string{"configs"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if files := (&stack{layers: []*layer{l}}).files(); len(files) > 0 {
 			t.Errorf("got %d files", len(files))
 		}
@@ -280,22 +259,16 @@ func TestLongNames(t *testing.T) {
 func TestLayerExpands(t *testing.T) {
 	var layer bytes.Buffer
 	encoder, err := zstd.NewWriter(&layer, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(maxWindow))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	zeros, large := make([]byte, 1<<20), int64(2<<30)
 	archive := tar.NewWriter(encoder)
-	if err := archive.WriteHeader(&tar.Header{Name: "elsewhere", Size: large, Mode: 0o600, Format: tar.FormatGNU}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "elsewhere", Size: large, Mode: 0o600, Format: tar.FormatGNU}))
 	for range large >> 20 {
 		if _, err := archive.Write(zeros); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(archive.Close(), encoder.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(archive.Close(), encoder.Close()))
 	left := newBudget(Limits{Size: 16 << 30})
 	if _, err := readLayer(&layer, left, []string{"hold"}); err == nil || err.Error() != "one of its layers expands to more than 1100 times its size; expected less" {
 		t.Errorf("of %d bytes, %d were read: %v", layer.Len(), left.size-left.left, err)

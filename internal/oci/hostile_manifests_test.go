@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/memory"
 	"github.com/berth-csi/berth/lab/registry"
@@ -46,9 +48,7 @@ func hostileImage(t testing.TB, layers ...string) *upload {
 	var descriptors []any
 	for _, name := range layers {
 		content, err := os.ReadFile(filepath.Join(hostile, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		mediaType := layerType + map[string]string{".gz": "+gzip", ".zst": "+zstd"}[filepath.Ext(name)]
 		image.blobs, descriptors = append(image.blobs, content), append(descriptors, descriptor(mediaType, content))
 	}
@@ -64,9 +64,7 @@ func (u *upload) layer(i int) map[string]any { return u.manifest["layers"].([]an
 func (u *upload) text(t testing.TB) []byte {
 	t.Helper()
 	text, err := json.Marshal(u.manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }
 
@@ -84,14 +82,10 @@ func (u *upload) upload(t testing.TB, address, tag string) (reference string) {
 func send(t testing.TB, method, url, mediaType string, body []byte) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request.Header.Set("Content-Type", mediaType)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusCreated {
 		answer, _ := io.ReadAll(response.Body)
@@ -181,9 +175,7 @@ func keepSeed(t *testing.T, manifest []byte) {
 	t.Helper()
 	file := filepath.Join(hostile, strings.NewReplacer("/", "-", "_", "-", ",", "", "'", "").Replace(strings.TrimPrefix(t.Name(), "TestHostile"))+".json")
 	if *update {
-		if err := os.WriteFile(file, manifest, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, manifest, 0o644))
 	}
 	if kept, err := os.ReadFile(file); err != nil || !bytes.Equal(kept, manifest) {
 		t.Errorf("%s is not what this test sends (%v); run it with -update", file, err)
@@ -293,9 +285,7 @@ func TestHostileRegistry(t *testing.T) {
 		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its blob .*|one of its layers is not a tar archive: .*`},
 		{"another layer", "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			other, err := os.ReadFile(hostile + "/other-for-s390x.tar")
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			w.Write(other)
 		}, `.*error verifying sha256 checksum .*|its blob .*`},
 		{"no image", "/manifests/", func(w http.ResponseWriter, _ *http.Request) {
@@ -391,27 +381,19 @@ func TestRedirects(t *testing.T) {
 		{"127.0.0.1:5000", "http://169.254.169.254/", false},
 	} {
 		from, err := name.NewRegistry(tc.registry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tc.to, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := newGuard(from).transport(request); (err == nil) != tc.allowed {
 			t.Errorf("from %s on to %s: error %v", tc.registry, tc.to, err)
 		}
 	}
 	// A name may stand for any address. It is looked at when it is known.
 	for address, local := range map[string]bool{"127.0.0.1:80": false, "[::1]:80": false, "169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "0.0.0.0:80": false} {
-		if err := checkAddress(address, local); err == nil {
-			t.Errorf("%s can be reached", address)
-		}
+		assert.Errorf(t, checkAddress(address, local), "%s can be reached", address)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, here.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if response, err := toPublic.RoundTrip(request); err == nil {
 		response.Body.Close()
 		t.Error("the transport for others' addresses connects to this machine")
@@ -427,13 +409,9 @@ func TestAnswersArePaced(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		defer server.Close()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		response, err := (&guard{registry: request.URL.Host}).RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer response.Body.Close()
 		var body io.Closer = response.Body
 		switch limited := body.(type) {

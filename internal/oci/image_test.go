@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 )
@@ -34,18 +36,14 @@ const digest = "sha256:18a72c2aea0ce78e6dc98001a384c7fc72b30b900f632f0317c49d13d
 func mustIndex(t *testing.T, c Content) v1.ImageIndex {
 	t.Helper()
 	index, err := c.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return index
 }
 
 func TestDigestIsAlwaysTheSame(t *testing.T) {
 	for range 10 {
 		got, err := mustIndex(t, cargo()).Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got.String() != digest {
 			t.Fatalf("digest %s, want %s", got, digest)
 		}
@@ -60,30 +58,20 @@ func TestDigestIsAlwaysTheSame(t *testing.T) {
 func TestIndexIsForAllArchitectures(t *testing.T) {
 	index := mustIndex(t, cargo())
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
 		image, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if config.Architecture != m.Platform.Architecture || config.OS != "linux" {
 			t.Errorf("the image for %s says that it is for %s/%s", m.Platform, config.OS, config.Architecture)
 		}
-		if diff := cmp.Diff(cargo().Labels, config.Config.Labels); diff != "" {
-			t.Errorf("labels (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(cargo().Labels, config.Config.Labels), "labels (-want +got)")
 	}
-	if diff := cmp.Diff([]string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}, platforms); diff != "" {
-		t.Errorf("platforms (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}, platforms), "platforms (-want +got)")
 }
 
 // TestPush: the registry returns the same image that was pushed.
@@ -91,21 +79,15 @@ func TestPush(t *testing.T) {
 	reference := registry.Start(t, nil) + "/harbour/cargo:v1"
 	for range 2 { // the second push finds the image
 		got, err := Push(t.Context(), reference, mustIndex(t, cargo()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got != digest {
 			t.Errorf("digest %s, want %s", got, digest)
 		}
 	}
 	ref, err := name.ParseReference(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pulled, err := remote.Image(ref, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: "arm64"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	checkCargo(t, pulled)
 }
 
@@ -138,31 +120,21 @@ func TestWriteLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "layout")
 	for range 2 { // the second replaces it
 		got, err := WriteLayout(dir, mustIndex(t, cargo()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got != digest {
 			t.Errorf("digest %s, want %s", got, digest)
 		}
 	}
 	outer, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifest, err := outer.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest.String() != digest {
 		t.Fatalf("the layout holds %v, want just %s", manifest.Manifests, digest)
 	}
 	inner, err := outer.ImageIndex(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Index(inner); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.NoError(t, validate.Index(inner))
 	if left, _ := os.ReadDir(filepath.Dir(dir)); len(left) != 1 {
 		t.Errorf("beside the layout there is something left: %v", left)
 	}
@@ -170,13 +142,9 @@ func TestWriteLayout(t *testing.T) {
 
 func TestWriteLayoutRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644))
 	_, err := WriteLayout(dir, mustIndex(t, cargo()))
-	if err == nil || !strings.Contains(err.Error(), "will not replace "+dir+": it holds notes.txt") {
-		t.Errorf("error %v", err)
-	}
+	assert.ErrorContains(t, err, "will not replace "+dir+": it holds notes.txt")
 	if _, err := os.Stat(filepath.Join(dir, "notes.txt")); err != nil {
 		t.Error(err)
 	}
@@ -200,13 +168,9 @@ func tarFiles(t *testing.T, archive io.ReadCloser) map[string]string {
 		if err == io.EOF {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		data, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		files[header.Name] = string(data)
 	}
 }

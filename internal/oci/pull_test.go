@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 )
@@ -41,12 +43,8 @@ func TestPull(t *testing.T) {
 		Files: map[string][]byte{"hold/deep/rum": []byte("barrels"), "hold/tea": []byte("chests")}}
 	for _, reference := range []string{repository + ":v1", repository + "@" + digest, repository + ":v1@" + digest} {
 		got, err := Pull(t.Context(), reference, generous, "hold", "mast")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", reference, diff)
-		}
+		require.NoError(t, err)
+		assert.Emptyf(t, cmp.Diff(want, got), "%s (-want +got)", reference)
 	}
 }
 
@@ -140,14 +138,10 @@ func TestPullKeepsLittle(t *testing.T) {
 	}
 
 	layer, err := Files{"hold/tea": {}, "mast/a": {}, "mast/b": {}}.Layer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for entries, want := range map[int]string{5: "", 4: "its layers have more than 1048576 entries; expected a smaller image"} {
 		stream, err := layer.Compressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		left := newBudget(generous)
 		left.entries = entries // the folders are entries, too
 		if _, err := readLayer(stream, left, []string{"hold"}); (err == nil) != (want == "") || err != nil && err.Error() != want {
@@ -175,9 +169,7 @@ func TestPullLogsIn(t *testing.T) {
 		t.Errorf("without a login: got error %v", err)
 	}
 	config := fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, address, base64.StdEncoding.EncodeToString([]byte("jim:treasure")))
-	if err := os.WriteFile(filepath.Join(home, "config.json"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(home, "config.json"), []byte(config), 0o600))
 	if _, err := Push(t.Context(), address+"/harbour/cargo:v1", mustIndex(t, cargo())); err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +182,7 @@ func TestPullExplains(t *testing.T) {
 	address := registry.Start(t, nil)
 	nobody := registry.Nobody()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer silent.Close()
 	for _, tc := range []struct {
 		reference, want string
@@ -239,12 +229,8 @@ func push(t *testing.T, address string, image v1.Image) (reference string) {
 	t.Helper()
 	reference = address + "/harbour/ship:v1"
 	ref, err := name.ParseReference(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(ref, image, remote.WithContext(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(ref, image, remote.WithContext(t.Context())))
 	return reference
 }
 
@@ -263,20 +249,14 @@ func layered(t *testing.T, layers [][]string) v1.Image {
 			} else if strings.HasSuffix(entry, "/") {
 				*header, content = tar.Header{Name: entry, Typeflag: tar.TypeDir, Mode: 0o755}, ""
 			}
-			if err := writer.WriteHeader(header); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, writer.WriteHeader(header))
 			if _, err := writer.Write([]byte(content)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := writer.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, writer.Close())
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if image, err = mutate.AppendLayers(image, layer); err != nil {
 			t.Fatal(err)
 		}

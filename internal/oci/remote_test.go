@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 )
@@ -30,9 +32,7 @@ func TestFindAndTag(t *testing.T) {
 		t.Errorf("before it is tagged: %q, %v", got, err)
 	}
 	for range 2 { // the second push finds it
-		if err := Tag(t.Context(), pullSpec, "v1"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Tag(t.Context(), pullSpec, "v1"))
 		if got, err := Find(t.Context(), tag); got != digest || err != nil {
 			t.Errorf("%q, %v; want %s", got, err, digest)
 		}
@@ -66,9 +66,7 @@ func TestDistrust(t *testing.T) {
 	}
 	const want = "; if you trust registry.example.com, name a file with the certificate of its authority in the environment variable SSL_CERT_FILE"
 	for what, got := range map[string]string{"pull": remedy(repository, err), "push": pushRemedy(repository, err)} {
-		if got != want {
-			t.Errorf("%s: %q, want %q", what, got, want)
-		}
+		assert.EqualValues(t, want, got, what)
 	}
 }
 
@@ -109,9 +107,7 @@ func TestCheckComplete(t *testing.T) {
 			lost = true
 			err := CheckComplete(t.Context(), pullSpec)
 			if tc.want == "" {
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				return
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), "the registry does not have all of "+pullSpec) || !strings.Contains(err.Error(), tc.want) {
@@ -137,11 +133,7 @@ func TestMayPush(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	if err := MayPush(address + "/harbour/cargo"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, MayPush(address+"/harbour/cargo"))
 	refuse.Store(true)
-	if err := MayPush(address + "/harbour/cargo"); err == nil || !strings.Contains(err.Error(), "docker login "+address) {
-		t.Errorf("where pushing is forbidden: %v", err)
-	}
+	assert.ErrorContains(t, MayPush(address+"/harbour/cargo"), "docker login "+address, "where pushing is forbidden")
 }

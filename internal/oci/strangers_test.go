@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/memory"
 )
@@ -39,13 +40,9 @@ func TestStrangersRegistries(t *testing.T) {
 		"registry.example.com:1": "https://127.0.0.1/layer",
 	} {
 		from, err := name.NewRegistry(registry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		strange := PublicRegistries(t.Context()).(*registries)
 		if _, err := strange.guard(from).transport(request); err == nil || !strings.Contains(err.Error(), "name its host with --allow-host") {
 			t.Errorf("%s, as a stranger names it: %v", to, err)
@@ -57,9 +54,7 @@ func TestStrangersRegistries(t *testing.T) {
 	}
 	// A name may stand for any address.
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, here.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if response, err := toStrange.RoundTrip(request); err == nil {
 		response.Body.Close()
 		t.Error("the transport for strangers' registries connects to this machine")
@@ -73,9 +68,7 @@ func TestStrangersRegistries(t *testing.T) {
 // similar names.
 func TestPlaces(t *testing.T) {
 	below, err := Below("mirror.example.com/team")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for of, want := range map[string]string{
 		"quay.io/example/operator":          "quay.io/example/operator",
 		"ubuntu":                            "docker.io/library/ubuntu",
@@ -123,9 +116,7 @@ func TestSlowBody(t *testing.T) {
 // answers.
 func TestLayerAnswers(t *testing.T) {
 	repo, err := name.NewRepository("registry.example.com/x/blobs/y")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	digest := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}
 	layer := "https://registry.example.com/v2/x/blobs/y/blobs/" + digest.String()
 	ctx := forLayer(t.Context(), repo, v1.Descriptor{Digest: digest})
@@ -141,9 +132,7 @@ func TestLayerAnswers(t *testing.T) {
 		{ctx, strings.Replace(layer, "registry.", "tokens.", 1), false},
 	} {
 		request, err := http.NewRequestWithContext(tc.ctx, http.MethodGet, tc.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := newGuard(repo.Registry).isForLayer(request); got != tc.want {
 			t.Errorf("%s: %t", tc.url, got)
 		}
@@ -154,9 +143,7 @@ func TestLayerAnswers(t *testing.T) {
 func TestManyInIndex(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"schemaVersion":2,"manifests":[{}` + strings.Repeat(",{}", 4<<20) + `]}`
-	if err := os.WriteFile(filepath.Join(dir, indexFile), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, indexFile), []byte(text), 0o600))
 	var err error
 	used := memory.Allocated(func() { _, err = OpenFolder(dir) })
 	if err == nil || !strings.Contains(err.Error(), "as in a folder that `berth catalog mirror` wrote") || used > 4<<20 {

@@ -79,7 +79,7 @@ var programs = []struct {
 	{regexp.MustCompile(`^core\.alternaterefscommand$`), "true"},
 }
 
-// disarm finds the settings of the repository that name programs, and sets them to something else. Those of the user stay.
+// disarm finds the settings of the repository that name programs, and sets them to something else. The user's own settings stay.
 func (c *Commit) disarm() error {
 	out, err := c.git("config", "--list", "--show-scope", "--name-only", "-z")
 	if err != nil {

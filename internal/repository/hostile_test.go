@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/repository"
 )
 
@@ -28,13 +30,9 @@ func touched(t *testing.T, dir, file string) {
 	t.Helper()
 	path := filepath.Join(dir, filepath.FromSlash(file))
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text[0] ^= 1
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, text, 0o644))
 }
 
 // TestHostileGit: a repository's own settings run no program. They may come with an archive, or with a folder of a branch.
@@ -70,13 +68,9 @@ func TestHostileGit(t *testing.T) {
 			files{".gitattributes": "* filter=evil\n"}.write(t, in)
 			touched(t, in, config)
 			for _, name := range []string{"HEAD", "config", "index", "objects", "refs"} { // a branch can have all of that
-				if err := os.Rename(filepath.Join(in, ".git", name), filepath.Join(in, name)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Rename(filepath.Join(in, ".git", name), filepath.Join(in, name)))
 			}
-			if err := os.RemoveAll(filepath.Join(in, ".git")); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.RemoveAll(filepath.Join(in, ".git")))
 			return in
 		}, "cannot use bare repository"},
 		{"submodule", func(t *testing.T, dir, program string, git func(...string) string) string {
@@ -133,9 +127,7 @@ func partial(t *testing.T, dir, url string, git func(...string) string) string {
 		git("config", name, value)
 	}
 	blob := git("rev-parse", "HEAD:"+config)
-	if err := os.Remove(filepath.Join(dir, ".git", "objects", blob[:2], blob[2:])); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(filepath.Join(dir, ".git", "objects", blob[:2], blob[2:])))
 	return dir
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/rules"
@@ -54,15 +56,9 @@ func TestPage(t *testing.T) {
 		fmt.Fprintf(&page, "| %s | 1.%d | %s | %s |\n", r.Version, r.Kubernetes, r.Maintained, r.Extended)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(page.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(page.String()), 0o644))
 	}
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(page.String(), string(got)), "-want +got")
 }

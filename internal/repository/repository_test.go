@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
 	"github.com/berth-csi/berth/internal/findings"
@@ -153,12 +155,8 @@ func (f files) write(t *testing.T, dir string) {
 	t.Helper()
 	for path, text := range f {
 		whole := filepath.Join(dir, filepath.FromSlash(path))
-		if err := os.MkdirAll(filepath.Dir(whole), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(whole, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(whole), 0o755))
+		require.NoError(t, os.WriteFile(whole, []byte(text), 0o644))
 	}
 }
 
@@ -166,17 +164,11 @@ func (f files) write(t *testing.T, dir string) {
 func checked(t *testing.T, dir string, profiles ...string) (lines []string) {
 	t.Helper()
 	r, err := repository.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	profile, err := gates.Parse(append(r.Profiles(), profiles...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found, err := r.Check(t.Context(), r.All(), repository.Options{Profile: profile})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return relative(found, dir)
 }
 
@@ -191,16 +183,12 @@ func TestRepositoryWithoutFaults(t *testing.T) {
 	dir := t.TempDir()
 	community().write(t, dir)
 	want := []string{"operators/tide/ci.yaml:4:1: warning: the repository's catalogs do not offer the operator (fbc.enabled), so only a new bundle can change the published catalog (uses-catalogs)"}
-	if diff := cmp.Diff(want, checked(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff(want, checked(t, dir)))
 	f := community()
 	inCatalogs(f)
 	dir = t.TempDir()
 	f.write(t, dir)
-	if diff := cmp.Diff([]string(nil), checked(t, dir)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff([]string(nil), checked(t, dir)))
 }
 
 // TestSeededFaults: each static check of operator-pipelines finds its fault in the repository. The names are from
@@ -297,13 +285,9 @@ func TestChange(t *testing.T) {
 	dir := t.TempDir()
 	f.write(t, dir)
 	r, err := repository.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	profile, err := gates.Parse([]string{"community"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	of := func(version string) []string {
 		return []string{"operators/tide/" + version + "/manifests", "operators/tide/" + version + "/metadata"}
 	}
@@ -325,17 +309,13 @@ func TestChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			change, err := r.ChangeOf(tc.files, tc.before)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := relative(r.CheckChange(change, profile), dir)
 			if len(got) != len(tc.want) {
 				t.Fatalf("got %q, want %q", got, tc.want)
 			}
 			for i, want := range tc.want {
-				if !strings.Contains(got[i], want) {
-					t.Errorf("got %s, want %s", got[i], want)
-				}
+				assert.Contains(t, got[i], want)
 			}
 		})
 	}
@@ -367,28 +347,16 @@ func TestSince(t *testing.T) {
 	all.write(t, dir)
 
 	base, err := repository.Since(t.Context(), dir, "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	changed, err := base.Changed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"notes/a", secondCSV, secondNotes}, changed); diff != "" {
-		t.Fatalf("changed files (-want +got):\n%s", diff)
-	}
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff([]string{"notes/a", secondCSV, secondNotes}, changed), "changed files (-want +got)")
 	r, err := repository.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	change, err := r.ChangeOf(changed, base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := repository.Change{Operators: []string{"tide"}, Added: []repository.Place{{Above: "tide", Name: "1.1.0"}}, Others: []string{"notes/a"}}
-	if diff := cmp.Diff(want, change); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, change), "-want +got")
 	if text, err := base.Read(config); err != nil || string(text) != all[config] {
 		t.Errorf("%s of the base is %q, error %v", config, text, err)
 	}
@@ -433,18 +401,12 @@ func TestKept(t *testing.T) {
 		dir := t.TempDir()
 		f.write(t, dir)
 		r, err := repository.Open(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		profile, err := gates.Parse(profiles)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.loaded = 0
 		found, err := r.Check(t.Context(), r.All(), repository.Options{Profile: profile, Kept: &repository.Kept{Store: s, Program: program}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return relative(found, dir)
 	}
 	first := run("a", "community")
@@ -478,16 +440,12 @@ func TestStore(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	f.write(t, dir)
 	r, err := repository.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var lines [2][]string
 	for i := range lines {
 		s := &store.Store{What: "checks", Dir: cache, Ended: ".json", Limit: 1 << 20, Longest: 1 << 20}
 		found, err := r.Check(t.Context(), r.All(), repository.Options{Kept: &repository.Kept{Store: s, Program: "a"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if lines[i] = relative(found, dir); s.Close() != nil {
 			t.Error("the store is not closed")
 		}
@@ -551,9 +509,7 @@ func TestLinkedFolders(t *testing.T) {
 			dir, elsewhere := t.TempDir(), t.TempDir()
 			community().write(t, dir)
 			community().write(t, elsewhere)
-			if err := errors.Join(os.RemoveAll(filepath.Join(dir, folder)), os.Symlink(filepath.Join(elsewhere, folder), filepath.Join(dir, folder))); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(os.RemoveAll(filepath.Join(dir, folder)), os.Symlink(filepath.Join(elsewhere, folder), filepath.Join(dir, folder))))
 			if _, err := repository.Open(dir, nil); err == nil || !strings.Contains(err.Error(), folder+" is a link") {
 				t.Errorf("got %v, want an error that says that %s is a link", err, folder)
 			}

@@ -17,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	stssdk "github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/gateway"
@@ -37,9 +39,7 @@ func TestSignatures(t *testing.T) {
 		static := func(id, secret, token string) func(*sdk.Config) {
 			return func(cfg *sdk.Config) { cfg.Credentials = credentials.NewStaticCredentialsProvider(id, secret, token) }
 		}
-		if err := describe(func(*sdk.Config) {}); err != nil {
-			t.Fatalf("a signed request fails: %v", err)
-		}
+		require.NoError(t, describe(func(*sdk.Config) {}), "a signed request fails")
 		identity, err := stssdk.NewFromConfig(good).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{})
 		if err != nil || *identity.Arn != "arn:aws:iam::111122223333:user/operator" || *identity.Account != "111122223333" {
 			t.Fatalf("got the identity %+v, error %v", identity, err)
@@ -92,9 +92,7 @@ func TestRecords(t *testing.T) {
 	client := efssdk.NewFromConfig(c.Configure(t, user))
 	_, _ = client.CreateAccessPoint(t.Context(), accessPoint("fs-0a", "pvc-1", efsTag("a", "b")))
 	calls := c.Calls()
-	if len(calls) != 1 {
-		t.Fatalf("got %d calls, want 1: %+v", len(calls), calls)
-	}
+	require.Lenf(t, calls, 1, "got %d calls, want 1", len(calls))
 	got := calls[0]
 	if got.Service != "elasticfilesystem" || got.Action != "CreateAccessPoint" || got.Principal != user.Principal.ARN || got.Error != "FileSystemNotFound" {
 		t.Errorf("got %+v", got)
@@ -117,24 +115,18 @@ func TestFaults(t *testing.T) {
 	aws.WantCode(t, describe(), "ThrottlingException")
 	aws.WantCode(t, describe(), "ThrottlingException")
 	remove()
-	if err := describe(); err != nil {
-		t.Errorf("without the fault, the request fails: %v", err)
-	}
+	assert.NoError(t, describe(), "without the fault, the request fails")
 
 	// The SDK's own retries get over a fault that ends.
 	c.Inject(gateway.Fault{Times: 2, Kind: gateway.Unavailable})
-	if err := describe(func(o *efssdk.Options) {
+	assert.NoError(t, describe(func(o *efssdk.Options) {
 		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
 			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
 		})
-	}); err != nil {
-		t.Errorf("after two failures: %v", err)
-	}
+	}), "after two failures")
 
 	c.Inject(gateway.Fault{Principal: "arn:aws:iam::111122223333:user/n*", Kind: gateway.Denied})
-	if err := describe(); err != nil {
-		t.Errorf("the fault of another principal applies: %v", err)
-	}
+	assert.NoError(t, describe(), "the fault of another principal applies")
 	c.Inject(gateway.Fault{Principal: "arn:aws:iam::111122223333:user/d*", Times: 1, Kind: gateway.Denied})
 	aws.WantCode(t, describe(), "AccessDeniedException")
 	c.Inject(gateway.Fault{Action: "DescribeFileSystems", Times: 1, Error: gateway.Errorf("OptInRequired", "You are not subscribed to this service.")})
@@ -174,9 +166,7 @@ func TestListen(t *testing.T) {
 	}
 	t.Setenv("AWS_CA_BUNDLE", "")
 	other, err := config.LoadDefaultConfig(t.Context(), config.WithRetryer(func() sdk.Retryer { return sdk.NopRetryer{} }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := stssdk.NewFromConfig(other).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the CA, got the error %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -52,14 +53,10 @@ func run(t *testing.T, environment []string, command ...string) *grpc.ClientConn
 	process := exec.Command("unshare", append([]string{"--mount", "sh", "-c", `mount -t tmpfs tmpfs /etc && exec "$0" "$@"`}, command...)...)
 	process.Env = append(slices.Clone(environment), "PATH="+os.Getenv("PATH"))
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	process.Stdout, process.Stderr = log, log
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, process.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = process.Wait()
@@ -73,9 +70,7 @@ func run(t *testing.T, environment []string, command ...string) *grpc.ClientConn
 		}
 	})
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { connection.Close() })
 	cluster.Eventually(t, time.Minute, "the driver answers", func(ctx context.Context) error {
 		select {
@@ -124,9 +119,7 @@ func TestEBSDriver(t *testing.T) {
 	driver := ebsProgram(t)
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true, Settle: 200 * time.Millisecond})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	user := c.AddUser(t, "ebs", "ec2:*")
 	connection := run(t, slices.Concat(c.Environment(t, nil), aws.Variables(user)), driver, "controller", "--extra-tags=team=harbour", "--batching=true")
 	client := csi.NewControllerClient(connection)
@@ -136,9 +129,7 @@ func TestEBSDriver(t *testing.T) {
 	create := func(name string, size int64, source *csi.VolumeContentSource) *csi.Volume {
 		t.Helper()
 		response, err := client.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{mounted}, VolumeContentSource: source})
-		if err != nil {
-			t.Fatalf("CreateVolume %s: %v", name, err)
-		}
+		require.NoErrorf(t, err, "CreateVolume %s", name)
 		return response.Volume
 	}
 	volume := create("pvc-1", 4*gib, nil)
@@ -164,9 +155,7 @@ func TestEBSDriver(t *testing.T) {
 		t.Fatalf("got %+v, error %v", expanded, err)
 	}
 	snapshot, err := client.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: volume.VolumeId})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cluster.Eventually(t, time.Minute, "the snapshot is ready", func(ctx context.Context) error {
 		again, err := client.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: volume.VolumeId})
 		switch {
@@ -202,9 +191,7 @@ func TestEFSDriver(t *testing.T) {
 	driver := programs.For(t, "aws-efs-csi-driver-v3.4.1")
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fs := c.EFS.AddFileSystem(fileSystem)
 	m := c.StartMetadata(t, instance)
 	user := c.AddUser(t, "efs", "elasticfilesystem:*")
@@ -215,9 +202,7 @@ func TestEFSDriver(t *testing.T) {
 	request := &csi.CreateVolumeRequest{Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: gib}, VolumeCapabilities: []*csi.VolumeCapability{mounted},
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fs.ID, "directoryPerms": "700"}}
 	volume, err := client.CreateVolume(ctx, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	points := c.EFS.AccessPoints()
 	if len(points) != 1 || !strings.HasSuffix(volume.Volume.VolumeId, fs.ID+"::"+points[0].ID) || fmt.Sprint(points[0].Tags) != "map[efs.csi.aws.com/cluster:true path:a:b team:harbour]" {
 		t.Fatalf("got %+v; the cloud has %+v", volume, points)
@@ -256,9 +241,7 @@ func TestEFSDriverSanity(t *testing.T) {
 			driver := programs.For(t, "aws-efs-csi-driver-"+version)
 			c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
 			instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			fs := c.EFS.AddFileSystem(fileSystem)
 			m := c.StartMetadata(t, instance)
 			user := c.AddUser(t, "efs", "elasticfilesystem:*")
@@ -288,9 +271,7 @@ func TestEBSDriverSanity(t *testing.T) {
 	driver := ebsProgram(t)
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true, Settle: 50 * time.Millisecond})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m := c.StartMetadata(t, instance)
 	user := c.AddUser(t, "ebs", "ec2:*")
 	connection := run(t, slices.Concat(c.Environment(t, &m), aws.Variables(user)), driver, "all")

@@ -11,6 +11,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/efs"
@@ -110,9 +112,7 @@ func TestEFSTags(t *testing.T) {
 	c, client, fs := startEFS(t, aws.Options{})
 	ctx := t.Context()
 	made, err := client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tag := func(tags ...types.Tag) error {
 		_, err := client.TagResource(ctx, &efssdk.TagResourceInput{ResourceId: made.AccessPointArn, Tags: tags})
 		return err
@@ -133,15 +133,11 @@ func TestEFSTags(t *testing.T) {
 		many = append(many, efsTag(fmt.Sprint("key-", i), ""))
 	}
 	aws.WantCode(t, tag(many...), "BadRequest") // with the four from above
-	if err := tag(many[1:]...); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, tag(many[1:]...))
 	var keys []string
 	for list := efssdk.NewListTagsForResourcePaginator(client, &efssdk.ListTagsForResourceInput{ResourceId: made.AccessPointId, MaxResults: sdk.Int32(20)}); list.HasMorePages(); {
 		page, err := list.NextPage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, tag := range page.Tags {
 			keys = append(keys, *tag.Key)
 		}
@@ -199,16 +195,12 @@ func TestFileSystems(t *testing.T) {
 	seen := map[string]bool{}
 	for list := efssdk.NewDescribeAccessPointsPaginator(client, &efssdk.DescribeAccessPointsInput{FileSystemId: &fs, MaxResults: sdk.Int32(3)}); list.HasMorePages(); {
 		page, err := list.NextPage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, ap := range page.AccessPoints {
 			seen[*ap.AccessPointId] = true
 		}
 	}
-	if len(seen) != 7 {
-		t.Errorf("got %d access points, want 7", len(seen))
-	}
+	assert.Lenf(t, seen, 7, "got %d access points, want 7", len(seen))
 }
 
 // TestFileSystemsOfOtherAccounts: for a caller, they do not exist. A role of their account sees them.
@@ -235,9 +227,7 @@ func TestFileSystemsOfOtherAccounts(t *testing.T) {
 		aws.WantCode(t, err, "FileSystemNotFound")
 	}
 	made, err := theirs.CreateAccessPoint(ctx, accessPoint(foreign, "pvc-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = client.DeleteAccessPoint(ctx, &efssdk.DeleteAccessPointInput{AccessPointId: made.AccessPointId})
 	aws.WantCode(t, err, "AccessPointNotFound")
 	_, err = client.TagResource(ctx, &efssdk.TagResourceInput{ResourceId: made.AccessPointId, Tags: []types.Tag{efsTag("a", "b")}})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/ec2"
@@ -19,9 +20,7 @@ import (
 func TestMetadata(t *testing.T) {
 	c := aws.Start(t, aws.Options{Region: "sea-west-1"})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1b", PrivateIP: "10.0.0.7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m := c.StartMetadata(t, instance)
 	m.SetRole("nodes", c.AddUser(t, "session"))
 	client := imds.New(imds.Options{Endpoint: m.URL})

@@ -19,6 +19,8 @@ import (
 	stssdk "github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/iam"
@@ -39,9 +41,7 @@ type signer struct {
 func newSigner(t *testing.T, id string) signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return signer{key, id}
 }
 
@@ -54,13 +54,9 @@ func (s signer) token(t *testing.T, change map[string]any) string {
 	claims := map[string]any{"iss": issuer, "sub": subject, "aud": []string{"openshift"}, "exp": time.Now().Add(time.Hour).Unix()}
 	maps.Copy(claims, change)
 	with, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	token, err := jwt.Signed(with).Claims(claims).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return token
 }
 
@@ -68,9 +64,7 @@ func TestWebIdentity(t *testing.T) {
 	apiServer := newSigner(t, "key-1")
 	c := aws.Start(t, aws.Options{TLS: true})
 	c.IAM.AddIdentityProvider(iam.IdentityProvider{Issuer: issuer, Audiences: []string{"openshift"}, KeySet: apiServer.keySet})
-	if err := c.IAM.AddRole(iam.Role{ARN: role, Actions: []string{"elasticfilesystem:Describe*"}, Issuer: issuer, Subjects: []string{subject}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.IAM.AddRole(iam.Role{ARN: role, Actions: []string{"elasticfilesystem:Describe*"}, Issuer: issuer, Subjects: []string{subject}}))
 	client := stssdk.NewFromConfig(c.Configure(t, iam.Credentials{}))
 	for name, tc := range map[string]struct {
 		token, role, code, message string
@@ -93,16 +87,12 @@ func TestWebIdentity(t *testing.T) {
 
 	// As the SDK in a driver's pod does it.
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(apiServer.token(t, nil)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(apiServer.token(t, nil)), 0o600))
 	for name, value := range map[string]string{"AWS_ROLE_ARN": role, "AWS_WEB_IDENTITY_TOKEN_FILE": file, "AWS_ROLE_SESSION_NAME": "driver"} {
 		t.Setenv(name, value)
 	}
 	cfg, err := config.LoadDefaultConfig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	identity, err := stssdk.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{})
 	if err != nil || *identity.Arn != "arn:aws:sts::111122223333:assumed-role/efs/driver" {
 		t.Fatalf("got %+v, error %v", identity, err)
@@ -122,9 +112,7 @@ func TestSessions(t *testing.T) {
 	const other = "arn:aws:iam::444455556666:role/shared"
 	c := aws.Start(t, aws.Options{SessionLifetime: time.Hour})
 	user := c.AddUser(t, "driver", "sts:AssumeRole")
-	if err := c.IAM.AddRole(iam.Role{ARN: other, Actions: []string{"*"}, Trusted: []string{"arn:aws:iam::111122223333:root"}, ExternalID: "harbour"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.IAM.AddRole(iam.Role{ARN: other, Actions: []string{"*"}, Trusted: []string{"arn:aws:iam::111122223333:root"}, ExternalID: "harbour"}))
 	cfg := c.Configure(t, user)
 	assume := func(externalID string) sdk.Config {
 		assumed := cfg.Copy()
@@ -137,18 +125,14 @@ func TestSessions(t *testing.T) {
 	}
 	aws.WantCode(t, describe(assume("guessed")), "AccessDenied")
 	aws.WantCode(t, describe(cfg), "AccessDeniedException")
-	if err := describe(assume("harbour")); err != nil {
-		t.Errorf("the session of the other account fails: %v", err)
-	}
+	assert.NoError(t, describe(assume("harbour")), "the session of the other account fails")
 	calls := c.Calls()
 	if last := calls[len(calls)-1]; !strings.HasPrefix(last.Principal, "arn:aws:sts::444455556666:assumed-role/shared/") {
 		t.Errorf("the last call is by %s", last.Principal)
 	}
 
 	short := aws.Start(t, aws.Options{SessionLifetime: time.Nanosecond})
-	if err := short.IAM.AddRole(iam.Role{ARN: other, Actions: []string{"*"}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, short.IAM.AddRole(iam.Role{ARN: other, Actions: []string{"*"}}))
 	ended := short.IAM.Assume(iam.Role{ARN: other, Actions: []string{"*"}}, "driver", time.Nanosecond)
 	aws.WantCode(t, describe(short.Configure(t, ended)), "ExpiredTokenException")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // logLine returns a line of the audit log.
@@ -22,9 +24,7 @@ func TestAuditReader(t *testing.T) {
 	write := func(flag int, text string) {
 		t.Helper()
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer file.Close()
 		if _, err := file.WriteString(text); err != nil {
 			t.Fatal(err)
@@ -36,15 +36,11 @@ func TestAuditReader(t *testing.T) {
 	logged(logLine("early", "a", "ResponseComplete", before) + half[:40])
 	whole := newAuditTrail(path)
 	part, err := whole.fromNow()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reads := func(when string, trail *auditTrail, requests Requests, want ...string) {
 		t.Helper()
 		events, err := trail.read(requests)
-		if err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
+		require.NoError(t, err, when)
 		var got []string
 		for _, event := range events {
 			got = append(got, event.ID)

@@ -14,6 +14,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	olmv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -44,9 +45,7 @@ func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 	as := clientOf(t, c.ServiceAccountConfig(t, namespace, "somebody"))
 
 	var me authenticationv1.SelfSubjectReview
-	if err := as.Create(t.Context(), &me); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, as.Create(t.Context(), &me))
 	if got, want := me.Status.UserInfo.Username, "system:serviceaccount:"+namespace+":somebody"; got != want {
 		t.Fatalf("the token is that of %q, want %q", got, want)
 	}
@@ -79,9 +78,7 @@ func TestOwnersTakeThePermissionToDelete(t *testing.T) {
 	c := Shared(t, Options{})
 	namespace := c.Namespace(t)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "object"}}
-	if err := c.Client().Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), object))
 	as := clientOf(t, c.ServiceAccountConfig(t, namespace, "somebody"))
 	bind(t, c, namespace, "somebody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"patch"}})
 	patch := func(ctx context.Context, body string) error {
@@ -98,13 +95,9 @@ func TestAuditShowsWatchesThatGoOn(t *testing.T) {
 	c := Shared(t, Options{})
 	namespace := c.Namespace(t)
 	api, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	watch, err := api.Watch(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(namespace))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer watch.Stop()
 	watches := func() (events []AuditEvent) {
 		for _, event := range c.Audit(t) {
@@ -152,9 +145,7 @@ func TestControllerManagerBindsVolumes(t *testing.T) {
 		},
 	}
 	for _, object := range []client.Object{volume, claim} {
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
 	t.Cleanup(func() { c.Client().Delete(context.Background(), volume) })
 	Eventually(t, waitLimit, "the claim to be bound", func(ctx context.Context) error {
@@ -171,14 +162,10 @@ func TestControllerManagerBindsVolumes(t *testing.T) {
 func TestNamespaceDeletionCompletes(t *testing.T) {
 	c := Shared(t, Options{})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "short-lived-"}}
-	if err := c.Client().Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), namespace))
 	inside := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "inside"}}
 	for _, err := range []error{c.Client().Create(t.Context(), inside), c.Client().Delete(t.Context(), namespace)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	Eventually(t, waitLimit, "the namespace to be gone", c.Gone(namespace))
 }
@@ -191,16 +178,12 @@ func TestGarbageCollectorFollowsOpenShiftOwners(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: string(operatorv1.AWSEFSCSIDriver)},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
-	if err := c.Client().Create(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), owner))
 	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owned", OwnerReferences: []metav1.OwnerReference{{
 		APIVersion: operatorv1.GroupVersion.String(), Kind: "ClusterCSIDriver", Name: owner.Name, UID: owner.UID,
 	}}}}
 	for _, err := range []error{c.Client().Create(t.Context(), owned), c.Client().Delete(t.Context(), owner)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	Eventually(t, waitLimit, "the owned object to be collected", c.Gone(owned))
 }
@@ -211,9 +194,7 @@ func TestOpenShiftIsThere(t *testing.T) {
 	var version configv1.ClusterVersion
 	var gates configv1.FeatureGate
 	for object, name := range map[client.Object]string{&infrastructure: "cluster", &version: "version", &gates: "cluster"} {
-		if err := c.Client().Get(t.Context(), client.ObjectKey{Name: name}, object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Get(t.Context(), client.ObjectKey{Name: name}, object))
 	}
 	if got := infrastructure.Status; got.PlatformStatus == nil || got.PlatformStatus.Type != configv1.AWSPlatformType || got.InfrastructureName != InfrastructureName || got.ControlPlaneTopology != configv1.HighlyAvailableTopologyMode {
 		t.Errorf("status of the infrastructure: %+v", got)
@@ -233,22 +214,16 @@ func TestOpenShiftIsThere(t *testing.T) {
 func TestAPIServerServesWhatOperatorsAskFor(t *testing.T) {
 	c := Shared(t, Options{})
 	info, err := discovery.NewDiscoveryClientForConfigOrDie(c.Config()).ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pins, err := tools.ToolPins()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if pinned, err := pins.Version("k8s.io/kubernetes"); err != nil || info.GitVersion != pinned {
 		t.Errorf("the API server says it is %s, but %s is pinned (%v)", info.GitVersion, pinned, err)
 	}
 	// Delegated authentication reads both CAs from here.
 	var authentication corev1.ConfigMap
 	key := client.ObjectKey{Namespace: "kube-system", Name: "extension-apiserver-authentication"}
-	if err := c.Client().Get(t.Context(), key, &authentication); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Get(t.Context(), key, &authentication))
 	for _, authority := range []string{"client-ca-file", "requestheader-client-ca-file"} {
 		if authentication.Data[authority] == "" {
 			t.Errorf("config map %s has no %s", key, authority)
@@ -259,9 +234,7 @@ func TestAPIServerServesWhatOperatorsAskFor(t *testing.T) {
 func TestKubectl(t *testing.T) {
 	c := Shared(t, Options{})
 	out, err := c.Kubectl(t.Context(), "auth", "whoami", "-o", "json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var me authenticationv1.SelfSubjectReview
 	if err := json.Unmarshal(out, &me); err != nil || me.Status.UserInfo.Username != adminUser.name {
 		t.Errorf("kubectl auth whoami says %s (%v), want %s", out, err, adminUser.name)
@@ -288,9 +261,7 @@ func TestTwoClusters(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: "nothing"},
 		Spec:       &olmv1alpha1.SubscriptionSpec{CatalogSource: "none", CatalogSourceNamespace: CatalogNamespace, Package: "nothing"},
 	}
-	if err := two.Client().Create(t.Context(), subscription); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, two.Client().Create(t.Context(), subscription))
 	Eventually(t, waitLimit, "OLM to report the missing catalog", func(ctx context.Context) error {
 		if err := two.Client().Get(ctx, client.ObjectKeyFromObject(subscription), subscription); err != nil {
 			return err
@@ -311,13 +282,9 @@ func BenchmarkStart(b *testing.B) {
 			for b.Loop() {
 				began := time.Now()
 				c, err := launch(b.Context(), "", options, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				ready := time.Now()
-				if err := c.started.end(); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, c.started.end())
 				starting, ending = starting+ready.Sub(began), ending+time.Since(ready)
 				processor += c.started.cmd.ProcessState.UserTime() + c.started.cmd.ProcessState.SystemTime()
 			}
@@ -331,9 +298,7 @@ func BenchmarkStart(b *testing.B) {
 func clientOf(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	api, err := newClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return api
 }
 
@@ -349,8 +314,6 @@ func bind(t *testing.T, c *Cluster, namespace, account string, rule rbacv1.Polic
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 		},
 	} {
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
 }

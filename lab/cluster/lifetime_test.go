@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -90,12 +92,8 @@ func startStarter(t *testing.T, role string, env ...string) *starter {
 	cmd.Env = append(append(os.Environ(), starterVariable+"="+role), env...)
 	cmd.Stderr = io.Discard
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	s := &starter{Cmd: cmd}
 	t.Cleanup(func() {
 		cmd.Process.Kill()
@@ -111,9 +109,7 @@ func startStarter(t *testing.T, role string, env ...string) *starter {
 		})
 	})
 	line, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the program that starts a cluster and %s printed nothing: %v", role, err)
-	}
+	require.NoErrorf(t, err, "the program that starts a cluster and %s printed nothing", role)
 	s.printed = strings.TrimSpace(line)
 	return s
 }
@@ -130,34 +126,22 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	job, err := newAssignment(t.Context(), "", Options{}, func(tools.Progress) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	broken := t.TempDir()
 	for _, tool := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		if err := os.Symlink(job.Tools.Path(tool), filepath.Join(broken, tool)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(job.Tools.Path(tool), filepath.Join(broken, tool)))
 	}
 	script := "#!/bin/sh\necho no scheduling today >&2\nexit 7\n"
-	if err := os.WriteFile(filepath.Join(broken, "kube-scheduler"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(broken, "kube-scheduler"), []byte(script), 0o755))
 	job.Tools = tools.Dir(broken)
 	keeper, output, err := startKeeper(job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = awaitReady(bufio.NewScanner(output), func(tools.Progress) {})
 	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "no scheduling today") {
 		t.Errorf("got %v, want an error with the program's name and output", err)
 	}
-	if err := keeper.end(); err != nil {
-		t.Error(err)
-	}
-	if left := processesOf(t, temp); len(left) > 0 {
-		t.Errorf("still running: %v", left)
-	}
+	assert.NoError(t, keeper.end())
+	assert.Empty(t, processesOf(t, temp), "still running")
 	if left, _ := filepath.Glob(filepath.Join(temp, folderPrefix+"*")); len(left) > 0 {
 		t.Errorf("still there: %q", left)
 	}
@@ -210,12 +194,8 @@ func TestKilledKeeper(t *testing.T) {
 	temp := t.TempDir()
 	s := startStarter(t, "waits", "TMPDIR="+temp)
 	left, err := readState(s.printed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(left.Keeper.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(left.Keeper.PID, syscall.SIGKILL))
 	Eventually(t, waitLimit, "the processes to end", func(context.Context) error {
 		if running := processesOf(t, temp); len(running) > 0 {
 			return fmt.Errorf("still running: %v", running)
@@ -265,24 +245,16 @@ func TestUpFindStop(t *testing.T) {
 	t.Cleanup(func() { Stop(context.Background(), dir) })
 
 	c, err := Find(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Client().List(t.Context(), &corev1.NamespaceList{}); err != nil {
-		t.Fatalf("use the cluster after the program that put it up has ended: %v", err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, c.Client().List(t.Context(), &corev1.NamespaceList{}), "use the cluster after the program that put it up has ended")
 	if again := startStarter(t, "goes up", "DIR="+dir); !strings.Contains(again.printed, "is already running") {
 		t.Errorf("put up a second cluster in %s: it printed %q, want that one is already running", dir, again.printed)
 	}
 	if log := tailOfFile(filepath.Join(c.Logs(), "keeper.log"), 5); strings.Contains(log, endingNote) {
 		t.Errorf("the cluster stops by itself:\n%s", log)
 	}
-	if err := Stop(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
-	if left := processesOf(t, dir); len(left) > 0 {
-		t.Errorf("processes left after the cluster was stopped: %v", left)
-	}
+	require.NoError(t, Stop(t.Context(), dir))
+	assert.Empty(t, processesOf(t, dir), "processes left after the cluster was stopped")
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder is left after the cluster was stopped: %v", err)
 	}
@@ -295,24 +267,16 @@ func TestUpFindStop(t *testing.T) {
 func TestOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	bystander := exec.Command("sleep", "1000")
-	if err := bystander.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bystander.Start())
 	t.Cleanup(func() { bystander.Process.Kill(); bystander.Wait() })
 	dir := t.TempDir()
 	self, err := selfIdentity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// The id of a dead keeper, which another process has now.
 	dead := processIdentity{PID: bystander.Process.Pid, Started: self.Started - 1}
 	fresh, err := writeTemporary(dir, state{Keeper: dead, Dir: dir, Ready: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(fresh, filepath.Join(dir, stateName)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(fresh, filepath.Join(dir, stateName)))
 	if _, err := Find(dir); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("find a dead cluster: %v, want %v", err, ErrNotRunning)
 	}
@@ -324,9 +288,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 
 	full := t.TempDir()
-	if err := os.WriteFile(filepath.Join(full, "thesis.txt"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(full, "thesis.txt"), nil, 0o644))
 	if up := startStarter(t, "goes up", "DIR="+full); !strings.Contains(up.printed, "is not empty") {
 		t.Errorf("put up a cluster in a folder with a file: it printed %q, want that it is not empty", up.printed)
 	}
@@ -340,9 +302,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 func processesOf(t *testing.T, folder string) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found := map[int]string{}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())

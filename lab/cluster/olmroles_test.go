@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -19,21 +21,13 @@ import (
 func TestOLMRolesAreThoseOfOLM(t *testing.T) {
 	const module = "github.com/operator-framework/operator-lifecycle-manager"
 	pins, err := tools.ToolPins()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	version, err := pins.Version(module)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folder, err := tools.ModuleFolder(t.Context(), module, version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	content, err := os.ReadFile(filepath.Join(folder, "deploy/chart/templates/0000_50_olm_09-aggregated.clusterrole.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want []*rbacv1.ClusterRole
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content)); ; {
 		role := &rbacv1.ClusterRole{}
@@ -41,12 +35,8 @@ func TestOLMRolesAreThoseOfOLM(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want = append(want, role)
 	}
-	if diff := cmp.Diff(want, olmRoles()); diff != "" {
-		t.Errorf("of OLM %s (-), here (+):\n%s", version, diff)
-	}
+	assert.Emptyf(t, cmp.Diff(want, olmRoles()), "of OLM %s (-), here (+)", version)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,16 +21,10 @@ func TestRestore(t *testing.T) {
 	namespace := c.Namespace(t)
 	backup := filepath.Join(t.TempDir(), "etcd.db")
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "before"}}
-	if err := c.client.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.BackUp(t.Context(), backup); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.client.Create(t.Context(), object))
+	require.NoError(t, c.BackUp(t.Context(), backup))
 	former := clientOf(t, c.ServiceAccountConfig(t, namespace, "default"))
-	if err := c.RenewKeys(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.RenewKeys())
 	list := func(as client.Client) error {
 		return as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))
 	}
@@ -36,9 +32,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("with a token of the former key: got %v, want it forbidden, but the token accepted", err)
 	}
 	renewed := clientOf(t, c.ServiceAccountConfig(t, namespace, "default"))
-	if err := c.ForgetKeys(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.ForgetKeys())
 	if err := list(former); !apierrors.IsUnauthorized(err) {
 		t.Errorf("with a token of the key that was forgotten: got %v, want it refused", err)
 	}
@@ -46,24 +40,16 @@ func TestRestore(t *testing.T) {
 		t.Errorf("with a token of the new key: got %v, want it forbidden, but the token accepted", err)
 	}
 
-	if err := c.client.Delete(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.client.Delete(t.Context(), object))
 	revision := latestRevision(t, c)
-	if err := c.Restore(t.Context(), backup); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, c.Restore(t.Context(), backup))
+	assert.NoError(t, c.client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	if now := latestRevision(t, c); len(now) <= len(revision) {
 		t.Errorf("the revision was %s, and is %s, want one that is far above", revision, now)
 	}
 	// The controller manager must notice the restore to serve a new namespace.
 	c.Namespace(t)
-	if err := c.StopNode("worker-7"); err == nil {
-		t.Error("a node that does not exist was stopped")
-	}
+	assert.Error(t, c.StopNode("worker-7"), "a node that does not exist was stopped")
 	// So have the scheduler and the nodes.
 	Eventually(t, waitLimit, "a pod to run", func(ctx context.Context) error {
 		pod := &corev1.Pod{
@@ -87,8 +73,6 @@ func TestRestore(t *testing.T) {
 func latestRevision(t *testing.T, c *Cluster) string {
 	t.Helper()
 	all := &corev1.ConfigMapList{}
-	if err := c.client.List(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.client.List(t.Context(), all))
 	return all.ResourceVersion
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,26 +33,16 @@ func TestProcessesYield(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOMAXPROCS", "") // or the test inherits it
-			if err := os.Unsetenv("GOMAXPROCS"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Unsetenv("GOMAXPROCS"))
 			cmd, err := newProcesses(t.TempDir(), tc.yields).start(program{name: "sleep", path: "/bin/sleep", args: []string{"1h"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() {
-				if err := cmd.Process.Kill(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, cmd.Process.Kill())
 				_ = cmd.Wait() // it was killed
 			})
 			got, err := unix.SchedGetAttr(cmd.Process.Pid, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Policy != tc.policy {
-				t.Errorf("the program has scheduling policy %d, want %d", got.Policy, tc.policy)
-			}
+			require.NoError(t, err)
+			assert.EqualValues(t, tc.policy, got.Policy, "the program has scheduling policy")
 			var environment []byte
 			Eventually(t, waitLimit, "the kernel to have set up the program", func(context.Context) error {
 				// The program counts as started a moment before it has an environment.

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/loop"
 )
 
@@ -40,16 +43,12 @@ func TestNothingIsLeftOfRealNodes(t *testing.T) {
 			s := startStarter(t, "waits with a real node", "TMPDIR="+temp)
 			folder := realNodeFolder(s.printed, RealNode(0))
 			root, err := (&Cluster{state: state{Dir: s.printed}}).NodeRoot(RealNode(0))
-			if err != nil {
-				t.Fatalf("the program printed %q: %v", s.printed, err)
-			}
+			require.NoErrorf(t, err, "the program printed %q", s.printed)
 			loops := []string{attachLoop(t, filepath.Join(root, "/var/lib/kubelet/disk")), attachLoop(t, filepath.Join(root, "/tmp/disk"))}
 			groups := groupsOf(t, folder)
 			left := func() error { return remains(t, temp, folder, groups, loops) }
 			for _, expected := range []string{"processes", "control group", "loop device"} {
-				if err := left(); err == nil || !strings.Contains(err.Error(), expected) {
-					t.Fatalf("while the node runs, found %v, want its %s, too", err, expected)
-				}
+				require.ErrorContains(t, left(), expected, "while the node runs, found")
 			}
 			if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), temp) {
 				t.Errorf("a mount of the node is the machine's, too (%v):\n%s", err, mounts)
@@ -57,9 +56,7 @@ func TestNothingIsLeftOfRealNodes(t *testing.T) {
 			test.kill(t, s, s.printed)
 			Eventually(t, waitLimit, "all of the node to go", func(context.Context) error { return left() })
 			if test.folderStays {
-				if err := sweep(s.printed); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, sweep(s.printed))
 			}
 		})
 	}
@@ -69,9 +66,7 @@ func TestNothingIsLeftOfRealNodes(t *testing.T) {
 func killNamed(t *testing.T, dir, name string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -80,9 +75,7 @@ func killNamed(t *testing.T, dir, name string) {
 		arguments, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		environment, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
 		if strings.Contains(string(arguments), "\x00"+name) && strings.Contains(string(environment), filepath.Dir(dir)) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 			return
 		}
 	}
@@ -116,9 +109,7 @@ func remains(t *testing.T, temp, folder string, groups, loops []string) error {
 func groupsOf(t *testing.T, folder string) (groups []string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder, "cgroups.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := json.Unmarshal(content, &groups); err != nil || len(groups) == 0 {
 		t.Fatalf("control groups of the node: %q, %v", groups, err)
 	}
@@ -129,17 +120,11 @@ func groupsOf(t *testing.T, folder string) (groups []string) {
 func attachLoop(t *testing.T, path string) string {
 	t.Helper()
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
-	if err := file.Truncate(1 << 20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, file.Truncate(1<<20))
 	device, err := loop.Attach(file, "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer device.Close()
 	return device.Name()
 }

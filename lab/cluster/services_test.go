@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/net/proxy"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,25 +23,17 @@ func TestServices(t *testing.T) {
 		// No node has these pods.
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 			Spec: corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "web", Image: "web"}}}}
-		if err := c.Client().Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), pod))
 		pod.Status.PodIP = map[corev1.ConditionStatus]string{corev1.ConditionFalse: "10.128.0.8", corev1.ConditionTrue: "10.128.0.9"}[ready]
 		pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
-		if err := c.Client().Status().Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Status().Update(t.Context(), pod))
 	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Spec: corev1.ServiceSpec{
 		Selector: labels, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt(8080)}}}}
-	if err := c.Client().Create(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), service))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer listener.Close()
 	go serveServices(listener, c.Client(), func(_ context.Context, address string) (net.Conn, error) {
 		server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,14 +54,10 @@ func TestServices(t *testing.T) {
 		return conn, err
 	})
 	socks, err := proxy.SOCKS5("tcp", listener.Addr().String(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 
 	conn, err := socks.Dial("tcp", "web."+namespace+".svc:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	if answer, err := io.ReadAll(conn); err != nil || string(answer) != "this is 10.128.0.9:8080" {
 		t.Errorf("found %q (%v), want the pod that is ready", answer, err)

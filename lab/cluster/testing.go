@@ -235,6 +235,17 @@ func Eventually(t testing.TB, limit time.Duration, what string, check func(conte
 	}
 }
 
+// Await is Eventually for one object, which it reads before each check.
+func (c *Cluster) Await(t testing.TB, limit time.Duration, what string, object client.Object, check func() error) {
+	t.Helper()
+	Eventually(t, limit, what, func(ctx context.Context) error {
+		if err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		return check()
+	})
+}
+
 // Gone returns a check for Eventually that an object is gone.
 func (c *Cluster) Gone(object client.Object) func(context.Context) error {
 	return func(ctx context.Context) error {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/fault"
 )
@@ -15,9 +17,7 @@ func setAllFaults(t *testing.T, value string) {
 	all := flag.Lookup("all-faults")
 	before := all.Value.String()
 	t.Cleanup(func() { all.Value.Set(before) })
-	if err := all.Value.Set(value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, all.Value.Set(value))
 }
 
 // TestSweepTriesEachFaultAtEachPoint needs no cluster: its scenarios have no client.
@@ -46,9 +46,7 @@ func TestSweepTriesEachFaultAtEachPoint(t *testing.T) {
 		}})
 
 	want := []fault.Tally{{Points: 2, Tried: 9}, {Points: 1, Tried: 2, Missed: []fault.Point{absent, absent}}}
-	if diff := cmp.Diff(want, tallies); diff != "" {
-		t.Errorf("tallies (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, tallies), "tallies (-want +got)")
 	wantTries := map[string]int{
 		"watch_secrets_a_1 stale": 1, "watch_secrets_a_1 event-dropped": 1,
 		"watch_secrets_shy_1 stale": 3, "watch_secrets_shy_1 event-dropped": 3,
@@ -57,9 +55,7 @@ func TestSweepTriesEachFaultAtEachPoint(t *testing.T) {
 	for _, f := range []string{"killed-before", "killed-after", "response-dropped", "conflict", "too-many-requests", "server-error", "hang"} {
 		wantTries["create_secrets_a_1 "+f] = 1
 	}
-	if diff := cmp.Diff(wantTries, tries); diff != "" {
-		t.Errorf("tries (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(wantTries, tries), "tries (-want +got)")
 }
 
 func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
@@ -80,9 +76,7 @@ func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
 		return tried
 	}
 	first := sweep()
-	if diff := cmp.Diff(first, sweep()); diff != "" {
-		t.Errorf("the faults of two sweeps (-one +other):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(first, sweep()), "the faults of two sweeps (-one +other)")
 	different := map[fault.Fault]bool{}
 	for _, f := range first {
 		different[f] = true
@@ -110,9 +104,7 @@ func TestCheckMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := &verdict{TB: t}
 			test.tally.CheckMissed(got, "scenario")
-			if got.failed != test.fails {
-				t.Errorf("failed is %t, want %t", got.failed, test.fails)
-			}
+			assert.Equal(t, test.fails, got.failed, "failed")
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -70,13 +72,9 @@ func TestStaleWatch(t *testing.T) {
 				w.do(err)
 				defer other.Stop()
 				w.make("a")
-				if got := w.next(other); got != "a" {
-					t.Fatalf("the watch beside the stale one brings %q, want a", got)
-				}
+				require.EqualValues(t, "a", w.next(other), "the watch beside the stale one brings")
 				w.make("b")
-				if got := w.next(other); got != "b" {
-					t.Fatalf("the watch beside the stale one brings %q, want b", got)
-				}
+				require.EqualValues(t, "b", w.next(other), "the watch beside the stale one brings")
 				select {
 				case event := <-watching.ResultChan():
 					t.Errorf("the stale watch brings the event %v", event)
@@ -84,9 +82,7 @@ func TestStaleWatch(t *testing.T) {
 				}
 				injector.Deliver()
 				for _, want := range []string{"a", "b"} {
-					if got := w.next(watching); got != want {
-						t.Errorf("then it brings an event about %q, want %q", got, want)
-					}
+					assert.EqualValues(t, want, w.next(watching), "then it brings an event about")
 				}
 				return nil
 			}))
@@ -107,18 +103,14 @@ func TestDroppedEvent(t *testing.T) {
 				client := w.secrets(cfg)
 				watching, from := w.start(ctx, client)
 				w.make("a")
-				if got := w.next(watching); got != "" {
-					t.Errorf("the watch brings an event about %q, want its end", got)
-				}
+				assert.EqualValues(t, "", w.next(watching), "the watch brings an event about")
 				if _, err := client.Watch(ctx, from); !apierrors.IsResourceExpired(err) {
 					t.Errorf("resuming the watch gives error %v, want an expired resource version", err)
 				}
 				watching, _ = w.start(ctx, client)
 				defer watching.Stop()
 				w.make("b")
-				if got := w.next(watching); got != "b" {
-					t.Errorf("the watch after the list brings %q, want b", got)
-				}
+				assert.EqualValues(t, "b", w.next(watching), "the watch after the list brings")
 				return nil
 			}))
 			if !injector.Came() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,16 +100,12 @@ func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
 				"patch_secrets_ns_b_test_1", "patch_secrets_ns_b_test_2", "create_secrets_ns_some-*_1",
 				"patch_namespaces.status_ns_ns_1", "delete_secrets_ns_a_1",
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("points (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(want, got), "points (-want +got)")
 			object := func(name string) fault.Point {
 				return fault.Point{Resource: "secrets", Namespace: w.namespace, Name: name}
 			}
 			counts := map[fault.Point]fault.Count{object("a"): {Created: 1, Deleted: 1}, object("b"): {Created: 1}, object("some-*"): {Created: 1}}
-			if diff := cmp.Diff(counts, injector.Counts()); diff != "" {
-				t.Errorf("counts (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(counts, injector.Counts()), "counts (-want +got)")
 		})
 	}
 }
@@ -170,9 +167,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 					t.Errorf("fault %q is recorded at %s, want %q", write.Fault, at, tc.fault)
 				}
 			}
-			if diff := cmp.Diff(tc.codes, codes); diff != "" {
-				t.Errorf("answers of the API server (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.codes, codes), "answers of the API server (-want +got)")
 			if !injector.Came() {
 				t.Error("the injector says that the client did not reach the point")
 			}
@@ -285,9 +280,7 @@ func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 		if _, err := secrets.Create(ctx, named("trigger"), metav1.CreateOptions{}); err == nil {
 			t.Error("the creation that kills the client succeeded")
 		}
-		if err := <-result; err == nil {
-			t.Error("the dead client heard that its write succeeded")
-		}
+		assert.Error(t, <-result, "the dead client heard that its write succeeded")
 		if w.exists("late") {
 			t.Error("the write arrived too early for this test")
 		}

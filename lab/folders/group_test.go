@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -34,9 +36,7 @@ func TestGive(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	if got := groupOf(t, outside); got == group {
 		t.Errorf("%s, to which a link leads, belongs to the group %d", outside, got)
 	}
@@ -50,8 +50,6 @@ func TestGive(t *testing.T) {
 func groupOf(t *testing.T, path string) uint32 {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return info.Sys().(*syscall.Stat_t).Gid
 }

@@ -17,6 +17,8 @@ import (
 
 	"cloud.google.com/go/compute/metadata"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 	"google.golang.org/api/compute/v1"
@@ -66,13 +68,9 @@ func (b *bed) client(file []byte) *compute.Service {
 	ctx := wire(b.t, b.Cloud)
 	//lint:ignore SA1019 the file is of the fake cloud, and may be of any type
 	credentials, err := google.CredentialsFromJSON(ctx, file, compute.CloudPlatformScope)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	api, err := compute.NewService(ctx, option.WithHTTPClient(oauth2.NewClient(ctx, credentials.TokenSource)))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return api
 }
 
@@ -83,9 +81,7 @@ func (b *bed) source(disk string) string {
 // finish waits for a zonal operation, which succeeds.
 func (b *bed) finish(o *compute.Operation, err error) {
 	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	if o.Status == "DONE" {
 		b.t.Errorf("the operation %s has ended before anybody waits for it", o.OperationType)
 	}
@@ -99,9 +95,7 @@ func (b *bed) create(d *compute.Disk) *compute.Disk {
 	b.t.Helper()
 	b.finish(b.api.Disks.Insert(b.Project(), b.zone, d).Do())
 	made, err := b.api.Disks.Get(b.Project(), b.zone, d.Name).Do()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return made
 }
 
@@ -174,9 +168,7 @@ func TestRegionalDisks(t *testing.T) {
 	wantRefused(t, err, 400, "invalid", "two replica zones")
 	disk.ReplicaZones = append(disk.ReplicaZones, "zones/us-central1-b")
 	o, err := b.api.RegionDisks.Insert(b.Project(), b.Region(), disk).Do()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if done, err := b.api.RegionOperations.Wait(b.Project(), b.Region(), o.Name).Do(); err != nil || done.Status != "DONE" {
 		t.Fatalf("the operation is %+v, error %v", done, err)
 	}
@@ -230,9 +222,7 @@ func TestContent(t *testing.T) {
 	dir := t.TempDir()
 	devices := gcp.NewDevices(func(instance string) (string, error) { return filepath.Join(dir, instance), nil })
 	t.Cleanup(func() {
-		if err := devices.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, devices.Close())
 	})
 	b := start(t, gcp.Options{Disks: devices})
 	b.AddInstance("node", b.zone, "n2-standard-4")
@@ -245,9 +235,7 @@ func TestContent(t *testing.T) {
 			t.Fatalf("the link to disk %s leads to %s, error %v; want sdb", disk, path, err)
 		}
 		device, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		content := make([]byte, 8)
 		if _, err := device.Read(content); err != nil {
 			t.Fatal(err)
@@ -257,9 +245,7 @@ func TestContent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(device.Sync(), device.Close()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(device.Sync(), device.Close()))
 		b.finish(b.api.Instances.DetachDisk(b.Project(), b.zone, "node", disk).Do())
 		return strings.TrimRight(string(content), "\x00")
 	}
@@ -286,9 +272,7 @@ func TestContent(t *testing.T) {
 		b.create(d)
 		from[name] = with(name, "")
 	}
-	if diff := cmp.Diff(map[string]string{"of-snapshot": "first", "of-image": "first", "clone": "later"}, from); diff != "" {
-		t.Errorf("contents (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]string{"of-snapshot": "first", "of-image": "first", "clone": "later"}, from), "contents (-want +got)")
 	_, err = b.api.Disks.Insert(b.Project(), b.zone, &compute.Disk{Name: "small", SizeGb: 1, SourceDisk: b.source("clone")}).Do()
 	wantRefused(t, err, 400, "invalid", "cannot be smaller than the source disk size (2 GB)")
 	if _, err := b.api.Snapshots.Delete(b.Project(), "snapshot").Do(); err != nil {
@@ -302,9 +286,7 @@ func TestContent(t *testing.T) {
 func TestOperationsTakeTime(t *testing.T) {
 	b := start(t, gcp.Options{Settle: time.Hour})
 	o, err := b.api.Disks.Insert(b.Project(), b.zone, &compute.Disk{Name: "data", SizeGb: 1}).Do()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if o, err = b.api.ZoneOperations.Get(b.Project(), b.zone, o.Name).Do(); err != nil || o.Status != "RUNNING" {
 		t.Errorf("the operation is %+v, error %v; want it running", o, err)
 	}
@@ -349,9 +331,7 @@ func TestWhoMay(t *testing.T) {
 		t.Errorf("with an unknown key: error %v, want an invalid signature", err)
 	}
 	bare, err := compute.NewService(t.Context(), option.WithHTTPClient(oauth2.NewClient(wire(t, b.Cloud), oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "ya29.old"}))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = bare.Zones.List(b.Project()).Do()
 	wantRefused(t, err, 401, "authError", "Invalid Credentials")
 	calls := b.Calls()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/gcp"
 )
@@ -27,13 +28,9 @@ const (
 func TestWorkloadIdentity(t *testing.T) {
 	b := start(t, gcp.Options{})
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "1"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	audience := b.AddIdentityProvider("harbour-pool", gcp.IdentityProvider{Issuer: issuer, Audiences: []string{"openshift"}, KeySet: func() ([]byte, error) {
 		return json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1"}}})
 	}})
@@ -51,13 +48,9 @@ func TestWorkloadIdentity(t *testing.T) {
 			claims := jwt.Claims{Issuer: issuer, Subject: subject, Audience: jwt.Audience{"openshift"}, Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour))}
 			test.change(&claims)
 			token, err := jwt.Signed(signer).Claims(claims).Serialize()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			file := filepath.Join(t.TempDir(), "token")
-			if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, []byte(token), 0o600))
 			api := b.client(b.Trust(t, audience, subject, b.email, file))
 			_, err = api.Zones.List(b.Project()).Do()
 			if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -29,30 +30,18 @@ func newNode(t *testing.T, exports Exports) node {
 		t.Skip("only root can mount")
 	}
 	programs, err := tools.Programs(t.Context(), "./lab/nfs/nfsclient")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	runtime.LockOSThread() // and never unlock it
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET))
 	loopback, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetUp(loopback); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetUp(loopback))
 	n := node{Start(t, exports), t.TempDir()}
 	for _, name := range []string{"mount.nfs", "mount.nfs4", "efs-proxy"} {
-		if err := os.Symlink(programs.Path("nfsclient"), filepath.Join(n.folder, name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(programs.Path("nfsclient"), filepath.Join(n.folder, name)))
 	}
 	listener, err := net.Listen("unix", Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
 	n.server.ServeNode(listener)
 	return n

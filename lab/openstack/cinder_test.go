@@ -10,6 +10,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/volumeattach"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/openstack"
 )
@@ -67,9 +69,7 @@ func TestVolumeLifecycle(t *testing.T) {
 	if server.Name != "worker-0" || server.Status != "ACTIVE" || server.AvailabilityZone != "nova" {
 		t.Errorf("server %+v", server)
 	}
-	if err := c.attach(instance.ID, volume.ID); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.attach(instance.ID, volume.ID))
 	volume = c.volume(t, volume.ID)
 	if volume.Status != "in-use" || len(volume.Attachments) != 1 || volume.Attachments[0].ServerID != instance.ID || volume.Attachments[0].Device != "/dev/vdb" {
 		t.Errorf("volume %+v", volume)
@@ -87,9 +87,7 @@ func TestVolumeLifecycle(t *testing.T) {
 	extend := volumes.ExtendSizeOpts{NewSize: 3}
 	wantFault(t, volumes.ExtendSize(c.ctx, c.cinder, volume.ID, extend).ExtractErr(), 400, "to extend, currently in-use")
 	c.cinder.Microversion = "3.42"
-	if err := volumes.ExtendSize(c.ctx, c.cinder, volume.ID, extend).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, volumes.ExtendSize(c.ctx, c.cinder, volume.ID, extend).ExtractErr())
 	if volume = c.volume(t, volume.ID); volume.Size != 3 || volume.Status != "in-use" {
 		t.Errorf("the volume has %d GiB and is %s after it was extended to 3", volume.Size, volume.Status)
 	}
@@ -106,28 +104,20 @@ func TestVolumeLifecycle(t *testing.T) {
 		t.Errorf("volumes %+v and %+v", restored, clone)
 	}
 
-	if err := volumeattach.Delete(c.ctx, c.nova, instance.ID, volume.ID).ExtractErr(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, volumeattach.Delete(c.ctx, c.nova, instance.ID, volume.ID).ExtractErr())
 	if volume = c.volume(t, volume.ID); volume.Status != "available" || len(volume.Attachments) > 0 {
 		t.Errorf("volume %+v", volume)
 	}
 	wantFault(t, volumeattach.Delete(c.ctx, c.nova, instance.ID, volume.ID).ExtractErr(), 404, "is not attached to volume")
 	wantFault(t, volumes.Delete(c.ctx, c.cinder, volume.ID, nil).ExtractErr(), 400, "have snapshots")
-	if err := snapshots.Delete(c.ctx, c.cinder, snapshot.ID).ExtractErr(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, snapshots.Delete(c.ctx, c.cinder, snapshot.ID).ExtractErr())
 	for _, id := range []string{volume.ID, restored.ID, clone.ID} {
-		if err := volumes.Delete(c.ctx, c.cinder, id, nil).ExtractErr(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, volumes.Delete(c.ctx, c.cinder, id, nil).ExtractErr())
 	}
 	if len(cloud.Volumes()) > 0 || len(cloud.VolumeSnapshots()) > 0 {
 		t.Errorf("left %+v and %+v", cloud.Volumes(), cloud.VolumeSnapshots())
 	}
-	if diff := cmp.Diff([]string{"attach /dev/vdb worker-0", "extend /dev/vdb", "detach /dev/vdb"}, disks); diff != "" {
-		t.Errorf("disks (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"attach /dev/vdb worker-0", "extend /dev/vdb", "detach /dev/vdb"}, disks), "disks (-want +got)")
 }
 
 // TestFailedDisks: Nova has accepted a request before the hypervisor fails, so only the volume shows it.
@@ -139,33 +129,25 @@ func TestFailedDisks(t *testing.T) {
 	c.volume(t, volume.ID)
 	broken := func(openstack.Attachment) error { return errors.New("no such disk") }
 	cloud.SetDisks(openstack.Disks{Attach: broken})
-	if err := c.attach(instance.ID, volume.ID); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.attach(instance.ID, volume.ID))
 	if got := c.volume(t, volume.ID); got.Status != "available" || len(got.Attachments) > 0 {
 		t.Errorf("volume %+v, want an available one", got)
 	}
 	cloud.SetDisks(openstack.Disks{Detach: broken, Extend: broken})
 	cloud.Fail(openstack.AttachVolume, "")
 	for range 2 { // the first one fails
-		if err := c.attach(instance.ID, volume.ID); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.attach(instance.ID, volume.ID))
 	}
 	got := c.volume(t, volume.ID)
 	if got.Status != "in-use" || got.Attachments[0].Device != "/dev/vdb" {
 		t.Errorf("volume %+v, want one that is attached under the first free name", got)
 	}
-	if err := volumeattach.Delete(c.ctx, c.nova, instance.ID, volume.ID).ExtractErr(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, volumeattach.Delete(c.ctx, c.nova, instance.ID, volume.ID).ExtractErr())
 	if got := c.volume(t, volume.ID); got.Status != "in-use" || len(got.Attachments) != 1 {
 		t.Errorf("volume %+v, want one that is attached still", got)
 	}
 	c.cinder.Microversion = "3.42"
-	if err := volumes.ExtendSize(c.ctx, c.cinder, volume.ID, volumes.ExtendSizeOpts{NewSize: 9}).ExtractErr(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, volumes.ExtendSize(c.ctx, c.cinder, volume.ID, volumes.ExtendSizeOpts{NewSize: 9}).ExtractErr())
 	if got := c.volume(t, volume.ID); got.Status != "error_extending" || got.Size != 2 {
 		t.Errorf("the volume is %s and has %d GiB, want error_extending and 2", got.Status, got.Size)
 	}
@@ -227,25 +209,19 @@ func TestMultiattach(t *testing.T) {
 	if !c.volume(t, shared.ID).Multiattach {
 		t.Error("the volume of type shared does not say multiattach")
 	}
-	if err := c.attach(a.ID, single.ID); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.attach(a.ID, single.ID))
 	wantFault(t, c.attach(b.ID, single.ID), 400, "status must be available")
 	wantFault(t, c.attach(a.ID, shared.ID), 400, "compute API version 2.60")
 	c.nova.Microversion = "2.60"
 	for _, instance := range []openstack.Instance{a, b} {
-		if err := c.attach(instance.ID, shared.ID); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.attach(instance.ID, shared.ID))
 	}
 	if got := c.volume(t, shared.ID).Attachments; len(got) != 2 || got[0].Device != "/dev/vdc" || got[1].Device != "/dev/vdb" {
 		t.Errorf("attachments %+v", got)
 	}
 	c.nova.Microversion = ""
 	for i := range 23 {
-		if err := c.attach(a.ID, c.newVolume(t, "more").ID); err != nil {
-			t.Fatalf("volume %d: %v", i, err)
-		}
+		require.NoErrorf(t, c.attach(a.ID, c.newVolume(t, "more").ID), "volume %d", i)
 	}
 	wantFault(t, c.attach(a.ID, c.newVolume(t, "too many").ID), 403, "maximum allowed number of disk devices (26)")
 }
@@ -265,9 +241,7 @@ func TestVolumeLists(t *testing.T) {
 		return names
 	}
 	before := len(cloud.Calls())
-	if diff := cmp.Diff([]string{"e", "d", "c", "b", "a"}, names(volumes.ListOpts{Limit: 2})); diff != "" {
-		t.Errorf("volumes (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"e", "d", "c", "b", "a"}, names(volumes.ListOpts{Limit: 2})), "volumes (-want +got)")
 	if pages := len(cloud.Calls()) - before; pages != 3 {
 		t.Errorf("read in %d pages, want 3", pages)
 	}

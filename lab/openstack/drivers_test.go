@@ -19,6 +19,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -75,9 +77,7 @@ func startDriverWith(t *testing.T, start func(*exec.Cmd) error, path, folder str
 	t.Helper()
 	socket := filepath.Join(folder, "csi.sock")
 	cmd, log := command(context.WithoutCancel(t.Context()), path, folder, append(args, "--endpoint=unix://"+socket, "--v=4")...)
-	if err := start(cmd); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, start(cmd))
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
@@ -87,9 +87,7 @@ func startDriverWith(t *testing.T, start func(*exec.Cmd) error, path, folder str
 	})
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { connection.Close() })
 	d := &driver{csi.NewIdentityClient(connection), csi.NewControllerClient(connection), csi.NewNodeClient(connection), secrets, socket}
 	if _, err := d.GetPluginInfo(limited(t), &csi.GetPluginInfoRequest{}); err != nil {
@@ -157,9 +155,7 @@ func wantCalls(t *testing.T, cloud *openstack.Cloud, want ...string) {
 		found[call.String()] = true
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(found))); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, slices.Sorted(maps.Keys(found))), "calls (-want +got)")
 }
 
 func wantCode(t *testing.T, err error, code codes.Code, message string) {
@@ -180,9 +176,7 @@ func startManila(t *testing.T, path string, secrets map[string]string, cloudsYAM
 	t.Helper()
 	folder := t.TempDir()
 	if cloudsYAML != nil {
-		if err := os.WriteFile(filepath.Join(folder, "clouds.yaml"), cloudsYAML, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "clouds.yaml"), cloudsYAML, 0o600))
 	}
 	return startDriver(t, path, folder, secrets, "--provide-controller-service=true", "--provide-node-service=false", "--drivername=manila.csi.openstack.org",
 		"--share-protocol-selector=NFS", "--fwdendpoint=unix:///csi/csi-nfs.sock", "--cluster-id=harbour-x7")
@@ -210,9 +204,7 @@ func testManilaLifecycle(t *testing.T, path string) {
 	}
 	wantMetadata := map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pvc-1",
 		"manila.csi.openstack.org/cluster": "harbour-x7"}
-	if diff := cmp.Diff(wantMetadata, share.Metadata); diff != "" {
-		t.Errorf("metadata (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(wantMetadata, share.Metadata), "metadata (-want +got)")
 	if again := must[*csi.Volume](t)(d.create(t, "pvc-1", 2, parameter("type", "gold"))); again.VolumeId != volume.VolumeId || len(cloud.Shares()) != 1 || len(cloud.Shares()[0].Rules) != 1 {
 		t.Errorf("the second time volume %v, shares %+v", again, cloud.Shares())
 	}
@@ -232,9 +224,7 @@ func testManilaLifecycle(t *testing.T, path string) {
 		t.Errorf("restored volume %v, share %+v", restored, got)
 	}
 	for _, err := range []error{d.deleteSnapshot(t, snapshot.SnapshotId), d.delete(t, restored.VolumeId), d.delete(t, volume.VolumeId), d.delete(t, volume.VolumeId)} {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	if len(cloud.Shares()) > 0 || len(cloud.ShareSnapshots()) > 0 {
 		t.Errorf("left %+v and %+v", cloud.Shares(), cloud.ShareSnapshots())
@@ -262,9 +252,7 @@ func testManilaLifecycle(t *testing.T, path string) {
 func testManilaLogins(t *testing.T, path string) {
 	cloud := openstack.StartWith(t, openstack.Options{ShareTypes: []string{"default"}, TLS: true})
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, cloud.CA(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(ca, cloud.CA(), 0o600))
 	login := func(l openstack.Login, caFile string) openstack.Login {
 		l.CAFile = caFile
 		return l
@@ -309,9 +297,7 @@ func testManilaLogins(t *testing.T, path string) {
 				wantCode(t, err, codes.Unauthenticated, test.message)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if err := d.delete(t, volume.VolumeId); err != nil || len(cloud.Shares()) > 0 {
 				t.Errorf("error %v, left %+v", err, cloud.Shares())
 			}
@@ -349,9 +335,7 @@ func testManilaErrors(t *testing.T, path string) {
 	cloud.Inject(openstack.Fault{Service: openstack.Manila, Method: "DELETE", Code: 503, Times: 1})
 	wantCode(t, d.delete(t, volume.VolumeId), codes.Internal, "The server is currently unavailable.")
 	cloud.ExpireTokens() // of earlier requests: the driver logs in for each
-	if err := d.delete(t, volume.VolumeId); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, d.delete(t, volume.VolumeId))
 
 	cloud.SetLatency(time.Second) // less than the driver waits until it asks again
 	slow := must[*csi.Volume](t)(d.create(t, "slow", 1))
@@ -371,9 +355,7 @@ func startCinder(t *testing.T, path string, login openstack.Login) *driver {
 func cinderArguments(t *testing.T, folder string, login openstack.Login) []string {
 	t.Helper()
 	conf := filepath.Join(folder, "cloud.conf")
-	if err := os.WriteFile(conf, login.CloudConf(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(conf, login.CloudConf(), 0o600))
 	return []string{"--cloud-config=" + conf, "--cluster=harbour-x7", "--provide-controller-service=true", "--provide-node-service=false"}
 }
 
@@ -441,9 +423,7 @@ func testCinderLifecycle(t *testing.T, path string) {
 			break
 		}
 	}
-	if diff := cmp.Diff([]string{clone.VolumeId, restored.VolumeId, volume.VolumeId}, listed); diff != "" {
-		t.Errorf("volumes (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{clone.VolumeId, restored.VolumeId, volume.VolumeId}, listed), "volumes (-want +got)")
 	wantCode(t, d.delete(t, volume.VolumeId), codes.Internal, "it's still attached to a node")
 	for range 2 {
 		if _, err := d.ControllerUnpublishVolume(limited(t), &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID}); err != nil {
@@ -452,16 +432,12 @@ func testCinderLifecycle(t *testing.T, path string) {
 	}
 	for _, err := range []error{d.deleteSnapshot(t, snapshot.SnapshotId), d.deleteSnapshot(t, snapshot.SnapshotId), d.delete(t, clone.VolumeId), d.delete(t, restored.VolumeId),
 		d.delete(t, volume.VolumeId), d.delete(t, volume.VolumeId)} {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	if len(cloud.Volumes()) > 0 || len(cloud.VolumeSnapshots()) > 0 {
 		t.Errorf("left %+v and %+v", cloud.Volumes(), cloud.VolumeSnapshots())
 	}
-	if diff := cmp.Diff([]string{"attach /dev/vdb", "extend /dev/vdb", "detach /dev/vdb"}, disks); diff != "" {
-		t.Errorf("disks (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"attach /dev/vdb", "extend /dev/vdb", "detach /dev/vdb"}, disks), "disks (-want +got)")
 	wantCalls(t, cloud,
 		"keystone POST /v3/auth/tokens = 201",
 		"cinder GET /volumes/detail ?name @3.34 = 200",

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/shares"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/snapshots"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/openstack"
 )
@@ -34,9 +36,7 @@ func TestFiles(t *testing.T) {
 	}
 	write := func(folder, content string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(folder, "file"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "file"), []byte(content), 0o600))
 	}
 	share, files := export("one")
 	write(files, "before")
@@ -44,13 +44,9 @@ func TestFiles(t *testing.T) {
 	cloud.ShareSnapshots() // it is taken
 	write(files, "after")
 	restored, again := export("two", func(o *shares.CreateOpts) { o.SnapshotID = snapshot.ID })
-	if got := string(must[[]byte](t)(os.ReadFile(filepath.Join(again, "file")))); got != "before" {
-		t.Errorf("the restored share has %q, want what the other one had before", got)
-	}
+	assert.EqualValues(t, "before", string(must[[]byte](t)(os.ReadFile(filepath.Join(again, "file")))), "the restored share has")
 	for _, err := range []error{snapshots.Delete(c.ctx, c.manila, snapshot.ID).ExtractErr(), shares.Delete(c.ctx, c.manila, restored.ID).ExtractErr()} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	if remaining, left := cloud.Shares(), must[[]os.DirEntry](t)(os.ReadDir(folder)); len(remaining) != 1 || len(left) != 1 || left[0].Name() != share.ID {
 		t.Errorf("left %v, want the first share %s", left, share.ID)

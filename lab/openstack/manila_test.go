@@ -12,6 +12,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/sharetypes"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/snapshots"
 	"github.com/gophercloud/gophercloud/v2/pagination"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/openstack"
 )
@@ -67,9 +69,7 @@ func TestShareLifecycle(t *testing.T) {
 	_, err := shares.GrantAccess(c.ctx, c.manila, share.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "0.0.0.0/0", AccessLevel: "rw"}).Extract()
 	wantFault(t, err, 400, "Share access ip:0.0.0.0/0 exists.")
 
-	if err := shares.Extend(c.ctx, c.manila, share.ID, shares.ExtendOpts{NewSize: 5}).ExtractErr(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shares.Extend(c.ctx, c.manila, share.ID, shares.ExtendOpts{NewSize: 5}).ExtractErr())
 	if share = c.share(t, share.ID); share.Size != 5 || share.Status != "available" {
 		t.Errorf("the share has %d GiB and is %s after it was extended to 5", share.Size, share.Status)
 	}
@@ -93,9 +93,7 @@ func TestShareLifecycle(t *testing.T) {
 		shares.Delete(c.ctx, c.manila, restored.ID).ExtractErr(),
 		shares.Delete(c.ctx, c.manila, share.ID).ExtractErr(),
 	} {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	if left := cloud.Shares(); len(left) > 0 || len(cloud.ShareSnapshots()) > 0 {
 		t.Errorf("left %+v and %+v", left, cloud.ShareSnapshots())
@@ -216,9 +214,7 @@ func TestFailedOperations(t *testing.T) {
 	}
 	cloud.Fail(openstack.CreateShare, openstack.NoCapacity)
 	failed := c.newShare(t, "failed")
-	if got := c.share(t, failed.ID).Status; got != "error" {
-		t.Errorf("the share is %s, want error", got)
-	}
+	assert.EqualValues(t, "error", c.share(t, failed.ID).Status, "the share")
 	wantMessage(failed.ID, "009", "Capacity filter didn't succeed")
 	good := c.newShare(t, "good")
 	for operation, request := range map[openstack.Operation]func() error{
@@ -228,24 +224,18 @@ func TestFailedOperations(t *testing.T) {
 		openstack.DeleteShare: func() error { return shares.Delete(c.ctx, c.manila, failed.ID).ExtractErr() },
 	} {
 		cloud.Fail(operation, "")
-		if err := request(); err != nil {
-			t.Errorf("%s: %v", operation, err)
-		}
+		assert.NoError(t, request(), operation)
 	}
 	if got := c.share(t, good.ID); got.Status != "extending_error" || got.Size != 2 {
 		t.Errorf("the share is %s and has %d GiB, want extending_error and 2", got.Status, got.Size)
 	}
 	wantMessage(good.ID, "001", "An unknown error occurred.")
-	if got := c.share(t, failed.ID).Status; got != "error_deleting" {
-		t.Errorf("the share is %s, want error_deleting", got)
-	}
+	assert.EqualValues(t, "error_deleting", c.share(t, failed.ID).Status, "the share")
 	source := c.newShare(t, "source")
 	c.share(t, source.ID)
 	cloud.Fail(openstack.CreateShareSnapshot, "")
 	snapshot := must[*snapshots.Snapshot](t)(snapshots.Create(c.ctx, c.manila, snapshots.CreateOpts{ShareID: source.ID}).Extract())
-	if got := must[*snapshots.Snapshot](t)(snapshots.Get(c.ctx, c.manila, snapshot.ID).Extract()).Status; got != "error" {
-		t.Errorf("the snapshot is %s, want error", got)
-	}
+	assert.EqualValues(t, "error", must[*snapshots.Snapshot](t)(snapshots.Get(c.ctx, c.manila, snapshot.ID).Extract()).Status, "the snapshot")
 }
 
 // TestLatency: operations take as long as the cloud is told, however often it is asked.
@@ -265,9 +255,7 @@ func TestLatency(t *testing.T) {
 	if took := time.Since(began); took < 20*time.Millisecond {
 		t.Errorf("available after %v", took)
 	}
-	if got := c.share(t, slow.ID).Status; got != "creating" {
-		t.Errorf("the slow share is %s, want creating", got)
-	}
+	assert.EqualValues(t, "creating", c.share(t, slow.ID).Status, "the slow share")
 	_, err := shares.GrantAccess(c.ctx, c.manila, slow.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "192.0.2.1", AccessLevel: "rw"}).Extract()
 	wantFault(t, err, 400, "New access rules cannot be applied")
 	wantFault(t, shares.Delete(c.ctx, c.manila, slow.ID).ExtractErr(), 403, "Share status must be one of")
@@ -288,9 +276,7 @@ func TestShareLists(t *testing.T) {
 		return names
 	}
 	before := len(cloud.Calls())
-	if diff := cmp.Diff([]string{"e", "d", "c", "b", "a"}, names(shares.ListOpts{Limit: 2})); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"e", "d", "c", "b", "a"}, names(shares.ListOpts{Limit: 2})), "shares (-want +got)")
 	if pages := len(cloud.Calls()) - before; pages != 4 { // gophercloud stops at an empty page
 		t.Errorf("read in %d pages, want 4", pages)
 	}

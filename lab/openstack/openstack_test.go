@@ -24,6 +24,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/projects"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/sharetypes"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/openstack"
 )
@@ -68,18 +70,14 @@ func connect(ctx context.Context, login openstack.Login, authority []byte) (*cli
 func mustConnect(t *testing.T, login openstack.Login) *clients {
 	t.Helper()
 	c, err := connect(t.Context(), login, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
 func must[T any](t *testing.T) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return value
 	}
 }
@@ -123,9 +121,7 @@ func TestLogin(t *testing.T) {
 				wantFault(t, err, test.code, "The request you have made requires authentication.")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			must[any](t)(sharetypes.List(c.manila, nil).AllPages(t.Context()))
 			calls := cloud.Calls()
 			if got := calls[len(calls)-1]; got.Project != test.project || got.String() != "manila GET /types @2.37 = 200" {
@@ -158,9 +154,7 @@ func TestExpiredToken(t *testing.T) {
 		_, err := sharetypes.List(c.manila, nil).AllPages(t.Context())
 		return err
 	}
-	if err := list(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, list())
 	var codes []string
 	for _, call := range cloud.Calls()[1:] {
 		codes = append(codes, call.String())
@@ -179,9 +173,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("error %v without the CA, want an unknown authority", err)
 	}
 	c, err := connect(t.Context(), cloud.Login(), cloud.CA())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	must[any](t)(sharetypes.List(c.manila, nil).AllPages(t.Context()))
 }
 
@@ -211,9 +203,7 @@ func TestFaults(t *testing.T) {
 	} {
 		cloud.Inject(openstack.Fault{Service: openstack.Manila, Route: "/types", Code: code, Times: 1})
 		wantFault(t, list(), code, want)
-		if err := list(); err != nil {
-			t.Errorf("after the only request that meets %d: %v", code, err)
-		}
+		assert.NoErrorf(t, list(), "after the only request that meets %d", code)
 	}
 	remove := cloud.Inject(openstack.Fault{Broken: true})
 	if err := list(); !errors.Is(err, io.EOF) {
@@ -221,9 +211,7 @@ func TestFaults(t *testing.T) {
 	}
 	remove()
 	remove = cloud.Inject(openstack.Fault{Service: openstack.Cinder, Broken: true})
-	if err := list(); err != nil {
-		t.Errorf("Manila after Cinder broke: %v", err)
-	}
+	assert.NoError(t, list(), "Manila after Cinder broke")
 	remove()
 	const delay = 50 * time.Millisecond
 	cloud.Inject(openstack.Fault{Method: "GET", Delay: delay, Times: 1})
@@ -259,9 +247,7 @@ func TestMetadata(t *testing.T) {
 	t.Cleanup(server.Close)
 	get := func(path string) (int, []byte) {
 		response, err := http.Get(server.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer response.Body.Close()
 		return response.StatusCode, must[[]byte](t)(io.ReadAll(response.Body))
 	}
@@ -310,9 +296,7 @@ func TestPublicAddress(t *testing.T) {
 	provider.HTTPClient = client
 	login := cloud.LoginWithCredential("")
 	options := gophercloud.AuthOptions{IdentityEndpoint: login.URL, ApplicationCredentialID: login.CredentialID, ApplicationCredentialSecret: login.CredentialKey}
-	if err := gophercloudopenstack.Authenticate(t.Context(), provider, options); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, gophercloudopenstack.Authenticate(t.Context(), provider, options))
 	manila := must[*gophercloud.ServiceClient](t)(gophercloudopenstack.NewSharedFileSystemV2(provider, gophercloud.EndpointOpts{Region: "sea-1"}))
 	if want := "https://" + public + "/share/v2/"; manila.Endpoint != want {
 		t.Errorf("Manila is at %s, want %s", manila.Endpoint, want)

@@ -4,14 +4,14 @@ import (
 	"net"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestFree: the kernel does not pick these ports for connections, and no two tests get the same.
 func TestFree(t *testing.T) {
 	end, err := firstEphemeral()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var taken []int
 	for range 200 {
 		port := Free(t)
@@ -21,9 +21,7 @@ func TestFree(t *testing.T) {
 		taken = append(taken, port)
 	}
 	listener, err := net.Listen("tcp", Address(t))
-	if err != nil {
-		t.Fatalf("a server cannot listen there: %v", err)
-	}
+	require.NoError(t, err, "a server cannot listen there")
 	listener.Close()
 }
 
@@ -31,15 +29,11 @@ func TestFree(t *testing.T) {
 // this one is closed.
 func TestReserve(t *testing.T) {
 	end, err := firstEphemeral()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var taken []int
 	for range 200 {
 		port, reservation, err := Reserve("127.0.0.2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer reservation.Close()
 		if port < first || port >= end || slices.Contains(taken, port) {
 			t.Fatalf("got %d, want one from %d to %d that is none of %d", port, first, end-1, taken)

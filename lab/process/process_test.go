@@ -4,13 +4,13 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestFind(t *testing.T) {
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, argument := range []string{"", os.Args[0]} {
 		found, err := Find(program, argument)
 		if err != nil || found != Of(os.Getpid()) {
@@ -25,18 +25,14 @@ func TestFind(t *testing.T) {
 func TestMemory(t *testing.T) {
 	self := Of(os.Getpid())
 	_, before, err := self.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const size = 64 << 20
 	block := make([]byte, size)
 	for i := 0; i < size; i += os.Getpagesize() {
 		block[i] = 1
 	}
 	now, peak, err := self.Memory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if now < 64 || now > peak || peak < before {
 		t.Errorf("with 64 MiB in use, the process has %.0f MiB, and had at most %.0f, before %.0f", now, peak, before)
 	}
@@ -51,14 +47,10 @@ func TestMemory(t *testing.T) {
 func TestWorked(t *testing.T) {
 	self := Of(os.Getpid())
 	before, err := self.Worked()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for {
 		now, err := self.Worked()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if now > before { // the loop itself is work
 			return
 		}

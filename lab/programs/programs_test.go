@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestEveryToolIsKnown: the folders with pins have the programs of the table and no others.
 func TestEveryToolIsKnown(t *testing.T) {
 	for _, folder := range []string{pinned, ofOLM} {
 		content, err := os.ReadFile(filepath.Join("..", "..", folder, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, block, _ := strings.Cut(string(content), "\ntool (\n")
 		block, _, found := strings.Cut(block, "\n)")
 		if !found {
@@ -46,13 +46,9 @@ func TestUnknownProgram(t *testing.T) {
 // TestGiven: the programs in the folder that PROGRAMS names are used, and its problems are errors.
 func TestGiven(t *testing.T) {
 	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	program, err := os.ReadFile(executable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folder := func(files map[string]os.FileMode) string {
 		folder := t.TempDir()
 		for name, mode := range files {
@@ -60,9 +56,7 @@ func TestGiven(t *testing.T) {
 			if mode&0o001 != 0 { // a script
 				content = []byte("#!/bin/sh\n")
 			}
-			if err := os.WriteFile(filepath.Join(folder, name), content, mode); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(folder, name), content, mode))
 		}
 		return folder
 	}
@@ -87,9 +81,7 @@ func TestGiven(t *testing.T) {
 			t.Setenv(GivenVariable, test.folder)
 			got, err := Given(test.wants)
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Fatalf("got error %v, want %q in it", err, test.err)
-				}
+				require.ErrorContains(t, err, test.err, "got error")
 				return
 			}
 			want := ""
@@ -107,9 +99,7 @@ func TestGiven(t *testing.T) {
 func TestFolderOfTheClone(t *testing.T) {
 	t.Setenv(EFSUtilsVariable, "lab")
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, err := Folder(EFSUtilsVariable); err != nil || got != filepath.Dir(here) {
 		t.Errorf("got %q, %v; want %q", got, err, filepath.Dir(here))
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestMain: this test's executable also plays users' programs. One prints its version, and another lacks that flag.
@@ -23,17 +25,11 @@ func TestMain(m *testing.M) {
 
 func TestWhichRuns(t *testing.T) {
 	content, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folder := filepath.Join(t.TempDir(), "of-1.0.0") // which is no version
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(folder, 0o755))
 	for _, name := range []string{"livenessprobe", "nfsplugin"} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), content, 0o755))
 	}
 	t.Setenv(GivenVariable, folder)
 	for _, test := range []struct {

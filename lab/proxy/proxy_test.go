@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestProxy(t *testing.T) {
@@ -23,9 +25,7 @@ func TestProxy(t *testing.T) {
 	client := &http.Client{Transport: transport}
 
 	response, err := client.Get("https://example.com/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "hello from example.com" {
 		t.Errorf("got %q, %v", body, err)
@@ -37,9 +37,7 @@ func TestProxy(t *testing.T) {
 		t.Errorf("it recorded %q, want %q", got, want)
 	}
 	refused, err := client.Get("http://example.com/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	refused.Body.Close()
 	if refused.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("a request that is not encrypted: got %s", refused.Status)

@@ -18,6 +18,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -48,9 +50,7 @@ var build = sync.OnceValues(func() (string, error) {
 func start(t *testing.T, args ...string) driver {
 	t.Helper()
 	program, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d := driver{folder: t.TempDir(), socket: filepath.Join(t.TempDir(), "csi.sock")}
 	cmd := exec.Command(program, append(args, "--endpoint=unix://"+d.socket, "--folder="+d.folder, "--node=pier", "--v=4")...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -61,9 +61,7 @@ func start(t *testing.T, args ...string) driver {
 	}
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	d.process = cmd.Process
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
@@ -81,9 +79,7 @@ func start(t *testing.T, args ...string) driver {
 func connect(t *testing.T, socket string) *grpc.ClientConn {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { connection.Close() })
 	return connection
 }
@@ -103,9 +99,7 @@ var mounted = &csi.VolumeCapability{
 func (d driver) create(t *testing.T, name string, source *csi.VolumeContentSource) (id, content string) {
 	t.Helper()
 	response, err := d.CreateVolume(limited(t), &csi.CreateVolumeRequest{Name: name, VolumeCapabilities: []*csi.VolumeCapability{mounted}, VolumeContentSource: source})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return response.Volume.VolumeId, filepath.Join(d.folder, folders.Volumes, response.Volume.VolumeId, "content")
 }
 
@@ -131,9 +125,7 @@ func TestMounts(t *testing.T) {
 	id, content := d.create(t, "hold", nil)
 	pods := t.TempDir()
 	staging, writer, reader := filepath.Join(pods, "staging"), filepath.Join(pods, "writer"), filepath.Join(pods, "reader")
-	if err := os.Mkdir(staging, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(staging, 0o755))
 	for range 2 {
 		if _, err := d.NodeStageVolume(limited(t), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: mounted}); err != nil {
 			t.Fatal(err)
@@ -145,9 +137,7 @@ func TestMounts(t *testing.T) {
 			}
 		}
 	}
-	if err := os.WriteFile(d.seen(filepath.Join(writer, "cargo")), []byte("tea"), 0o644); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, os.WriteFile(d.seen(filepath.Join(writer, "cargo")), []byte("tea"), 0o644))
 	for _, file := range []string{d.seen(filepath.Join(reader, "cargo")), filepath.Join(content, "cargo")} {
 		if got, err := os.ReadFile(file); err != nil || string(got) != "tea" {
 			t.Errorf("%s has %q, %v; want what the other pod wrote", file, got, err)
@@ -187,23 +177,15 @@ func TestSnapshot(t *testing.T) {
 		os.Symlink("/etc", filepath.Join(content, "folder")),
 		syscall.Mkfifo(filepath.Join(content, "pipe"), 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	want := slices.DeleteFunc(listing(t, content), func(line string) bool { return strings.HasPrefix(line, "pipe ") })
 	snapshot, err := d.CreateSnapshot(limited(t), &csi.CreateSnapshotRequest{Name: "day-1", SourceVolumeId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(content, "deck", "log"), []byte("day 2"), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(content, "deck", "log"), []byte("day 2"), 0o640))
 	source := &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot.Snapshot.SnapshotId}}}
 	_, restored := d.create(t, "restored", source)
-	if diff := cmp.Diff(want, listing(t, restored)); diff != "" {
-		t.Errorf("the restored volume (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, listing(t, restored)), "the restored volume (-want +got)")
 }
 
 // listing returns a line for each entry of a folder: its path, mode, and content.
@@ -231,9 +213,7 @@ func listing(t *testing.T, folder string) []string {
 		lines = append(lines, name+" "+info.Mode().String()+" "+string(content))
 		return errors.Join(err, relErr)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return lines
 }
 
@@ -261,9 +241,7 @@ func TestRegistration(t *testing.T) {
 	start(t, "--registration="+folder, "--kubelet-path=/var/lib/kubelet/plugins/sample/csi.sock")
 	client := registration.NewRegistrationClient(connect(t, filepath.Join(folder, driverName+"-reg.sock")))
 	info, err := client.GetInfo(limited(t), &registration.InfoRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if info.Type != registration.CSIPlugin || info.Name != driverName || info.Endpoint != "/var/lib/kubelet/plugins/sample/csi.sock" {
 		t.Errorf("the kubelet learns %v", info)
 	}

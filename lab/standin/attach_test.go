@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -17,9 +18,7 @@ import (
 func dial(t *testing.T, socket string) *grpc.ClientConn {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { connection.Close() })
 	return connection
 }
@@ -45,9 +44,7 @@ func TestAttachments(t *testing.T) {
 	single := capability(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
 	request := &csi.CreateVolumeRequest{Name: "hold", VolumeCapabilities: []*csi.VolumeCapability{single}, Parameters: map[string]string{"skuName": "Premium_LRS"}}
 	made, err := controller.CreateVolume(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	id := made.Volume.VolumeId
 	attach := func(node string) error {
 		_, err := controller.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: node, VolumeCapability: single})

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -85,9 +87,7 @@ func await(t *testing.T, result <-chan error) error {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -145,21 +145,15 @@ func TestRegistrar(t *testing.T) {
 		t.Error(err)
 	}
 	awaitAnswer(t, health, http.StatusOK, "ok")
-	if err := os.Remove(plugin); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(plugin))
 	awaitAnswer(t, health, http.StatusNotFound, "registration socket does not exist")
 	end()
-	if err := await(t, result); err != nil {
-		t.Errorf("when it is asked to end: %v", err)
-	}
+	assert.NoError(t, await(t, result), "when it is asked to end")
 
 	end, result = run(t, "csi-node-driver-registrar", args...)
 	awaitAnswer(t, health, http.StatusOK, "ok")
 	end()
-	if err := await(t, result); err != nil {
-		t.Errorf("when it is asked to end: %v", err)
-	}
+	assert.NoError(t, await(t, result), "when it is asked to end")
 	awaitGone(t, plugin)
 
 	_, result = run(t, "csi-node-driver-registrar", args...)
@@ -168,9 +162,7 @@ func TestRegistrar(t *testing.T) {
 	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no such driver"}); err != nil {
 		t.Error(err)
 	}
-	if err := await(t, result); err == nil || !strings.Contains(err.Error(), "no such driver") {
-		t.Errorf("when the kubelet refuses the driver: %v, want its reason", err)
-	}
+	assert.ErrorContains(t, await(t, result), "no such driver", "when the kubelet refuses the driver")
 	awaitGone(t, plugin)
 }
 
@@ -184,9 +176,7 @@ func TestSidecarsRefuse(t *testing.T) {
 		{"livenessprobe", "--http-endpoint=:1 --metrics-address=:2", "only one of"},
 		{"livenessprobe", "--connection-timeout=1s", "flag provided but not defined: -connection-timeout"},
 	} {
-		if err := start(t.Context(), test.program, strings.Fields(test.args)); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s %s: %v, want %q", test.program, test.args, err, test.want)
-		}
+		assert.ErrorContainsf(t, start(t.Context(), test.program, strings.Fields(test.args)), test.want, "%s %s", test.program, test.args)
 	}
 	if err := start(t.Context(), "csi-node-driver-registrar", strings.Fields("--kubelet-registration-path=/a --mode=kubelet-registration-probe")); err != nil {
 		t.Errorf("as a probe: %v", err)
@@ -209,9 +199,7 @@ func TestLivenessProbe(t *testing.T) {
 	serveFake(t, driver)
 	awaitAnswer(t, health, http.StatusOK, "ok")
 	end()
-	if err := await(t, result); err != nil {
-		t.Errorf("when it is asked to end: %v", err)
-	}
+	assert.NoError(t, await(t, result), "when it is asked to end")
 }
 
 // TestLivenessProbePorts: with a port alone, there are no metrics, unless they have an address of their own.

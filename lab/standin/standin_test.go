@@ -14,6 +14,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/lab/folders"
@@ -35,15 +37,11 @@ func TestCommandLines(t *testing.T) {
 		})
 	}
 	flags, err := programs["azurediskplugin"].parse("azurediskplugin", strings.Fields("--endpoint=unix:///csi/csi.sock --logtostderr --v=4 --volume-attach-limit=8 --cloud-config-secret-name="))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if valueOf[string](flags, "endpoint") != "unix:///csi/csi.sock" || valueOf[int](flags, "volume-attach-limit") != 8 || !valueOf[bool](flags, "support-zone") {
 		t.Error("flags have other values than the command line and the defaults")
 	}
-	if err := start(t.Context(), "azurediskplugin2", nil); err == nil || !strings.Contains(err.Error(), "azurefileplugin") {
-		t.Errorf("as another program: %v, want an error that lists the programs", err)
-	}
+	assert.ErrorContains(t, start(t.Context(), "azurediskplugin2", nil), "azurefileplugin", "as another program")
 }
 
 // write writes files to a new folder.
@@ -51,9 +49,7 @@ func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
 	return folder
 }
@@ -95,9 +91,7 @@ func TestAzureCredentials(t *testing.T) {
 				login, err = readLogin(t)
 			}
 			if test.refuse != "" {
-				if err == nil || !strings.Contains(err.Error(), test.refuse) {
-					t.Errorf("got the login %v and the error %v, want %q in it", login, err, test.refuse)
-				}
+				assert.ErrorContainsf(t, err, test.refuse, "got the login %v and the error", login)
 				return
 			}
 			if diff := cmp.Diff(test.want, login); diff != "" || err != nil {
@@ -111,9 +105,7 @@ func TestAzureCredentials(t *testing.T) {
 func readLogin(t *testing.T) (backend.Login, error) {
 	t.Helper()
 	config, err := readAzureConfig(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return config.login()
 }
 
@@ -144,14 +136,10 @@ func TestVSphereConfig(t *testing.T) {
 			t.Setenv("VSPHERE_CSI_CONFIG", filepath.Join(write(t, map[string]string{"cloud.conf": test.config}), "cloud.conf"))
 			config, err := readVSphereConfig()
 			if test.refuse != "" {
-				if err == nil || !strings.Contains(err.Error(), test.refuse) {
-					t.Errorf("got %v, want %q in it", err, test.refuse)
-				}
+				assert.ErrorContains(t, err, test.refuse)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			login, err := config.login()
 			want := backend.Login{"server": "vcenter.test", "user": "driver@vsphere.local", "password": "p@ss#1", "datacenters": "dc", "cluster": "berth"}
 			if diff := cmp.Diff(want, login); diff != "" || err != nil {
@@ -170,9 +158,7 @@ func startBackend(t *testing.T, options backend.Options) *backend.Backend {
 	t.Helper()
 	options.Folder = t.TempDir()
 	store, err := backend.Start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	return store
 }
@@ -188,9 +174,7 @@ func serve(t *testing.T, d driver, store *backend.Backend) string {
 	go func() { ended <- d.serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	})
 	return socket
 }
@@ -214,9 +198,7 @@ var block = driver{
 func TestSanity(t *testing.T) {
 	sanity, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "lab/modules/csi-sanity",
 		Flags: []string{"-ldflags", "-s -w"}}.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	store := startBackend(t, backend.Options{Nodes: func(id string) bool { return id == "pier" }})
 	out, err := exec.CommandContext(t.Context(), sanity, "--csi.controllerendpoint=unix://"+serve(t, block, store), "--csi.endpoint=unix://"+serve(t, block.on("pier"), store),
 		"--ginkgo.no-color", "--ginkgo.skip=Node Service|volume lifecycle",

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // run runs a writer for some seconds and calls meanwhile after the first one.
@@ -24,14 +27,10 @@ func run(t *testing.T, meanwhile func(path string)) (Report, time.Duration) {
 		meanwhile(path)
 		time.Sleep(2 * time.Second)
 		end()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	})
 	reports, err := Read(out.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(reports) != 4 || !reports.Last().Final {
 		t.Errorf("the reports are %+v, want one each second and a final one", reports)
 	}
@@ -81,16 +80,12 @@ func TestVolumeForgets(t *testing.T) {
 // TestStartedAgain: a writer does not continue a file of another one.
 func TestStartedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
 	if err := Run(t.Context(), path, &bytes.Buffer{}); !os.IsExist(err) {
 		t.Errorf("found %v, want an error as the file exists", err)
 	}
 }
 
 func rename(t *testing.T, from, to string) {
-	if err := os.Rename(from, to); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, os.Rename(from, to))
 }

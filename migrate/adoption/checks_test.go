@@ -10,6 +10,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/lib/version"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -256,9 +257,7 @@ func TestConfiguration(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"https_proxy: set it in the spec of Proxy cluster", "ROLE: make the Secrets", "COLOUR: nothing"} {
-		if !strings.Contains(found[0].Do, want) {
-			t.Errorf("it says %q, want %q in it", found[0].Do, want)
-		}
+		assert.Contains(t, found[0].Do, want)
 	}
 	in.subscriptions[0].Spec.Config = &v1alpha1.SubscriptionConfig{}
 	if found := in.checkConfiguration(in.operator()); len(found) > 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,9 +94,7 @@ func TestCleanupOrder(t *testing.T) {
 		"ClusterRoleBinding old-boat", "ClusterRoleBinding old-privileges", "ClusterRole old-boat", "SecurityContextConstraints old-boat", "ServiceAccount openshift-boat/old-boat",
 		"ConfigMap openshift-boat/old-ca", "CredentialsRequest openshift-cloud-credential-operator/old-boat", "Boat cluster", "CustomResourceDefinition boats.example.com", "Namespace openshift-old-boat",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "objects (-want +got)")
 }
 
 // TestCleanupUses: an object in use refuses the cleanup, and an object that somebody else shares stays.
@@ -285,7 +284,5 @@ func TestStrangers(t *testing.T) {
 		object("ClusterServiceVersion", "own", nil), object("ConfigMap", "note", nil), object("ConfigMap", "raft-lock", nil), object("Secret", "key", of("ann")),
 		object("Pod", "p", ownedBy("ReplicaSetr")), object("Subscription", "s", nil))
 	want := []string{"ClusterServiceVersion own", "ConfigMap note", "ConfigMap raft-lock", "Pod p", "Secret key", "Subscription s"}
-	if diff := cmp.Diff(want, foreignObjects(boat, objects)); diff != "" {
-		t.Errorf("strangers (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, foreignObjects(boat, objects)), "strangers (-want +got)")
 }

@@ -7,6 +7,7 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -190,9 +191,7 @@ func TestBack(t *testing.T) {
 		if (err == nil) != tc.want || next != (migrate.Decision{}) {
 			t.Errorf("%s: %+v, error %v; want an error: %t", tc.name, next, err, !tc.want)
 		}
-		if restored := tc.state.IsRestored(); restored != tc.want {
-			t.Errorf("%s: restored: %t, want %t", tc.name, restored, tc.want)
-		}
+		assert.Equalf(t, tc.want, tc.state.IsRestored(), "%s: restored", tc.name)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,9 +30,7 @@ var boatKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind
 // people's with the same labels.
 func TestExtensionIsOrphaned(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
-	if err := crds.OLMv1.Create(t.Context(), c.Client()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, crds.OLMv1.Create(t.Context(), c.Client()))
 	namespace, tenant := c.Namespace(t), c.Namespace(t)
 	create := func(object client.Object) {
 		t.Helper()
@@ -101,16 +100,12 @@ func TestExtensionIsOrphaned(t *testing.T) {
 
 	// OLM had begun to apply the ClusterExtension before it was deleted, and ends now.
 	for _, object := range []client.Object{api, note} {
-		if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		if owners := object.GetOwnerReferences(); len(owners) > 0 {
 			t.Errorf("%s has the owners %+v, want none any more", object.GetName(), owners)
 		}
 		object.SetOwnerReferences([]metav1.OwnerReference{owner})
-		if err := c.Client().Update(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Update(t.Context(), object))
 	}
 	for step() != "" {
 	}

@@ -123,7 +123,7 @@ func TestExtensionChecks(t *testing.T) {
 	}
 }
 
-// TestHealthyExtension: the plan names the ClusterExtension, and those of its objects that will be deleted.
+// TestHealthyExtension: the plan names the ClusterExtension, and which of its objects will be deleted.
 func TestHealthyExtension(t *testing.T) {
 	in := healthyExtension()
 	in.extensions[0].set(map[string]any{"configType": "Inline"}, "spec", "config")

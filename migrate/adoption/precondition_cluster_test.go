@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,9 +51,7 @@ func TestPreconditions(t *testing.T) {
 			create := func() client.Object {
 				t.Helper()
 				object := tc.object.DeepCopyObject().(client.Object)
-				if err := c.Client().Create(t.Context(), object); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, c.Client().Create(t.Context(), object))
 				return object
 			}
 			s := begun()
@@ -69,21 +68,15 @@ func TestPreconditions(t *testing.T) {
 
 			observed := create()
 			tc.observe(s, observed)
-			if err := c.Client().Delete(t.Context(), observed); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Delete(t.Context(), observed))
 			cluster.Eventually(t, limit, "the first object to be gone", c.Gone(observed))
 			second := create()
 			mustSurvive(second, "another object of the name")
 
 			tc.observe(s, second)
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"example.com/changed": "yes"}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Client().Patch(t.Context(), second.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, c.Client().Patch(t.Context(), second.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)))
 			mustSurvive(second, "an object that has changed")
 
 			// OLM writes to such objects itself, so this may take several attempts.

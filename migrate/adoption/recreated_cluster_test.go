@@ -3,6 +3,7 @@ package adoption
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,18 +20,14 @@ func TestRecreatedNamespaceBlocksNoCleanup(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	namespace := c.Namespace(t)
 	uid, err := migrate.NamespaceUID(t.Context(), c.Client(), namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	operator := boat.Predecessors()[0].Operator
 	labels := map[string]string{"app": "mine"}
 	none := int32(0)
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Spec: appsv1.ReplicaSetSpec{Replicas: &none,
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
 			Spec: corev1.PodSpec{ServiceAccountName: operator, Containers: []corev1.Container{{Name: "c", Image: "registry.example/c:1"}}}}}}
-	if err := c.Client().Create(t.Context(), client.Object(set)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), client.Object(set)))
 	for name, test := range map[string]struct {
 		namespace string
 		uid       types.UID

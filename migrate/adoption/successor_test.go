@@ -7,6 +7,7 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
@@ -38,9 +39,7 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%s: got %+v, want stage %s", tc.name, got, tc.stage)
 		}
 		for _, fragment := range tc.says {
-			if !strings.Contains(got.Message, fragment) {
-				t.Errorf("%s: message %q, want %q in it", tc.name, got.Message, fragment)
-			}
+			assert.Containsf(t, got.Message, fragment, "%s: message", tc.name)
 		}
 	}
 }

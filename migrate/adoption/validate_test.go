@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -90,9 +91,7 @@ func TestForgedJournals(t *testing.T) {
 
 // TestChanges: a plan that was reviewed is not applied to anything else.
 func TestChanges(t *testing.T) {
-	if found := changes(valid(), valid()); len(found) > 0 {
-		t.Errorf("identical plans have changes: %q", found)
-	}
+	assert.Empty(t, changes(valid(), valid()), "identical plans have changes")
 	for want, change := range map[string]func(*Plan){
 		"the driver":                   func(p *Plan) { p.Driver = "x" },
 		"the ClusterCSIDriver's UID":   func(p *Plan) { p.Subject.UID = "c-1" },

@@ -20,6 +20,7 @@ import (
 	gophercloudopenstack "github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/volumeattach"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -153,9 +154,7 @@ func startOpenStackCloud(t *testing.T) cloud {
 	c := &openStackCloud{OpenStack: testbed.StartOpenStack(t)}
 	login := c.Login()
 	provider, err := gophercloudopenstack.NewClient(login.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(c.Cloud.CA())
 	provider.HTTPClient = http.Client{Transport: &http.Transport{
@@ -166,15 +165,11 @@ func startOpenStackCloud(t *testing.T) cloud {
 	}}
 	provider.UserAgent.Prepend(inTree)
 	options := gophercloud.AuthOptions{IdentityEndpoint: login.URL, Username: login.User, Password: login.Password, TenantName: login.Project, DomainName: "Default"}
-	if err := gophercloudopenstack.Authenticate(t.Context(), provider, options); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, gophercloudopenstack.Authenticate(t.Context(), provider, options))
 	var errs [2]error
 	c.cinder, errs[0] = gophercloudopenstack.NewBlockStorageV3(provider, gophercloud.EndpointOpts{Region: login.Region})
 	c.nova, errs[1] = gophercloudopenstack.NewComputeV2(provider, gophercloud.EndpointOpts{Region: login.Region})
-	if err := errors.Join(errs[:]...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(errs[:]...))
 	return c
 }
 

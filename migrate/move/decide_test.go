@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,9 +214,7 @@ func (tc nextStep) mustGoOn(t *testing.T) {
 	if tc.change != nil {
 		tc.change(s)
 	}
-	if err := s.Verify(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Verify())
 	next, err := s.Next()
 	mustDecide(t, next, err, tc.step, tc.waits)
 	if next.Step != "" && s.plan.Does(next.Step) == "" {
@@ -392,9 +392,7 @@ func TestBack(t *testing.T) {
 				t.Errorf("it counts as restored before step %s", next.Step)
 			}
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Fatalf("got %v, want an error with %q", err, tc.err)
-				}
+				require.ErrorContains(t, err, tc.err)
 				return
 			}
 			mustDecide(t, next, err, tc.step, tc.waits)
@@ -437,13 +435,9 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := tc.from()
-			if err := s.Verify(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Verify())
 			tc.change(s)
-			if err := s.Verify(); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want an error with %q", err, tc.want)
-			}
+			assert.ErrorContains(t, s.Verify(), tc.want)
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/predecessor"
@@ -38,7 +37,7 @@ type Owner struct {
 
 func (o Owner) reference() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: objectSetKind.GroupVersion().String(), Kind: objectSetKind.Kind, Name: o.Name, UID: o.UID,
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}
+		Controller: new(true), BlockOwnerDeletion: new(true)}
 }
 
 // mark changes an object so that OLM v1 takes it over for a ClusterExtension: by Helm or, with a set, by Boxcutter.

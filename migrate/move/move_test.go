@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,9 +61,7 @@ func (p *place) forgeMemory() *corev1.Secret {
 	p.Create(secret)
 	p.t.Cleanup(func() { // so that the namespace can go
 		secret.Finalizers = nil
-		if err := p.Client().Update(context.Background(), secret); err != nil {
-			p.t.Error(err)
-		}
+		assert.NoError(p.t, p.Client().Update(context.Background(), secret))
 	})
 	return secret
 }
@@ -90,9 +90,7 @@ func TestRollback(t *testing.T) {
 			if step == move.Loosen {
 				p.Run(p.apply(move.ToV1))
 				p.mustBe("the operator to be with OLM v1", p.isWithV1)
-				if err := p.rollback(t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "point of no return") {
-					t.Errorf("got %v, want that it is beyond the point of no return", err)
-				}
+				assert.ErrorContains(t, p.rollback(t.Context(), p.Config()), "point of no return")
 			}
 		})
 	}
@@ -152,9 +150,7 @@ func TestFollowPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	built, err := tools.Programs(t.Context(), "./cmd/berth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &page.Reader{
 		Docs: "../../docs", Kubectl: p.Tools().Path("kubectl"), Kubeconfig: p.Kubeconfig(), Berth: built.Path("berth"), Limit: limit, Dir: t.TempDir(),
 		Names: strings.NewReplacer("plan aws-efs-operator", "plan "+p.pkg+" --catalogd-ca "+authority, "apply aws-efs-operator", "apply "+p.pkg+" --catalogd-ca "+authority, "aws-efs-operator", p.pkg),

@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -130,9 +131,7 @@ func (p *place) config(inline bool) declcfg.DeclarativeConfig {
 	if inline {
 		for _, object := range p.objects() {
 			data, err := json.Marshal(object)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			require.NoError(p.t, err)
 			b.Properties = append(b.Properties, property.MustBuildBundleObject(data))
 		}
 		if p.needs != "" { // OLM v1 takes no bundle with dependencies
@@ -202,18 +201,14 @@ func (p *place) observed(ctx context.Context) map[string]types.UID {
 	p.t.Helper()
 	uids := map[string]types.UID{}
 	for _, o := range p.kept() {
-		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-			p.t.Fatal(err)
-		}
+		require.NoError(p.t, p.Client().Get(ctx, client.ObjectKeyFromObject(o), o))
 		if o.GetDeletionTimestamp() != nil {
 			p.t.Errorf("%s %s is being deleted", o.GetKind(), o.GetName())
 		}
 		uids[o.GetKind()+" "+o.GetName()] = o.GetUID()
 	}
 	pods := &corev1.PodList{}
-	if err := p.Client().List(ctx, pods, client.InNamespace(p.namespace), client.MatchingLabels{"app": p.pkg}); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().List(ctx, pods, client.InNamespace(p.namespace), client.MatchingLabels{"app": p.pkg}))
 	for _, pod := range pods.Items {
 		uids["Pod "+pod.Name] = pod.UID
 	}

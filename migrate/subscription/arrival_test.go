@@ -8,6 +8,8 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -114,9 +116,7 @@ func TestSuccessors(t *testing.T) {
 		p := valid(Update)
 		s := &state{plan: p, journal: &migrate.Journal{Plan: p, Phase: migrate.Applying}, subscription: subscribed(p, p.Target), csvs: named("buoy.v1.0.0", p.Target, "buoy.v1.2.0")}
 		test.change(s)
-		if got := strings.Join(s.successors(), " "); got != test.want {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, strings.Join(s.successors(), " "), name)
 	}
 }
 
@@ -130,9 +130,7 @@ func TestReaches(t *testing.T) {
 			{Name: "buoy.v1.1.0"}, {Name: "buoy.v1.1.1", Replaces: "buoy.v1.1.0"}, {Name: "buoy.v2.0.0", Replaces: "buoy.v1.5.0"}}}},
 		Bundles: []declcfg.Bundle{bundle("buoy.v1.1.0"), bundle("buoy.v1.1.1"), bundle("buoy.v2.0.0")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, test := range []struct {
 		pkg, channel, name string
 		want               bool

@@ -12,6 +12,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -83,18 +85,14 @@ func (a *attack) forge(namespace string, p *place, change func(*subscription.Pla
 	made := p.plan(p.to(a.known))
 	change(made)
 	text, err := json.Marshal(made)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	a.write(namespace, string(text), made.Subject)
 }
 
 // write writes a journal as a tenant.
 func (a *attack) write(namespace, plan string, s migrate.Subject) {
 	a.t.Helper()
-	if err := a.tenant.Client.Create(a.t.Context(), journalOf(namespace, "berth-switch."+s.Namespace+"."+s.Name, plan)); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.tenant.Client.Create(a.t.Context(), journalOf(namespace, "berth-switch."+s.Namespace+"."+s.Name, plan)))
 }
 
 func journalOf(namespace, name, plan string) *corev1.ConfigMap {
@@ -129,9 +127,7 @@ func (p *place) try(t migrations.Tool) error {
 func (a *attack) mustNotForge() {
 	a.t.Helper()
 	all := &v1alpha1.SubscriptionList{}
-	if err := a.Client().List(a.t.Context(), all); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.Client().List(a.t.Context(), all))
 	for _, s := range all.Items {
 		if strings.HasPrefix(s.Spec.Package, a.pkg) && s.Spec.Config != nil && len(s.Spec.Config.Env) > 0 {
 			a.t.Errorf("Subscription %s/%s has environment %+v, which is forged", s.Namespace, s.Name, s.Spec.Config.Env)
@@ -152,18 +148,14 @@ func forgeSubscription(a *attack) {
 
 func (p *place) mustBeInstalled(name string) {
 	p.t.Helper()
-	if err := p.installed(p.t.Context(), name); err != nil {
-		p.t.Error(err)
-	}
+	assert.NoError(p.t, p.installed(p.t.Context(), name))
 }
 
 func forgeDeletion(a *attack) {
 	p, victim := a.newPlace(a.t, "", a.known), newSiteOf(a.t, a.pkg+"-victim", a.pkg+"-none").newPlace(a.t, "")
 	version := &v1alpha1.ClusterServiceVersion{}
 	key := client.ObjectKey{Namespace: victim.namespace, Name: victim.pkg + ".v1.0.0"}
-	if err := a.Client().Get(a.t.Context(), key, version); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.Client().Get(a.t.Context(), key, version))
 	a.forge(a.tenant.Project(a.t, ""), p, func(made *subscription.Plan) {
 		replacing(made)
 		made.Subject.Namespace, made.Subject.Name, made.Installed = key.Namespace, "nothing", key.Name
@@ -209,9 +201,7 @@ func forgePanic(a *attack) {
 		if name == "status" && err != nil && strings.HasPrefix(err.Error(), "no journal in namespace") {
 			err = nil
 		}
-		if err != nil {
-			a.t.Errorf("%s: %v", name, err)
-		}
+		assert.NoError(a.t, err, name)
 	}
 }
 
@@ -245,9 +235,7 @@ func (a *attack) allowConfigMaps(namespace string) {
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "configmaps"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: a.tenant.Name}}},
 	} {
-		if err := a.Client().Create(a.t.Context(), object); err != nil {
-			a.t.Fatal(err)
-		}
+		require.NoError(a.t, a.Client().Create(a.t.Context(), object))
 	}
 	cluster.Eventually(a.t, limit, "the tenant's permission to write ConfigMaps", func(ctx context.Context) error {
 		return a.tenant.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "may-i"}}, client.DryRunAll)
@@ -304,9 +292,7 @@ func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 		a.t.Errorf("apply: got %v, want that somebody else has recreated the Subscription, and what to do", err)
 	}
 	requests := &v1alpha1.InstallPlanList{}
-	if err := a.Client().List(a.t.Context(), requests, client.InNamespace(p.namespace)); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.Client().List(a.t.Context(), requests, client.InNamespace(p.namespace)))
 	for _, request := range requests.Items {
 		if request.Spec.Approved && slices.ContainsFunc(request.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == foreign.UID }) {
 			a.t.Errorf("InstallPlan %s, which the tenant's Subscription has asked for, is approved", request.Name)
@@ -322,9 +308,7 @@ func takePlace(a *attack) {
 	p.applyUntil(subscription.RecreateSubscription, p.everywhere(a.known))
 	for _, config := range []*v1alpha1.SubscriptionConfig{forged, nil} {
 		foreign := p.takes(config, nil)
-		if err := a.tenant.Client.Create(a.t.Context(), foreign); err != nil {
-			a.t.Fatal(err)
-		}
+		require.NoError(a.t, a.tenant.Client.Create(a.t.Context(), foreign))
 		a.mustRefuseForeign(p, foreign)
 	}
 	p.Run(p.apply(p.everywhere(a.known), migrate.Options{}))
@@ -336,16 +320,10 @@ func recreate(a *attack) {
 	p := a.newPlaceIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
 	p.applyUntil(subscription.Approve, p.everywhere(a.known))
 	made := &v1alpha1.Subscription{}
-	if err := a.tenant.Client.Get(a.t.Context(), client.ObjectKeyFromObject(p.subscription), made); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := a.tenant.Client.Delete(a.t.Context(), made); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.tenant.Client.Get(a.t.Context(), client.ObjectKeyFromObject(p.subscription), made))
+	require.NoError(a.t, a.tenant.Client.Delete(a.t.Context(), made))
 	foreign := p.takes(forged, made.Annotations)
-	if err := a.tenant.Client.Create(a.t.Context(), foreign); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.tenant.Client.Create(a.t.Context(), foreign))
 	a.mustRefuseForeign(p, foreign)
 	p.Run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
@@ -356,9 +334,7 @@ func subscribeToo(a *attack) {
 	p, project := a.newPlace(a.t, "", a.known), a.tenant.Project(a.t, "")
 	own := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "mine"},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: project, Package: a.pkg, Channel: "stable", Config: forged}}
-	if err := a.tenant.Client.Create(a.t.Context(), own); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.tenant.Client.Create(a.t.Context(), own))
 	for _, when := range []string{"before the switch", "after it"} {
 		_, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known))
 		if err == nil || !strings.Contains(err.Error(), "--namespace") || !strings.Contains(err.Error(), p.namespace+"/"+a.pkg) || !strings.Contains(err.Error(), project+"/mine") {
@@ -379,9 +355,7 @@ func forgeDaemonSet(a *attack) {
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "never", Image: "registry.example.com/never:1",
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10000")}}}}},
 		}}}
-	if err := a.tenant.Client.Create(a.t.Context(), set); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.tenant.Client.Create(a.t.Context(), set))
 	cluster.Eventually(a.t, limit, "the tenant's DaemonSet to schedule pods", func(ctx context.Context) error {
 		if err := a.Client().Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 			return err
@@ -400,9 +374,7 @@ func forgeDaemonSet(a *attack) {
 	}
 	a.t.Cleanup(func() {
 		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver}}
-		if err := client.IgnoreNotFound(a.Client().Delete(context.Background(), custom)); err != nil {
-			a.t.Error(err)
-		}
+		assert.NoError(a.t, client.IgnoreNotFound(a.Client().Delete(context.Background(), custom)))
 	})
 	var reported sync.Once
 	available := migrate.Options{Report: func(e migrate.Event) {
@@ -413,18 +385,14 @@ func forgeDaemonSet(a *attack) {
 			reported.Do(func() { a.report(driver) })
 		}
 	}}
-	if err := p.try(p.apply(r, available)); err != nil {
-		a.t.Errorf("apply --create-driver: %v", err)
-	}
+	assert.NoError(a.t, p.try(p.apply(r, available)), "apply --create-driver")
 }
 
 // lock makes the pod of the operator hold the lock, like the real operator.
 func (a *attack) lock(p *place) {
 	a.t.Helper()
 	pods := &corev1.PodList{}
-	if err := a.Client().List(a.t.Context(), pods, client.InNamespace(p.namespace), client.MatchingLabels{"app": a.pkg}); err != nil {
-		a.t.Error(err)
-	}
+	assert.NoError(a.t, a.Client().List(a.t.Context(), pods, client.InNamespace(p.namespace), client.MatchingLabels{"app": a.pkg}))
 	for _, pod := range pods.Items {
 		lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "aws-efs-operator-lock",
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}}
@@ -438,13 +406,9 @@ func (a *attack) lock(p *place) {
 func (a *attack) report(driver string) {
 	a.t.Helper()
 	custom := &operatorv1.ClusterCSIDriver{}
-	if err := a.Client().Get(a.t.Context(), client.ObjectKey{Name: driver}, custom); err != nil {
-		a.t.Error(err)
-	}
+	assert.NoError(a.t, a.Client().Get(a.t.Context(), client.ObjectKey{Name: driver}, custom))
 	for condition, status := range map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse} {
 		custom.Status.Conditions = append(custom.Status.Conditions, operatorv1.OperatorCondition{Type: condition, Status: status, LastTransitionTime: metav1.Now()})
 	}
-	if err := a.Client().Status().Update(a.t.Context(), custom); err != nil {
-		a.t.Error(err)
-	}
+	assert.NoError(a.t, a.Client().Status().Update(a.t.Context(), custom))
 }

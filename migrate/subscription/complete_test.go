@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,12 +67,8 @@ func (p *place) mustBeComplete(source string, reviewed *subscription.Plan) {
 func (p *place) withoutJournal(do func()) {
 	p.t.Helper()
 	journal := &corev1.ConfigMap{}
-	if err := p.Client().Get(p.t.Context(), p.journal(), journal); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.Client().Delete(p.t.Context(), journal); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Get(p.t.Context(), p.journal(), journal))
+	require.NoError(p.t, p.Client().Delete(p.t.Context(), journal))
 	do()
 	journal.ResourceVersion, journal.UID = "", ""
 	p.Create(journal)
@@ -96,9 +93,7 @@ func (p *place) mustReport(t migrations.Tool, want ...string) {
 	defer cancel()
 	err := recorder.Run(ctx, p.Config(), t)
 	for _, text := range want {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			p.t.Errorf("got %v, want %q in it", err, text)
-		}
+		assert.ErrorContains(p.t, err, text)
 	}
 	if writes := recorder.Writes(); len(writes) > 0 {
 		p.t.Errorf("it wrote %+v", writes)
@@ -160,9 +155,7 @@ func removedAfter(p *place) {
 // remove deletes an object and waits until it is gone.
 func (p *place) remove(object client.Object) {
 	p.t.Helper()
-	if err := p.Client().Delete(p.t.Context(), object); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Delete(p.t.Context(), object))
 	cluster.Eventually(p.t, limit, object.GetName()+" to be gone", func(ctx context.Context) error {
 		err := p.Client().Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
 		if err == nil {
@@ -179,9 +172,7 @@ func keptMetadata(p *place) {
 	p.applyUntil(subscription.RecreateSubscription, p.to(renamed))
 	p.mustSwitch(renamed, "beacon.v2.0.0")
 	recreated := &v1alpha1.Subscription{}
-	if err := p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), recreated); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), recreated))
 	if recreated.UID == p.subscription.UID {
 		p.t.Error("the Subscription was not recreated")
 	}

@@ -13,6 +13,8 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,9 +141,7 @@ func (p *place) tell() {
 			}
 			return err
 		})
-		if err != nil {
-			p.t.Error(err)
-		}
+		assert.NoError(p.t, err)
 	}
 }
 
@@ -237,9 +237,7 @@ func (p *place) admin() migrate.Cluster {
 func (p *place) plan(r subscription.Request) *subscription.Plan {
 	p.t.Helper()
 	made, err := subscription.Switch.Plan(p.t.Context(), p.admin(), r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	return made
 }
 

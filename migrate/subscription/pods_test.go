@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -15,13 +17,9 @@ import (
 // TestChangesOfPods: only the fields of the driver's pods that may affect mounts are compared.
 func TestChangesOfPods(t *testing.T) {
 	d, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifests, err := operand(d, "ns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		change func(pod map[string]any)
 		want   []string
@@ -58,9 +56,7 @@ func TestChangesOfPods(t *testing.T) {
 func TestDNSPolicyOf(t *testing.T) {
 	for value, want := range map[string]string{"": "", "ClusterFirstWithHostNet": "ClusterFirstWithHostNet", "None": ""} {
 		s := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{Config: &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: drivers.DNSPolicyEnv, Value: "Default"}, {Name: drivers.DNSPolicyEnv, Value: value}, {Name: "OTHER", Value: "Default"}}}}}
-		if got := dnsPolicyOf(s); got != want {
-			t.Errorf("%s: got %q, want %q", value, got, want)
-		}
+		assert.EqualValues(t, want, dnsPolicyOf(s), value)
 	}
 	if got := dnsPolicyOf(&v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{}}); got != "" {
 		t.Errorf("without a configuration: got %q", got)

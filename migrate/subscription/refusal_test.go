@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/connectivity"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,9 +31,7 @@ import (
 func unsafePlan(p *place) {
 	p.mustRefuse(p.to(broken), prediction.NoEdge)
 	p.mustLeaveAsIs(func() {
-		if err := p.apply(p.to(broken), migrate.Options{})(p.t.Context(), p.Config()); err == nil {
-			p.t.Error("an unsafe plan was applied")
-		}
+		assert.Error(p.t, p.apply(p.to(broken), migrate.Options{})(p.t.Context(), p.Config()), "an unsafe plan was applied")
 	})
 }
 
@@ -46,18 +46,12 @@ func check(p *subscription.Plan, code prediction.Code) *findings.Check {
 
 func clusterChanged(p *place) {
 	text, err := json.Marshal(p.plan(p.to(second)))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	given, err := subscription.Switch.Read(strings.NewReader(string(text)))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
 	_, _, err = subscription.Switch.EnsureGiven(p.t.Context(), p.admin(), given.Request(), given)
-	if err == nil || !strings.Contains(err.Error(), "generation was 1 and is 2") {
-		p.t.Errorf("got %v, want that the Subscription's generation has changed", err)
-	}
+	assert.ErrorContains(p.t, err, "generation was 1 and is 2")
 }
 
 func missingChannel(p *place) {
@@ -69,9 +63,7 @@ func missingChannel(p *place) {
 func missingCatalog(p *place) { p.mustRefuse(p.to("nowhere"), prediction.SourceMissing) }
 
 func installedByOLMv1(p *place) {
-	if err := crds.OLMv1.Create(p.t.Context(), p.Client()); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, crds.OLMv1.Create(p.t.Context(), p.Client()))
 	extension := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"namespace": p.namespace,
 		"source": map[string]any{"sourceType": "Catalog", "catalog": map[string]any{"packageName": "dinghy"}}}}}
 	extension.SetGroupVersionKind(clusterextension.Kind)
@@ -146,9 +138,7 @@ func changedSubscription(p *place) {
 	p.patchSubscription(`{"spec":{"channel":"stable"}}`)
 	p.Run(p.rollback)
 	p.patchSubscription(`{"spec":{"channel":"preview"}}`)
-	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "rolled back already") {
-		p.t.Errorf("got %v, want that there is nothing to roll back", err)
-	}
+	assert.ErrorContains(p.t, p.rollback(p.t.Context(), p.Config()), "rolled back already")
 }
 
 func recreatedSubscription(p *place) {
@@ -164,9 +154,7 @@ func recreatedSubscription(p *place) {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	err := p.apply(p.to(second), migrate.Options{})(ctx, p.Config())
-	if err == nil || !strings.Contains(err.Error(), "deleted and recreated") {
-		p.t.Errorf("got %v, want that somebody has recreated the Subscription", err)
-	}
+	assert.ErrorContains(p.t, err, "deleted and recreated")
 	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "deleted and recreated") || !strings.Contains(err.Error(), "delete configmap "+p.journal().Name) {
 		p.t.Errorf("rollback: got %v, want that somebody has recreated the Subscription, and how to abandon the switch", err)
 	}
@@ -184,9 +172,7 @@ func invalidJournals(p *place) {
 	for _, journal := range []*corev1.ConfigMap{foreign, own} {
 		p.Create(journal)
 		p.t.Cleanup(func() {
-			if err := client.IgnoreNotFound(p.Client().Delete(context.Background(), journal)); err != nil {
-				p.t.Error(err)
-			}
+			assert.NoError(p.t, client.IgnoreNotFound(p.Client().Delete(context.Background(), journal)))
 		})
 	}
 	seen, warned := p.admin(), ""
@@ -199,9 +185,7 @@ func invalidJournals(p *place) {
 			p.t.Errorf("warnings are %q, want one about %s, too", warned, journal.Name)
 		}
 	}
-	if err := p.Client().Delete(p.t.Context(), own); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Delete(p.t.Context(), own))
 	p.mustSwitch(second, "buoy.v1.1.0")
 }
 
@@ -221,9 +205,7 @@ func conflictingRequest(p *place) {
 
 func changedConfig(p *place) {
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
-	if text := p.plan(p.to(second)).Text(findings.Plain); !strings.Contains(text, "value: high") {
-		p.t.Errorf("the plan does not show the configuration:\n%s", text)
-	}
+	assert.Contains(p.t, p.plan(p.to(second)).Text(findings.Plain), "value: high", "the plan does not show the configuration")
 	applyToApproval(p)
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
 	for i, tool := range []migrations.Tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {

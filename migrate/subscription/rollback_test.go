@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,9 +41,7 @@ func lateInstallPlan(p *place) {
 func clockAhead(p *place) {
 	rollBackToWait(p)
 	journal := &corev1.ConfigMap{}
-	if err := p.Client().Get(p.t.Context(), p.journal(), journal); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Get(p.t.Context(), p.journal(), journal))
 	entries := strings.Split(journal.Data["log"], "\n")
 	for i := range entries {
 		if _, step, found := strings.Cut(entries[i], " "); found {
@@ -49,17 +49,13 @@ func clockAhead(p *place) {
 		}
 	}
 	journal.Data["log"] = strings.Join(entries, "\n")
-	if err := p.Client().Update(p.t.Context(), journal); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Update(p.t.Context(), journal))
 	p.mustRollBack()
 }
 
 func stalledRollback(p *place) {
 	rollBackToWait(p)
-	if err := p.Client().Delete(p.t.Context(), p.unapproved()); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Delete(p.t.Context(), p.unapproved()))
 	cluster.Eventually(p.t, limit, "OLM to notice the deletion", p.isRestored)
 	p.stall()
 	p.mustRollBack()
@@ -97,9 +93,7 @@ func repeated(p *place) {
 		p.mustRollBack()
 	}
 	restored := &v1alpha1.Subscription{}
-	if err := p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), restored); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), restored))
 	if restored.UID != p.subscription.UID || restored.Labels["app.kubernetes.io/instance"] != "harbour" {
 		p.t.Errorf("the Subscription has UID %s and labels %v, want %s as before, and its label", restored.UID, restored.Labels, p.subscription.UID)
 	}
@@ -109,8 +103,6 @@ func repeated(p *place) {
 func noRollback(p *place) {
 	p.Run(p.apply(p.to(second), migrate.Options{}))
 	p.mustLeaveAsIs(func() {
-		if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "beyond the point of no return") {
-			p.t.Errorf("got %v, want that it cannot be rolled back", err)
-		}
+		assert.ErrorContains(p.t, p.rollback(p.t.Context(), p.Config()), "beyond the point of no return")
 	})
 }

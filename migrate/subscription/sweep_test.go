@@ -103,9 +103,7 @@ func TestCrashSweep(t *testing.T) {
 		plans = append(plans, fault.Scenario{Name: e.name, Points: points, Sample: 4, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
 			injector := fault.InjectNth(slices.Index(points, at)+1, f)
 			disturbed, writes := play(t, injector)
-			if diff := cmp.Diff(undisturbed.tally(reference), disturbed.tally(writes)); diff != "" {
-				t.Errorf("what was created and deleted (-undisturbed +disturbed):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(undisturbed.tally(reference), disturbed.tally(writes)), "what was created and deleted (-undisturbed +disturbed)")
 			return injector.Came()
 		}})
 	}

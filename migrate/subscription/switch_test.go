@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,17 +98,11 @@ func dryRun(p *place) {
 func (p *place) mustLeaveAsIs(do func()) {
 	p.t.Helper()
 	before, err := p.end(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	do()
 	after, err := p.end(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, after, cmp.AllowUnexported(end{})); diff != "" {
-		p.t.Errorf("the state has changed (-before +after):\n%s", diff)
-	}
+	require.NoError(p.t, err)
+	assert.Empty(p.t, cmp.Diff(before, after, cmp.AllowUnexported(end{})), "the state has changed (-before +after)")
 }
 
 // mustApproveAfter waits until approve is the next step, and waits for something that begins with a text, or for nothing
@@ -123,9 +119,7 @@ func (p *place) mustApproveAfter(waits string) {
 
 func installedAgain(p *place) {
 	removed := &v1alpha1.ClusterServiceVersion{}
-	if err := p.Client().Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "buoy.v1.0.0"}, removed); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "buoy.v1.0.0"}, removed))
 	p.applyUntil(subscription.Approve, p.to(renamed))
 	p.Create(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: removed.Name}, Spec: removed.Spec})
 	p.mustSwitch(renamed, "beacon.v2.0.0")
@@ -164,9 +158,7 @@ func (p *place) copyUnapproved(name, version string) *v1alpha1.InstallPlan {
 	copied.Spec.ClusterServiceVersionNames = []string{version}
 	p.Create(copied)
 	copied.Status = original.Status
-	if err := p.Client().Status().Update(p.t.Context(), copied); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Status().Update(p.t.Context(), copied))
 	return copied
 }
 
@@ -176,9 +168,7 @@ func unplannedInstallPlan(p *place) {
 	other := p.copyUnapproved("install-other", "buoy.v1.0.9")
 	p.waitFor(other)
 	p.mustApproveAfter("InstallPlan install-other, for buoy.v1.0.9, to be deleted")
-	if err := p.Client().Delete(p.t.Context(), other); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Delete(p.t.Context(), other))
 	p.mustSwitch(second, "buoy.v1.1.0")
 }
 
@@ -213,9 +203,7 @@ func (p *place) mustSwitch(source, name string) {
 
 func (p *place) patchSubscription(patch string) {
 	p.t.Helper()
-	if err := p.Client().Patch(p.t.Context(), p.subscription, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Patch(p.t.Context(), p.subscription, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 func timesOut(p *place) {
@@ -235,8 +223,6 @@ func timesOut(p *place) {
 func (p *place) status() *migrate.Status[*subscription.Plan] {
 	p.t.Helper()
 	status, err := subscription.Switch.Status(p.t.Context(), p.admin(), subscription.Request{Package: "buoy", Namespace: p.namespace})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	return status
 }

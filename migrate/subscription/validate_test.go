@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,9 +49,7 @@ func valid(strategy Strategy) *Plan {
 func text(t testing.TB, p *Plan) string {
 	t.Helper()
 	written, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(written)
 }
 
@@ -107,9 +107,7 @@ func TestRead(t *testing.T) {
 			p := valid(test.strategy)
 			test.change(p)
 			written, err := json.Marshal(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			_, err = Switch.Read(strings.NewReader(string(written)))
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
@@ -304,9 +302,7 @@ func TestArguments(t *testing.T) {
 		{"buoy; touch x", "rollback", " 'buoy; touch x' -n harbour"},
 	} {
 		p.From.Package = tc.pkg
-		if got := p.Arguments(tc.verb); got != tc.want {
-			t.Errorf("%s, %s: got %q, want %q", tc.pkg, tc.verb, got, tc.want)
-		}
+		assert.EqualValuesf(t, tc.want, p.Arguments(tc.verb), "%s, %s", tc.pkg, tc.verb)
 	}
 }
 
@@ -343,19 +339,13 @@ func TestMatches(t *testing.T) {
 	csv.Spec.InstallStrategy.StrategyName = v1alpha1.InstallStrategyNameDeployment
 	csv.Spec.Replaces = p.Installed
 	digest, err := digestOf(csv, [][]byte{[]byte(`{"kind":"Service"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifest, err := json.Marshal(csv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	other := csv.DeepCopy()
 	other.Spec.DisplayName = "other"
 	otherManifest, err := json.Marshal(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	step := func(kind, source, manifest string) *v1alpha1.Step {
 		return &v1alpha1.Step{Resolving: p.Target, Resource: v1alpha1.StepResource{Kind: kind, Name: p.Target, CatalogSource: source, CatalogSourceNamespace: "harbour", Manifest: manifest}}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestReachable(t *testing.T) {
@@ -13,9 +14,7 @@ func TestReachable(t *testing.T) {
 	} {
 		source := &v1alpha1.CatalogSource{Status: v1alpha1.CatalogSourceStatus{
 			GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: state}}}
-		if got := Reachable(source); got != want {
-			t.Errorf("in state %q: got %t, want %t", state, got, want)
-		}
+		assert.Equalf(t, want, Reachable(source), "in state %q", state)
 	}
 	if source := (&v1alpha1.CatalogSource{}); Reachable(source) || ConnectionState(source) != NotConnected {
 		t.Errorf("before OLM has tried to connect: reachable is %t, the state is %q", Reachable(source), ConnectionState(source))

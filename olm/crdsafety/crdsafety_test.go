@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -45,13 +46,9 @@ func TestBreaks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			present, err := Installed(test.was)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			lines, err := Breaks(present, test.is)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if said := strings.Join(lines, "\n"); (test.want == "") != (said == "") || !strings.Contains(said, test.want) {
 				t.Errorf("got %q, want %q in it", said, test.want)
 			}

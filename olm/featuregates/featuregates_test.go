@@ -1,8 +1,10 @@
 package featuregates
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestOf: the gates that are on in a version, and after settings.
@@ -33,14 +35,10 @@ func TestOf(t *testing.T) {
 				set, err = set.With(test.settings)
 			}
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("got error %v, want %q in it", err, test.err)
-				}
+				assert.ErrorContains(t, err, test.err, "got error")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := Set{}
 			for _, gate := range test.on {
 				want[gate] = true

@@ -11,6 +11,7 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -41,9 +42,7 @@ func TestAgainstOLM(t *testing.T) {
 	api := c.Client()
 	create := func(o client.Object) {
 		t.Helper()
-		if err := api.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, api.Create(t.Context(), o))
 	}
 	create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{namespace}}})
@@ -69,9 +68,7 @@ func TestAgainstOLM(t *testing.T) {
 			t.Fatalf("the catalog has packages of %d Subscriptions", n)
 		}
 		predictions, err := states[0].Predict(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return predictions[0]
 	}
 	// install approves the InstallPlan, and waits until the version is installed.
@@ -90,9 +87,7 @@ func TestAgainstOLM(t *testing.T) {
 		if got := predict(second); got.Verdict != Waits || len(got.Blockers) == 0 {
 			t.Errorf("before it is approved: got %+v, want Waits", got)
 		}
-		if err := api.Patch(t.Context(), pending, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, api.Patch(t.Context(), pending, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))))
 		cluster.Eventually(t, limit, "OLM to install "+name, func(ctx context.Context) error {
 			csv := &v1alpha1.ClusterServiceVersion{}
 			if err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, csv); err != nil {
@@ -127,9 +122,7 @@ func TestAgainstOLM(t *testing.T) {
 
 	// Another source.
 	serve("second", second)
-	if err := api.Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":"second"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":"second"}}`))))
 	got = predict(second)
 	if got.Verdict != Waits || got.Next == nil || got.Next.Name != "buoy.v1.1.0" {
 		t.Fatalf("got %+v, want an update that waits for approval", got)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/test/catalogs/operators"
@@ -37,18 +38,12 @@ func TestClusterCatalogs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"source": map[string]any{"catalog": map[string]any{"packageName": "rowboat"}}}}}
 			if test.selector != nil {
-				if err := unstructured.SetNestedMap(object.Object, test.selector, "spec", "source", "catalog", "selector"); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, unstructured.SetNestedMap(object.Object, test.selector, "spec", "source", "catalog", "selector"))
 			}
 			e, err := ExtensionOf(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p, err := e.PredictFrom(t.Context(), test.catalogs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			next := ""
 			if p.Next != nil {
 				next = p.Next.Version

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/olm/featuregates"
 )
@@ -11,9 +12,7 @@ import (
 // TestGatesSaid: OpenShift's own feature gates for the running version decide.
 func TestGatesSaid(t *testing.T) {
 	set, err := featuregates.Of("4.21")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stated := &configv1.FeatureGate{Status: configv1.FeatureGateStatus{FeatureGates: []configv1.FeatureGateDetails{
 		{Version: "4.21.3", Enabled: []configv1.FeatureGateAttributes{{Name: "NewOLMBoxCutterRuntime"}, {Name: "Other"}}, Disabled: []configv1.FeatureGateAttributes{{Name: "NewOLMWebhookProviderOpenshiftServiceCA"}}},
 		{Version: "4.21.2", Enabled: []configv1.FeatureGateAttributes{{Name: "NewOLMConfigAPI"}}},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,13 +26,9 @@ func TestCRDs(t *testing.T) {
 	namespace := c.Namespace(t)
 	present := &operators.Definition{Group: namespace + ".example.com", Versions: []string{"v1alpha1", "v1"}}
 	crd := &unstructured.Unstructured{Object: present.CRD()}
-	if err := api.Create(t.Context(), crd); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, api.Create(t.Context(), crd))
 	t.Cleanup(func() {
-		if err := api.Delete(context.Background(), crd); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, api.Delete(context.Background(), crd))
 	})
 	for i := range 4 {
 		cluster.Eventually(t, limit, "an object of the CRD", func(ctx context.Context) error {
@@ -41,9 +39,7 @@ func TestCRDs(t *testing.T) {
 		})
 	}
 	stored, err := newAPIReader(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	carried := func(d operators.Definition) *fbc.Details {
 		return &fbc.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: d.CRD()}}}
 	}
@@ -69,20 +65,14 @@ func TestCRDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, err := Installed(tide(t), "tide", "0.0.0", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			st.api = stored
 			f := st.subject(st.Subscriptions[0])
 			f.Next = &Update{Name: "tide.v1.0.0"}
-			if err := f.checkCRDs(t.Context(), test.details); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, f.checkCRDs(t.Context(), test.details))
 			got := append(f.Blockers, f.Risks...)
 			if test.want == "" {
-				if len(got) > 0 {
-					t.Errorf("got %+v", got)
-				}
+				assert.Empty(t, got)
 				return
 			}
 			if len(got) != 1 || got[0].Code != test.want || !strings.Contains(got[0].What, test.says) {
@@ -107,15 +97,11 @@ func TestDependencyMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, err := Installed(tide(t), "tide", "0.0.0", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			st.CSVs[0].Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "moons.sky.example.com", Version: "v1", Kind: "Moon"}}
 			b := &fbc.Bundle{}
 			b.Properties = []property.Property{test.required}
-			if got := st.dependencyMissing(b); got != test.want {
-				t.Errorf("got %t, want %t", got, test.want)
-			}
+			assert.Equal(t, test.want, st.dependencyMissing(b))
 		})
 	}
 }

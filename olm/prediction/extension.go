@@ -30,7 +30,7 @@ const V1 = "v1"
 // updated to, including itself, it takes the latest one that is not deprecated. Package refusal then says whether OLM installs it.
 type Extension struct {
 	// Request holds the setup of OLM and spec.config. Name and Namespace are empty for a hypothetical ClusterExtension. Gates default
-	// to those of OLM's latest version.
+	// to the gates of OLM's latest version.
 	refusal.Request
 	Package string
 	// Channels are the allowed channels of bundles; none means all.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/blang/semver/v4"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/olm/refusal"
@@ -37,9 +38,7 @@ func bundleOf(version string) string { return operators.BundleDocument("rowboat"
 func readCatalog(t *testing.T, documents ...string) *fbc.Catalog {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(strings.Join(documents, "")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(strings.Join(documents, "")), 0o644))
 	return read(t, dir)
 }
 
@@ -98,9 +97,7 @@ func TestExtension(t *testing.T) {
 				test.documents = all
 			}
 			p, err := e.Predict(t.Context(), readCatalog(t, append([]string{operators.Rowboats}, test.documents...)...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			next := ""
 			if p.Next != nil {
 				next = p.Next.Version
@@ -146,9 +143,7 @@ entries:
 - {name: rowboat.v1.0.0-build.10, replaces: rowboat.v1.0.0-build.2}
 `, named(bundleOf("1.0.0+2")), named(bundleOf("1.0.0+10")))
 	e, err := InstalledExtension(c, "rowboat", "rowboat.v1.0.0-build.2", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if p, err := e.Predict(t.Context(), c); err != nil || p.Verdict != Updates || p.Next.Name != "rowboat.v1.0.0-build.10" || hasCode(p.Risks, VersionAmbiguous) {
 		t.Errorf("got %+v, error %v; want an update to release 10", p, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/olm/upgrade"
@@ -27,9 +28,7 @@ func TestGraphIsWhatOLMDoes(t *testing.T) {
 		for number := range 6 {
 			installed := upgrade.Version{Name: fmt.Sprintf("tide.v%d.0.0", number), Number: &semver.Version{Major: uint64(number)}}
 			state, err := Installed(c, "tide", installed.Number.String(), "stable")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			resolved, err := state.run()
 			var olm, ours string
 			switch {

@@ -11,6 +11,7 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,9 +39,7 @@ func TestHostileFields(t *testing.T) {
 			catalog := tide(t)
 			for _, text := range hostile.Texts() {
 				st, err := Installed(catalog, "tide", "0.0.0", "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				change(st)
 				kept := struct {
 					Subscriptions  []*v1alpha1.Subscription
@@ -59,22 +58,16 @@ func TestHostileFields(t *testing.T) {
 						return
 					}
 					var out, data bytes.Buffer
-					if err := errors.Join(Write(&out, "text", predictions), Write(&data, "json", predictions)); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, errors.Join(Write(&out, "text", predictions), Write(&data, "json", predictions)))
 					hostile.Check(t, "a prediction with a hostile "+path, out.String(), limit)
 					// In the JSON itself, the quotes of commands are escaped once more, so it is judged as programs read it.
 					if strings.ContainsFunc(data.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 						t.Errorf("a prediction as JSON, with a hostile %s, has characters that are not visible: %.500q", path, &data)
 					}
 					document := Document{}
-					if err := json.Unmarshal(data.Bytes(), &document); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, json.Unmarshal(data.Bytes(), &document))
 					out.Reset()
-					if err := Write(&out, "text", document.Predictions); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, Write(&out, "text", document.Predictions))
 					hostile.Check(t, "a prediction from JSON, with a hostile "+path, out.String(), limit)
 				})
 				if n == 0 {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/projection"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -40,9 +42,7 @@ func TestGlobalNamespace(t *testing.T) {
 		"neither":                 {clusterObjects{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.objects.globalNamespace(); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			assert.EqualValues(t, test.want, test.objects.globalNamespace())
 		})
 	}
 }
@@ -99,9 +99,7 @@ func TestTenantsMakeLargeObjects(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		states, err := Observe(t.Context(), &rest.Config{Host: server.URL}, namespace)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 2<<20 {
@@ -129,12 +127,8 @@ func TestTenantsNamespaces(t *testing.T) {
 		c.subscriptions = append(c.subscriptions, v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("project-%d", i), Name: "own"}, Spec: &v1alpha1.SubscriptionSpec{Package: "boat"}})
 	}
 	states := c.states("")
-	if len(states) != len(c.subscriptions) {
-		t.Fatalf("got %d States, want %d", len(states), len(c.subscriptions))
-	}
+	require.Lenf(t, states, len(c.subscriptions), "got %d States, want %d", len(states), len(c.subscriptions))
 	for _, st := range states {
-		if len(st.WithGroup) > 0 {
-			t.Fatalf("namespace %s is compared with %d others, of which none has an OperatorGroup", st.Namespace, len(st.WithGroup))
-		}
+		require.Emptyf(t, st.WithGroup, "namespace %s is compared with %d others, of which none has an OperatorGroup", st.Namespace, len(st.WithGroup))
 	}
 }

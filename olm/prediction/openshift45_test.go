@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 )
 
@@ -21,14 +22,10 @@ func TestUpdateFromOpenShift45(t *testing.T) {
 			for _, channel := range []string{"preview", "stable"} {
 				predict := func(t *testing.T, change func(*State)) {
 					st, err := Installed(c, pkg, pkg+".v4.5.0", channel)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					change(st)
 					predictions, err := st.Predict(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					p := predictions[0]
 					if p.Verdict != Updates || p.Next == nil || p.Next.Name != pkg+".v5.0.0" {
 						t.Errorf("OLM %s, for the reasons %v and %v; want an update to %s.v5.0.0", p.Sentence(), p.Blockers, p.Why, pkg)
@@ -60,19 +57,13 @@ func TestUpdateFromOpenShift45(t *testing.T) {
 func readCSV(t *testing.T, pattern string) *v1alpha1.ClusterServiceVersion {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(files) != 1 {
 		t.Skipf("%s: found %d files, want one: the bundles of OpenShift 4.5 are not part of this repository", pattern, len(files))
 	}
 	data, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(data, csv); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(data, csv))
 	return csv
 }

@@ -12,6 +12,8 @@ import (
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -114,14 +116,10 @@ func TestPredict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, err := Installed(c, "tide", "0.0.0", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			test.change(st)
 			predictions, err := st.Predict(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := predictions[0]
 			var said []string
 			for _, reason := range append(got.Blockers, got.Why...) {
@@ -181,9 +179,7 @@ func TestRisks(t *testing.T) {
 				Bundles: []declcfg.Bundle{bundle},
 			})
 			st, err := Installed(read(t, dir), "tide", "0.0.0", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if test.openShift != "" {
 				version := semver.MustParse(test.openShift)
 				st.OpenShift = &version
@@ -192,9 +188,7 @@ func TestRisks(t *testing.T) {
 				test.change(st)
 			}
 			predictions, err := st.Predict(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var got Code
 			for _, risk := range predictions[0].Risks {
 				got += risk.Code
@@ -224,9 +218,7 @@ func TestOverlap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := group("a"), group("b")
 			a.Status.Namespaces, b.Status.Namespaces, b.Namespace = test.a, test.b, "harbour"
-			if got := overlap(a, b); got != test.want {
-				t.Errorf("got %t, want %t", got, test.want)
-			}
+			assert.Equal(t, test.want, overlap(a, b))
 		})
 	}
 }
@@ -235,15 +227,11 @@ func TestOverlap(t *testing.T) {
 func TestWithSpec(t *testing.T) {
 	c := tide(t)
 	st, err := Installed(c, "tide", "0.0.0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	addPendingInstallPlan(st, "tide.v0.9.0")
 	st.Subscriptions[0].Status.InstalledCSV = "tide.v0.0.0"
 	changed, err := st.WithSpec("tide", func(s *v1alpha1.SubscriptionSpec) { s.Channel = "fast" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if before, after := st.Subscriptions[0], changed.Subscriptions[0]; before.Spec.Channel != "stable" || after.Spec.Channel != "fast" || after.Status.InstallPlanRef == nil {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
@@ -259,13 +247,9 @@ func TestLaterUpdates(t *testing.T) {
 		entries = append(entries, declcfg.ChannelEntry{Name: fmt.Sprintf("tide.v%d.0.0", i), Replaces: fmt.Sprintf("tide.v%d.0.0", i-1)})
 	}
 	st, err := Installed(channelOf(t, entries), "tide", "0.0.0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	predictions, err := st.Predict(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := predictions[0]; len(got.Then) != 18 || !got.ReachesHead || got.Then[17].Name != "tide.v19.0.0" {
 		t.Errorf("got %+v", got)
 	}
@@ -280,18 +264,12 @@ func TestNoDefaultChannel(t *testing.T) {
 		Bundles:  []declcfg.Bundle{catalogs.Bundle("tide", "tide.v1.0.0")},
 	})
 	c, _, err := fbc.Read(t.Context(), dir) // the missing default channel is a finding
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for installed, want := range map[string]Verdict{"": Installs, "1.0.0": Stranded} {
 		st, err := Installed(c, "tide", installed, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		predictions, err := st.Predict(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := predictions[0]
 		if got.Verdict != want || want == Stranded && !strings.Contains(got.Why[0].What, "names no channel") {
 			t.Errorf("%q is installed: got %s: %+v, want %s", installed, got.Verdict, got.Why, want)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -16,19 +18,13 @@ func TestSlowResolver(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _, err := fbc.Read(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	state, err := Installed(c, "tide", "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func(was time.Duration) { resolverTime = was }(resolverTime)
 	resolverTime = 100 * time.Millisecond
 	got, err := state.Predict(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(got) != 1 || got[0].Verdict != Refused || len(got[0].Why) != 1 || got[0].Why[0].Code != ResolverSlow || !strings.HasPrefix(got[0].Why[0].What, "on package tide, OLM's resolver takes longer than ") {
 		t.Errorf("the predictions are %+v", got)
 	}

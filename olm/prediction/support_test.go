@@ -6,6 +6,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -45,17 +46,13 @@ func TestSupport(t *testing.T) {
 				catalogs.Write(t, filepath.Join(dir, "lifecycle.yaml"), test.lifecycle)
 			}
 			st, err := Installed(read(t, dir), "tide", "0.0.0", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if st.Today = test.today; test.openShift != "" {
 				version := semver.MustParse(test.openShift)
 				st.OpenShift = &version
 			}
 			predictions, err := st.Predict(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p := predictions[0]
 			if name, said := p.last(); name != "tide.v1.0.0" || said.String() != test.wantSaid || p.Next.Support.String() != test.wantSaid {
 				t.Errorf("%s: %s, want %s", name, said, test.wantSaid)

@@ -139,7 +139,7 @@ const (
 	cut            = "\n\n... [message truncated]"
 )
 
-// First returns the refusal among those of all checks that OLM reports, or nil.
+// First returns the refusal that OLM reports, of the refusals of all checks, or nil.
 func First(all []Refusal) *Refusal {
 	if len(all) == 0 {
 		return nil

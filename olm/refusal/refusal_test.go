@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -141,9 +142,7 @@ func request(t *testing.T, settings string) *Request {
 	if err == nil {
 		set, err = set.With(settings)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &Request{Gates: set, Name: "tug", Namespace: "harbour"}
 }
 
@@ -234,9 +233,7 @@ func TestIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := bundle(test.change)
 			all, err := In(t.Context(), test.cluster, b, nil, request(t, test.settings))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if said := Message(b, all); (test.want == "") != (said == "") || !strings.Contains(said, test.want) {
 				t.Fatalf("got %q, want %q in it", said, test.want)
 			}
@@ -254,13 +251,9 @@ func installed(t *testing.T, d *apiextensionsv1.CustomResourceDefinition) *unstr
 	d.Labels = map[string]string{managedByLabel: "Helm"}
 	d.Annotations = map[string]string{releaseNameAnnotation: "tug", releaseNamespaceAnnotation: "harbour"}
 	data, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := &unstructured.Unstructured{}
-	if err := json.Unmarshal(data, &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &o.Object))
 	return o
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write the schema of deploymentConfig")
@@ -20,19 +21,13 @@ var update = flag.Bool("update", false, "write the schema of deploymentConfig")
 // spec.config but its selector.
 func TestSchema(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "api/openapi-spec/v3/api__v1_openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var published struct {
 		Components struct{ Schemas map[string]any }
 	}
-	if err := json.Unmarshal(data, &published); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &published))
 	g := &schemaMaker{published: published.Components.Schemas, used: map[string]any{}}
 	properties := map[string]any{}
 	for field := range reflect.TypeFor[v1alpha1.SubscriptionConfig]().Fields() {
@@ -45,15 +40,11 @@ func TestSchema(t *testing.T) {
 		deploymentConfigField: map[string]any{"type": "object", "additionalProperties": false, "properties": properties},
 		"components":          map[string]any{"schemas": g.used},
 	}, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made = append(made, '\n')
 	const path = "deploymentconfig.json"
 	if *update {
-		if err := os.WriteFile(path, made, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, made, 0o644))
 	}
 	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, made) {
 		t.Errorf("%s is stale (%v); run this test with -update", path, err)

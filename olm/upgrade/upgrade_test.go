@@ -5,6 +5,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestReaches(t *testing.T) {
@@ -43,8 +44,6 @@ func TestReaches(t *testing.T) {
 		{"tide.v2.0.0", "tide.v3.0.0", number("2.0.0"), false},    // not connected
 		{"tide.v1.0.0", "harbour.v1.0.1", number("1.0.0"), false}, // not in the channel
 	} {
-		if got := g.Reaches(Version{test.from, test.number}, test.to); got != test.want {
-			t.Errorf("%s reaches %s: %t, want %t", test.from, test.to, got, test.want)
-		}
+		assert.Equalf(t, test.want, g.Reaches(Version{test.from, test.number}, test.to), "%s reaches %s", test.from, test.to)
 	}
 }

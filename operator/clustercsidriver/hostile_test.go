@@ -5,6 +5,7 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/test/hostile"
 )
@@ -18,9 +19,7 @@ func TestHostileMessages(t *testing.T) {
 				WithType(controller+"Degraded").WithStatus(operatorv1.ConditionTrue).WithReason("Broken").WithMessage("pod "+text)))
 		}
 		conditions := r.desired(&operatorv1.OperatorStatus{}).Conditions
-		if len(conditions) != 5 {
-			t.Fatalf("got %d conditions, want two and their summaries", len(conditions))
-		}
+		require.Lenf(t, conditions, 5, "got %d conditions, want two and their summaries", len(conditions))
 		for _, c := range conditions {
 			hostile.Check(t, c.Type, c.Message, 16<<10)
 		}

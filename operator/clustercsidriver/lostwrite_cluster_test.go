@@ -8,13 +8,11 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 // TestLostWriteIsNotAwaited: etcd is restored to the version that the last write of the status was based on, so no watch
@@ -27,14 +25,9 @@ func TestLostWriteIsNotAwaited(t *testing.T) {
 		})
 
 	const conditionType = "TestAvailable"
-	if err := reporter.ApplyOperatorStatus(t.Context(), "Test", applyoperatorv1.OperatorStatus().WithConditions(
-		applyoperatorv1.OperatorCondition().WithType(conditionType).WithStatus(operatorv1.ConditionTrue).WithReason("Test"))); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, limit, "the status that was lost", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	require.NoError(t, reporter.ApplyOperatorStatus(t.Context(), "Test", applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(conditionType).WithStatus(operatorv1.ConditionTrue).WithReason("Test"))))
+	c.Await(t, limit, "the status that was lost", custom, func() error {
 		if v1helpers.FindOperatorCondition(custom.Status.Conditions, conditionType) == nil {
 			return fmt.Errorf("condition %s is not there; conditions are %v", conditionType, custom.Status.Conditions)
 		}

@@ -8,6 +8,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
@@ -33,16 +35,10 @@ func TestConditionIsRemovedAfterAnotherReport(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		if err := reporter.ApplyOperatorStatus(ctx, controller, applied); err != nil {
-			t.Fatalf("the status of %s is not written: %v", controller, err)
-		}
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			t.Fatal(err)
-		}
+		require.NoErrorf(t, reporter.ApplyOperatorStatus(ctx, controller, applied), "the status of %s is not written", controller)
+		require.NoError(t, c.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom))
 		found := slices.ContainsFunc(custom.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Type == conditionType })
-		if found != present {
-			t.Errorf("once the status of %s is written, the condition is there: %t, want %t", controller, found, present)
-		}
+		assert.Equalf(t, present, found, "once the status of %s is written, the condition is there", controller)
 	}
 	apply("Test", applyoperatorv1.OperatorStatus().WithConditions(degraded), true)
 	apply("Other", applyoperatorv1.OperatorStatus(), true) // changes nothing
@@ -57,14 +53,10 @@ func startReporter(t *testing.T, name string, isCurrent func(string) bool, wrap 
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
-	if err := c.Client().Create(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), custom))
 	t.Cleanup(func() { _ = c.Client().Delete(context.Background(), custom) })
 	source, err := clustercsidriver.Start(t.Context(), c.Config(), custom.Name, clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	api := source.NewClient()
 	reporter := clustercsidriver.NewReporter(api, wrap(api.Resource()), clustercsidriver.ReporterOptions{Name: custom.Name, FieldManager: "test", IsCurrent: isCurrent})
 	go reporter.Run(t.Context())

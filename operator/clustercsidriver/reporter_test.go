@@ -5,6 +5,7 @@ import (
 	"time"
 
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestIsAwaited(t *testing.T) {
@@ -19,9 +20,7 @@ func TestIsAwaited(t *testing.T) {
 		"the cache lags behind very long": {"7", cacheTimeout, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (write{basedOn: "7", at: at}).isAwaited(tc.cached, at.Add(tc.after)); got != tc.want {
-				t.Errorf("awaited: %t, want %t", got, tc.want)
-			}
+			assert.Equal(t, tc.want, (write{basedOn: "7", at: at}).isAwaited(tc.cached, at.Add(tc.after)), "awaited")
 		})
 	}
 	if (write{}).isAwaited("7", at) {
@@ -49,9 +48,7 @@ func TestHaveReported(t *testing.T) {
 		"all, by whatever reporter": {applied{"a": report("NodeAvailable", "ControllerAvailable"), "b": report("NodeProgressing", "ControllerProgressing")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := haveReported([]Component{{Name: "Node"}, {Name: "Controller"}}, tc.applied); got != tc.want {
-				t.Errorf("have reported: %t, want %t", got, tc.want)
-			}
+			assert.Equal(t, tc.want, haveReported([]Component{{Name: "Node"}, {Name: "Controller"}}, tc.applied), "have reported")
 		})
 	}
 }

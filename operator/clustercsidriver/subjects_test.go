@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -109,9 +110,7 @@ func TestFold(t *testing.T) {
 			subjects := NewSubjects(drivers.Driver{ConditionPrefix: prefix})
 			applied := conditionsOf(tc.applied...)
 			written := byType(subjects.fold(applied))
-			if diff := cmp.Diff(conditionsOf(tc.written...), written); diff != "" {
-				t.Errorf("written (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(conditionsOf(tc.written...), written), "written (-want +got)")
 
 			unfolded := subjects.unfold(written)
 			for _, c := range applied {
@@ -120,9 +119,7 @@ func TestFold(t *testing.T) {
 					t.Errorf("%s=%s (%s: %s) is not known to an operator that starts: %+v", c.Type, c.Status, c.Reason, c.Message, unfolded)
 				}
 			}
-			if diff := cmp.Diff(written, byType(subjects.fold(unfolded))); diff != "" {
-				t.Errorf("an operator that starts writes something else (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(written, byType(subjects.fold(unfolded))), "an operator that starts writes something else (-want +got)")
 			got := summarize(byType(unfolded), nil) // the reporter sorts them, too
 			for _, want := range summarize(byType(applied), nil) {
 				i := slices.IndexFunc(got, func(c operatorv1.OperatorCondition) bool { return c.Type == want.Type })
@@ -166,9 +163,7 @@ func TestComponentsAreAwaitedAfterRestart(t *testing.T) {
 		applyoperatorv1.OperatorCondition().WithType(prefix+"DriverNodeServiceControllerAvailable").WithStatus(operatorv1.ConditionTrue),
 		applyoperatorv1.OperatorCondition().WithType(prefix+"DriverNodeServiceControllerProgressing").WithStatus(operatorv1.ConditionFalse))
 	before := first.desired(&operatorv1.OperatorStatus{})
-	if diff := cmp.Diff(before, started().desired(before)); diff != "" {
-		t.Errorf("the next operator writes something else (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(before, started().desired(before)), "the next operator writes something else (-before +after)")
 	for _, c := range before.Conditions {
 		if strings.HasSuffix(c.Type, "Available") && c.Status != operatorv1.ConditionFalse {
 			t.Errorf("%s is %s (%s: %s)", c.Type, c.Status, c.Reason, c.Message)
@@ -208,9 +203,7 @@ func TestEarlierConditionsAreRemoved(t *testing.T) {
 			t.Errorf("%s has changed at %s, want %s", c.Type, c.LastTransitionTime, at)
 		}
 	}
-	if diff := cmp.Diff(desired, reporter.desired(desired)); diff != "" {
-		t.Errorf("an operator that starts writes something else (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(desired, reporter.desired(desired)), "an operator that starts writes something else (-before +after)")
 
 	reporter.applied["objects"] = applyoperatorv1.OperatorStatus().WithConditions(applyoperatorv1.OperatorCondition().
 		WithType(prefix + "DriverObjectsControllerDegraded").WithStatus(operatorv1.ConditionFalse).WithReason("AsExpected"))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
@@ -64,9 +65,7 @@ func TestSummarize(t *testing.T) {
 			for _, c := range summarize(tc.conditions, tc.expected) {
 				got[c.Type] = string(c.Status)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("summary (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, got), "summary (-want +got)")
 		})
 	}
 }

@@ -2,16 +2,15 @@ package clusterstorage
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -77,9 +76,7 @@ func TestDeploymentConditions(t *testing.T) {
 		{"stuck before a change that nobody has seen", deployment(rolling, unobserved, deadlineExceeded), []string{"XProgressing=True RollingOut"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, brief(deploymentConditions("X", tc.deployment))); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, brief(deploymentConditions("X", tc.deployment))), "conditions (-want +got)")
 		})
 	}
 }
@@ -129,9 +126,7 @@ func TestDriverConditions(t *testing.T) {
 		{"somebody else's CSIDriver", with(func(s *driverState) { s.foreign = true }), []string{"XCSIDriverOperatorDegraded=True ForeignCSIDriver"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, brief(tc.state.conditions("1.1.0"))); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, brief(tc.state.conditions("1.1.0"))), "conditions (-want +got)")
 		})
 	}
 }
@@ -159,9 +154,7 @@ func TestForeign(t *testing.T) {
 		{"OpenShift's", observed{csiDrivers: with(metav1.ObjectMeta{Annotations: map[string]string{"csi.openshift.io/managed": "true"}})}, false},
 		{"another operator's", observed{csiDrivers: with(metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/managed-by": "helm"}})}, true},
 	} {
-		if got := foreign(d, tc.o); got != tc.want {
-			t.Errorf("%s: foreign = %t, want %t", tc.name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, foreign(d, tc.o), "%s: foreign =", tc.name)
 	}
 }
 
@@ -187,12 +180,8 @@ func TestPlatformConditions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			conditions := platformConditions(tc.o, tc.choices)
-			if diff := cmp.Diff(tc.want, brief(conditions)); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-			if message := conditions[0].Message; !strings.Contains(message, tc.wantMessage) {
-				t.Errorf("message %q, want one with %q", message, tc.wantMessage)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, brief(conditions)), "conditions (-want +got)")
+			assert.Contains(t, conditions[0].Message, tc.wantMessage, "message")
 		})
 	}
 }
@@ -211,7 +200,5 @@ func TestMerge(t *testing.T) {
 		{Type: "New", Status: "True", LastTransitionTime: metav1.NewTime(now)},
 		{Type: "Same", Status: "True", Message: "new", LastTransitionTime: metav1.NewTime(then)},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("conditions (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "conditions (-want +got)")
 }

@@ -11,6 +11,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,9 +112,7 @@ func (e *testEnv) start(version string) {
 	go func() { done <- clusterstorage.Run(ctx, registry.All(), process) }()
 	e.end = func() {
 		cancel()
-		if err := <-done; err != nil {
-			e.t.Errorf("the operator ended with %v", err)
-		}
+		assert.NoError(e.t, <-done, "the operator ended")
 		e.end = func() {}
 	}
 	e.t.Cleanup(func() { e.end() })
@@ -125,9 +125,7 @@ func image(name, version string) string {
 
 func (e *testEnv) must(err error) {
 	e.t.Helper()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 }
 
 func (e *testEnv) get(object client.Object) {
@@ -246,9 +244,7 @@ func (e *testEnv) removeAll() {
 	operator.SetGroupVersionKind(configv1.GroupVersion.WithKind("ClusterOperator"))
 	operator.SetName(clusterstorage.ClusterOperatorName)
 	for _, object := range append(objects, operator) {
-		if err := client.IgnoreNotFound(e.Client().Delete(context.Background(), object)); err != nil {
-			e.t.Error(err)
-		}
+		assert.NoError(e.t, client.IgnoreNotFound(e.Client().Delete(context.Background(), object)))
 		cluster.Eventually(e.t, limit, object.GetName()+" to be gone", e.Gone(object))
 	}
 }

@@ -8,19 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	configclient "github.com/openshift/client-go/config/clientset/versioned"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -49,16 +48,12 @@ func TestInstall(t *testing.T) {
 	for name, want := range map[string]string{
 		"DRIVER_IMAGE": image("EBS_DRIVER_IMAGE", "1.0.0"), "ATTACHER_IMAGE": image("ATTACHER_IMAGE", "1.0.0"), "RELEASE_VERSION": "1.0.0",
 	} {
-		if environment[name] != want {
-			t.Errorf("the operator's variable %s is %q, want %q", name, environment[name], want)
-		}
+		assert.EqualValuesf(t, want, environment[name], "the operator's variable %s", name)
 	}
 
 	e.report(d, "1.0.0", settled...)
 	e.awaitSummary(summarySettled)
-	if diff := cmp.Diff(map[string]string{"operator": "1.0.0", "AWSEBSCSIDriverOperator": "1.0.0"}, e.versions()); diff != "" {
-		t.Errorf("versions (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]string{"operator": "1.0.0", "AWSEBSCSIDriverOperator": "1.0.0"}, e.versions()), "versions (-want +got)")
 }
 
 // settle starts the operator, waits until it reports that its driver on AWS runs, and returns that driver.
@@ -89,9 +84,7 @@ func TestPlatformWithoutDrivers(t *testing.T) {
 	if made := e.made(); len(made) != 0 {
 		t.Errorf("on a platform without drivers the operator made %d objects, want none", len(made))
 	}
-	if diff := cmp.Diff(map[string]string{"operator": "1.0.0"}, e.versions()); diff != "" {
-		t.Errorf("versions (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]string{"operator": "1.0.0"}, e.versions()), "versions (-want +got)")
 }
 
 // TestUpdate: the next version is reported once the driver runs at it, and the last one until then.
@@ -103,17 +96,13 @@ func TestUpdate(t *testing.T) {
 
 	e.start("1.1.0")
 	e.awaitSummary("Available=True Progressing=True Degraded=False Upgradeable=True")
-	if got := e.versions()["operator"]; got != "1.0.0" {
-		t.Errorf("during the update the version is %s, want 1.0.0", got)
-	}
+	assert.EqualValues(t, "1.0.0", e.versions()["operator"], "during the update the version")
 	if after := e.operatorOf(d); after.UID != before.UID || after.Spec.Template.Spec.Containers[0].Image != image("OPERATOR_IMAGE", "1.1.0") {
 		t.Errorf("after the update Deployment %s has UID %s and the image %s, want UID %s and version 1.1.0", after.Name, after.UID, after.Spec.Template.Spec.Containers[0].Image, before.UID)
 	}
 	e.report(d, "1.1.0", settled...)
 	e.awaitSummary(summarySettled)
-	if got := e.versions()["operator"]; got != "1.1.0" {
-		t.Errorf("after the update the version is %s, want 1.1.0", got)
-	}
+	assert.EqualValues(t, "1.1.0", e.versions()["operator"], "after the update the version")
 }
 
 // TestProxy: the operators of a platform's drivers have the cluster's proxy from the beginning, and follow it when it changes and

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,9 +35,7 @@ func TestLease(t *testing.T) {
 
 	holder := func() string {
 		lease := &coordinationv1.Lease{}
-		if err := c.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "cluster-storage-operator-lock"}, lease); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "cluster-storage-operator-lock"}, lease))
 		return ptr.Deref(lease.Spec.HolderIdentity, "")
 	}
 	end()
@@ -69,7 +69,5 @@ func TestLease(t *testing.T) {
 		t.Errorf("one that waited for the Lease ended with %v, want nil", err)
 	}
 	endHeld()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-ended)
 }

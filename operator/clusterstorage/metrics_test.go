@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -37,9 +38,7 @@ func TestShow(t *testing.T) {
 	} {
 		show(step.classes, step.attributes)
 		families, err := legacyregistry.DefaultGatherer.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got string
 		for _, family := range families {
 			if !strings.HasPrefix(family.GetName(), "default_storage_") && !strings.HasPrefix(family.GetName(), "openshift_cluster_storage_") {

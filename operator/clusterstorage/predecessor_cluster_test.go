@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -36,7 +35,7 @@ func olmBinding(namespace, account string) *rbacv1.ClusterRoleBinding {
 // defineOld creates the CustomResourceDefinition of an earlier operator's custom resource.
 func (e *testEnv) defineOld(of drivers.CustomResource) {
 	e.t.Helper()
-	preserve := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+	preserve := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	plural := of.Definition[:len(of.Definition)-len(of.Kind.Group)-1]
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: of.Definition}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: of.Kind.Group, Scope: apiextensionsv1.ClusterScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: of.Kind.Kind, Plural: plural},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,9 +36,7 @@ func TestHeldConditions(t *testing.T) {
 	} {
 		s := state("1.1.0")
 		s.held = &tc.held
-		if diff := cmp.Diff(tc.want, brief(s.conditions("1.1.0"))); diff != "" {
-			t.Errorf("%s: conditions (-want +got):\n%s", tc.name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(tc.want, brief(s.conditions("1.1.0"))), "%s: conditions (-want +got)", tc.name)
 	}
 }
 
@@ -95,9 +94,7 @@ func TestHold(t *testing.T) {
 		if (err != nil) != (tc.err != nil) || begun != tc.begin || !strings.Contains(text, tc.text) || tc.text == "" && text != "" || s.blocked != (tc.held != nil) {
 			t.Errorf("%s: error %v, begin %t, blocked %t, text %q; want begin %t, %q", tc.name, err, begun, s.blocked, text, tc.begin, tc.text)
 		}
-		if diff := cmp.Diff(tc.held, s.held, cmp.AllowUnexported(hold{})); diff != "" {
-			t.Errorf("%s: hold (-want +got):\n%s", tc.name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(tc.held, s.held, cmp.AllowUnexported(hold{})), "%s: hold (-want +got)", tc.name)
 	}
 }
 
@@ -131,9 +128,7 @@ func TestTakeover(t *testing.T) {
 		if tc.before != "" {
 			o.storage.Status.Conditions = []operatorv1.OperatorCondition{{Type: "XCSIDriverOperatorAvailable", Status: "True", Reason: tc.before}}
 		}
-		if got := takesOver(tc.state, o, "1.1.0"); got != tc.want {
-			t.Errorf("%s: takes over = %t, want %t", tc.name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, takesOver(tc.state, o, "1.1.0"), "%s: takes over =", tc.name)
 		var unavailable []string
 		for _, c := range conditionsOf(o, nil, []driverState{tc.state}, "1.1.0") {
 			if strings.HasPrefix(c.Type, "X") && strings.HasSuffix(c.Type, "Available") && c.Status != operatorv1.ConditionTrue {
@@ -166,9 +161,7 @@ func TestInitialCustomResource(t *testing.T) {
 		{"no spec", []oldCustomResource{old(nil)}, "Normal", "Normal"},
 	} {
 		want := map[string]any{"managementState": "Managed", "logLevel": tc.level, "operatorLogLevel": tc.operator}
-		if diff := cmp.Diff(want, customResource(drivers.Driver{CSIName: "x"}, tc.old).Object["spec"]); diff != "" {
-			t.Errorf("%s: spec (-want +got):\n%s", tc.name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, customResource(drivers.Driver{CSIName: "x"}, tc.old).Object["spec"]), "%s: spec (-want +got)", tc.name)
 	}
 }
 
@@ -188,9 +181,7 @@ func TestUnsettled(t *testing.T) {
 	deleted := object(map[string]any{})
 	now := metav1.Now()
 	deleted.SetDeletionTimestamp(&now)
-	if got := drivers.ReadOldSettings(deleted).Unsettled(); !strings.Contains(got, "being deleted") {
-		t.Errorf("a deleted object: %q, want that it is being deleted", got)
-	}
+	assert.Contains(t, drivers.ReadOldSettings(deleted).Unsettled(), "being deleted", "a deleted object")
 }
 
 // TestIsGone: a new namespace with the name of OLM's operator's namespace is not that namespace.

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -61,9 +61,7 @@ func TestSummaryKeepsTransitionTimes(t *testing.T) {
 	conditions := []operatorv1.OperatorCondition{{Type: "XAvailable", Status: "True"}}
 	first, _ := summarize(nil, conditions, then)
 	second, _ := summarize(&configv1.ClusterOperator{Status: first}, conditions, then.Add(time.Hour))
-	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("the same conditions make another summary an hour later:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(first, second), "the same conditions make another summary an hour later")
 }
 
 // TestVersions: a version is reported once everything that it is of runs at it, and the old one until then.
@@ -95,9 +93,7 @@ func TestVersions(t *testing.T) {
 			for _, v := range versions(tc.was, tc.states, "1.1.0") {
 				got[v.Name] = v.Version
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("versions (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, got), "versions (-want +got)")
 		})
 	}
 }

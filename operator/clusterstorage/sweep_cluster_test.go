@@ -12,6 +12,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,9 +80,7 @@ func (o sweepOutcome) mustBe(t *testing.T, want sweepOutcome) {
 	if diff := statediff.Difference(want.state, o.state); diff != "" {
 		t.Errorf("final objects (-undisturbed +now):\n%s", diff)
 	}
-	if diff := cmp.Diff(want.counts, o.counts); diff != "" {
-		t.Errorf("creations and deletions of objects (-undisturbed +now):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want.counts, o.counts), "creations and deletions of objects (-undisturbed +now)")
 }
 
 // quiet is for how long an operator that has settled sends no requests.
@@ -158,9 +157,7 @@ func (e *testEnv) operate(account *rest.Config, version string, injector *fault.
 		}
 		stopped = true
 		cancel()
-		if err := <-done; err != nil {
-			e.t.Errorf("the operator ended with: %v", err)
-		}
+		assert.NoError(e.t, <-done, "the operator ended with")
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -51,9 +53,7 @@ func TestProgressOf(t *testing.T) {
 				t.Errorf("progress = %+v, want waiting %v, reason %s", got, tc.waiting, tc.reason)
 			}
 			for _, part := range tc.message {
-				if !strings.Contains(got.message, part) {
-					t.Errorf("message %q, want %q in it", got.message, part)
-				}
+				assert.Contains(t, got.message, part, "message")
 			}
 		})
 	}
@@ -82,9 +82,7 @@ func TestWaitingTooLong(t *testing.T) {
 					LastTransitionTime: metav1.NewTime(time.Now().Add(-tc.since))}}
 			}
 			c := &credentialsRequest{CredentialsRequestOptions: CredentialsRequestOptions{Name: "Volumes", OperatorClient: client, Optional: tc.optional}}
-			if err := c.report(t.Context(), tc.progress); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.report(t.Context(), tc.progress))
 			var got *applyoperatorv1.OperatorConditionApplyConfiguration
 			for i, condition := range client.applied.Conditions {
 				if strings.HasSuffix(*condition.Type, operatorv1.OperatorStatusTypeDegraded) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -29,15 +30,11 @@ func TestNotReady(t *testing.T) {
 		node("d", "windows", corev1.ConditionFalse), {ObjectMeta: metav1.ObjectMeta{Name: "e"}},
 	} {
 		trimmed, err := trim(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if kept := trimmed.(*corev1.Node); len(kept.Status.Images) > 0 || len(kept.Labels) > 1 || kept.Name != n.Name {
 			t.Errorf("kept of node %s: %+v", n.Name, kept)
 		}
-		if err := factory.Core().V1().Nodes().Informer().GetStore().Add(trimmed); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, factory.Core().V1().Nodes().Informer().GetStore().Add(trimmed))
 	}
 	got, err := nodes.NotReady(map[string]string{corev1.LabelOSStable: "linux"})
 	if err != nil || !slices.Equal(got, []string{"a", "b"}) {

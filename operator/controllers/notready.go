@@ -143,7 +143,7 @@ type namingClient struct {
 func (c namingClient) ApplyOperatorStatus(ctx context.Context, controller string, status *applyoperatorv1.OperatorStatusApplyConfiguration) error {
 	for i := range status.Conditions {
 		if condition := &status.Conditions[i]; *condition.Type == c.conditionType {
-			condition.Message = ptr.To(ptr.Deref(condition.Message, "") + describeNotReady(c.pods.notCounted))
+			condition.Message = new(ptr.Deref(condition.Message, "") + describeNotReady(c.pods.notCounted))
 		}
 	}
 	return c.OperatorClientWithFinalizers.ApplyOperatorStatus(ctx, controller, status)

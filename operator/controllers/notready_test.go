@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -65,9 +67,7 @@ func TestAllowUpdate(t *testing.T) {
 		{name: "their status is late", desired: onDelete.DeepCopy(), live: onDelete},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if err := allowUpdate(tc.desired, tc.live, 1, tc.left); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, allowUpdate(tc.desired, tc.live, 1, tc.left))
 			got := ""
 			if rolling := tc.desired.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 				got = rolling.MaxUnavailable.String()
@@ -85,8 +85,6 @@ func TestDescribeNotReady(t *testing.T) {
 		{"a b", "; not counting the pods on nodes that are NotReady: a, b"},
 		{strings.Repeat("a ", 12), "; not counting the pods on nodes that are NotReady: a, a, a, a, a, a, a, a, a, a and 2 more"},
 	} {
-		if got := describeNotReady(strings.Fields(tc.names)); got != tc.want {
-			t.Errorf("%q: %q, want %q", tc.names, got, tc.want)
-		}
+		assert.EqualValuesf(t, tc.want, describeNotReady(strings.Fields(tc.names)), "%q", tc.names)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
@@ -38,9 +39,7 @@ func TestRetirementDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, later := dueRetired(left, tc.rolledOut)
-			if diff := cmp.Diff([][]string{tc.now, tc.later}, [][]string{objectReferences(now), objectReferences(later)}); diff != "" {
-				t.Errorf("now and later (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff([][]string{tc.now, tc.later}, [][]string{objectReferences(now), objectReferences(later)}), "now and later (-want +got)")
 		})
 	}
 }
@@ -96,9 +95,7 @@ func TestDescribeRetirement(t *testing.T) {
 				t.Errorf("condition is %s (%s), want %s (%s)", got.status, got.reason, tc.status, tc.reason)
 			}
 			for _, want := range tc.messages {
-				if !strings.Contains(got.message, want) {
-					t.Errorf("message is %q, want %q in it", got.message, want)
-				}
+				assert.Contains(t, got.message, want, "message")
 			}
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -51,20 +50,9 @@ type SnapshotClassOptions struct {
 // depend on the cluster's configuration, or if its class is the default of a fresh cluster.
 func NewSnapshotClass(options SnapshotClassOptions) factory.Controller {
 	c := &snapshotClass{SnapshotClassOptions: options, sighting: &objects.Sighting{IsDefault: isDefaultSnapshotClass}}
-	informers := []factory.Informer{options.OperatorClient.Informer(), options.Infrastructures}
-	for _, class := range options.Classes {
-		informers = append(informers, class.Informers()...)
-		if class.Desired.GetName() != c.Default {
-			continue
-		}
-		for _, informer := range class.Informers() {
-			if _, err := informer.AddEventHandler(c.sighting.Handler()); err != nil {
-				klog.ErrorS(err, "Failed to watch the VolumeSnapshotClass that may be the default", "volumeSnapshotClass", c.Default)
-			}
-		}
-	}
 	return factory.New().
-		WithInformers(informers...).
+		WithInformers(options.OperatorClient.Informer(), options.Infrastructures).
+		WithInformers(classInformers(options.Classes, options.Default, c.sighting)...).
 		WithSync(c.sync).
 		ResyncEvery(time.Minute). // for a cluster that gets the snapshot API later
 		WithSyncDegradedOnError(options.OperatorClient).

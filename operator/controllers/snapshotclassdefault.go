@@ -2,16 +2,12 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
@@ -29,12 +25,6 @@ func isDefaultSnapshotClass(annotations map[string]string) bool {
 	return annotations[isDefaultSnapshotClassAnnotation] == "true"
 }
 
-func asDefaultSnapshotClass(class *unstructured.Unstructured) *unstructured.Unstructured {
-	class = class.DeepCopy()
-	class.SetAnnotations(labels.Merge(class.GetAnnotations(), labels.Set{isDefaultSnapshotClassAnnotation: "true"}))
-	return class
-}
-
 // applyDefault applies the class that may be the default. It makes the class the default only when it creates it.
 func (c *snapshotClass) applyDefault(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired *unstructured.Unstructured) error {
 	current, err := c.Applier.Get(ctx, class)
@@ -43,7 +33,7 @@ func (c *snapshotClass) applyDefault(ctx context.Context, cluster drivers.Cluste
 	}
 	switch {
 	case current != nil && c.Applier.Applied(current, "metadata", "annotations", isDefaultSnapshotClassAnnotation):
-		desired = asDefaultSnapshotClass(desired) // without the annotation, server-side apply would remove it
+		desired = asDefault(desired, isDefaultSnapshotClassAnnotation) // without the annotation, server-side apply would remove it
 	case current == nil && err == nil:
 		record, gone := c.sighting.Last(cluster.ClusterCSIDriver.Annotations[DefaultSnapshotClassAnnotation])
 		if !gone {
@@ -56,14 +46,14 @@ func (c *snapshotClass) applyDefault(ctx context.Context, cluster drivers.Cluste
 		}
 		klog.InfoS("Creating the VolumeSnapshotClass", "volumeSnapshotClass", desired.GetName(), "default", why == "", "reason", why)
 		if why == "" {
-			desired = asDefaultSnapshotClass(desired)
+			desired = asDefault(desired, isDefaultSnapshotClassAnnotation)
 		}
 	}
 	live, err := c.Applier.ApplyTo(ctx, class, desired, current)
 	if err != nil || live == nil {
 		return err
 	}
-	return c.record(ctx, cluster, live)
+	return recordDefault(ctx, c.CustomResource, cluster.ClusterCSIDriver, DefaultSnapshotClassAnnotation, live, isDefaultSnapshotClass)
 }
 
 // notDefault returns why the missing class is not created as the default; "" if it is. record says whether it was the
@@ -84,21 +74,4 @@ func (c *snapshotClass) notDefault(ctx context.Context, record string, desired *
 		}
 	}
 	return "", nil
-}
-
-// record writes to the ClusterCSIDriver whether the class is the default.
-func (c *snapshotClass) record(ctx context.Context, cluster drivers.Cluster, class *unstructured.Unstructured) error {
-	record := strconv.FormatBool(isDefaultSnapshotClass(class.GetAnnotations()))
-	if cluster.ClusterCSIDriver.Annotations[DefaultSnapshotClassAnnotation] == record {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": cluster.ClusterCSIDriver.UID, "annotations": map[string]string{DefaultSnapshotClassAnnotation: record}}})
-	if err != nil {
-		return err
-	}
-	if _, err := c.CustomResource.Patch(ctx, c.Driver.CSIName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("recording in ClusterCSIDriver %s whether VolumeSnapshotClass %s is the default: %w", c.Driver.CSIName, class.GetName(), err)
-	}
-	return nil
 }

@@ -64,20 +64,9 @@ type StorageClassOptions struct {
 func NewStorageClass(options StorageClassOptions) factory.Controller {
 	c := &storageClass{StorageClassOptions: options, sighting: &objects.Sighting{IsDefault: IsDefaultStorageClass}, additions: map[string]*unstructured.Unstructured{}}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
-	informers := []factory.Informer{c.Reporter.Informer(), c.Infrastructures}
-	for _, class := range c.Classes {
-		informers = append(informers, class.Informers()...)
-		if class.Desired.GetName() != c.Default {
-			continue
-		}
-		for _, informer := range class.Informers() {
-			if _, err := informer.AddEventHandler(c.sighting.Handler()); err != nil {
-				klog.ErrorS(err, "Failed to watch the StorageClass that may be the default", "storageClass", c.Default)
-			}
-		}
-	}
 	return factory.New().
-		WithInformers(informers...).
+		WithInformers(c.Reporter.Informer(), c.Infrastructures).
+		WithInformers(classInformers(c.Classes, c.Default, c.sighting)...).
 		WithSync(c.sync).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.Reporter).
@@ -145,10 +134,10 @@ func (c *storageClass) syncClass(ctx context.Context, cluster drivers.Cluster, c
 	case leaveClass:
 		klog.V(4).InfoS("StorageClass left as it is", "storageClass", klog.KObj(desired), "difference", difference)
 	}
-	if err != nil || class.Desired.GetName() != c.Default {
+	if err != nil || class.Desired.GetName() != c.Default || current == nil { // a missing class comes back as it was
 		return difference, outdated, err
 	}
-	return difference, outdated, c.record(ctx, cluster, current)
+	return difference, outdated, recordDefault(ctx, c.CustomResource, cluster.ClusterCSIDriver, DefaultStorageClassAnnotation, current, IsDefaultStorageClass)
 }
 
 // lacksParameters reports whether a class lacks a parameter that the cluster's configuration asks for.
@@ -215,7 +204,7 @@ func (c *storageClass) apply(ctx context.Context, cluster drivers.Cluster, class
 		return c.create(ctx, cluster, class, desired)
 	case current != nil && c.Applier.Applied(current, "metadata", "annotations", isDefaultStorageClassAnnotation):
 		// Without the annotation, server-side apply would remove it.
-		return c.Applier.ApplyTo(ctx, class, asDefaultStorageClass(desired), current)
+		return c.Applier.ApplyTo(ctx, class, asDefault(desired, isDefaultStorageClassAnnotation), current)
 	default:
 		return c.Applier.Apply(ctx, class, desired)
 	}

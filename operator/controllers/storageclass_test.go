@@ -2,10 +2,11 @@ package controllers
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
@@ -78,16 +79,12 @@ func TestDecideOnStorageClass(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			action, difference, err := decideOnClass(owner, tc.state, ours(nil), tc.current)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if action != tc.action || (difference == "") != (len(tc.difference) == 0) {
 				t.Errorf("%s, difference %q; want %s", action, difference, tc.action)
 			}
 			for _, part := range tc.difference {
-				if !strings.Contains(difference, part) {
-					t.Errorf("difference %q, want %q in it", difference, part)
-				}
+				assert.Contains(t, difference, part, "difference")
 			}
 		})
 	}
@@ -95,8 +92,6 @@ func TestDecideOnStorageClass(t *testing.T) {
 
 func fieldsOf(t *testing.T, document string) map[string]any {
 	var fields map[string]any
-	if err := json.Unmarshal([]byte(document), &fields); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(document), &fields))
 	return fields
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strconv"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
@@ -44,7 +46,7 @@ func (c *storageClass) create(ctx context.Context, cluster drivers.Cluster, clas
 		return c.Applier.ApplyTo(ctx, class, desired, nil)
 	}
 	klog.InfoS("Creating the StorageClass as the default", "storageClass", desired.GetName())
-	live, err := c.Applier.ApplyTo(ctx, class, asDefaultStorageClass(desired), nil)
+	live, err := c.Applier.ApplyTo(ctx, class, asDefault(desired, isDefaultStorageClassAnnotation), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,30 +97,44 @@ func IsDefaultStorageClass(annotations map[string]string) bool {
 	return annotations[isDefaultStorageClassAnnotation] == "true" || annotations[betaIsDefaultStorageClassAnnotation] == "true"
 }
 
-// asDefaultStorageClass returns the class with the annotation that makes it the default.
-func asDefaultStorageClass(class *unstructured.Unstructured) *unstructured.Unstructured {
+// classInformers returns the informers of the classes, and has the sighting follow the class that may be the default.
+func classInformers(classes []*objects.WatchedObject, name string, sighting *objects.Sighting) (informers []factory.Informer) {
+	for _, class := range classes {
+		informers = append(informers, class.Informers()...)
+		if class.Desired.GetName() != name {
+			continue
+		}
+		for _, informer := range class.Informers() {
+			if _, err := informer.AddEventHandler(sighting.Handler()); err != nil {
+				klog.ErrorS(err, "Failed to watch the class that may be the default", "kind", class.Desired.GetKind(), "name", name)
+			}
+		}
+	}
+	return informers
+}
+
+// asDefault returns the class with the annotation that makes it the default.
+func asDefault(class *unstructured.Unstructured, annotation string) *unstructured.Unstructured {
 	class = class.DeepCopy()
-	class.SetAnnotations(labels.Merge(class.GetAnnotations(), labels.Set{isDefaultStorageClassAnnotation: "true"}))
+	class.SetAnnotations(labels.Merge(class.GetAnnotations(), labels.Set{annotation: "true"}))
 	return class
 }
 
-// record writes to the ClusterCSIDriver whether the class is the default. class is nil if it does not exist.
-func (c *storageClass) record(ctx context.Context, cluster drivers.Cluster, class *unstructured.Unstructured) error {
-	if class == nil {
-		return nil // it comes back as it was
-	}
-	record := strconv.FormatBool(IsDefaultStorageClass(class.GetAnnotations()))
-	if cluster.ClusterCSIDriver.Annotations[DefaultStorageClassAnnotation] == record {
+// recordDefault writes to an annotation of the ClusterCSIDriver whether the class is the default.
+func recordDefault(ctx context.Context, customResource dynamic.ResourceInterface, owner *operatorv1.ClusterCSIDriver, annotation string, class *unstructured.Unstructured,
+	isDefault func(annotations map[string]string) bool,
+) error {
+	record := strconv.FormatBool(isDefault(class.GetAnnotations()))
+	if owner.Annotations[annotation] == record {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": cluster.ClusterCSIDriver.UID, "annotations": map[string]string{DefaultStorageClassAnnotation: record}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": owner.UID, "annotations": map[string]string{annotation: record}}})
 	if err != nil {
 		return err
 	}
-	if _, err := c.CustomResource.Patch(ctx, c.Driver.CSIName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("recording in ClusterCSIDriver %s whether StorageClass %s is the default: %w", c.Driver.CSIName, class.GetName(), err)
+	if _, err := customResource.Patch(ctx, owner.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("recording in ClusterCSIDriver %s whether %s %s is the default: %w", owner.Name, class.GetKind(), class.GetName(), err)
 	}
-	klog.V(2).InfoS("Recorded whether the StorageClass is the default", "storageClass", class.GetName(), "default", record)
+	klog.V(2).InfoS("Recorded whether the class is the default", "kind", class.GetKind(), "name", class.GetName(), "default", record)
 	return nil
 }

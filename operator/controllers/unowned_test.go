@@ -9,6 +9,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,12 +63,8 @@ func TestWaitsForOLM(t *testing.T) {
 // TestNothingToOwn: OLM v1 and the cluster storage operator make no OperatorCondition.
 func TestNothingToOwn(t *testing.T) {
 	unowned, err := NewUnowned(nil, efs.Driver, "any", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unowned.Own(t.Context()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.NoError(t, unowned.Own(t.Context()))
 }
 
 type fixture struct {
@@ -84,9 +82,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (f *fixture) do(err error) {
 	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 }
 
 // start starts to own objects, with the permissions that the bundle has in the operator's namespace.
@@ -109,9 +105,7 @@ func (f *fixture) start() {
 	go func() { ended <- unowned.Own(ctx) }()
 	f.t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			f.t.Error(err)
-		}
+		assert.NoError(f.t, <-ended)
 	})
 }
 
@@ -139,9 +133,7 @@ func (f *fixture) createUnowned(owners ...metav1.OwnerReference) []*unstructured
 		f.do(f.Client().Create(f.t.Context(), object))
 		objects = append(objects, object)
 	}
-	if len(objects) != 2 {
-		f.t.Fatalf("found %d objects that OLM gives no owner, want a Role and a RoleBinding", len(objects))
-	}
+	require.Lenf(f.t, objects, 2, "found %d objects that OLM gives no owner, want a Role and a RoleBinding", len(objects))
 	return objects
 }
 

@@ -14,6 +14,7 @@ import (
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/operator-framework/operator-lib/conditions"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -38,9 +39,7 @@ func TestAdoptionEndsByWhatThisOperatorReports(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "manila.csi.openstack.org"},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
-	if err := c.Client().Create(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), custom))
 	t.Cleanup(func() { _ = c.Client().Delete(context.Background(), custom) })
 	available := applyoperatorv1.OperatorCondition().WithType("TestAvailable").WithStatus(operatorv1.ConditionTrue).WithReason("AsExpected")
 	progressing := applyoperatorv1.OperatorCondition().WithType("TestProgressing").WithStatus(operatorv1.ConditionFalse).WithReason("AsExpected")
@@ -52,9 +51,7 @@ func TestAdoptionEndsByWhatThisOperatorReports(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	start := func() *clustercsidriver.Reporter {
 		source, err := clustercsidriver.Start(t.Context(), c.Config(), custom.Name, clock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		api := source.NewClient()
 		reporter := clustercsidriver.NewReporter(api, api.Resource(), clustercsidriver.ReporterOptions{Name: custom.Name, FieldManager: "test", IsCurrent: func(string) bool { return true }})
 		go reporter.Run(t.Context())
@@ -69,26 +66,18 @@ func TestAdoptionEndsByWhatThisOperatorReports(t *testing.T) {
 	controller := NewUpgradeable("Test", &UpgradeableCondition{inner: verdicts, show: func(bool) {}}, true, reporter, clock, events.NewInMemoryRecorder("test", clock))
 	go controller.Run(t.Context(), 1)
 	verdicts.waitFor(t, "Adopting")
-	if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom))
 	before := custom.ResourceVersion
-	if err := reporter.ApplyOperatorStatus(t.Context(), "Test", report); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, reporter.ApplyOperatorStatus(t.Context(), "Test", report))
 	verdicts.waitFor(t, "Adopting", "Settled")
-	if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom))
 	if custom.ResourceVersion != before {
 		t.Errorf("the ClusterCSIDriver changed from %s to %s; want the reports to change nothing", before, custom.ResourceVersion)
 	}
 
 	verdicts.lose()
 	clock.SetTime(clock.Now().Add(recheckInterval))
-	if err := controller.Sync(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controller.Sync(t.Context(), nil))
 	verdicts.waitFor(t, "Adopting", "Settled", "Settled")
 }
 

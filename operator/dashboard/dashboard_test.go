@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -19,9 +21,7 @@ import (
 func rows(t *testing.T) []row {
 	t.Helper()
 	var shown struct{ Rows []row }
-	if err := json.Unmarshal([]byte(board), &shown); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(board), &shown))
 	return shown.Rows
 }
 
@@ -38,16 +38,12 @@ type row struct {
 // TestPanels has Prometheus answer the query of each panel.
 func TestPanels(t *testing.T) {
 	raw, err := os.ReadFile("testdata/samples.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	samples := struct {
 		Input  []any            `json:"input_series"`
 		Panels map[string][]any `json:"panels"`
 	}{}
-	if err := yaml.UnmarshalStrict(raw, &samples); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(raw, &samples))
 	var titles []string
 	var tests []any
 	for _, r := range rows(t) {
@@ -64,17 +60,11 @@ func TestPanels(t *testing.T) {
 	file, err := yaml.Marshal(map[string]any{"tests": []any{
 		map[string]any{"interval": "1m", "input_series": samples.Input, "promql_expr_test": tests},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "tests.yaml")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, file, 0o600))
 	promtool, err := tools.Promtool(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", path).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
@@ -87,9 +77,7 @@ func TestLayout(t *testing.T) {
 		width := 0
 		for _, p := range r.Panels {
 			number++
-			if p.ID != number {
-				t.Errorf("panel %q has the ID %d, want %d", p.Title, p.ID, number)
-			}
+			assert.EqualValuesf(t, number, p.ID, "panel %q has the ID", p.Title)
 			width += p.Span
 		}
 		if width != 12 {
@@ -109,9 +97,7 @@ func TestMetricsExist(t *testing.T) {
 	exist := map[string]bool{}
 	for _, file := range []string{"operator/metrics/metrics.go", "drivers/efs/controller/metrics.go", "sharedvolume/metrics.go", "drivers/efs/alerts.yaml", "lab/standin/livenessprobe.go"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, match := range declared.FindAllStringSubmatch(string(content), -1) {
 			exist[match[1]] = true
 		}

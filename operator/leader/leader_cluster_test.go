@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,41 +36,27 @@ func TestWaitForLockIsReported(t *testing.T) {
 	stranger := operatorPod(lock.namespace, "stranger")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: lock.namespace, Name: driver.Operator.Name}}
 	for _, object := range []client.Object{custom, account, pod, stranger} {
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
 	t.Cleanup(func() { _ = c.Client().Delete(context.Background(), custom) })
 	custom.Status.Conditions = []operatorv1.OperatorCondition{{Type: "Available", Status: operatorv1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	if err := c.Client().Status().Update(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Status().Update(t.Context(), custom))
 	report := func() {
 		t.Helper()
-		if err := lock.report(t.Context(), c.Client(), metav1.Now()); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, lock.report(t.Context(), c.Client(), metav1.Now()))
+		require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom))
 	}
 	setReady := func(ready corev1.ConditionStatus) {
 		t.Helper()
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Unix(1_700_000_000, 0)}}
-		if err := c.Client().Status().Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Status().Update(t.Context(), pod))
 	}
 	held := createLock(t, c, lock.keyIn(lock.namespace), pod)
 	setReady(corev1.ConditionTrue)
 	report()
-	if len(custom.Status.Conditions) != 1 {
-		t.Errorf("beside an active operator, which removes it, the operator wrote a condition: %v", custom.Status.Conditions)
-	}
+	assert.Len(t, custom.Status.Conditions, 1, "beside an active operator, which removes it, the operator wrote a condition")
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reported := false
 	for _, family := range families {
 		for _, m := range family.Metric {
@@ -96,9 +84,7 @@ func TestWaitForLockIsReported(t *testing.T) {
 
 	// Whoever may write ConfigMaps here has the lock name a pod that is ready and is no operator.
 	held.OwnerReferences[0].Name, held.OwnerReferences[0].UID = stranger.Name, stranger.UID
-	if err := c.Client().Update(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Update(t.Context(), held))
 	pod = stranger
 	setReady(corev1.ConditionTrue)
 	report()
@@ -118,9 +104,7 @@ func createLock(t *testing.T, c *cluster.Cluster, key client.ObjectKey, pod *cor
 	t.Helper()
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}}
-	if err := c.Client().Create(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), held))
 	return held
 }
 
@@ -141,21 +125,15 @@ func TestLockOfAPodThatHasEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := operatorPod(namespace, name)
-			if err := c.Client().Create(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Create(t.Context(), pod))
 			pod.Status = tc.status
-			if err := c.Client().Status().Update(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Status().Update(t.Context(), pod))
 			key := client.ObjectKeyFromObject(pod)
 			held := createLock(t, c, key, pod)
 
 			// As operator-lib does.
 			seen, locked := &corev1.Pod{}, lockClient{c.Client(), key, "lock-operator"}
-			if err := locked.Get(t.Context(), key, seen); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, locked.Get(t.Context(), key, seen))
 			if evicted := seen.Status.Phase == corev1.PodFailed && seen.Status.Reason == "Evicted"; evicted != tc.freed {
 				t.Errorf("operator-lib sees an evicted pod: %v, want %v", evicted, tc.freed)
 			}
@@ -202,9 +180,7 @@ func TestWaitFor(t *testing.T) {
 				t.Errorf("active: %v since %v, want %v since %v", wait.active, wait.since, tc.active, tc.since)
 			}
 			for _, part := range tc.says {
-				if !strings.Contains(wait.message, part) {
-					t.Errorf("the message is %q, want %q in it", wait.message, part)
-				}
+				assert.Contains(t, wait.message, part, "the message")
 			}
 		})
 	}

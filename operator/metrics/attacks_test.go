@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,9 +64,7 @@ func TestAttacks(t *testing.T) {
 			var conn net.Conn = raw
 			if !attack.plain {
 				conn = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
-				if err := attack.hold(conn.(*tls.Conn)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, attack.hold(conn.(*tls.Conn)))
 			}
 			awaitClosed(t, conn)
 		})
@@ -76,9 +76,7 @@ func TestAttacks(t *testing.T) {
 		conn := tls.Client(s.dial(t, "127.0.0.2"), &tls.Config{InsecureSkipVerify: true})
 		// Requests until nothing more fits between the two, and then none.
 		requests := strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1000)
-		if err := conn.SetWriteDeadline(time.Now().Add(waitLimit)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, conn.SetWriteDeadline(time.Now().Add(waitLimit)))
 		for {
 			if _, err := io.WriteString(conn, requests); err != nil {
 				var timeout net.Error
@@ -98,12 +96,8 @@ func TestAttacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("status %d, want %d", response.StatusCode, http.StatusRequestHeaderFieldsTooLarge)
-		}
+		require.NoError(t, err)
+		assert.EqualValues(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode, "status")
 	})
 
 	t.Run("take all connections", func(t *testing.T) {
@@ -248,9 +242,7 @@ func TestTokensForMetrics(t *testing.T) {
 		config.TLSClientConfig.CertFile, config.TLSClientConfig.KeyFile = "", ""
 		config.BearerToken = token
 		kube, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := kube.Discovery().ServerVersion(); err == nil || !strings.Contains(err.Error(), "provide credentials") && !strings.Contains(err.Error(), "Unauthorized") {
 			t.Errorf("the API server accepts the token for metrics: %v", err)
 		}
@@ -270,9 +262,7 @@ func tokenFor(t *testing.T, c *cluster.Cluster, namespace, account, audience str
 		request.Spec.Audiences = []string{audience}
 	}
 	who := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := c.Client().SubResource("token").Create(t.Context(), who, request); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().SubResource("token").Create(t.Context(), who, request))
 	return request.Status.Token
 }
 
@@ -280,9 +270,7 @@ func tokenFor(t *testing.T, c *cluster.Cluster, namespace, account, audience str
 func (s server) dial(t *testing.T, from string) net.Conn {
 	t.Helper()
 	conn, err := dialerFrom(from).Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -300,9 +288,7 @@ func (s server) client(from string) *http.Client {
 // awaitClosed waits until the server has closed a connection.
 func awaitClosed(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(waitLimit)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(waitLimit)))
 	var timeout net.Error
 	if _, err := io.Copy(io.Discard, conn); errors.As(err, &timeout) && timeout.Timeout() {
 		t.Errorf("the server keeps the connection for more than %v", waitLimit)

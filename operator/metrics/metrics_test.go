@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 )
@@ -32,8 +33,6 @@ func TestConditions(t *testing.T) {
 		for _, line := range append(step.want, `{condition="Available",driver="other",reason="AsExpected"} 1`) {
 			want += "berth_cluster_csi_driver_condition" + line + "\n"
 		}
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "berth_cluster_csi_driver_condition"); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "berth_cluster_csi_driver_condition"))
 	}
 }

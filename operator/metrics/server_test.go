@@ -14,6 +14,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -44,13 +46,9 @@ func serveWith(t *testing.T, c *cluster.Cluster, run func(context.Context, metri
 	config := c.Config()
 	config.UserAgent = t.Name()
 	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	own, err := configclient.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := server{address: ports.Address(t), folder: t.TempDir(), agent: config.UserAgent}
 	options.Address, options.CertFolder, options.Kube = s.address, s.folder, kube
 	options.Config = own
@@ -61,9 +59,7 @@ func serveWith(t *testing.T, c *cluster.Cluster, run func(context.Context, metri
 	}()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the server ended with: %v", err)
-		}
+		assert.NoError(t, <-ended, "the server ended with")
 	})
 	cluster.Eventually(t, 10*time.Second, "the server to listen", func(context.Context) error {
 		_, _, err := s.get("/healthz", "")
@@ -139,30 +135,20 @@ func allowMetrics(t *testing.T, c *cluster.Cluster, namespace, account string) {
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}}}
-	if err := c.Client().Create(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Client().Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), role))
+	require.NoError(t, c.Client().Create(t.Context(), binding))
 }
 
 // TestTheCertificateComesLater: it may be made when the operator has long been running, and is replaced
 // before it ends.
 func TestTheCertificateComesLater(t *testing.T) {
 	s := serve(t, cluster.Shared(t, cluster.Options{}))
-	if name := s.presents(t); name != "localhost" {
-		t.Errorf("without a certificate, it presents one for %s, want one for localhost", name)
-	}
+	assert.EqualValues(t, "localhost", s.presents(t), "without a certificate, it presents one for")
 	for _, name := range []string{"first.example", "second.example"} {
 		pem, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for file, content := range map[string][]byte{"tls.crt": pem, "tls.key": key} {
-			if err := os.WriteFile(filepath.Join(s.folder, file), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(s.folder, file), content, 0o600))
 		}
 		if got := s.presents(t); got != name {
 			t.Errorf("it presents a certificate for %s, want %s", got, name)
@@ -174,9 +160,7 @@ func TestTheCertificateComesLater(t *testing.T) {
 func (s server) presents(t *testing.T) string {
 	t.Helper()
 	connection, err := tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer connection.Close()
 	return connection.ConnectionState().PeerCertificates[0].DNSNames[0]
 }

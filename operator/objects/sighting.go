@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 )
 
 // A Sighting records whether the class was the default when the watch last showed it. The class may change and be
@@ -31,7 +30,7 @@ func (s *Sighting) see(exists bool, object any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.exists, s.isDefault = exists, ptr.To(s.IsDefault(class.GetAnnotations()))
+	s.exists, s.isDefault = exists, new(s.IsDefault(class.GetAnnotations()))
 }
 
 // Handler is for the informer of the class.

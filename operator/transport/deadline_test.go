@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/operator/transport"
@@ -38,13 +39,9 @@ func TestDeadline(t *testing.T) {
 					return &http.Response{Body: http.NoBody}, nil
 				})
 				request, err := http.NewRequest(http.MethodGet, "https://example.com/api/v1/pods?"+test.query, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				response, err := transport.WithDeadline(&rest.Config{}).WrapTransport(answered).RoundTrip(request)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				response.Body.Close()
 			})
 		})

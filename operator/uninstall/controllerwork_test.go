@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/drivers"
 )
 
@@ -15,9 +18,7 @@ var testDriver = drivers.Driver{CSIName: "disk.csi.example.com", InTree: drivers
 func decode[T any](t *testing.T, document string) T {
 	t.Helper()
 	var object T
-	if err := json.Unmarshal([]byte(document), &object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(document), &object))
 	return object
 }
 
@@ -57,9 +58,7 @@ func TestControllerWork(t *testing.T) {
 		{"deleted snapshot", snapshot(deleted, "disk.csi.example.com"), "o"},
 		{"another driver's deleted snapshot", snapshot(deleted, "other.csi.example.com"), ""},
 	} {
-		if got := test.object.work(testDriver); got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, test.object.work(testDriver), test.name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -24,9 +25,7 @@ func TestHealthOf(t *testing.T) {
 		{"its kubelet has said nothing yet", with(pressure), unreachable},
 		{"does not exist", nil, unreachable},
 	} {
-		if got := healthOf(test.node); got != test.want {
-			t.Errorf("%s: health is %d, want %d", test.name, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, healthOf(test.node), "%s: health", test.name)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // programs are the names of Chromium's programs. The first is the smallest.
@@ -81,18 +83,12 @@ func program(t testing.TB) string {
 func (p *Page) start(path string) {
 	p.t.Helper()
 	commands, send, err := os.Pipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	receive, answers, err := os.Pipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	browser := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir="+p.t.TempDir())
 	browser.ExtraFiles = []*os.File{commands, answers}
-	if err := browser.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, browser.Start())
 	_, _ = commands.Close(), answers.Close() // the browser has them now
 	p.pipe, p.send = send, json.NewEncoder(send)
 	ended := make(chan struct{})
@@ -167,9 +163,7 @@ func local(url string) bool {
 func (p *Page) command(method string, params, into any) {
 	p.t.Helper()
 	encoded, err := json.Marshal(params)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	p.mu.Lock()
 	if p.failed != nil {
 		p.mu.Unlock()
@@ -180,9 +174,7 @@ func (p *Page) command(method string, params, into any) {
 	p.waiting[p.last] = answer
 	err = errors.Join(p.send.Encode(message{ID: p.last, Method: method, Params: encoded, SessionID: p.session}), terminate(p.pipe))
 	p.mu.Unlock()
-	if err != nil {
-		p.t.Fatalf("%s: %v", method, err)
-	}
+	require.NoError(p.t, err, method)
 	select {
 	case m, ok := <-answer:
 		if !ok {
@@ -192,9 +184,7 @@ func (p *Page) command(method string, params, into any) {
 			p.t.Fatalf("%s: %s", method, m.Error.Message)
 		}
 		if into != nil {
-			if err := json.Unmarshal(m.Result, into); err != nil {
-				p.t.Fatalf("%s: %v", method, err)
-			}
+			require.NoError(p.t, json.Unmarshal(m.Result, into), method)
 		}
 	case <-time.After(limit):
 		p.t.Fatalf("%s: no answer from Chromium in %s", method, limit)
@@ -303,7 +293,5 @@ func (p *Page) Screenshot(path string) {
 	if err == nil {
 		err = os.WriteFile(path, png, 0o644)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // want is the last file of an archive: a test's expectation for the others.
@@ -16,13 +18,9 @@ const want = "want"
 func Archives(t *testing.T, dir string) []string {
 	t.Helper()
 	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(paths) == 0 {
 		t.Fatalf("no archive in %s", dir)
 	}
@@ -33,9 +31,7 @@ func Archives(t *testing.T, dir string) []string {
 func Extract(t *testing.T, path, dir string) *txtar.Archive {
 	t.Helper()
 	archive, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Chdir(t.TempDir())
 	for _, file := range archive.Files {
 		if file.Name != want {
@@ -54,11 +50,7 @@ func Compare(t *testing.T, path string, archive *txtar.Archive, got string, upda
 	}
 	if update && got != string(last.Data) {
 		last.Data = []byte(got)
-		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, txtar.Format(archive), 0o644))
 	}
-	if diff := cmp.Diff(string(last.Data), got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(string(last.Data), got), "-want +got")
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -241,9 +242,7 @@ func BenchmarkRawYAML(b *testing.B) {
 func documents(b *testing.B, dir string) (sources [][]byte) {
 	b.Helper()
 	files, err := document.List(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	splitter := document.Splitter{
 		Yield: func(s document.Section) bool {
 			sources = append(sources, bytes.Clone(s.Source))
@@ -256,9 +255,7 @@ func documents(b *testing.B, dir string) (sources [][]byte) {
 		if err == nil {
 			err = errors.Join(splitter.Split(f.Path, file), file.Close())
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 	}
 	return sources
 }
@@ -267,13 +264,9 @@ func documents(b *testing.B, dir string) (sources [][]byte) {
 func withoutRawYAML(b *testing.B) string {
 	b.Helper()
 	path, err := filepath.Abs("../../catalog/fbc/rawyaml/rawyaml.go")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	source, err := os.ReadFile(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	const accepts = "if !isReadable(source) {"
 	if !bytes.Contains(source, []byte(accepts)) {
 		b.Fatalf("%s does not say %q", path, accepts)
@@ -282,14 +275,10 @@ func withoutRawYAML(b *testing.B) string {
 	refusing := filepath.Join(dir, "rawyaml.go")
 	catalogs.Write(b, refusing, strings.Replace(string(source), accepts, "if true {", 1))
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: refusing}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	catalogs.Write(b, filepath.Join(dir, "overlay.json"), string(overlay))
 	b.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -overlay="+filepath.Join(dir, "overlay.json"))
-	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth"); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, tools.Build(b.Context(), dir, nil, "./cmd/berth"))
 	return filepath.Join(dir, "berth")
 }
 
@@ -301,18 +290,14 @@ func build(b *testing.B) programs {
 	b.Helper()
 	dir := b.TempDir()
 	b.Setenv("GOFLAGS", "-tags=grpcnotrace") // as in make build
-	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./cmd/opm", "./lab/measure"); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, tools.Build(b.Context(), dir, nil, "./cmd/berth", "./cmd/opm", "./lab/measure"))
 	return programs{filepath.Join(dir, "berth"), filepath.Join(dir, "opm"), catalogs.OPM(b), filepath.Join(dir, "measure")}
 }
 
 func generate(b *testing.B, kind catalogs.Kind) string {
 	b.Helper()
 	dir := b.TempDir()
-	if err := catalogs.Generate(dir, kind); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, catalogs.Generate(dir, kind))
 	b.Logf("%s: %d MB, %d packages, %d bundles", kind.Name, size(b, dir)/1e6, kind.Packages, kind.Bundles)
 	return dir
 }
@@ -327,9 +312,7 @@ func size(b *testing.B, dir string) (bytes int64) {
 		bytes += info.Size()
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return bytes
 }
 
@@ -369,16 +352,12 @@ func firstAnswer(b *testing.B, address string, answered func(), command ...strin
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "TMPDIR="+b.TempDir())
 	start := time.Now()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, cmd.Start())
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	if err := awaitPackages(b.Context(), address); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, awaitPackages(b.Context(), address))
 	taken := time.Since(start).Seconds()
 	answered()
 	return usage{Wall: taken}
@@ -420,21 +399,15 @@ var cacheMetric = regexp.MustCompile(`(?m)^berth_catalog_cache_bytes (\S+)$`)
 func cacheBytes(b *testing.B, metrics string) int64 {
 	b.Helper()
 	response, err := http.Get("http://" + metrics + "/metrics")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer response.Body.Close()
 	page, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	found := cacheMetric.FindSubmatch(page)
 	if found == nil {
 		b.Fatalf("no metric of the cache's size in %s", page)
 	}
 	bytes, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return int64(bytes)
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/oci"
 )
 
@@ -47,13 +49,9 @@ func PushBundle(t testing.TB, dir, pkg, reference string) (digest string) {
 		content.Files[path], err = os.ReadFile(filepath.Join(dir, path))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index, err := content.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if digest, err = oci.Push(t.Context(), reference, index); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
@@ -20,9 +21,7 @@ import (
 func OPM(t testing.TB) string {
 	t.Helper()
 	path, err := tools.OPM(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 
@@ -39,12 +38,8 @@ func OPMOfImages(t testing.TB, args ...string) *exec.Cmd {
 // Write writes a file and creates its folder.
 func Write(t testing.TB, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 // Tree lists all files and folders below a folder, in order.
@@ -59,9 +54,7 @@ func Tree(t testing.TB, dir string) []string {
 		paths = append(paths, below)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return paths
 }
 
@@ -80,7 +73,5 @@ func Bundle(pkg, name string) declcfg.Bundle {
 // WriteConfig writes a catalog into a folder.
 func WriteConfig(t testing.TB, dir string, config declcfg.DeclarativeConfig) {
 	t.Helper()
-	if err := declcfg.WriteFS(config, dir, declcfg.WriteJSON, ".json"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, declcfg.WriteFS(config, dir, declcfg.WriteJSON, ".json"))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
@@ -51,16 +52,12 @@ func GenerateTemplate(t testing.TB, registry string, kind TemplateKind) (file st
 			writeObjects(t, folder, b)
 			digest := PushBundle(t, folder, b.Package, registry+"/"+b.Package+":"+b.Name)
 			entries = append(entries, map[string]any{"schema": declcfg.SchemaBundle, "image": registry + "/" + b.Package + "@" + digest})
-			if err := os.RemoveAll(folder); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.RemoveAll(folder))
 		}
 	}
 	template["entries"] = entries
 	text, err := boundedyaml.Marshal(template)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file = filepath.Join(dir, "basic.yaml")
 	Write(t, file, string(text))
 	return file
@@ -79,9 +76,7 @@ func writeObjects(t testing.TB, dir string, b declcfg.Bundle) {
 		}
 		var said property.BundleObject
 		var object map[string]any
-		if err := errors.Join(json.Unmarshal(p.Value, &said), json.Unmarshal(said.Data, &object)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(json.Unmarshal(p.Value, &said), json.Unmarshal(said.Data, &object)))
 		if objects = append(objects, object); object["kind"] == "CustomResourceDefinition" {
 			crds++
 		}
@@ -92,9 +87,7 @@ func writeObjects(t testing.TB, dir string, b declcfg.Bundle) {
 			definitions["owned"] = definitions["owned"].([]any)[:crds]
 		}
 		text, err := boundedyaml.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		Write(t, filepath.Join(dir, "manifests", fmt.Sprintf("%d.yaml", i)), string(text))
 	}
 }

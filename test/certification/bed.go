@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/efs"
@@ -31,9 +33,7 @@ func cloudOf(t testing.TB, d drivers.Driver) testbed.Cloud {
 	}
 	for _, name := range testbed.Platforms() {
 		platform, err := testbed.PlatformOf(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if slices.ContainsFunc(platform.Drivers(), func(other drivers.Driver) bool { return other.Name == d.Name }) {
 			return platform.Start(t)
 		}
@@ -46,9 +46,7 @@ func cloudOf(t testing.TB, d drivers.Driver) testbed.Cloud {
 func start(t testing.TB, d drivers.Driver) *testbed.Testbed {
 	t.Helper()
 	archives, err := Images(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	bed := testbed.Start(t, testbed.Options{
 		Driver: d, Cloud: cloudOf(t, d), UserImages: archives,
 		Snapshots: d.HasImage(drivers.SnapshotterImage),

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/deploy/certification"
 	"github.com/berth-csi/berth/drivers"
@@ -48,25 +50,17 @@ func TestCertification(t *testing.T) {
 func run(t *testing.T, d drivers.Driver) string {
 	t.Helper()
 	has, err := certification.Capabilities(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folder := t.ArtifactDir()
-	if err := manifests(d, folder); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, manifests(d, folder))
 	log, err := os.Create(filepath.Join(folder, "ginkgo.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer log.Close()
 	outcomes, err := Run{
 		Cluster: start(t, d).Cluster, Folder: folder, Manifest: certification.ManifestFile, CSIName: d.CSIName,
 		Processes: *processes, Limit: limit, Focus: *focus, Exclude: Exclude(d.Name, has), Log: log,
 	}.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if *focus != flag.Lookup("focus").DefValue {
 		for _, o := range outcomes {
 			if o.State != Skip {
@@ -76,26 +70,18 @@ func run(t *testing.T, d drivers.Driver) string {
 		return "ran only some tests"
 	}
 	got, err := NewRecord(d.Name, has, outcomes)
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	got.Date = time.Now().UTC().Format(time.DateOnly)
 	if got.Programs, err = testbed.Programs(d, nil); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile(recordOf(d.Name), []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(recordOf(d.Name), []byte(got.String()), 0o644))
 	}
 	content, err := os.ReadFile(recordOf(d.Name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want, err := ParseRecord(string(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(want.outcomes(), got.outcomes()); diff != "" {
 		t.Errorf("the tests of driver %s with these programs: %s\ndiffer from the record of %s with these: %s\nif that is right, run with -update (-want +got):\n%s",
 			d.Name, got.Programs, want.Date, want.Programs, diff)
@@ -112,9 +98,7 @@ var shown = page.Part{
 
 func TestPageShowsTheTables(t *testing.T) {
 	records, err := Records()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shown.Check(t, "\n"+Markdown(records)+"\n", *update)
 }
 
@@ -122,19 +106,13 @@ func TestPageShowsTheTables(t *testing.T) {
 // not pass has a reason that applies to its driver.
 func TestReasons(t *testing.T) {
 	records, err := Records()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	used := map[string]bool{}
 	for driver, record := range records {
 		d, err := registry.Get(driver)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		has, err := certification.Capabilities(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for name := range record.Skipped {
 			if r := named(name); r.Name == "" || r.Kind == Fails || !r.applies(driver, has) {
 				t.Errorf("the record of driver %s has tests that were skipped for the reason %q, which is none of that driver; run make prove SUITE=certification-%s", driver, name, driver)
@@ -164,9 +142,7 @@ func recorded(t *testing.T, r Reason, records map[string]Record) bool {
 	t.Helper()
 	for _, d := range registry.All() {
 		has, err := certification.Capabilities(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, run := records[d.Name]; r.applies(d.Name, has) && !run {
 			return false
 		}
@@ -192,9 +168,7 @@ func TestNewRecord(t *testing.T) {
 	}
 	_, err = NewRecord("ebs", has, []Outcome{{Test: block, State: Skip, Message: "not today"}, {Test: fails, State: Fail, Message: "no space left"}})
 	for _, want := range []string{"skip, and no reason explains it: " + block + "\nnot today", "fail, and no reason explains it: " + fails + "\nno space left"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got the error %v, want %q in it", err, want)
-		}
+		assert.ErrorContains(t, err, want, "got the error")
 	}
 }
 
@@ -216,9 +190,7 @@ func TestRead(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Read(strings.NewReader(`[{"SpecReports":[`+tc.specs+`]}]`), driver)
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("got the error %v, want %q in it", err, tc.err)
-				}
+				assert.ErrorContains(t, err, tc.err, "got the error")
 				return
 			}
 			if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {

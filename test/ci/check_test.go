@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -76,26 +77,18 @@ func (r *runner) step(s actionPart) {
 func TestCheckAction(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("GOFLAGS", "-tags=grpcnotrace")
-	if err := tools.Build(t.Context(), bin, nil, "./cmd/berth"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tools.Build(t.Context(), bin, nil, "./cmd/berth"))
 	catalogs.Write(t, filepath.Join(bin, "docker"), strings.Replace(dockerScript, `printf '#!/bin/sh\necho installed\n' > "$3"; chmod +x "$3"`, `cp "`+bin+`/berth" "$3"`, 1))
-	if err := os.Chmod(filepath.Join(bin, "docker"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(filepath.Join(bin, "docker"), 0o755))
 	docker := t.TempDir()
-	if err := os.Rename(filepath.Join(bin, "docker"), filepath.Join(docker, "docker")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(filepath.Join(bin, "docker"), filepath.Join(docker, "docker")))
 	var action struct {
 		Inputs map[string]struct{ Default string }
 		Runs   struct{ Steps []actionPart }
 	}
 	decode(t, "../../ci/check/action.yml", &action)
 	archive, err := txtar.ParseFile("../../cmd/berth/testdata/check.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, tc := range map[string]struct {
 		change string // a script
 		ok     bool
@@ -141,9 +134,7 @@ func TestCheckAction(t *testing.T) {
 				t.Errorf("the check succeeded: %v, want %v: %s", !r.failed, tc.ok, r.said["Check"])
 			}
 			text, err := os.ReadFile(summary)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, want := range tc.summary {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("the summary lacks %q:\n%s", want, text)
@@ -163,9 +154,7 @@ func TestCheckAction(t *testing.T) {
 func annotations(t *testing.T, file string) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var log struct {
 		Runs []struct {
 			Results []struct {
@@ -180,9 +169,7 @@ func annotations(t *testing.T, file string) map[string]string {
 			}
 		}
 	}
-	if err := json.Unmarshal(content, &log); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(content, &log))
 	all := map[string]string{}
 	for _, result := range log.Runs[0].Results {
 		at := result.Locations[0].PhysicalLocation

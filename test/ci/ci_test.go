@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -27,13 +28,9 @@ const (
 func TestTemplates(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("GOFLAGS", "-tags=grpcnotrace") // as the templates install it
-	if err := tools.Build(t.Context(), bin, nil, "./cmd/berth"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tools.Build(t.Context(), bin, nil, "./cmd/berth"))
 	templates, err := filepath.Abs("../../ci")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	env := []string{"CATALOG=" + folder, "BASE=" + base, "FAIL_ON=never", "GITHUB_STEP_SUMMARY=/dev/stdout", "RUNNER_TEMP=" + t.TempDir()}
 	makefile := "make --no-print-directory -f " + filepath.Join(templates, "catalog.mk") + " CATALOG_BASE=" + base + " "
 	for name, script := range map[string]struct{ validate, diff string }{
@@ -119,9 +116,7 @@ func TestInputsAreDeclared(t *testing.T) {
 	slices.Sort(params)
 	for file, declared := range map[string][]string{"action.yml": slices.Sorted(maps.Keys(action.Inputs)), "check/action.yml": slices.Sorted(maps.Keys(check.Inputs)), "task.yaml": params} {
 		text, err := os.ReadFile("../../ci/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		used := map[string]bool{}
 		for _, match := range regexp.MustCompile(`\b(?:inputs|params)\.([a-z-]+)`).FindAllStringSubmatch(string(text), -1) {
 			used[match[1]] = true
@@ -146,9 +141,7 @@ esac
 func TestTemplatesUseTheImage(t *testing.T) {
 	for _, file := range []string{"action.yml", "bump.yml", "task.yaml"} {
 		text, err := os.ReadFile("../../ci/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !strings.Contains(string(text), " quay.io/berth-csi/berth:v1.0.0") || strings.Contains(string(text), ":latest") || strings.Contains(string(text), "go install") {
 			t.Errorf("%s does not use a version of the image, or builds a program", file)
 		}
@@ -164,9 +157,7 @@ func TestTemplatesUseTheImage(t *testing.T) {
 	for name, script := range map[string]string{"action.yml": actionStep(t, "../../ci", "Install berth"), "bump.yml": bump} {
 		bin, path := t.TempDir(), filepath.Join(t.TempDir(), "path")
 		catalogs.Write(t, filepath.Join(bin, "docker"), dockerScript)
-		if err := os.Chmod(filepath.Join(bin, "docker"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(filepath.Join(bin, "docker"), 0o755))
 		c := &checkout{t: t, dir: t.TempDir(), env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "RUNNER_TEMP=" + t.TempDir(), "GITHUB_PATH=" + path, "IMAGE=quay.io/berth-csi/berth:v1.0.0"}}
 		if out, ok := c.run(script); !ok {
 			t.Errorf("%s: installing says: %s", name, out)
@@ -182,18 +173,12 @@ func TestTemplatesUseTheImage(t *testing.T) {
 func TestActionWritesNothingForAPullRequest(t *testing.T) {
 	bin, profile := t.TempDir(), filepath.Join(t.TempDir(), "profile")
 	catalogs.Write(t, filepath.Join(bin, "berth"), "#!/bin/sh\necho written\n")
-	if err := os.Chmod(filepath.Join(bin, "berth"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(filepath.Join(bin, "berth"), 0o755))
 	catalogs.Write(t, profile, "as it was")
 	templates, err := filepath.Abs("../../ci")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := &checkout{t: t, dir: t.TempDir(), env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "CATALOG=" + folder, "RUNNER_TEMP=" + t.TempDir()}}
-	if err := os.Symlink(profile, filepath.Join(c.dir, "berth.sarif")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(profile, filepath.Join(c.dir, "berth.sarif")))
 	if out, ok := c.run(actionStep(t, templates, "Validate")); !ok {
 		t.Errorf("it says: %s", out)
 	}
@@ -252,9 +237,7 @@ func decode(t *testing.T, path string, into any) {
 	if err == nil {
 		err = yaml.Unmarshal(content, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // checkout is the working directory of scripts.

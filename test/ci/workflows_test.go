@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
@@ -60,9 +63,7 @@ func workflowFiles(t *testing.T) []string {
 // TestWorkflowsAreValid: GitHub would run the workflows, and the one of the templates.
 func TestWorkflowsAreValid(t *testing.T) {
 	lint, err := tools.Program{Name: "actionlint", Package: "github.com/rhysd/actionlint/cmd/actionlint", Folder: "hack/tools"}.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	broken := filepath.Join(t.TempDir(), "broken.yml")
 	if err := os.WriteFile(broken, []byte("on: push\njobs: {a: {runs-on: ubuntu-24.04, steps: [{run: 'echo ${{ github.event.issue.title }}'}]}}\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -81,9 +82,7 @@ func TestActionsArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[A-Za-z0-9-]+(/[A-Za-z0-9_-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	for _, path := range append(workflowFiles(t), "../../ci/bump.yml", "../../ci/action.yml") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, line := range strings.Split(string(text), "\n") {
 			if _, used, is := strings.Cut(line, "uses: "); is && !pinned.MatchString(used) {
 				t.Errorf("%s:%d: uses %s, want ACTION@COMMIT # vVERSION", path, i+1, used)
@@ -131,9 +130,7 @@ var stepsElsewhere = map[string]string{
 // TestWorkflowsDoWhatCIDoes: each step of .ci/run is one of a job, so that neither proves less than the other.
 func TestWorkflowsDoWhatCIDoes(t *testing.T) {
 	script, err := os.ReadFile("../../.ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	known := map[string]bool{}
 	for _, match := range regexp.MustCompile(`(?m)^step (make .*)$`).FindAllStringSubmatch(string(script), -1) {
 		known[match[1]] = true
@@ -198,17 +195,13 @@ func TestSuitesOfNight(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		text, err := os.ReadFile(output)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var names []string
 		list, is := bytes.CutPrefix(text, []byte("suites="))
 		if err := json.Unmarshal(list, &names); !is || err != nil {
 			t.Fatalf("the output is %q: %v", text, err)
 		}
-		if err := want(names); err != nil {
-			t.Errorf("suite %q: %v", suite, err)
-		}
+		assert.NoErrorf(t, want(names), "suite %q", suite)
 	}
 }
 
@@ -216,9 +209,7 @@ func TestSuitesOfNight(t *testing.T) {
 func TestNotesOfARelease(t *testing.T) {
 	c := &checkout{t: t, dir: t.TempDir(), env: append(os.Environ(), "RUNNER_TEMP=.")}
 	changelog := "# Changelog\n\n## [Unreleased]\n\nsoon\n\n## [1.10.0] - 2026-12-01\n\n### Added\n\n- a\n\n## [1.1.0] - 2026-11-01\n\n- b\n"
-	if err := os.WriteFile(filepath.Join(c.dir, "CHANGELOG.md"), []byte(changelog), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "CHANGELOG.md"), []byte(changelog), 0o644))
 	script := namedStep(t, "release.yml", "Take the notes of this version from the changelog")
 	for tag, want := range map[string]string{"v1.10.0": "\n### Added\n\n- a\n\n", "v1.1.0": "\n- b\n"} {
 		if out, ok := c.run("export GITHUB_REF_NAME=" + tag + "\n" + script + "cat notes.md"); !ok || out != want {

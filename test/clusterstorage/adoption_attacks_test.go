@@ -8,13 +8,13 @@ import (
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -34,9 +34,7 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: project, Name: name} }
 	write := func(object client.Object) {
 		f.t.Helper()
-		if err := user.Client.Create(f.t.Context(), object); err != nil {
-			f.t.Fatalf("the tenant creates %T: %v", object, err)
-		}
+		require.NoErrorf(f.t, user.Client.Create(f.t.Context(), object), "the tenant creates %T", object)
 	}
 	forged, garbage := f.forgedJournal(project, migrate.RolledBack), f.forgedJournal(project, migrate.Applying)
 	garbage.Name, garbage.Data["plan.json"] = "garbage", "garbage"
@@ -57,7 +55,7 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 	write(subscription)
 	labels := map[string]string{"app": "mine"}
 	write(&corev1.ServiceAccount{ObjectMeta: in(f.operator)})
-	write(&appsv1.Deployment{ObjectMeta: in(f.operator), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+	write(&appsv1.Deployment{ObjectMeta: in(f.operator), Spec: appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			ServiceAccountName: f.operator, Containers: []corev1.Container{{Name: "mine", Image: "registry.example.com/mine:1"}}}}}})
 	pods := &corev1.PodList{}
@@ -111,21 +109,13 @@ func (f *former) unsubscribe(subscription *v1alpha1.Subscription) {
 	if own {
 		f.awaitInstallPlan(project)
 	}
-	if err := f.Client().Delete(f.t.Context(), subscription); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.Client().DeleteAllOf(f.t.Context(), &v1alpha1.InstallPlan{}, client.InNamespace(project)); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Delete(f.t.Context(), subscription))
+	require.NoError(f.t, f.Client().DeleteAllOf(f.t.Context(), &v1alpha1.InstallPlan{}, client.InNamespace(project)))
 	if own {
-		if err := f.Client().Delete(f.t.Context(), csv); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, f.Client().Delete(f.t.Context(), csv))
 	} else {
 		for _, binding := range f.bindingsOf(f.t.Context(), project) {
-			if err := f.Client().Delete(f.t.Context(), &binding); err != nil {
-				f.t.Fatal(err)
-			}
+			require.NoError(f.t, f.Client().Delete(f.t.Context(), &binding))
 		}
 	}
 	f.awaitPermissions(project, false)
@@ -135,9 +125,7 @@ func (f *former) unsubscribe(subscription *v1alpha1.Subscription) {
 func (f *former) bindingsOf(ctx context.Context, namespace string) []rbacv1.ClusterRoleBinding {
 	f.t.Helper()
 	bindings := &rbacv1.ClusterRoleBindingList{}
-	if err := f.Client().List(ctx, bindings); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().List(ctx, bindings))
 	return slices.DeleteFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool {
 		return !slices.Contains(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: f.operator})
 	})
@@ -177,9 +165,7 @@ func (f *former) forgedJournal(namespace string, phase migrate.Phase) *corev1.Co
 	plan := &adoption.Plan{Driver: f.driver.Name, Outline: migrate.Outline{Schema: adoption.Adopt.Schema, Safe: true, Subject: migrate.Subject{Name: f.driver.CSIName}}}
 	plan.Steps = slices.Concat([]migrate.Step{{Name: migrate.RecordPlan}}, plan.ListSteps(), []migrate.Step{{Name: migrate.Complete}})
 	text, err := json.Marshal(plan)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	journal := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "berth-adopt." + f.driver.CSIName,
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "adopt"}},
@@ -197,9 +183,7 @@ func (f *former) mustRefuseJournals() {
 	f.t.Helper()
 	t, d := f.t, f.driver
 	handOver, err := handsOver(f.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	victim := &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace(t), Name: "victim.v1.0.0"}}
 	victim.Spec.InstallStrategy = v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{}}}
 	f.create(victim)
@@ -216,16 +200,12 @@ func (f *former) mustRefuseJournals() {
 	} {
 		journal := f.forgedJournal(migrate.DefaultJournalNamespace, migrate.Applying)
 		plan := &adoption.Plan{}
-		if err := json.Unmarshal([]byte(journal.Data["plan.json"]), plan); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(journal.Data["plan.json"]), plan))
 		plan.Operator = &adoption.Operator{Namespace: victim.Namespace, NamespaceUID: "n", Name: f.operator, Version: adoption.Reference{Name: d.Package.Name + ".v4.5.0", UID: victim.UID}}
 		plan.Steps = slices.Concat([]migrate.Step{{Name: migrate.RecordPlan}}, plan.ListSteps(), []migrate.Step{{Name: migrate.Complete}})
 		tc.change(plan)
 		text, err := json.Marshal(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		journal.Data["plan.json"] = string(text)
 		undo := f.with(journal)
 		for _, begin := range []bool{false, true} {

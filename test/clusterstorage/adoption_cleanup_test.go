@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -40,9 +42,7 @@ func TestLeftovers(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			name := func(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 			manifests, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ours := map[string]bool{}
 			for _, m := range manifests {
 				ours[name(m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName())] = true
@@ -55,9 +55,7 @@ func TestLeftovers(t *testing.T) {
 				}
 			}
 			leftovers, err := d.Leftovers(d.Namespace)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, l := range leftovers {
 				got = append(got, name(l.Kind.Kind, l.Namespace, l.Name))
 			}
@@ -93,9 +91,7 @@ func (f *former) mustRefuseCleanup(name, want string) {
 	f.t.Helper()
 	recorder := fault.Record()
 	err := recorder.Run(f.t.Context(), f.Config(), f.cleaning)
-	if err == nil || !strings.Contains(err.Error(), want) {
-		f.t.Errorf("cleanup, %s: error %v, want %q in it", name, err, want)
-	}
+	assert.ErrorContainsf(f.t, err, want, "cleanup, %s: error", name)
 	if writes := recorder.Writes(); len(writes) > 0 {
 		f.t.Errorf("cleanup, %s: it wrote %+v", name, writes)
 	}
@@ -120,9 +116,7 @@ func (f *former) testCleanup(injector *fault.Injector) {
 	kept := f.keep()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if err := injector.Run(ctx, f.Config(), f.cleaning); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, injector.Run(ctx, f.Config(), f.cleaning))
 	kept()
 	if got := deletedBy(injector); !cmp.Equal(want, got) {
 		t.Errorf("objects deleted (-want +got):\n%s", cmp.Diff(want, got))
@@ -142,9 +136,7 @@ func (f *former) testCleanup(injector *fault.Injector) {
 func (f *former) user() *corev1.Pod {
 	f.t.Helper()
 	leftovers, err := f.driver.Leftovers(f.driver.Namespace)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.driver.Namespace, Name: "late"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "late", Image: "registry.example.com/late:1"}}}}
 	for _, l := range leftovers {
@@ -165,14 +157,10 @@ func (f *former) foreignFinalizer() func() {
 	f.get(before)
 	after := before.DeepCopy()
 	after.SetFinalizers(append(after.GetFinalizers(), "example.com/keep"))
-	if err := f.Client().Update(f.t.Context(), after); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Update(f.t.Context(), after))
 	return func() {
 		after.SetFinalizers(before.GetFinalizers())
-		if err := f.Client().Update(f.t.Context(), after); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, f.Client().Update(f.t.Context(), after))
 	}
 }
 
@@ -183,16 +171,12 @@ func (f *former) remains() map[string]int {
 	if !f.own {
 		for _, object := range openshift45.Operand(f.t, f.driver) {
 			leftovers, err := f.driver.Leftovers(f.driver.Namespace)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			require.NoError(f.t, err)
 			if slices.ContainsFunc(leftovers, func(l drivers.Leftover) bool {
 				return l.Kind.Kind == object.GetKind() && l.Name == object.GetName() && l.Namespace == object.GetNamespace()
 			}) {
 				resource, err := drivers.ResourceOf(object.GroupVersionKind().GroupKind())
-				if err != nil {
-					f.t.Fatal(err)
-				}
+				require.NoError(f.t, err)
 				counts[resource]++
 			}
 		}
@@ -241,7 +225,7 @@ func (f *former) keep() func() {
 		lists[kind] = list
 	}
 	for kind, list := range lists {
-		if err := meta.EachListItem(list, func(object runtime.Object) error {
+		require.NoError(f.t, meta.EachListItem(list, func(object runtime.Object) error {
 			accessor, err := meta.Accessor(object)
 			if err == nil {
 				uids[kind+" "+accessor.GetNamespace()+"/"+accessor.GetName()] = string(accessor.GetUID())
@@ -250,9 +234,7 @@ func (f *former) keep() func() {
 				secrets[secret.Name] = maps.Clone(secret.Data)
 			}
 			return err
-		}); err != nil {
-			f.t.Fatal(err)
-		}
+		}))
 	}
 	released := f.released()
 	return func() {
@@ -260,9 +242,7 @@ func (f *former) keep() func() {
 		for kind, end := range ends {
 			for _, event := range end() {
 				object, err := meta.Accessor(event.Object)
-				if err != nil {
-					f.t.Fatal(err)
-				}
+				require.NoError(f.t, err)
 				name := kind + " " + object.GetNamespace() + "/" + object.GetName()
 				if uid, known := uids[name]; known && !slices.Contains(released, name) && (event.Type == watch.Deleted || object.GetDeletionTimestamp() != nil || string(object.GetUID()) != uid) {
 					f.t.Errorf("cleanup: %s was %s, with UID %s, deletion at %v; want it with UID %s throughout", name, event.Type, object.GetUID(), object.GetDeletionTimestamp(), uid)
@@ -281,9 +261,7 @@ func (f *former) keep() func() {
 // released returns the Secrets that the cloud credential operator deletes with the CredentialsRequests that asked for them.
 func (f *former) released() (names []string) {
 	leftovers, err := f.driver.Leftovers(f.driver.Namespace)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	for _, l := range leftovers {
 		if l.Credentials != nil {
 			names = append(names, fmt.Sprintf("Secret %s/%s", f.driver.Namespace, l.Credentials.Secret))
@@ -296,23 +274,17 @@ func (f *former) released() (names []string) {
 func (f *former) mustKeepShared() {
 	f.t.Helper()
 	leftovers, err := f.driver.Leftovers(f.driver.Namespace)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	i := slices.IndexFunc(leftovers, func(l drivers.Leftover) bool { return l.Kind == drivers.ClusterRoleBindingKind })
 	shared := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: leftovers[i].Name}}
 	f.get(shared)
 	subjects := shared.Subjects
 	shared.Subjects = append(slices.Clone(subjects), rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody"})
-	if err := f.Client().Update(f.t.Context(), shared); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Update(f.t.Context(), shared))
 	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "note"}}
 	remove := f.with(note)
 	listed, err := adoption.Request{Driver: f.driver}.Cleanup(f.t.Context(), migrate.Cluster{Config: f.Config(), Client: f.Client()})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	text := listed.Text(findings.Plain)
 	for _, want := range []string{"ClusterRoleBinding " + shared.Name + " stays: it also names User somebody", "Namespace " + f.namespace + " stays: there is something else in it: ConfigMap note"} {
 		if !strings.Contains(text, want) {
@@ -326,9 +298,7 @@ func (f *former) mustKeepShared() {
 	}
 	remove()
 	shared.Subjects = subjects
-	if err := f.Client().Update(f.t.Context(), shared); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Update(f.t.Context(), shared))
 }
 
 // mustRefusePending fails the test unless an InstallPlan keeps everything from being deleted.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,10 +57,7 @@ func TestAdoptionFailures(t *testing.T) {
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
 	mustSay := func(t *testing.T, suffix string, status operatorv1.ConditionStatus, text string) {
 		t.Helper()
-		cluster.Eventually(t, limit, "a condition that says: "+text, func(ctx context.Context) error {
-			if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-				return err
-			}
+		f.Await(t, limit, "a condition that says: "+text, custom, func() error {
 			for _, c := range custom.Status.Conditions {
 				if c.Type == f.driver.ConditionPrefix+suffix && c.Status == status && strings.Contains(c.Message, text) {
 					return nil
@@ -144,9 +142,7 @@ func (f *former) loseNode() string {
 	}
 	ready(corev1.ConditionTrue)
 	sets := &appsv1.DaemonSetList{}
-	if err := f.Client().List(f.t.Context(), sets, client.InNamespace(f.driver.Namespace)); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().List(f.t.Context(), sets, client.InNamespace(f.driver.Namespace)))
 	cluster.Eventually(f.t, limit, "pods of the driver on the node", func(ctx context.Context) error {
 		pods, err := f.podsOn(ctx, node.Name)
 		if err == nil && len(pods) < len(sets.Items) {
@@ -168,9 +164,7 @@ func (f *former) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) 
 // removeNode deletes a node and its pods, as an administrator and the garbage collector do.
 func (f *former) removeNode(name string) {
 	f.t.Helper()
-	if err := f.Client().Delete(f.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Delete(f.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	cluster.Eventually(f.t, limit, "the pods of the node to be gone", func(ctx context.Context) error {
 		pods, err := f.podsOn(ctx, name)
 		if err != nil || len(pods) == 0 {

@@ -9,6 +9,8 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,18 +148,14 @@ func (f *former) with(object client.Object) func() {
 	f.t.Helper()
 	f.create(object)
 	return func() {
-		if err := f.Client().Delete(f.t.Context(), object); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, f.Client().Delete(f.t.Context(), object))
 		cluster.Eventually(f.t, limit, object.GetName()+" to be gone", f.Gone(object))
 	}
 }
 
 func (f *former) patch(object client.Object, patch string) {
 	f.t.Helper()
-	if err := f.Client().Patch(f.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Patch(f.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // mustRefuse spoils the cluster, applies, and fails the test unless that is refused with this text, and nothing is written.
@@ -167,9 +165,7 @@ func (f *former) mustRefuse(name, want string, spoil func() func()) {
 	defer undo()
 	recorder := fault.Record()
 	err := recorder.Run(f.t.Context(), f.Config(), f.adopting(nil))
-	if err == nil || !strings.Contains(err.Error(), want) {
-		f.t.Errorf("%s: error %v, want %q in it", name, err, want)
-	}
+	assert.ErrorContainsf(f.t, err, want, "%s: error", name)
 	if writes := recorder.Writes(); len(writes) > 0 {
 		f.t.Errorf("%s: it wrote %+v", name, writes)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,9 +47,7 @@ func TestAdoptionByOLM(t *testing.T) {
 func (f *former) nodePods() map[string]types.UID {
 	f.t.Helper()
 	sets := &appsv1.DaemonSetList{}
-	if err := f.Client().List(f.t.Context(), sets, client.InNamespace(f.driver.Namespace)); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().List(f.t.Context(), sets, client.InNamespace(f.driver.Namespace)))
 	found := map[string]types.UID{}
 	for _, set := range sets.Items {
 		if set.DeletionTimestamp == nil {

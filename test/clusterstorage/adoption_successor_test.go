@@ -9,6 +9,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,9 +63,7 @@ func (f *former) operate(injector *fault.Injector, handOver func(*restclient.Con
 		}
 		stopped = true
 		cancel()
-		if err := <-done; err != nil {
-			f.t.Errorf("the cluster storage operator ended with: %v", err)
-		}
+		assert.NoError(f.t, <-done, "the cluster storage operator ended with")
 	}
 	f.t.Cleanup(stop)
 	return stop
@@ -202,9 +202,7 @@ func (f *former) mustLeaveUnmanaged() {
 func (f *former) checkPermissionsToSucceed() {
 	f.t.Helper()
 	inOwn, _, err := clusterstorage.OperatorRules([]drivers.Driver{f.driver})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	// Only these are of interest, and others do no harm here.
 	rules := slices.DeleteFunc(inOwn, func(r permissions.Rule) bool {
 		return !slices.ContainsFunc(r.Verbs, func(verb string) bool { return r.Unexercised[verb] == clusterstorage.Succession })

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,9 +74,7 @@ func TestAdoptionSweep(t *testing.T) {
 		}
 		plans = append(plans, fault.Scenario{Name: who, Points: points, Try: func(t *testing.T, at fault.Point, with fault.Fault) bool {
 			injector := fault.Inject(at, with, notOfHandOver...)
-			if diff := cmp.Diff(reference, play(t, injector)); diff != "" {
-				t.Errorf("the end (-undisturbed +disturbed):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(reference, play(t, injector)), "the end (-undisturbed +disturbed)")
 			return injector.Came()
 		}})
 	}
@@ -149,9 +149,7 @@ func (f *former) reportForOperator(ctx context.Context) {
 func (f *former) madeByOperator() (found []*unstructured.Unstructured) {
 	f.t.Helper()
 	operator, err := f.clusterOperator(context.Background())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	for _, related := range operator.Status.RelatedObjects {
 		if slices.Contains([]string{"storages", "namespaces"}, related.Resource) {
 			continue
@@ -173,9 +171,7 @@ func (f *former) madeByOperator() (found []*unstructured.Unstructured) {
 func (f *former) end() (lines []string) {
 	f.t.Helper()
 	phase, err := f.phase(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	lines = append(lines, "phase "+string(phase))
 	for _, object := range f.madeByOperator() {
 		f.get(object)
@@ -194,9 +190,7 @@ func (f *former) giveBack() {
 		objects = append(objects, object)
 	}
 	for _, object := range objects {
-		if err := client.IgnoreNotFound(f.Client().Delete(ctx, object)); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, client.IgnoreNotFound(f.Client().Delete(ctx, object)))
 		cluster.Eventually(f.t, limit, object.GetName()+" to be gone", f.Gone(object))
 	}
 	cluster.Eventually(f.t, limit, "the pods of the driver's operator to be gone", func(ctx context.Context) error {
@@ -208,18 +202,12 @@ func (f *former) giveBack() {
 		return err
 	})
 	operator, err := f.clusterOperator(ctx)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.Client().Delete(ctx, operator); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
+	require.NoError(f.t, f.Client().Delete(ctx, operator))
 	storage := &operatorv1.Storage{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
 	f.get(storage)
 	storage.Status = operatorv1.StorageStatus{}
-	if err := f.Client().Status().Update(ctx, storage); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Status().Update(ctx, storage))
 	subscription := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.subscription.Name}, Spec: f.subscription.Spec}
 	f.create(subscription)
 	cluster.Eventually(f.t, limit, "OLM to install the operator again", func(ctx context.Context) error {

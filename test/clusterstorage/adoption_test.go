@@ -14,6 +14,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -22,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -93,10 +93,7 @@ func (f *former) installOwn() {
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
 	custom.Spec.ManagementState, custom.Spec.LogLevel = operatorv1.Managed, operatorv1.Debug
 	f.create(custom)
-	cluster.Eventually(f.t, limit, "our operator to install the driver", func(ctx context.Context) error {
-		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	f.Await(f.t, limit, "our operator to install the driver", custom, func() error {
 		for _, c := range custom.Status.Conditions {
 			if c.Type == operatorv1.OperatorStatusTypeAvailable && c.Status == operatorv1.ConditionTrue {
 				return nil
@@ -109,9 +106,7 @@ func (f *former) installOwn() {
 // subscribe has OLM install the operator from a catalog.
 func (f *former) subscribe(address, channel string) {
 	f.t.Helper()
-	if err := f.EnsureNamespace(f.t.Context(), f.namespace); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.EnsureNamespace(f.t.Context(), f.namespace))
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: f.namespace, Name: name} }
 	f.create(&operatorsv1.OperatorGroup{ObjectMeta: in("all")})
 	f.create(&v1alpha1.CatalogSource{ObjectMeta: in("former"), Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}})
@@ -166,9 +161,7 @@ func (f *former) installOperand() {
 	for _, object := range openshift45.Operand(f.t, f.driver) {
 		f.create(object)
 		if object.GetKind() == "Namespace" {
-			if err := f.EnsureNamespace(f.t.Context(), object.GetName()); err != nil {
-				f.t.Fatal(err)
-			}
+			require.NoError(f.t, f.EnsureNamespace(f.t.Context(), object.GetName()))
 		}
 	}
 	cluster.Eventually(f.t, limit, "the driver of OpenShift 4.5 to run", func(ctx context.Context) error {
@@ -189,9 +182,7 @@ func (f *former) installOperand() {
 func (f *former) available(ctx context.Context) operatorv1.OperatorCondition {
 	f.t.Helper()
 	storage := &operatorv1.Storage{}
-	if err := f.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage))
 	for _, c := range storage.Status.Conditions {
 		if c.Type == predecessor.Condition(f.driver) {
 			return c
@@ -216,12 +207,12 @@ func (f *former) useVolumes() {
 			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: name}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 		}})
 		f.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: name, StorageClassName: ptr.To(""),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: name, StorageClassName: new(""),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		}})
 	}
 	f.create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "attachment", Finalizers: []string{"external-attacher/" + strings.ReplaceAll(f.driver.CSIName, ".", "-")}},
-		Spec: storagev1.VolumeAttachmentSpec{Attacher: f.driver.CSIName, NodeName: nodes.Items[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume-1")}}})
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: f.driver.CSIName, NodeName: nodes.Items[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("volume-1")}}})
 	labels := handover.WriterLabels
 	writer := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "writer"}, Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "writer",
@@ -276,18 +267,14 @@ func (f *former) adopt(injector *fault.Injector) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), limit)
 	defer cancel()
-	if err := injector.Run(ctx, f.Config(), f.adopting(nil)); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, injector.Run(ctx, f.Config(), f.adopting(nil)))
 }
 
 // plan makes a plan, as an administrator does.
 func (f *former) plan() *adoption.Plan {
 	f.t.Helper()
 	made, err := adoption.Adopt.Plan(f.t.Context(), migrate.Cluster{Config: f.Config(), Client: f.Client()}, adoption.Request{Driver: f.driver})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	return made
 }
 
@@ -355,9 +342,7 @@ func (f *former) mustBeHandedOver() {
 	f.t.Helper()
 	ctx := f.t.Context()
 	for _, list := range []client.ObjectList{&v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}, &v1alpha1.ClusterServiceVersionList{}, &appsv1.DeploymentList{}, &corev1.PodList{}} {
-		if err := f.Client().List(ctx, list, client.InNamespace(f.namespace)); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, f.Client().List(ctx, list, client.InNamespace(f.namespace)))
 		if n := meta.LenList(list); n > 0 && f.namespace != drivers.ClusterStorageNamespace {
 			f.t.Errorf("namespace %s has a %T with %d objects, want none", f.namespace, list, n)
 		}

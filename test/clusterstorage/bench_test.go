@@ -15,6 +15,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,13 +96,9 @@ func (w *environment) startOpenShifts(program string) process.Process {
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterstorage.Namespace}})
 	config := filepath.Join(w.t.TempDir(), "config.yaml")
 	text := fmt.Sprintf("apiVersion: operator.openshift.io/v1alpha1\nkind: GenericOperatorConfig\nservingInfo:\n  bindAddress: %s\n", ports.Address(w.t))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, os.WriteFile(config, []byte(text), 0o600))
 	log, err := os.Create(filepath.Join(w.Logs(), "openshifts-operator.log"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	w.t.Cleanup(func() { log.Close() })
 	command := exec.Command(program, "start", "-v=2", "--kubeconfig="+w.Kubeconfig(), "--namespace="+clusterstorage.Namespace, "--config="+config)
 	command.Stdout, command.Stderr = log, log
@@ -110,9 +107,7 @@ func (w *environment) startOpenShifts(program string) process.Process {
 		"LIVENESS_PROBE", "KUBE_RBAC_PROXY", "VOLUME_DATA_SOURCE_VALIDATOR", "TOOLS"} {
 		command.Env = append(command.Env, name+"_IMAGE=registry.example.com/"+strings.ToLower(name)+":v1")
 	}
-	if err := command.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, command.Start())
 	w.t.Cleanup(func() {
 		_ = command.Process.Kill() // it may have ended
 		_ = command.Wait()
@@ -172,13 +167,9 @@ func (w *environment) measure(b *testing.B, operator process.Process, by cluster
 	}
 	minutes := observed.Minutes() * float64(b.N)
 	now, peak, err := operator.Memory()
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	anonymous, err := operator.Anonymous()
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.ReportMetric(float64(requests)/minutes, "requests/min")
 	b.ReportMetric(float64(writes)/minutes, "writes/min")
 	b.ReportMetric(now, "MiB-rss")

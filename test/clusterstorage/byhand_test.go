@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,17 +39,11 @@ func TestRunByHand(t *testing.T) {
 func (w *environment) runByHand(operator string) {
 	w.t.Helper()
 	network, err := realnode.NewNetwork(1)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	w.t.Cleanup(network.Close)
 	api, err := url.Parse(w.Config().Host)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := network.Forward(api.Host, api.Host); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
+	require.NoError(w.t, network.Forward(api.Host, api.Host))
 	home := w.t.TempDir()
 	w.WriteKubeconfig(w.t, w.account().Namespace, w.account().Name, filepath.Join(home, ".kube", "config"))
 	var output bytes.Buffer
@@ -56,9 +51,7 @@ func (w *environment) runByHand(operator string) {
 	cmd := exec.Command("bash", "-c", "exec "+command.Text)
 	cmd.Env = append(w.variables(), "HOME="+home, "PATH="+filepath.Dir(operator)+":"+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := network.Places()[0].Start(cmd); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, network.Places()[0].Start(cmd))
 	w.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		if err := cmd.Wait(); err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -80,18 +82,14 @@ const nextVersion = "4.23.0"
 func (w *environment) mustHaveDefaults(when string, want []string) {
 	w.t.Helper()
 	list := &storagev1.StorageClassList{}
-	if err := w.Client().List(w.t.Context(), list); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().List(w.t.Context(), list))
 	var got []string
 	for _, class := range list.Items {
 		if class.Annotations[defaultAnnotation] == "true" {
 			got = append(got, class.Name)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("%s, of %d classes these are the default ones (-want +got):\n%s", when, len(list.Items), diff)
-	}
+	assert.Emptyf(w.t, cmp.Diff(want, got), "%s, of %d classes these are the default ones (-want +got)", when, len(list.Items))
 }
 
 // setDefault annotates a class as an administrator does.
@@ -99,9 +97,7 @@ func (w *environment) setDefault(name, value string) {
 	w.t.Helper()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, defaultAnnotation, value)
-	if err := w.Client().Patch(w.t.Context(), class, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Patch(w.t.Context(), class, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 // recreate deletes a class, and waits until its operator has created it again.
@@ -110,13 +106,8 @@ func (w *environment) recreate(name string) {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	w.get(class)
 	before := class.UID
-	if err := w.Client().Delete(w.t.Context(), class); err != nil {
-		w.t.Fatal(err)
-	}
-	cluster.Eventually(w.t, limit, "StorageClass "+name+" to come back", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(class), class); err != nil {
-			return err
-		}
+	require.NoError(w.t, w.Client().Delete(w.t.Context(), class))
+	w.Await(w.t, limit, "StorageClass "+name+" to come back", class, func() error {
 		if class.UID == before {
 			return fmt.Errorf("it is still there")
 		}

@@ -15,6 +15,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,18 +95,14 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 	w.cloud = openstack.Start(t, "default")
 	if platform == configv1.VSpherePlatformType {
 		infrastructure.Spec.PlatformSpec = configv1.PlatformSpec{Type: platform, VSphere: vsphere.Spec(t, vCenter.ListensAt())}
-		if err := w.Client().Update(t.Context(), infrastructure); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Client().Update(t.Context(), infrastructure))
 		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
 			Data: map[string]string{drivers.CloudConfigKey: vsphere.CloudConfig(t, vCenter.ListensAt())}})
 	}
 	status := platformStatuses[platform]
 	status.Type = platform
 	infrastructure.Status.PlatformStatus = &status
-	if err := w.Client().Status().Update(t.Context(), infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Status().Update(t.Context(), infrastructure))
 	for name, data := range map[string]map[string][]byte{
 		cloudcredential.RootOpenStack: {"clouds.yaml": w.cloud.CloudsYAML()},
 		cloudcredential.RootGCP:       {"service_account.json": []byte("{}")},
@@ -132,9 +129,7 @@ const platformsPage = "operate/platforms.md"
 func (w *environment) reader() *page.Reader {
 	w.t.Helper()
 	built, err := tools.Programs(w.t.Context(), "./cmd/berth")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return &page.Reader{
 		Docs: "../../docs", Kubectl: w.Tools().Path("kubectl"), Kubeconfig: w.Kubeconfig(), Berth: built.Path("berth"),
 		Varies: regexp.MustCompile(`(?m)^ *[0-9.]+s |install-[a-z0-9]{5}`), Limit: limit, Dir: w.t.TempDir(),
@@ -145,9 +140,7 @@ func (w *environment) reader() *page.Reader {
 func programs(t testing.TB) map[string]string {
 	t.Helper()
 	built, err := tools.Programs(t.Context(), "./cmd/berth-operator")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return map[string]string{release.OperatorImage: built.Path("berth-operator")}
 }
 
@@ -156,23 +149,17 @@ func (w *environment) install(payload release.Payload) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
-	if err := payload.Apply(ctx, w.Client(), registry.All()); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, payload.Apply(ctx, w.Client(), registry.All()))
 }
 
 func (w *environment) get(object client.Object) {
 	w.t.Helper()
-	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object))
 }
 
 func (w *environment) create(object client.Object) {
 	w.t.Helper()
-	if err := w.Client().Create(w.t.Context(), object); err != nil {
-		w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	require.NoErrorf(w.t, w.Client().Create(w.t.Context(), object), "create %T %s", object, object.GetName())
 }
 
 // accounts are the accounts of the cluster storage operator and of the drivers' operators.
@@ -253,9 +240,7 @@ func (w *environment) made() []*unstructured.Unstructured {
 		}
 		seen[at] = true
 		kind, err := w.Client().RESTMapper().KindFor(schema.GroupVersionResource{Group: event.Group, Resource: event.Resource})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
 		object.SetNamespace(event.Namespace)

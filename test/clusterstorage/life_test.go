@@ -16,6 +16,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -88,22 +90,14 @@ func newLife(t *testing.T, platform configv1.PlatformType) *life {
 func programFolder(t *testing.T) string {
 	t.Helper()
 	cache, err := tools.CacheFolder("clusterstorage")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folder, err := os.MkdirTemp(cache, strconv.Itoa(os.Getpid())+"-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	for _, program := range programs(t) {
 		content, err := os.ReadFile(program) // a copy, as this clone may be in /tmp, which containers do not see
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, "berth-operator"), content, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "berth-operator"), content, 0o755))
 	}
 	return folder
 }
@@ -111,9 +105,7 @@ func programFolder(t *testing.T) string {
 func writeProgram(t *testing.T, folder, name, script string) string {
 	t.Helper()
 	file := filepath.Join(folder, name)
-	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	return file
 }
 
@@ -154,9 +146,7 @@ func (l *life) run(g generation) {
 	go func() { done <- clusterstorage.Run(ctx, all, process) }()
 	l.end = func() {
 		cancel()
-		if err := <-done; err != nil {
-			l.t.Errorf("the operator ended with %v", err)
-		}
+		assert.NoError(l.t, <-done, "the operator ended")
 		l.end = func() {}
 	}
 	l.t.Cleanup(func() { l.end() })
@@ -272,27 +262,19 @@ func live(t *testing.T, platform configv1.PlatformType) {
 // crash has the operator of a driver crash whenever it starts, from now on.
 func (l *life) crash(d drivers.Driver) {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.crashes, "crash-"+d.Name), nil, 0o644); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, os.WriteFile(filepath.Join(l.crashes, "crash-"+d.Name), nil, 0o644))
 	pods := &corev1.PodList{}
-	if err := l.Client().List(l.t.Context(), pods, client.InNamespace(drivers.ClusterStorageNamespace)); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.Client().List(l.t.Context(), pods, client.InNamespace(drivers.ClusterStorageNamespace)))
 	for _, pod := range pods.Items {
 		if pod.Spec.ServiceAccountName == d.Operator.Name {
-			if err := l.Client().Delete(l.t.Context(), &pod); err != nil {
-				l.t.Fatal(err)
-			}
+			require.NoError(l.t, l.Client().Delete(l.t.Context(), &pod))
 		}
 	}
 }
 
 func (l *life) recover(d drivers.Driver) {
 	l.t.Helper()
-	if err := os.Remove(filepath.Join(l.crashes, "crash-"+d.Name)); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, os.Remove(filepath.Join(l.crashes, "crash-"+d.Name)))
 }
 
 // awaitCondition waits until Storage has a condition.
@@ -383,9 +365,7 @@ func (l *life) withoutAPI(name string) (bringBack func()) {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	l.get(definition)
 	again := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: definition.Spec}
-	if err := l.Client().Delete(l.t.Context(), definition); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.Client().Delete(l.t.Context(), definition))
 	cluster.Eventually(l.t, limit, "the API to be gone", l.Gone(definition))
 	return func() {
 		l.t.Helper()
@@ -404,9 +384,7 @@ func (l *life) mustBeMonitored() {
 	l.t.Helper()
 	for _, d := range l.drivers {
 		monitoring, err := d.OperatorMonitoring()
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		require.NoError(l.t, err)
 		for _, m := range monitoring {
 			m.Object.SetNamespace(drivers.ClusterStorageNamespace)
 			l.get(m.Object)
@@ -424,9 +402,7 @@ func (l *life) setFeatureGates(version string, enabled ...configv1.FeatureGateNa
 	gates := &configv1.FeatureGate{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
 	l.get(gates)
 	gates.Status.FeatureGates = []configv1.FeatureGateDetails{details}
-	if err := l.Client().Status().Update(l.t.Context(), gates); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.Client().Status().Update(l.t.Context(), gates))
 }
 
 // awaitMessage waits until a condition of Storage says something.
@@ -451,9 +427,7 @@ func (l *life) awaitMessage(conditionType, text string) {
 func (l *life) refuse(d drivers.Driver) {
 	l.t.Helper()
 	monitoring, err := d.OperatorMonitoring()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, err)
 	service := drivers.OfKind(monitoring, "Service")[0].Object
 	service.SetNamespace(drivers.ClusterStorageNamespace)
 	policy := &admissionv1.ValidatingAdmissionPolicy{
@@ -483,9 +457,7 @@ func (l *life) refuse(d drivers.Driver) {
 		}
 		return nil
 	})
-	if err := l.Client().Delete(l.t.Context(), service.DeepCopy()); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.Client().Delete(l.t.Context(), service.DeepCopy()))
 	refused := l.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorObjectsDegraded", operatorv1.ConditionTrue)
 	l.clock.Step(2 * time.Minute)
 	degraded := l.awaitReport(configv1.OperatorDegraded, configv1.ConditionTrue)
@@ -493,9 +465,7 @@ func (l *life) refuse(d drivers.Driver) {
 		l.t.Errorf("the ClusterOperator is Degraded %s after the object was refused, want two minutes", after)
 	}
 	for _, object := range []client.Object{binding, policy} {
-		if err := l.Client().Delete(l.t.Context(), object); err != nil {
-			l.t.Fatal(err)
-		}
+		require.NoError(l.t, l.Client().Delete(l.t.Context(), object))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -117,9 +118,7 @@ func (w *environment) touchAll() []*unstructured.Unstructured {
 			continue // its reported generation changes with its annotations, too
 		}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/note":"of an administrator"}}}`))
-		if err := w.Client().Patch(w.t.Context(), object, patch); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().Patch(w.t.Context(), object, patch))
 	}
 	return made
 }
@@ -155,21 +154,15 @@ func content(object *unstructured.Unstructured) map[string]any {
 func (w *environment) restartAll() {
 	w.t.Helper()
 	before, err := w.active(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	deleted := 0
 	for _, namespace := range []string{clusterstorage.Namespace, drivers.ClusterStorageNamespace} {
 		pods := &corev1.PodList{}
-		if err := w.Client().List(w.t.Context(), pods, client.InNamespace(namespace)); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().List(w.t.Context(), pods, client.InNamespace(namespace)))
 		for _, pod := range pods.Items {
 			if w.isOperator(pod) {
 				deleted++
-				if err := w.Client().Delete(w.t.Context(), &pod); err != nil {
-					w.t.Fatal(err)
-				}
+				require.NoError(w.t, w.Client().Delete(w.t.Context(), &pod))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -98,9 +99,7 @@ func (w *walker) makeNamespaces() {
 		names = append(names, d.Namespace)
 	}
 	for _, name := range names {
-		if err := w.EnsureNamespace(w.t.Context(), name); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.EnsureNamespace(w.t.Context(), name))
 	}
 }
 
@@ -115,9 +114,7 @@ func (w *walker) makeUnfit() {
 		}
 	}
 	_, rules, err := clusterstorage.OperatorRules(w.drivers)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	for _, rule := range rules {
 		// Where there may be a trial, there may be an object to be replaced.
 		name, isTrial := strings.CutSuffix(strings.Join(rule.Names, ","), drivers.TrialName(""))
@@ -125,9 +122,7 @@ func (w *walker) makeUnfit() {
 			continue
 		}
 		kind, err := w.Client().RESTMapper().KindFor(schema.GroupVersionResource{Group: rule.Group, Resource: rule.Resources[0]})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		object := &unstructured.Unstructured{Object: map[string]any{}}
 		object.SetGroupVersionKind(kind)
 		object.SetName(name)
@@ -145,9 +140,7 @@ func (w *walker) makeUnfit() {
 func (w *walker) objectsOf(d drivers.Driver) []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
 		objects = append(objects, m.Object)
@@ -159,9 +152,7 @@ func (w *walker) objectsOf(d drivers.Driver) []*unstructured.Unstructured {
 func (w *walker) monitoringOf(d drivers.Driver, kind string) []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := d.OperatorMonitoring()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	var objects []*unstructured.Unstructured
 	for _, m := range drivers.OfKind(manifests, kind) {
 		m.Object.SetNamespace(drivers.ClusterStorageNamespace)
@@ -182,9 +173,7 @@ func (w *walker) metrics() []walk.Scraper {
 	for _, d := range w.drivers {
 		for _, object := range w.monitoringOf(d, "Service") {
 			service := &corev1.Service{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
-				w.t.Fatal(err)
-			}
+			require.NoError(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service))
 			own.Spec.Ports = service.Spec.Ports
 			services = append(services, service)
 		}
@@ -254,9 +243,7 @@ func (w *walker) declineClasses() {
 	w.t.Helper()
 	count := func(d drivers.Driver) int {
 		classes, found := &storagev1.StorageClassList{}, 0
-		if err := w.Client().List(w.t.Context(), classes); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().List(w.t.Context(), classes))
 		for _, class := range classes.Items {
 			if class.Provisioner == d.CSIName {
 				found++
@@ -294,13 +281,9 @@ func (w *walker) reconfigureWithoutNode() {
 			return request.Verb == "list" && request.Resource == "pods" && request.Namespace == d.Namespace
 		})
 	}
-	if err := w.Client().Delete(w.t.Context(), node); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Delete(w.t.Context(), node))
 	pods := &corev1.PodList{}
-	if err := w.Client().List(w.t.Context(), pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().List(w.t.Context(), pods, client.MatchingFields{"spec.nodeName": node.Name}))
 	for _, pod := range pods.Items {
 		if err := w.Client().Delete(w.t.Context(), &pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 			w.t.Fatal(err)
@@ -313,9 +296,7 @@ func (w *walker) replaceLeaders() {
 	w.t.Helper()
 	for _, d := range w.drivers {
 		second := w.accountOf(d).ReplaceLeader(w.t, d.Operator.Lock)
-		if err := w.Client().Delete(w.t.Context(), second); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().Delete(w.t.Context(), second))
 	}
 }
 
@@ -349,9 +330,7 @@ func (w *walker) loseNamespaces() {
 func (w *walker) lose(namespace string, restored func()) {
 	w.t.Helper()
 	began := time.Now()
-	if err := w.Client().Delete(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Delete(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	restored()
 	w.losses = append(w.losses, loss{namespace, began, time.Now()})
 }
@@ -395,9 +374,7 @@ func (w *walker) checkDrivers() {
 	w.t.Helper()
 	for _, d := range w.drivers {
 		rules, err := d.OperatorRules(permissions.Permanent)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		requests := w.accountOf(d).Requests(w.t)
 		walk.CheckRefusals(w.t, requests, w.permittedByOthers)
 		used := walk.Exercise(w.t, rules, drivers.ClusterStorageNamespace, requests, w.permittedByOthers)
@@ -411,9 +388,7 @@ func (w *walker) checkDrivers() {
 func (w *walker) checkOwn() {
 	w.t.Helper()
 	inOwn, inDrivers, err := clusterstorage.OperatorRules(w.drivers)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	requests := w.account().Requests(w.t)
 	walk.CheckRefusals(w.t, requests, w.permittedByOthers)
 	var there, elsewhere []cluster.AuditEvent

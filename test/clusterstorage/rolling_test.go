@@ -12,6 +12,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,9 +49,7 @@ func roll(t *testing.T, platform configv1.PlatformType) {
 	l.awaitSettled(v1)
 	l.awaitRest()
 	nodes := &corev1.NodeList{}
-	if err := l.Client().List(t.Context(), nodes); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().List(t.Context(), nodes))
 
 	steady := course{"Available": "True", "Progressing": "False", "Degraded": "False"}
 	for _, node := range nodes.Items {
@@ -103,13 +102,9 @@ func (l *life) kubectl(args ...string) {
 // restart stops a node until the cluster has noticed that, and starts it again.
 func (l *life) restart(node string) {
 	l.t.Helper()
-	if err := l.StopNode(node); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.StopNode(node))
 	l.awaitNode(node, corev1.ConditionUnknown)
-	if err := l.StartNode(node); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.StartNode(node))
 	l.awaitNode(node, corev1.ConditionTrue)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -40,9 +41,7 @@ func (r *workloadRecord) at(version string) []client.Object {
 
 func (r *workloadRecord) number(version string) int {
 	number, err := strconv.Atoi(version)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	return number
 }
 
@@ -90,9 +89,7 @@ func (l *life) checkVersion(workloads *workloadRecord, operator *configv1.Cluste
 // isOf reports whether a workload is one of the driver's.
 func (l *life) isOf(d drivers.Driver, object client.Object) bool {
 	manifests, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, err)
 	for _, m := range manifests {
 		if kind := m.Object.GetKind(); (kind == "Deployment" || kind == "DaemonSet") && kind == strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.") &&
 			m.Object.GetName() == object.GetName() && m.Object.GetNamespace() == object.GetNamespace() {

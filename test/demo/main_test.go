@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestPredict: before anything is built, a demonstration names in one line the parts that it will only report, and how
@@ -44,9 +47,7 @@ func TestPredict(t *testing.T) {
 				t.Errorf("it says %q", said)
 			}
 			for _, want := range test.says {
-				if !strings.Contains(said, want) {
-					t.Errorf("it says %q, want %q in it", said, want)
-				}
+				assert.Contains(t, said, want)
 			}
 		})
 	}
@@ -56,9 +57,7 @@ func TestPredict(t *testing.T) {
 func TestLink(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubectl")
 	for _, target := range []string{"/earlier/kubectl", "/now/kubectl", "/now/kubectl"} {
-		if err := link(target, path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, link(target, path))
 		if got, err := os.Readlink(path); got != target {
 			t.Errorf("the link leads to %q, %v, want %q", got, err, target)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,9 +76,7 @@ func (w *environment) createObjects(atATime int) time.Duration {
 	for _, object := range objects {
 		creating.Go(func() error { return w.Client().Create(w.t.Context(), object) })
 	}
-	if err := creating.Wait(); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, creating.Wait())
 	return time.Since(began)
 }
 
@@ -157,17 +156,11 @@ func (w *environment) benchmarkSettled(b *testing.B) {
 	b.ReportMetric(float64(requests)/minutes, "requests/min")
 	b.ReportMetric(float64(writes)/minutes, "writes/min")
 	operator, err := process.Find(w.program, "")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	resident, peak, err := operator.Memory()
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	anonymous, err := operator.Anonymous()
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.ReportMetric(resident, "MiB-rss")
 	b.ReportMetric(peak, "MiB-rss-peak")
 	b.ReportMetric(anonymous, "MiB-anonymous")

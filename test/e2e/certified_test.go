@@ -6,9 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -22,26 +23,18 @@ func TestTheCertifiedCatalog(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.catalog = filepath.Join(root, "catalog", "certified")
 	w.serveCatalog()
 	shipped, err := declcfg.LoadFS(t.Context(), os.DirFS(w.catalog))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	packages, err := declcfg.ConvertToModel(*shipped)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := registry.Packaged()
 	for _, driver := range all {
 		of := w.of(driver)
 		head, err := packages[driver.Package.Name].Channels[driver.Package.Channel].Head()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := of.subscribe(nil); got != head.Name {
 			t.Errorf("OLM installed %s, want the channel head %s", got, head.Name)
 		}
@@ -49,9 +42,7 @@ func TestTheCertifiedCatalog(t *testing.T) {
 	for _, driver := range all {
 		of := w.of(driver)
 		of.checkOperatorProcess()
-		if early := of.uids(of.driverObjects()...); len(early) > 0 {
-			t.Errorf("without a ClusterCSIDriver these objects of driver %s exist: %v", driver.Name, early)
-		}
+		assert.Emptyf(t, of.uids(of.driverObjects()...), "without a ClusterCSIDriver these objects of driver %s exist", driver.Name)
 		of.step(func(ctx context.Context, c client.Client) error { return journey.InstallDriver(ctx, c, driver.CSIName) })
 		installed := of.uids(of.driverObjects()...)
 		if got, want := len(installed), len(of.driverObjects()); got != want {

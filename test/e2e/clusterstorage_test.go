@@ -9,6 +9,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +27,7 @@ import (
 func TestDriverOfClusterStorage(t *testing.T) {
 	t.Parallel()
 	driver, err := registry.Get("ebs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := newEnvironment(t, driver, cluster.Options{})
 	w.serveCatalog()
 	// The cluster storage operator creates this before it starts its own operator of the driver.
@@ -59,9 +59,7 @@ func TestDriverOfClusterStorage(t *testing.T) {
 	}
 
 	// The administrator disables the driver there.
-	if err := w.Client().Delete(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Delete(t.Context(), binding))
 	w.step(func(ctx context.Context, c client.Client) error { return journey.InstallDriver(ctx, c, driver.CSIName) })
 	w.waitForDegraded(own, metav1.ConditionFalse)
 	w.checkPermissions()
@@ -69,18 +67,13 @@ func TestDriverOfClusterStorage(t *testing.T) {
 
 func (w *environment) waitForDegraded(own *operatorsv2.OperatorCondition, status metav1.ConditionStatus, words ...string) {
 	w.t.Helper()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("Degraded to be %s", status), func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(own), own); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, fmt.Sprintf("Degraded to be %s", status), own, func() error {
 		c := meta.FindStatusCondition(own.Status.Conditions, "Degraded")
 		if c == nil || c.Status != status {
 			return fmt.Errorf("it is %v", c)
 		}
 		for _, word := range words {
-			if !strings.Contains(c.Message, word) {
-				w.t.Errorf("condition Degraded says %q, want %q in it", c.Message, word)
-			}
+			assert.Contains(w.t, c.Message, word, "condition Degraded says")
 		}
 		return nil
 	})

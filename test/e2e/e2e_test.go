@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,9 +39,7 @@ func TestTheMainJob(t *testing.T) {
 	}
 	w.checkOperatorProcess()
 	w.checkMonitoring()
-	if early := w.uids(w.driverObjects()...); len(early) > 0 {
-		t.Errorf("without a ClusterCSIDriver these objects of the driver exist: %v", early)
-	}
+	assert.Empty(t, w.uids(w.driverObjects()...), "without a ClusterCSIDriver these objects of the driver exist")
 
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.InstallDriver(ctx, c, w.driver.CSIName)
@@ -73,12 +73,8 @@ func TestTheMainJob(t *testing.T) {
 	for _, object := range w.monitoringObjects() {
 		w.step(func(ctx context.Context, c client.Client) error { return journey.Gone(ctx, c, object) })
 	}
-	if diff := cmp.Diff(installed, w.uids(w.driverObjects()...)); diff != "" {
-		t.Errorf("the driver's objects changed when the operator went (-before +after):\n%s", diff)
-	}
-	if diff := cmp.Diff(before, versions(w, stays)); diff != "" {
-		t.Errorf("the volume changed when the operator went (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(installed, w.uids(w.driverObjects()...)), "the driver's objects changed when the operator went (-before +after)")
+	assert.Empty(t, cmp.Diff(before, versions(w, stays)), "the volume changed when the operator went (-before +after)")
 }
 
 // TestACatalogServedByOpm: OLM installs the same from opm's server.
@@ -112,13 +108,8 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
-	if err := w.Client().Create(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, limit, "Degraded to name the variable", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	require.NoError(t, w.Client().Create(t.Context(), custom))
+	w.Await(t, limit, "Degraded to name the variable", custom, func() error {
 		for _, condition := range custom.Status.Conditions {
 			if condition.Type == operatorv1.OperatorStatusTypeDegraded && condition.Status == operatorv1.ConditionTrue &&
 				strings.Contains(condition.Message, "DRIVER_IMAGE") {
@@ -127,9 +118,7 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 		}
 		return fmt.Errorf("conditions are %v", custom.Status.Conditions)
 	})
-	if present := w.uids(w.driverObjects()...); len(present) > 0 {
-		t.Errorf("objects of the driver exist: %v", present)
-	}
+	assert.Empty(t, w.uids(w.driverObjects()...), "objects of the driver exist")
 }
 
 // waitForOperatorWithout waits until every pod of the operator has a blank variable: OLM first creates the bundle's
@@ -166,13 +155,9 @@ func sharedVolume(name string) *sharedvolume.SharedVolume {
 func claimAndVolume(w *environment, shared *sharedvolume.SharedVolume) []client.Object {
 	w.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: shared.Namespace, Name: "pvc-" + shared.Name}, claim); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: shared.Namespace, Name: "pvc-" + shared.Name}, claim))
 	volume := &corev1.PersistentVolume{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, volume))
 	return []client.Object{claim, volume}
 }
 
@@ -181,9 +166,7 @@ func versions(w *environment, objects []client.Object) map[string]string {
 	w.t.Helper()
 	versions := map[string]string{}
 	for _, object := range objects {
-		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object))
 		versions[object.GetName()] = object.GetResourceVersion()
 	}
 	return versions

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,9 +65,7 @@ type environment struct {
 func efs(t testing.TB) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("efs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return driver
 }
 
@@ -75,9 +74,7 @@ func efs(t testing.TB) drivers.Driver {
 func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options) *environment {
 	t.Helper()
 	opm, err := tools.OPM(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made := release.Build(t, driver)
 	run(t, opm, "validate", made.Catalog)
 	images := made.Images()
@@ -131,9 +128,7 @@ func (w *environment) stepWithin(limit time.Duration, do func(ctx context.Contex
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
-	if err := do(ctx, w.Client()); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, do(ctx, w.Client()))
 }
 
 // serveCatalog has the catalog served by Berth.
@@ -176,9 +171,7 @@ func (w *environment) driverObjects() []*unstructured.Unstructured {
 func (w *environment) driverObjectsIn(in string) []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := w.driver.Operand(drivers.Values{Namespace: in, Image: func(env string) string { return env }})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
 		objects = append(objects, m.Object)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,9 +38,7 @@ func (w *environment) leaveEarlierOperator() earlierOperator {
 		w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: earlier.namespace}})
 	}
 	owner := &apiextensionsv1.CustomResourceDefinition{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: "clustercsidrivers.operator.openshift.io"}, owner); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKey{Name: "clustercsidrivers.operator.openshift.io"}, owner))
 	for _, object := range w.driverObjectsIn(earlier.namespace) {
 		unfit := walk.MakeUnfit(object)
 		// If the earlier operators have left no mark, the earlier one is like ours.
@@ -96,10 +95,7 @@ func (w *environment) uninstallInUse() {
 	user := w.usePersistentVolume()
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
 	w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, custom) })
-	cluster.Eventually(w.t, limit, "the operator to wait for the volume's user", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "the operator to wait for the volume's user", custom, func() error {
 		for _, condition := range custom.Status.Conditions {
 			if condition.Reason == "VolumesInUse" && strings.Contains(condition.Message, user.Namespace+"/"+user.Name) {
 				return nil
@@ -119,10 +115,7 @@ func (w *environment) uninstallInUse() {
 func (w *environment) createScheduled(pod *corev1.Pod) {
 	w.t.Helper()
 	w.create(pod)
-	cluster.Eventually(w.t, limit, "a node for pod "+pod.Name, func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "a node for pod "+pod.Name, pod, func() error {
 		if pod.Spec.NodeName == "" {
 			return fmt.Errorf("it has none: %+v", pod.Status.Conditions)
 		}
@@ -150,10 +143,7 @@ func (w *environment) usePersistentVolume() *corev1.Pod {
 	w.create(volume)
 	w.create(claim)
 	w.createScheduled(pod)
-	cluster.Eventually(w.t, limit, "the claim to be bound", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "the claim to be bound", claim, func() error {
 		if claim.Status.Phase != corev1.ClaimBound {
 			return fmt.Errorf("claim %s is %s", claim.Name, claim.Status.Phase)
 		}
@@ -164,9 +154,7 @@ func (w *environment) usePersistentVolume() *corev1.Pod {
 
 func (w *environment) create(object client.Object) {
 	w.t.Helper()
-	if err := w.Client().Create(w.t.Context(), object); err != nil {
-		w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	require.NoErrorf(w.t, w.Client().Create(w.t.Context(), object), "create %T %s", object, object.GetName())
 }
 
 // patch changes an object by a JSON merge patch.

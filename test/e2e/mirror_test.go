@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/crds"
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -47,9 +49,7 @@ relatedImages: [{name: by tag, image: "%[1]s:v1.0.0"}]
 
 	c := cluster.Start(t, cluster.Options{})
 	for _, set := range []crds.Set{crds.OLM, crds.OLMv1, crds.Mirrors} {
-		if err := set.Create(t.Context(), c.Client()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, set.Create(t.Context(), c.Client()))
 	}
 	for file, object := range map[string]string{
 		"imagedigestmirrorset": "imagedigestmirrorset.config.openshift.io/catalog",
@@ -66,9 +66,7 @@ relatedImages: [{name: by tag, image: "%[1]s:v1.0.0"}]
 		})
 	}
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &page.Reader{Docs: filepath.Join(root, "docs"), Kubectl: c.Tools().Path("kubectl"), Kubeconfig: c.Kubeconfig(), Limit: limit, Dir: dir}
 	r.Follow(t, "catalog/disconnected.md", "## From registry to registry", 2)
 }

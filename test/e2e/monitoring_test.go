@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,9 +20,7 @@ import (
 func (w *environment) monitoringObjects() []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := w.driver.OperatorMonitoring()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
 		m.Object.SetNamespace(namespace)
@@ -47,12 +47,8 @@ func (w *environment) checkMonitoring() {
 	metrics := w.prometheus()
 	metrics.Shows = w.missing(true)
 	metrics.Await(w.t)
-	if err := metrics.Read(w.t.Context(), reader, http.StatusOK); err != nil {
-		w.t.Errorf("an account that may read metrics: %v", err)
-	}
-	if err := metrics.Read(w.t.Context(), stranger, http.StatusForbidden); err != nil {
-		w.t.Errorf("an account that may not read metrics: %v", err)
-	}
+	assert.NoError(w.t, metrics.Read(w.t.Context(), reader, http.StatusOK), "an account that may read metrics")
+	assert.NoError(w.t, metrics.Read(w.t.Context(), stranger, http.StatusForbidden), "an account that may not read metrics")
 }
 
 // prometheus reads the operator's metrics as the cluster's Prometheus does.
@@ -60,9 +56,7 @@ func (w *environment) prometheus() walk.Scraper {
 	w.t.Helper()
 	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Name + "-metrics"}
-	if err := w.Client().Get(w.t.Context(), key, service); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), key, service))
 	account := w.ServiceAccountConfig(w.t, "openshift-monitoring", "prometheus-k8s")
 	walk.LetReadMetrics(w.t, w.Cluster, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "openshift-monitoring", Name: "prometheus-k8s"}) // as OpenShift does
 	authority := walk.NewAuthority(w.t, w.Cluster, namespace)

@@ -7,6 +7,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,13 +31,9 @@ func TestMoveOver(t *testing.T) {
 
 	w.reader().Follow(t, "move/redhat-efs.md", "## Move over")
 	nodes := &appsv1.DaemonSet{}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: "efs-csi-node"}, nodes); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Get(t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: "efs-csi-node"}, nodes))
 	custom := &operatorv1.ClusterCSIDriver{}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: w.driver.CSIName}, custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Get(t.Context(), client.ObjectKey{Name: w.driver.CSIName}, custom))
 	if len(custom.Finalizers) != 1 || nodes.Status.NumberReady == 0 || nodes.Status.NumberReady != nodes.Status.DesiredNumberScheduled {
 		t.Errorf("the driver is Available, with the finalizers %q and its node pods %+v", custom.Finalizers, nodes.Status)
 	}

@@ -14,13 +14,14 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -79,9 +80,7 @@ func TestMustGatherAttacks(t *testing.T) {
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
 		}
 		for _, object := range []client.Object{daemonSet, service} {
-			if err := mallory.Client.Create(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, mallory.Client.Create(t.Context(), object))
 		}
 		folder, _ := gather(t, c)
 		checkNothingOf(t, folder, in)
@@ -99,13 +98,11 @@ func TestMustGatherAttacks(t *testing.T) {
 					"ballast": strings.Repeat("x", size),
 				}},
 				Spec: corev1.PersistentVolumeClaimSpec{
-					StorageClassName: ptr.To("none"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+					StorageClassName: new("none"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 					Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 				},
 			}
-			if err := mallory.Client.Create(t.Context(), claim); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, mallory.Client.Create(t.Context(), claim))
 		}
 		folder, _ := gather(t, c)
 		files := mustgather.Files(t, folder)
@@ -132,14 +129,10 @@ func askForDriver(t *testing.T, c *cluster.Cluster, driver drivers.Driver, annot
 		ObjectMeta: metav1.ObjectMeta{Name: driver.CSIName, Annotations: annotations, Finalizers: []string{driver.Operator.Name + ".operator.openshift.io/uninstall"}},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
-	if err := c.Client().Create(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), custom))
 	t.Cleanup(func() {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-		if err := errors.Join(c.Client().Patch(context.Background(), custom, patch), c.Client().Delete(context.Background(), custom)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, errors.Join(c.Client().Patch(context.Background(), custom, patch), c.Client().Delete(context.Background(), custom)))
 	})
 }
 
@@ -171,17 +164,13 @@ func pretendToBeTheOperator(t *testing.T, mallory *tenant.Tenant, driver drivers
 	t.Helper()
 	ctx, name := t.Context(), driver.Operator.Name
 	authority, key, err := cert.GenerateSelfSignedCertKey(name+"-metrics."+in+".svc", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	deployment := driver.OperatorDeployment()
 	deployment.Namespace = in
 	deployment.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "operator", Image: "registry.example/forged:1", Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: 8443}}}}}
 	manifests, err := driver.OperatorMonitoring()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	objects := []client.Object{deployment,
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "openshift-service-ca.crt"}, Data: map[string]string{"service-ca.crt": string(authority)}}}
@@ -213,13 +202,9 @@ func pretendToBeTheOperator(t *testing.T, mallory *tenant.Tenant, driver drivers
 func listenIn(t *testing.T, ip string, certificate, key []byte) *spy {
 	t.Helper()
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "8443"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := &spy{}
 	server := &http.Server{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
@@ -238,9 +223,7 @@ func listenIn(t *testing.T, ip string, certificate, key []byte) *spy {
 	go func() { ended <- server.ServeTLS(listener, "", "") }()
 	t.Cleanup(func() {
 		server.Close()
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, <-ended, http.ErrServerClosed)
 	})
 	return s
 }

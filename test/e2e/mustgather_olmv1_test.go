@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -63,9 +65,7 @@ metadata: {name: ferry}
 func TestMustGatherOfOLMv1(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
-	if err := crds.OLMv1Experimental.Create(t.Context(), c.Client()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, crds.OLMv1Experimental.Create(t.Context(), c.Client()))
 	boat, raft, tug := c.Namespace(t), c.Namespace(t), c.Namespace(t)
 	for document := range strings.SplitSeq(strings.NewReplacer("$BOAT", boat, "$SECRET", marker).Replace(installedByOLMv1), "\n---\n") {
 		createWhenServed(t, c, document)
@@ -99,9 +99,7 @@ func TestMustGatherOfOLMv1(t *testing.T) {
 			"boat.csi.example.com/apis/boats.example.com/objects.yaml":    "name: ferry",
 		})
 		for name, content := range files {
-			if strings.Contains(content, marker) {
-				t.Errorf("%s holds a secret:\n%s", name, content)
-			}
+			assert.NotContainsf(t, content, marker, "%s holds a secret", name)
 			if err := yaml.Unmarshal([]byte(content), &map[string]any{}); err != nil && strings.HasSuffix(name, ".yaml") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -115,9 +113,7 @@ func TestMustGatherOfOLMv1(t *testing.T) {
 				t.Errorf("missing.txt says %q: %v, want %v\n%s", note, got, want, files["missing.txt"])
 			}
 		}
-		if strings.Contains(files["missing.txt"], "clusterextensionrevisions") {
-			t.Errorf("missing.txt complains about an API of other versions of OLM:\n%s", files["missing.txt"])
-		}
+		assert.NotContains(t, files["missing.txt"], "clusterextensionrevisions", "missing.txt complains about an API of other versions of OLM")
 	}
 }
 
@@ -125,9 +121,7 @@ func TestMustGatherOfOLMv1(t *testing.T) {
 func createWhenServed(t *testing.T, c *cluster.Cluster, document string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
 	cluster.Eventually(t, limit, "the API server to create "+object.GetName(), func(ctx context.Context) error { return c.Client().Create(ctx, object) })
 	return object
 }
@@ -138,9 +132,7 @@ func extend(t *testing.T, c *cluster.Cluster, name, namespace string) {
 	extension := createWhenServed(t, c, fmt.Sprintf("{apiVersion: olm.operatorframework.io/v1, kind: ClusterExtension, metadata: {name: %s}, spec: {namespace: %s, "+
 		"source: {sourceType: Catalog, catalog: {packageName: %[1]s}}, config: {configType: Inline, inline: {some: [%[3]s], other: {key: %[3]s}}}}}", name, namespace, marker))
 	extension.Object["status"] = map[string]any{"install": map[string]any{"bundle": map[string]any{"name": name + ".v1.0.0", "version": "1.0.0"}}}
-	if err := c.Client().Status().Update(t.Context(), extension); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Status().Update(t.Context(), extension))
 }
 
 // installOperator creates the operator of a driver: its permissions, and its Deployment, with labels.
@@ -164,8 +156,6 @@ func installOperator(t *testing.T, c *cluster.Cluster, name, namespace string, p
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod}, Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Name: "operator", Image: "registry.example/" + name + ":1"}}}}}},
 	} {
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -47,12 +48,8 @@ func TestMustGatherTakesSnapshots(t *testing.T) {
 	for namespace, of := range map[string]string{own: driver, other: "tug.csi.example.com"} {
 		for _, document := range strings.Split(strings.NewReplacer("NAMESPACE", namespace, "DRIVER", of).Replace(ofSnapshots), "---\n") {
 			object := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Client().Create(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+			require.NoError(t, c.Client().Create(t.Context(), object))
 			if object.GetNamespace() == "" {
 				t.Cleanup(func() {
 					if err := c.Client().Delete(context.Background(), object); err != nil && !apierrors.IsNotFound(err) {

@@ -14,6 +14,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	securityv1 "github.com/openshift/api/security/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -53,9 +55,7 @@ var leaks = []struct{ line, left string }{
 func TestMustGather(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := newEnvironment(t, efs(t), cluster.Options{Images: map[string]string{leakyImage: shell}})
 	w.serveCatalog()
 	w.hideSecrets()
@@ -89,9 +89,7 @@ func TestMustGather(t *testing.T) {
 			}
 		}
 		if strings.HasSuffix(name, ".yaml") {
-			if err := yaml.Unmarshal([]byte(content), &map[string]any{}); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			assert.NoError(t, yaml.Unmarshal([]byte(content), &map[string]any{}), name)
 		}
 	}
 	lost := 0
@@ -149,9 +147,7 @@ func TestMustGather(t *testing.T) {
 func (w *environment) checkGatherInPod() {
 	w.t.Helper()
 	root, err := tools.Root()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	in := w.Namespace(w.t)
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: in},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -168,14 +164,9 @@ func (w *environment) checkGatherInPod() {
 		}},
 	}}
 	for _, object := range []client.Object{binding, pod} {
-		if err := w.Client().Create(w.t.Context(), object); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().Create(w.t.Context(), object))
 	}
-	cluster.Eventually(w.t, limit, "the script to end in a pod", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "the script to end in a pod", pod, func() error {
 		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			return fmt.Errorf("the pod is %s", phase)
 		}
@@ -219,9 +210,7 @@ func (w *environment) runLeakyProgram() {
 			},
 		},
 	}
-	if err := w.Client().Create(w.t.Context(), deployment); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Create(w.t.Context(), deployment))
 	cluster.Eventually(w.t, limit, "the leaky program to run", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := w.Client().List(ctx, pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(pod)); err != nil {
@@ -252,9 +241,7 @@ func checkLeaks(t *testing.T, files map[string]string) {
 			continue
 		}
 		logs[log] = true
-		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(content), "\n")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, strings.Split(strings.TrimSpace(content), "\n")), "%s (-want +got)", name)
 	}
 	for log, found := range logs {
 		if !found {
@@ -273,17 +260,11 @@ func (w *environment) hideSecrets() {
 		return meta
 	}
 	proxy := &configv1.Proxy{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(proxy), proxy); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(proxy), proxy))
 	proxy.Spec.HTTPProxy = "http://user:" + marker + "@proxy.example:3128"
-	if err := w.Client().Update(w.t.Context(), proxy); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Update(w.t.Context(), proxy))
 	proxy.Status.HTTPProxy = proxy.Spec.HTTPProxy
-	if err := w.Client().Status().Update(w.t.Context(), proxy); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Status().Update(w.t.Context(), proxy))
 	applied := named("applied")
 	applied.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: `{"data":{"key":"` + marker + `"}}` + "\n"}
 	for _, object := range []client.Object{
@@ -294,9 +275,7 @@ func (w *environment) hideSecrets() {
 		&corev1.Event{ObjectMeta: named("slip"), Reason: "Slip", Message: "asked http://user:" + marker + "@proxy.example",
 			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "slip"}},
 	} {
-		if err := w.Client().Create(w.t.Context(), object); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().Create(w.t.Context(), object))
 	}
 }
 
@@ -348,13 +327,9 @@ func TestMustGatherGoesOn(t *testing.T) {
 				objects = append(objects, test.proof(in)...)
 			}
 			for _, object := range objects {
-				if err := c.Client().Create(t.Context(), object); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, c.Client().Create(t.Context(), object))
 				t.Cleanup(func() {
-					if err := c.Client().Delete(context.Background(), object); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, c.Client().Delete(context.Background(), object))
 				})
 			}
 			argument := driver
@@ -461,9 +436,7 @@ func TestMustGatherNeedsACluster(t *testing.T) {
 func gather(t *testing.T, c *cluster.Cluster, drivers ...string) (folder, summary string) {
 	t.Helper()
 	folder, out := mustgather.Run(t, c, drivers...)
-	if strings.Contains(out, marker) {
-		t.Errorf("it prints a secret: %s", out)
-	}
+	assert.NotContains(t, out, marker, "it prints a secret")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	return folder, lines[len(lines)-1]
 }

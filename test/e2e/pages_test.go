@@ -13,11 +13,12 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -91,9 +92,7 @@ func TestFollowPages(t *testing.T) {
 
 	// A removal that a pod holds up, and that somebody does not wait for.
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
-	if err := w.Client().Delete(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Delete(t.Context(), custom))
 	awaitReason := func(what string, wants bool) {
 		t.Helper()
 		cluster.Eventually(t, limit, fmt.Sprintf("the removal to wait for the pods: %t for %s", wants, what), func(context.Context) error {
@@ -114,23 +113,17 @@ func TestFollowPages(t *testing.T) {
 	// Installed again, and removed as it should be.
 	r.Follow(t, install, "## Install the driver")
 	website := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "website"}}
-	if err := w.Client().Delete(t.Context(), website, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Delete(t.Context(), website, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	cluster.Eventually(t, limit, "the pods to end", w.Gone(website))
 	r.Follow(t, install, "## Remove the driver")
 	r.Follow(t, install, "## Install the driver")
 	r.Follow(t, uninstall, "## Remove the driver")
-	if left := w.uids(w.driverObjectsIn(drivers.ClusterStorageNamespace)...); len(left) > 0 {
-		t.Errorf("these objects of the driver are left: %v", left)
-	}
+	assert.Empty(t, w.uids(w.driverObjectsIn(drivers.ClusterStorageNamespace)...), "these objects of the driver are left")
 	r.Follow(t, uninstall, "## Remove the operator", 0)
 	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: w.driver.Operator.Name}}
 	cluster.Eventually(t, limit, "the operator to be removed", w.Gone(operator))
 	shared := &sharedvolume.SharedVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "website"}}
-	if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(shared), shared); err != nil {
-		t.Errorf("the SharedVolume is gone with the operator: %v", err)
-	}
+	assert.NoError(t, w.Client().Get(t.Context(), client.ObjectKeyFromObject(shared), shared), "the SharedVolume is gone with the operator")
 	r.Follow(t, share, "## When the operator is gone")
 	r.Follow(t, uninstall, "## Remove the operator", 1)
 	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "sharedvolumes.aws-efs.managed.openshift.io"}}
@@ -145,9 +138,7 @@ var varies = regexp.MustCompile(`(?m)^ *[0-9.]+s |website-[a-z0-9]+-[a-z0-9]{5}|
 func (w *environment) reader(names ...string) *page.Reader {
 	w.t.Helper()
 	root, err := tools.Root()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return &page.Reader{
 		Docs: filepath.Join(root, "docs"), Kubectl: w.Tools().Path("kubectl"), Kubeconfig: w.Kubeconfig(), Berth: w.berth,
 		Names: strings.NewReplacer(append(names, "https://raw.githubusercontent.com/berth-csi/berth/main", root,
@@ -184,13 +175,9 @@ func (w *environment) reinstall(r *page.Reader) {
 	})
 	file := filepath.Join(r.Dir, "subscription.yaml")
 	content, err := os.ReadFile(file)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	saved := &v1alpha1.Subscription{}
-	if err := yaml.Unmarshal(content, saved); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, yaml.Unmarshal(content, saved))
 	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: saved.Namespace, Name: saved.Name}, Spec: saved.Spec})
 }
 
@@ -204,10 +191,8 @@ func (w *environment) loseUser(namespace, claim string) *corev1.Pod {
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	w.create(node)
 	w.create(pod)
-	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, ptr.To(metav1.Now()) // a kubelet has accepted it
-	if err := w.Client().Status().Update(w.t.Context(), pod); err != nil {
-		w.t.Fatal(err)
-	}
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, new(metav1.Now()) // a kubelet has accepted it
+	require.NoError(w.t, w.Client().Status().Update(w.t.Context(), pod))
 	return pod
 }
 

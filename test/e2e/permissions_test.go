@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,30 +69,20 @@ func (w *environment) checkPermissions() {
 func (w *environment) checkExercised() {
 	w.t.Helper()
 	rules, err := w.driver.OperatorRules(permissions.Removable)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	used := walk.Exercise(w.t, rules, namespace, w.requests(), givenByOthers)
 	root, err := tools.Root()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	file := filepath.Join(root, "drivers", w.driver.Name, permissions.RecordName)
 	if *update {
 		text := "# The permissions that the operator was seen to use. To update this record:\n" +
 			"# go test ./test/e2e -run TestPermissionsAreExact -update\n" + used.String()
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	recorded, err := permissions.Parse(string(text))
-	if err != nil {
-		w.t.Fatalf("%s: %v", file, err)
-	}
+	require.NoError(w.t, err, file)
 	if diff := cmp.Diff(recorded.String(), used.String()); diff != "" {
 		w.t.Errorf("permissions that the operator has used (-recorded +used), `go test ./test/e2e -run TestPermissionsAreExact -update` updates the record:\n%s", diff)
 	}
@@ -110,8 +101,6 @@ func givenByOthers(event cluster.AuditEvent) bool {
 func (w *environment) leader() *corev1.Pod {
 	w.t.Helper()
 	pod, err := journey.LockHolder(w.t.Context(), w.Client(), namespace, w.driver.Operator.Lock)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return pod
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +26,7 @@ var apiUses = map[string]func(*environment){
 func (w *environment) useAPIs() {
 	w.t.Helper()
 	apis, err := w.driver.ServedAPIs()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	for _, api := range apis {
 		use, known := apiUses[api]
 		if !known {
@@ -50,15 +49,10 @@ func (w *environment) useSharedVolumes() {
 
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: meddled.Namespace, Name: "pvc-" + meddled.Name}}
 	for range 2 { // The second time, the same event is counted again.
-		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim))
 		uid := claim.UID
 		w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, claim) })
-		cluster.Eventually(w.t, limit, "the claim to be recreated and bound", func(ctx context.Context) error {
-			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
-				return err
-			}
+		w.Await(w.t, limit, "the claim to be recreated and bound", claim, func() error {
 			if claim.UID == uid || claim.Status.Phase != corev1.ClaimBound {
 				return fmt.Errorf("claim %s with UID %s, once %s, is %s", claim.Name, claim.UID, uid, claim.Status.Phase)
 			}
@@ -179,10 +173,7 @@ func (w *environment) share(volume *sharedvolume.SharedVolume) {
 // awaitReason waits until a SharedVolume is not Ready for a reason.
 func (w *environment) awaitReason(volume *sharedvolume.SharedVolume, reason string) {
 	w.t.Helper()
-	cluster.Eventually(w.t, limit, "SharedVolume "+volume.Name+" to say "+reason, func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(volume), volume); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "SharedVolume "+volume.Name+" to say "+reason, volume, func() error {
 		if ready := meta.FindStatusCondition(volume.Status.Conditions, sharedvolume.ConditionReady); ready == nil || ready.Reason != reason {
 			return fmt.Errorf("conditions are %v", volume.Status.Conditions)
 		}

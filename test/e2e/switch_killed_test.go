@@ -12,6 +12,8 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,9 +88,7 @@ func tell(t *testing.T, image string) {
 		return
 	}
 	record, err := crashloop.Read(image)
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	t.Logf("the operator was started %d times", record.Lives)
 	for _, write := range record.Writes {
 		if write.Fault != "" {
@@ -137,9 +137,7 @@ func (w *environment) endState() (state map[string]any, names *strings.Replacer)
 	names, state = strings.NewReplacer(renamed...), map[string]any{}
 	for _, object := range objects {
 		like, err := statediff.Of(object, names)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		state[names.Replace(fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName()))] = like
 	}
 	return state, names
@@ -150,9 +148,7 @@ func (w *environment) list(kind schema.GroupVersionKind, options ...client.ListO
 	w.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
-	if err := w.Client().List(w.t.Context(), list, options...); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().List(w.t.Context(), list, options...))
 	for i := range list.Items {
 		objects = append(objects, &list.Items[i])
 	}

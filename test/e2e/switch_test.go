@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,9 +78,7 @@ func TestSwitchWithTool(t *testing.T) {
 	testSwitch(t, way{
 		update: func(w *environment) {
 			planned := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--output", "json")
-			if err := schemas.Check([]byte(planned)); err != nil {
-				w.t.Errorf("the plan does not comply with its schema: %v", err)
-			}
+			assert.NoError(w.t, schemas.Check([]byte(planned)), "the plan does not comply with its schema")
 			w.kubectlBerth(planned, "switch", "apply", "--filename", "-")
 			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
 			w.checkSettled(func() { w.kubectlBerth(planned, "switch", "apply", "--filename", "-") })
@@ -206,9 +206,7 @@ func (w *environment) checkSettled(do func()) {
 	w.t.Helper()
 	before := len(w.toolWrites())
 	do()
-	if writes := w.toolWrites()[before:]; len(writes) > 0 {
-		w.t.Errorf("a second run wrote: %v", writes)
-	}
+	assert.Empty(w.t, w.toolWrites()[before:], "a second run wrote")
 }
 
 // toolWrites returns the writes of berth so far.
@@ -268,9 +266,7 @@ func renumbered(t *testing.T, folder string, words map[string]string) string {
 		}
 		return os.WriteFile(target, text, 0o644)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return copied
 }
 
@@ -348,13 +344,11 @@ func (r *switchRecord) check() {
 	t.Helper()
 	for _, kept := range r.kept {
 		before := map[client.ObjectKey]client.Object{}
-		if err := meta.EachListItem(kept.List, func(item runtime.Object) error {
+		require.NoError(t, meta.EachListItem(kept.List, func(item runtime.Object) error {
 			object := item.(client.Object)
 			before[client.ObjectKeyFromObject(object)] = object
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if len(before) == 0 {
 			t.Errorf("there was no %s before the switch", kept.Name)
 		}
@@ -380,13 +374,9 @@ func checkServed(t testing.TB, kind community.Kind, was, object client.Object) {
 	case *appsv1.DaemonSet: // replaces its pods one after the other
 		return
 	case *corev1.PersistentVolume:
-		if diff := cmp.Diff(was.(*corev1.PersistentVolume).Spec, object.Spec); diff != "" {
-			t.Errorf("the spec of PersistentVolume %s was changed (-before +then):\n%s", object.Name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(was.(*corev1.PersistentVolume).Spec, object.Spec), "the spec of PersistentVolume %s was changed (-before +then)", object.Name)
 	}
-	if err := kind.Trouble(object); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, kind.Trouble(object))
 }
 
 // checkHandOver checks that the earlier operator's pod was gone, and its lock with it, before ours took the
@@ -424,8 +414,6 @@ func (r *switchRecord) checkHandOver() {
 func revision(t testing.TB, event watch.Event) int {
 	t.Helper()
 	revision, err := strconv.Atoi(event.Object.(client.Object).GetResourceVersion())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return revision
 }

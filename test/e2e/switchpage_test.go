@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -60,9 +61,7 @@ func (w *environment) interruptSwitch(before migrate.StepName) {
 	w.t.Helper()
 	admin := migrate.Cluster{Config: w.Config(), Client: w.Client()}
 	plan, _, err := subscription.Switch.Ensure(w.t.Context(), admin, subscription.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: true})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	ctx, interrupt := context.WithTimeout(w.t.Context(), limit)
 	defer interrupt()
 	reached := false

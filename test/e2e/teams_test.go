@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,9 +51,7 @@ func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
 	if err := viewer.Create(t.Context(), own.DeepCopy()); !apierrors.IsForbidden(err) {
 		t.Errorf("a viewer creates a SharedVolume: %v", err)
 	}
-	if err := editor.Create(t.Context(), own.DeepCopy()); err != nil {
-		t.Errorf("an editor creates a SharedVolume: %v", err)
-	}
+	assert.NoError(t, editor.Create(t.Context(), own.DeepCopy()), "an editor creates a SharedVolume")
 	w.share(own)
 
 	// The team's rights outlive the operator, as its objects do.
@@ -59,9 +59,7 @@ func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
 	if after := w.teamRoles(); fmt.Sprint(after) != fmt.Sprint(roles) {
 		t.Errorf("the cluster roles for teams are %v now, were %v", after, roles)
 	}
-	if err := editor.Delete(t.Context(), own); err != nil {
-		t.Errorf("an editor deletes a SharedVolume: %v", err)
-	}
+	assert.NoError(t, editor.Delete(t.Context(), own), "an editor deletes a SharedVolume")
 	w.subscribe(nil)
 	w.step(func(ctx context.Context, c client.Client) error { return journey.Gone(ctx, c, own) })
 }
@@ -102,9 +100,7 @@ func (w *environment) member(of, role string) client.Client {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: of, Name: role}},
 	})
 	api, err := client.New(w.ServiceAccountConfig(w.t, of, role), client.Options{Scheme: w.Client().Scheme()})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	cluster.Eventually(w.t, limit, "the rights of "+role, func(ctx context.Context) error {
 		return api.List(ctx, &sharedvolume.SharedVolumeList{}, client.InNamespace(of))
 	})

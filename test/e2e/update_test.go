@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -62,9 +62,7 @@ func TestOperatorIsUpdatedBesideADeadPod(t *testing.T) {
 		return nil
 	})
 
-	if err := w.Client().Delete(t.Context(), dead, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Delete(t.Context(), dead, client.GracePeriodSeconds(0)))
 	cluster.Eventually(t, limit, "the new operator to be active", func(ctx context.Context) error {
 		holder, err := journey.LockHolder(ctx, w.Client(), namespace, w.driver.Operator.Lock)
 		if err != nil {
@@ -92,7 +90,7 @@ func (w *environment) loseLeader(leader *corev1.Pod) *corev1.Pod {
 	}
 	dead.Spec.NodeName = node.Name
 	// Its credentials do not expire while the test runs.
-	dead.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
+	dead.Spec.TerminationGracePeriodSeconds = new(int64(3600))
 	w.create(node)
 	w.create(dead)
 	// The ReplicaSet deletes this pod, because it has one that is ready.
@@ -108,13 +106,9 @@ func (w *environment) loseLeader(leader *corev1.Pod) *corev1.Pod {
 		return w.Client().Status().Update(ctx, dead)
 	})
 	held := &corev1.ConfigMap{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: leader.Namespace, Name: w.driver.Operator.Lock}, held); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: leader.Namespace, Name: w.driver.Operator.Lock}, held))
 	held.OwnerReferences = []metav1.OwnerReference{journey.PodReference(dead)}
-	if err := w.Client().Update(w.t.Context(), held); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.Client().Update(w.t.Context(), held))
 	w.step(func(ctx context.Context, c client.Client) error {
 		if err := c.Delete(ctx, leader); err != nil {
 			return err

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -27,13 +29,9 @@ func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 	leftovers, err := community.Driver(w.Namespace(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, leftover := range leftovers {
-		if err := w.Client().Create(t.Context(), leftover); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Client().Create(t.Context(), leftover))
 	}
 	csv := w.subscribe(nil)
 	own := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: csv}}
@@ -54,9 +52,7 @@ func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
 	w.waitForUpgradeable(own, "Settled")
 
 	want := []string{"False Adopting", "True Settled", "False Uninstalling", "True Settled"}
-	if diff := cmp.Diff(want, verdicts()); diff != "" {
-		t.Errorf("what OLM heard (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, verdicts()), "what OLM heard (-want +got)")
 	w.checkPermissions()
 	w.checkVerdictsAreWrittenFirst(len(want) + 1)
 }
@@ -84,10 +80,7 @@ func (w *environment) checkVerdictsAreWrittenFirst(want int) {
 
 func (w *environment) waitForUpgradeable(own *operatorsv2.OperatorCondition, reason string) {
 	w.t.Helper()
-	cluster.Eventually(w.t, limit, "Upgradeable to be "+reason, func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(own), own); err != nil {
-			return err
-		}
+	w.Await(w.t, limit, "Upgradeable to be "+reason, own, func() error {
 		// OLM acts on the status, which it copies from the spec.
 		for _, conditions := range [][]metav1.Condition{own.Spec.Conditions, own.Status.Conditions} {
 			if c := meta.FindStatusCondition(conditions, operatorsv2.Upgradeable); c == nil || c.Reason != reason {
@@ -102,15 +95,11 @@ func (w *environment) waitForUpgradeable(own *operatorsv2.OperatorCondition, rea
 func (w *environment) watchUpgradeable(own *operatorsv2.OperatorCondition) func() []string {
 	w.t.Helper()
 	c, err := client.NewWithWatch(w.Config(), client.Options{Scheme: w.Client().Scheme()})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	watching, err := c.Watch(w.t.Context(), &operatorsv2.OperatorConditionList{}, client.InNamespace(own.Namespace),
 		client.MatchingFields{metav1.ObjectNameField: own.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: own.ResourceVersion}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	last := meta.FindStatusCondition(own.Spec.Conditions, operatorsv2.Upgradeable).Reason
 	seen := make(chan []string, 1)
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
@@ -72,9 +73,7 @@ func BenchmarkValidateProfiles(b *testing.B) {
 func newRepository(b *testing.B) string {
 	b.Helper()
 	archive, err := txtar.ParseFile("../../cmd/berth/testdata/check.txtar")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	dir := b.TempDir()
 	write(b, filepath.Join(dir, "config.yaml"), "organization: community-operators\n")
 	bundle := func(operator string, version int) {
@@ -105,12 +104,8 @@ func newRepository(b *testing.B) string {
 
 func write(b *testing.B, file, text string) {
 	b.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		b.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(b, os.WriteFile(file, []byte(text), 0o644))
 }
 
 func run(b *testing.B, dir, program string, args ...string) string {
@@ -137,9 +132,7 @@ type usage struct {
 func programs(b *testing.B) measured {
 	b.Helper()
 	dir := b.TempDir()
-	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./lab/measure"); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, tools.Build(b.Context(), dir, nil, "./cmd/berth", "./lab/measure"))
 	return measured{filepath.Join(dir, "berth"), filepath.Join(dir, "measure")}
 }
 
@@ -152,9 +145,7 @@ func (m measured) measure(b *testing.B, dir string, args ...string) usage {
 		b.Fatalf("berth %s: %v", strings.Join(args, " "), err)
 	}
 	var took usage
-	if err := json.Unmarshal(out, &took); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, json.Unmarshal(out, &took))
 	if took.Exit > 1 { // 1 is for findings
 		b.Fatalf("berth %s: exit code %d", strings.Join(args, " "), took.Exit)
 	}

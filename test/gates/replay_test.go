@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/gates"
@@ -42,9 +44,7 @@ func TestReplay(t *testing.T) {
 func knownFaults(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/faults.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	known := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.SplitN(strings.TrimSpace(line), " ", 3); len(fields) == 3 && fields[0] != "#" {
@@ -110,9 +110,7 @@ type history struct {
 func (g *history) git(args ...string) []byte {
 	g.t.Helper()
 	out, err := g.try(args...)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	return out
 }
 
@@ -185,34 +183,24 @@ func (g *history) replay(m change, kept *repository.Kept) (found []*findings.Fin
 	dir := g.t.TempDir()
 	defer os.RemoveAll(dir)
 	for _, name := range []string{"operators", "catalogs"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			g.t.Fatal(err)
-		}
+		require.NoError(g.t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	for _, name := range strings.Fields(string(g.git("ls-tree", "-d", "--name-only", commit, "catalogs/"))) {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			g.t.Fatal(err)
-		}
+		require.NoError(g.t, os.MkdirAll(filepath.Join(dir, name), 0o700))
 	}
 	if err := g.extract(commit, dir, slices.Sorted(maps.Keys(paths))); err != nil {
 		g.t.Logf("%s is not tried: %v", commit[:12], err)
 		return nil, false
 	}
 	r, err := repository.Open(dir, nil)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	changed, err := r.ChangeOf(files, parent{g, before})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	if len(changed.Added) == 0 && len(changed.Packages) == 0 || len(changed.Others) > 0 {
 		return nil, false
 	}
 	profile, err := gates.Parse(r.Profiles())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	found, err = r.Check(context.Background(), r.Selection(changed), repository.Options{Profile: profile, Kept: kept})
 	if err != nil {
 		g.t.Logf("%s is not tried: %v", commit[:12], err)

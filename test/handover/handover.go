@@ -13,6 +13,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -114,15 +115,13 @@ func Record(t testing.TB, on *cluster.Cluster, of Former, lacks ...string) *Reco
 			options = append(options, kind.of)
 		}
 		r.kept[name], r.before[name] = on.Record(t, kind.list, options...), map[string]types.UID{}
-		if err := meta.EachListItem(kind.list, func(object runtime.Object) error {
+		require.NoError(t, meta.EachListItem(kind.list, func(object runtime.Object) error {
 			accessor, err := meta.Accessor(object)
 			if err == nil {
 				r.before[name][nameOf(accessor)] = accessor.GetUID()
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for _, name := range append(lacks, "CredentialsRequest") { // which depends on the driver
 		if _, known := r.before[name]; !known {
@@ -146,9 +145,7 @@ func Record(t testing.TB, on *cluster.Cluster, of Former, lacks ...string) *Reco
 		}
 	}
 	secrets := &corev1.SecretList{}
-	if err := on.Client().List(t.Context(), secrets, client.InNamespace(of.Driver.Namespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, on.Client().List(t.Context(), secrets, client.InNamespace(of.Driver.Namespace)))
 	r.secrets = secrets.Items
 	r.operators = on.Record(t, &configv1.ClusterOperatorList{})
 	return r
@@ -191,9 +188,7 @@ func (r *Recording) MustHold(t *testing.T) {
 func (r *Recording) mustKeep(t *testing.T, kind string, events []watch.Event) {
 	for _, event := range events {
 		object, err := meta.Accessor(event.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		uid, known := r.before[kind][nameOf(object)]
 		if known && (event.Type == watch.Deleted || object.GetDeletionTimestamp() != nil || object.GetUID() != uid) {
 			t.Errorf("%s %s was %s, with UID %s, deletion at %v; want it with UID %s throughout", kind, nameOf(object), event.Type, object.GetUID(), object.GetDeletionTimestamp(), uid)

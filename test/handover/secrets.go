@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -106,9 +107,7 @@ func (r *Recording) mustReplaceAtOnce(t *testing.T, retired *drivers.RetiredKeys
 func revision(t *testing.T, object client.Object) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 

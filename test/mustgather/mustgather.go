@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,13 +46,9 @@ func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "must-gather"}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 	}
-	if err := c.Client().Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), binding))
 	t.Cleanup(func() {
-		if err := c.Client().Delete(context.Background(), binding); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Client().Delete(context.Background(), binding))
 	})
 	return path
 }
@@ -59,13 +57,9 @@ func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
 	t.Helper()
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	built, err := tools.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := t.TempDir()
 	programs := map[string]string{"kubectl": built.Path("kubectl")}
 	for _, name := range []string{"awk", "bash", "cat", "cut", "du", "find", "head", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "tail", "timeout", "tr", "wc"} {
@@ -74,9 +68,7 @@ func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
 		}
 	}
 	for name, program := range programs {
-		if err := os.Symlink(program, filepath.Join(path, name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(program, filepath.Join(path, name)))
 	}
 	command := exec.CommandContext(t.Context(), filepath.Join(root, "deploy", "must-gather", "gather"), args...)
 	command.Env = []string{"PATH=" + path, "KUBECONFIG=" + kubeconfig, "KUBECACHEDIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
@@ -95,9 +87,7 @@ func Files(t testing.TB, folder string) map[string]string {
 		files[path] = string(content)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return files
 }
 

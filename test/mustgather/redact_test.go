@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // corpus has credentials as each cloud makes them, in each place where they may be collected. Texts between « and »
@@ -61,20 +63,14 @@ var secret = regexp.MustCompile(`«([^»]*)»`)
 // TestRedact has the script redact each credential, as it is and within a longer line.
 func TestRedact(t *testing.T) {
 	script, err := os.ReadFile("../../deploy/must-gather/gather")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	functions := regexp.MustCompile(`(?ms)^(redact\(\) \{.*?\}|without_values='.*?^'|without_patterns='.*?^')$`).FindAllString(string(script), -1)
-	if len(functions) != 3 {
-		t.Fatalf("found %d parts of the redaction in the script, want 3", len(functions))
-	}
+	require.Lenf(t, functions, 3, "found %d parts of the redaction in the script, want 3", len(functions))
 	redact := func(mode, text string) string {
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+strings.Join(functions, "\n")+"\nredact "+mode)
 		cmd.Stdin = strings.NewReader(text + "\n")
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return strings.TrimSuffix(string(out), "\n")
 	}
 	word := regexp.MustCompile(`[A-Za-z0-9]{4,}`)

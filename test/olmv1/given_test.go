@@ -5,15 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestProgramOf: a program of OLM is built with the folder that BOXCUTTER names, if that is the module that is missing.
 func TestProgramOf(t *testing.T) {
 	folder := func(gomod string) string {
 		folder := t.TempDir()
-		if err := os.WriteFile(filepath.Join(folder, "go.mod"), []byte(gomod), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "go.mod"), []byte(gomod), 0o644))
 		return folder
 	}
 	for name, test := range map[string]struct{ source, err string }{
@@ -24,9 +25,7 @@ func TestProgramOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			program, err := programOf("catalogd", test.source)
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("got error %v, want %q in it", err, test.err)
-				}
+				assert.ErrorContains(t, err, test.err, "got error")
 				return
 			}
 			if err != nil || program.Replaced[boxcutter] != test.source {

@@ -16,6 +16,7 @@ import (
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -643,9 +644,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 	add := func(version, kind string, options ...client.ListOption) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(schemaKind(version, kind))
-		if err := m.Client().List(t.Context(), list, options...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Client().List(t.Context(), list, options...))
 		for _, o := range list.Items {
 			if strings.HasPrefix(o.Name, m.shape.versionName()) || o.Name == "default" { // created by each OLM itself
 				continue
@@ -661,9 +660,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 		definition := &metav1.PartialObjectMetadata{}
 		definition.SetGroupVersionKind(schemaKind("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
 		name := crd["metadata"].(fields)["name"].(string)
-		if err := m.Client().Get(t.Context(), client.ObjectKey{Name: name}, definition); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Client().Get(t.Context(), client.ObjectKey{Name: name}, definition))
 		uids["CustomResourceDefinition "+name] = definition.UID
 	}
 	for _, o := range p.objects {
@@ -674,9 +671,7 @@ func (m *mover) observed(t *testing.T) map[string]types.UID {
 		if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 			err = m.Client().Get(t.Context(), client.ObjectKey{Name: name}, object)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		uids[o["kind"].(string)+" "+name] = object.UID
 	}
 	add("apps/v1", "Deployment", local)

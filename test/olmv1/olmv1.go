@@ -27,6 +27,8 @@ import (
 
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/modfile"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -77,9 +79,7 @@ func Images(t testing.TB) map[string]string {
 		if path == "" && err == nil {
 			path, err = buildProgram(t, name)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		found[images[name]] = path
 	}
 	return found
@@ -162,12 +162,8 @@ func Start(t testing.TB, c *cluster.Cluster, options Options) *OLM {
 	if options.Experimental {
 		types = crds.OLMv1Experimental
 	}
-	if err := types.Create(t.Context(), c.Client()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.EnsureNamespace(t.Context(), Namespace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, types.Create(t.Context(), c.Client()))
+	require.NoError(t, c.EnsureNamespace(t.Context(), Namespace))
 	o.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "olmv1-cluster-admin"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: "default"}}})
@@ -186,10 +182,7 @@ func Start(t testing.TB, c *cluster.Cluster, options Options) *OLM {
 			o.report()
 		}
 	})
-	cluster.Eventually(t, limit, "OLM v1 to be ready", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, limit, "OLM v1 to be ready", pod, func() error {
 		if cluster.IsReady(pod) {
 			return nil
 		}
@@ -211,21 +204,13 @@ func (o *OLM) create(object client.Object) {
 func (o *OLM) certificates(other *registry.Secure) (*tls.Config, *corev1.Secret) {
 	o.t.Helper()
 	made, err := authority.New("olmv1")
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	config, err := made.Config([]string{host, "localhost"})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	key, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	trusted := made.PEM()
 	if other != nil {
 		trusted = slices.Concat(trusted, other.Authority)
@@ -245,16 +230,12 @@ func (o *OLM) startRegistry(config *tls.Config) {
 	o.t.Cleanup(server.Close)
 	o.push = strings.TrimPrefix(server.URL, "http://")
 	listener, err := o.cluster.ListenOn(node, "tcp", address)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	secure := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: limit}
 	ended := make(chan error, 1)
 	go func() { ended <- secure.Serve(tls.NewListener(listener, config)) }()
 	o.t.Cleanup(func() {
-		if err := errors.Join(secure.Close(), <-ended); !errors.Is(err, http.ErrServerClosed) {
-			o.t.Error(err)
-		}
+		assert.ErrorIs(o.t, errors.Join(secure.Close(), <-ended), http.ErrServerClosed)
 	})
 }
 
@@ -350,9 +331,7 @@ func (o *OLM) pushBundle(folder, pkg, name string) string {
 func (o *OLM) PushCatalog(name, dir, pkg string, bundles map[string]string) string {
 	o.t.Helper()
 	config, err := declcfg.LoadFS(o.t.Context(), os.DirFS(dir))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	config.Packages = slices.DeleteFunc(config.Packages, func(p declcfg.Package) bool { return p.Name != pkg })
 	config.Channels = slices.DeleteFunc(config.Channels, func(c declcfg.Channel) bool { return c.Package != pkg })
 	config.Bundles = slices.DeleteFunc(config.Bundles, func(b declcfg.Bundle) bool { return b.Package != pkg })
@@ -373,13 +352,9 @@ func (o *OLM) pushConfig(name string, config declcfg.DeclarativeConfig) string {
 	folder := o.t.TempDir()
 	catalogs.WriteConfig(o.t, folder, config)
 	content, err := build.Image(o.t.Context(), folder)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	index, err := content.Index()
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	repository := "/catalogs/" + name
 	if _, err := oci.Push(o.t.Context(), o.push+repository, index); err != nil {
 		o.t.Fatal(err)
@@ -390,9 +365,7 @@ func (o *OLM) pushConfig(name string, config declcfg.DeclarativeConfig) string {
 // Install installs an operator by a ClusterExtension, and waits until its objects are there.
 func (o *OLM) Install(name, namespace, pkg string) *unstructured.Unstructured {
 	o.t.Helper()
-	if err := o.cluster.EnsureNamespace(o.t.Context(), namespace); err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, o.cluster.EnsureNamespace(o.t.Context(), namespace))
 	extension := newObject("ClusterExtension", name)
 	extension.Object["spec"] = map[string]any{"namespace": namespace, "source": map[string]any{"sourceType": "Catalog", "catalog": map[string]any{"packageName": pkg}}}
 	o.create(extension)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,9 +95,7 @@ func addCatalog(t *testing.T, olm *olmv1.OLM, pkg, documents string) string {
 		documents += operators.BundleDocument(pkg, version)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(documents), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(documents), 0o644))
 	olm.AddCatalog(pkg, dir, pkg, bundles)
 	return dir
 }
@@ -116,9 +115,7 @@ func (x *extension) get(ctx context.Context) (*unstructured.Unstructured, error)
 // install has OLM install a version, if one is given.
 func (x *extension) install(t *testing.T, pkg, version string) {
 	t.Helper()
-	if err := x.EnsureNamespace(t.Context(), x.name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, x.EnsureNamespace(t.Context(), x.name))
 	if version == "" {
 		return
 	}
@@ -159,21 +156,13 @@ func (x *extension) want(t *testing.T, pkg string, fields map[string]any) {
 func (x *extension) predict(t *testing.T, catalog, pkg string, fields map[string]any) *prediction.Prediction {
 	t.Helper()
 	object, err := x.wanting(t.Context(), pkg, fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e, err := prediction.ExtensionOf(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	read, err := rules.Load(t.Context(), catalog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, err := e.Predict(t.Context(), read)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -57,9 +58,7 @@ func readPublic(t *testing.T) []*public { return readPackages(t, publicPackages,
 func readPackages(t *testing.T, packages []string, last int) (all []*public) {
 	t.Helper()
 	folder, err := programs.Folder(programs.OperatorsVariable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if folder == "" {
 		t.Skipf("want %s=DIR, a clone of a repository of community operators", programs.OperatorsVariable)
 	}
@@ -155,9 +154,7 @@ func (p *public) folder(t *testing.T, v publicVersion) string {
 	dir := t.TempDir()
 	for _, f := range v.contents.Files {
 		path := filepath.Join(dir, f.Path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Data, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Data, 0o644)))
 	}
 	return dir
 }
@@ -171,9 +168,7 @@ func TestPredictionsOfPublicOperators(t *testing.T) {
 	packages := readPublic(t)
 	c := cluster.Start(t, cluster.Options{RealNodes: 1, Images: olmv1.Images(t)})
 	kubernetes, err := kubernetesVersion(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	olm := olmv1.Start(t, c, olmv1.Options{Experimental: true})
 	var all declcfg.DeclarativeConfig
 	folders := map[string]string{}
@@ -186,9 +181,7 @@ func TestPredictionsOfPublicOperators(t *testing.T) {
 	}
 	olm.Serve("public", 0, all, folders)
 	live, err := prediction.ClusterOf(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found := &record{Date: time.Now().UTC().Format(time.DateOnly), OperatorController: "v1.11.0", Kubernetes: kubernetes}
 	var recording sync.Mutex
 	t.Run("packages", func(t *testing.T) {
@@ -211,9 +204,7 @@ func TestPredictionsOfPublicOperators(t *testing.T) {
 // a CRD is made without that check, and other refused updates are left out.
 func (p *public) walk(t *testing.T, x *extension, live refusal.Cluster) (all []verdict) {
 	t.Helper()
-	if err := x.EnsureNamespace(t.Context(), x.name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, x.EnsureNamespace(t.Context(), x.name))
 	catalog, installed := p.read(t), ""
 	for _, v := range p.versions {
 		wants := fields{"version": v.number.String()}
@@ -225,18 +216,12 @@ func (p *public) walk(t *testing.T, x *extension, live refusal.Cluster) (all []v
 		said := false
 		t.Run(name, func(t *testing.T) {
 			object, err := x.wanting(t.Context(), p.name, wants)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			e, err := prediction.ExtensionOf(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			e.Cluster, e.Content = live, p.content
 			predicted, err := e.Predict(t.Context(), catalog)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			x.write(t, tr, wants)
 			before := ""
 			if installed != "" {
@@ -265,13 +250,9 @@ func (p *public) walk(t *testing.T, x *extension, live refusal.Cluster) (all []v
 func TestPublicRecord(t *testing.T) {
 	packages := readPublic(t)
 	data, err := os.ReadFile(publicFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var said record
-	if err := json.Unmarshal(data, &said); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &said))
 	given := map[string]verdict{}
 	for _, v := range said.Verdicts {
 		given[v.Case] = v
@@ -293,9 +274,7 @@ func TestPublicRecord(t *testing.T) {
 					e.Installed.Number = &p.versions[i-1].number
 				}
 				predicted, err := e.Predict(t.Context(), catalog)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				needsCluster := strings.Contains(verdict.Message, "server-side dry-run")
 				if problem := verdict.agrees(predicted, of(predicted, e.Installed.Name), (&trap{}).told); problem != "" && !needsCluster {
 					t.Errorf("%s: %s", name, problem)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,13 +24,9 @@ import (
 // TestRecord compares the prediction for every trap with OLM v1's verdict, as suite olm-v1-predictions recorded it.
 func TestRecord(t *testing.T) {
 	data, err := os.ReadFile(recordFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var said record
-	if err := json.Unmarshal(data, &said); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &said))
 	given := map[string]verdict{}
 	for _, v := range said.Verdicts {
 		given[v.Setup+" "+v.Case] = v
@@ -48,14 +45,10 @@ func TestRecord(t *testing.T) {
 				}
 				object := tr.object(t, &s)
 				e, err := prediction.ExtensionOf(object)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				e.Gates, e.Content, e.Cluster = s.on(t), content, tr.cluster(t, &s)
 				p, err := e.Predict(t.Context(), catalog)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if problem := v.agrees(p, of(p, bundleNameOf(object)), tr.told); problem != "" {
 					t.Errorf("on %s: %s", said.Date, problem)
 				}
@@ -92,9 +85,7 @@ func load(t *testing.T, config declcfg.DeclarativeConfig) *fbc.Catalog {
 	dir := t.TempDir()
 	catalogs.WriteConfig(t, dir, config)
 	c, err := rules.Load(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
@@ -154,16 +145,10 @@ func withDefaults(t *testing.T, o *unstructured.Unstructured) *unstructured.Unst
 		return o
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, definition); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, definition))
 	installed, err := crdsafety.Installed(definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stored := &unstructured.Unstructured{}
-	if err := json.Unmarshal(marshal(t, installed), &stored.Object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(marshal(t, installed), &stored.Object))
 	return stored
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 )
 
 type fields = map[string]any
@@ -145,7 +145,7 @@ func crdVersion(name string, stored bool, field fields) fields {
 func (p *parts) webhook(of v1alpha1.WebhookAdmissionType, name string, change func(*v1alpha1.WebhookDescription)) {
 	w := v1alpha1.WebhookDescription{
 		Type: of, GenerateName: name, DeploymentName: p.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Name, ContainerPort: 443,
-		AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Ignore),
+		AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone), FailurePolicy: new(admissionregistrationv1.Ignore),
 	}
 	if of == v1alpha1.ConversionWebhook {
 		w.ConversionCRDs = []string{p.crds[0]["metadata"].(fields)["name"].(string)}
@@ -173,9 +173,7 @@ func (p *parts) unstructured(t *testing.T) (all []*unstructured.Unstructured) {
 	t.Helper()
 	for _, manifest := range p.manifests() {
 		o := &unstructured.Unstructured{}
-		if err := json.Unmarshal(marshal(t, manifest), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(marshal(t, manifest), &o.Object))
 		all = append(all, o)
 	}
 	return all
@@ -184,9 +182,7 @@ func (p *parts) unstructured(t *testing.T) (all []*unstructured.Unstructured) {
 func marshal(t *testing.T, object any) []byte {
 	t.Helper()
 	data, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return data
 }
 
@@ -205,9 +201,7 @@ func (p *parts) folder(t *testing.T) string {
 	}
 	for name, object := range files { // JSON is YAML
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, marshal(t, object), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, marshal(t, object), 0o644)))
 	}
 	return dir
 }

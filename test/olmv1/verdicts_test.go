@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -49,9 +50,7 @@ func (s *setup) on(t *testing.T) featuregates.Set {
 	if err == nil {
 		set, err = set.With(s.gates)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return set
 }
 
@@ -163,9 +162,7 @@ func (r *record) write(t *testing.T, path string) {
 	}
 	var earlier record
 	if data, err := os.ReadFile(path); err == nil {
-		if err := json.Unmarshal(data, &earlier); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(data, &earlier))
 	}
 	for _, v := range earlier.Verdicts {
 		if !given[[2]string{v.Setup, v.Case}] {
@@ -177,24 +174,18 @@ func (r *record) write(t *testing.T, path string) {
 	if err == nil {
 		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, append(data, '\n'), 0o644))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // run runs the traps in one setup.
 func (s *setup) run(t *testing.T, images map[string]string, found *record) {
 	c := cluster.Start(t, cluster.Options{RealNodes: 1, Images: images})
 	info, err := kubernetesVersion(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found.Kubernetes = info
 	if s.certManager {
 		for _, definition := range certManager() {
-			if err := c.Client().Create(t.Context(), definition); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Create(t.Context(), definition))
 		}
 	}
 	olm := olmv1.Start(t, c, olmv1.Options{Gates: s.gates, Experimental: true})
@@ -213,9 +204,7 @@ func (s *setup) run(t *testing.T, images map[string]string, found *record) {
 	}
 	olm.Serve("traps", 0, all, folders)
 	live, err := prediction.ClusterOf(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var recording sync.Mutex
 	for _, tr := range traps {
 		t.Run(tr.name, func(t *testing.T) {
@@ -234,32 +223,22 @@ func (s *setup) run(t *testing.T, images map[string]string, found *record) {
 // try has OLM act on a trap, and returns its verdict.
 func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) verdict {
 	t.Helper()
-	if err := x.EnsureNamespace(t.Context(), x.name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, x.EnsureNamespace(t.Context(), x.name))
 	for _, o := range tr.existing(t, x.name) {
-		if err := x.Client().Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, x.Client().Create(t.Context(), o))
 	}
 	installed := ""
 	if tr.installed != "" {
 		installed = x.installFirst(t, tr)
 	}
 	object, err := x.wanting(t.Context(), tr.name, tr.wants)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tr.configure(t, object, x.name)
 	e, err := prediction.ExtensionOf(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e.Gates, e.Cluster, e.Content = s.on(t), live, tr.content(t)
 	p, err := e.Predict(t.Context(), tr.read(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := of(p, installed)
 	x.write(t, tr, tr.wants)
 	got := verdict{Setup: s.name, Case: tr.name}
@@ -365,15 +344,11 @@ func (x *extension) write(t *testing.T, tr *trap, wants fields) {
 func (tr *trap) configure(t *testing.T, object *unstructured.Unstructured, namespace string) {
 	t.Helper()
 	set := func(value any, path ...string) {
-		if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unstructured.SetNestedField(object.Object, value, path...))
 	}
 	if tr.config != nil {
 		var inline any
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(string(marshal(t, tr.config)), in, namespace)), &inline); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(string(marshal(t, tr.config)), in, namespace)), &inline))
 		set(fields{"configType": "Inline", "inline": inline}, "spec", "config")
 	}
 	if tr.unsafe {
@@ -386,9 +361,7 @@ func (tr *trap) existing(t *testing.T, namespace string) (all []*unstructured.Un
 	t.Helper()
 	for _, object := range tr.exists {
 		o := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(string(marshal(t, object)), in, namespace)), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(string(marshal(t, object)), in, namespace)), &o.Object))
 		all = append(all, o)
 	}
 	return all

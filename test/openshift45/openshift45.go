@@ -14,6 +14,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -26,9 +27,7 @@ import (
 func folder(t testing.TB) string {
 	t.Helper()
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return filepath.Join(root, "../shared/fixtures/olm-4.5")
 }
 
@@ -59,9 +58,7 @@ func BundleForControlPlane(t testing.TB, d drivers.Driver) string {
 	catalogs.WriteAnnotations(t, dir, d.Package.Name)
 	for i, object := range manifestsForControlPlane(t, d) {
 		content, err := yaml.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		catalogs.Write(t, filepath.Join(dir, "manifests", fmt.Sprintf("%d.yaml", i)), string(content))
 	}
 	return dir
@@ -88,23 +85,15 @@ func manifestsForControlPlane(t testing.TB, d drivers.Driver) []*unstructured.Un
 		}
 		at := []string{"spec", "install", "spec", "deployments"}
 		deployments, _, err := unstructured.NestedSlice(object.Object, at...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, deployment := range deployments {
 			pod, _, err := unstructured.NestedMap(deployment.(map[string]any), "spec", "template", "spec")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			pod["nodeSelector"] = map[string]any{"node-role.kubernetes.io/control-plane": ""}
 			pod["tolerations"] = []any{map[string]any{"operator": "Exists"}}
-			if err := unstructured.SetNestedMap(deployment.(map[string]any), pod, "spec", "template", "spec"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, unstructured.SetNestedMap(deployment.(map[string]any), pod, "spec", "template", "spec"))
 		}
-		if err := unstructured.SetNestedSlice(object.Object, deployments, at...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unstructured.SetNestedSlice(object.Object, deployments, at...))
 	}
 	return objects
 }
@@ -121,9 +110,7 @@ func catalog(t testing.TB, d drivers.Driver, objects []*unstructured.Unstructure
 			bundle.Properties = append(bundle.Properties, property.MustBuildGVK(old.Group, old.Version, old.Kind))
 		}
 		content, err := json.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		bundle.Properties = append(bundle.Properties, property.MustBuildBundleObject(content))
 	}
 	dir := t.TempDir()
@@ -140,9 +127,7 @@ func converted(t testing.TB, old *unstructured.Unstructured) *unstructured.Unstr
 	t.Helper()
 	field := func(path ...string) any {
 		value, _, err := unstructured.NestedFieldCopy(old.Object, append([]string{"spec"}, path...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return value
 	}
 	schema := field("validation")
@@ -221,17 +206,13 @@ func read(t testing.TB, dir string) (objects []*unstructured.Unstructured) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return objects
 }
 
 func parse(t testing.TB, from string, data []byte) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &object.Object); err != nil {
-		t.Fatalf("%s: %v", from, err)
-	}
+	require.NoError(t, yaml.Unmarshal(data, &object.Object), from)
 	return object
 }

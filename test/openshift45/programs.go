@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,9 +87,7 @@ func Running(t testing.TB, d drivers.Driver, cloud Cloud) []*unstructured.Unstru
 		case object.GetKind() == "Deployment" || object.GetKind() == "DaemonSet":
 			err = run(object, d, cloud, mounted)
 		}
-		if err != nil {
-			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
+		require.NoErrorf(t, err, "%s %s", object.GetKind(), object.GetName())
 	}
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return order(a) - order(b) })
 	return objects

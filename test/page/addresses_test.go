@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -152,16 +154,14 @@ func lacks(page, section string) string {
 // walk reads the files of a room.
 func walk(t *testing.T, room string, read func(path, text string)) {
 	t.Helper()
-	if err := filepath.WalkDir(filepath.Join(root, room), func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, room), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		read(path, string(text))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // TestFilesAtAddresses: each file of the project that a page has its readers fetch by its address exists.
@@ -169,9 +169,7 @@ func TestFilesAtAddresses(t *testing.T) {
 	found := 0
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, match := range fetched.FindAllStringSubmatch(string(text), -1) {
 			found++
 			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {

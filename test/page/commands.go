@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Block is a block of code of a page.
@@ -33,9 +35,7 @@ var (
 func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []Block) {
 	t.Helper()
 	headings, blocks := read(t, path, names)
-	if !slices.Contains(headings, below) {
-		t.Fatalf("%s lacks the heading %q", path, below)
-	}
+	require.Containsf(t, headings, below, "%s lacks the heading %q", path, below)
 	return slices.DeleteFunc(blocks, func(b Block) bool { return b.Heading != below })
 }
 
@@ -43,9 +43,7 @@ func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []
 func read(t testing.TB, path string, names *strings.Replacer) (headings []string, blocks []Block) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var block *Block
 	below, follows := "", false // whether there is no text between this line and the block before
 	var last *mark              // of the line before
@@ -87,8 +85,6 @@ func Commands(t testing.TB, path, below string, names *strings.Replacer) string 
 			commands = append(commands, block.Text)
 		}
 	}
-	if len(commands) != 1 {
-		t.Fatalf("%s has %d blocks of commands below %q, want one", path, len(commands), below)
-	}
+	require.Lenf(t, commands, 1, "%s has %d blocks of commands below %q, want one", path, len(commands), below)
 	return commands[0]
 }

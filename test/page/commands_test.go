@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestBlocks: a block of text right after commands is their output, and any other one is a block of its own.
@@ -41,9 +43,7 @@ Nothing of that:
 far
 ~~~
 `
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "~~~", "```")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "~~~", "```")), 0o644))
 	names := strings.NewReplacer("old-name", "new-name")
 	var got []Block
 	for _, below := range []string{"# A page", "## Another"} {
@@ -55,7 +55,5 @@ far
 		{Heading: "## Another", Text: "oc get nodes\n"},
 		{Heading: "## Another", Language: "text", Text: "far\n"},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Block{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got, cmpopts.IgnoreUnexported(Block{})), "(-want +got)")
 }

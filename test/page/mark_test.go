@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 const root = "../.."
@@ -45,9 +47,7 @@ func TestEachBlockHasAMark(t *testing.T) {
 			}
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		marks := 0
 		for line := range strings.Lines(string(text)) {
 			if markIn(strings.TrimSuffix(line, "\n")) != nil {
@@ -133,9 +133,7 @@ func tests(t *testing.T, pkg string) (source string) {
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		source += string(content)
 	}
 	return source

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
@@ -17,19 +18,13 @@ var yamlBlock = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
 func Objects(t testing.TB, path string, names *strings.Replacer) map[string]*unstructured.Unstructured {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	blocks := yamlBlock.FindAllStringSubmatch(string(content), -1)
-	if len(blocks) != 1 {
-		t.Fatalf("%s has %d blocks of YAML, want one", path, len(blocks))
-	}
+	require.Lenf(t, blocks, 1, "%s has %d blocks of YAML, want one", path, len(blocks))
 	objects := map[string]*unstructured.Unstructured{}
 	for document := range strings.SplitSeq(blocks[0][1], "---\n") {
 		object := &unstructured.Unstructured{}
-		if err := boundedyaml.UnmarshalStrict([]byte(names.Replace(document)), &object.Object); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		require.NoError(t, boundedyaml.UnmarshalStrict([]byte(names.Replace(document)), &object.Object), path)
 		objects[object.GetKind()] = object
 	}
 	return objects

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Part is the part of a page between two lines, which the page has once.
@@ -23,21 +25,15 @@ type Part struct {
 func (p Part) Check(t testing.TB, want string, update bool) {
 	t.Helper()
 	content, err := os.ReadFile(p.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(content), p.Begin+"\n")
 	shown, after, ended := strings.Cut(rest, p.End+"\n")
 	if !found || !ended {
 		t.Fatalf("%s lacks the lines %q and %q", p.File, p.Begin, p.End)
 	}
 	if update {
-		if err := os.WriteFile(p.File, []byte(before+p.Begin+"\n"+want+p.End+"\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(p.File, []byte(before+p.Begin+"\n"+want+p.End+"\n"+after), 0o644))
 		return
 	}
-	if diff := cmp.Diff(shown, want); diff != "" {
-		t.Errorf("%s is out of date; run %s (- page, + code):\n%s", p.File, p.Update, diff)
-	}
+	assert.Emptyf(t, cmp.Diff(shown, want), "%s is out of date; run %s (- page, + code)", p.File, p.Update)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
@@ -91,16 +92,12 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 	switch {
 	case block.Language == "yaml":
 		var object unstructured.Unstructured
-		if err := boundedyaml.Unmarshal([]byte(block.Text), &object.Object); err != nil {
-			t.Fatalf("%s, %s: %v", page, block.Heading, err)
-		}
+		require.NoErrorf(t, boundedyaml.Unmarshal([]byte(block.Text), &object.Object), "%s, %s", page, block.Heading)
 		if object.GetKind() == "" {
 			return "" // a part of one
 		}
 		file := object.GetName() + ".yaml"
-		if err := os.WriteFile(filepath.Join(r.Dir, file), []byte(block.Text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(r.Dir, file), []byte(block.Text), 0o644))
 		command = "oc apply -f " + file + "\n"
 	case !block.ofCommands():
 		return ""
@@ -116,9 +113,7 @@ func (r *Reader) follow(t testing.TB, page string, block Block) (printed string)
 	}
 	output, err := r.run(t, command)
 	t.Logf("%s, %s:\n%s%s", page, block.Heading, command, output)
-	if err != nil {
-		t.Fatalf("%s, %s: %v", page, block.Heading, err)
-	}
+	require.NoErrorf(t, err, "%s, %s", page, block.Heading)
 	switch {
 	case *update && block.ofCommands() && output != "" && !Shows(r.vary(block.Output), r.vary(output)):
 		r.show(t, page, block, output)
@@ -135,9 +130,7 @@ func (r *Reader) show(t testing.TB, page string, block Block, output string) {
 	_, blocks := read(t, path, r.names()) // earlier output has moved the lines
 	i := slices.IndexFunc(blocks, func(b Block) bool { return b.Heading == block.Heading && b.Text == block.Text })
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shown := []string{"", "```text"}
 	shown = append(append(shown, strings.Split(strings.TrimRight(output, "\n"), "\n")...), "```")
 	for l, line := range shown {
@@ -145,9 +138,7 @@ func (r *Reader) show(t testing.TB, page string, block Block, output string) {
 	}
 	lines := strings.Split(string(content), "\n")
 	lines = slices.Replace(lines, blocks[i].end, max(blocks[i].end, blocks[i].outputEnd), shown...)
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644))
 }
 
 // MustShow fails the test unless a page shows a step's output.
@@ -174,17 +165,13 @@ func (r *Reader) vary(text string) string {
 func (r *Reader) run(t testing.TB, command string) (string, error) {
 	t.Helper()
 	programs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(programs, "oc"), fmt.Appendf(nil, oc, r.Kubectl), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "oc"), fmt.Appendf(nil, oc, r.Kubectl), 0o755))
 	links := map[string]string{"kubectl": r.Kubectl}
 	if r.Berth != "" {
 		links["berth"], links["kubectl-berth"] = r.Berth, r.Berth
 	}
 	for name, program := range links {
-		if err := os.Symlink(program, filepath.Join(programs, name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(program, filepath.Join(programs, name)))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), r.Limit)
 	defer cancel()

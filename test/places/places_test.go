@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/test/page"
 )
@@ -38,9 +40,7 @@ var rows = []row{
 	{where: "a path with spaces and non-ASCII letters", happens: "works", try: func(*testing.T, *place) {}},
 	{where: "through a symbolic link", happens: "works", try: func(t *testing.T, p *place) {
 		link := filepath.Join(t.TempDir(), "link")
-		if err := os.Symlink(p.folder, link); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(p.folder, link))
 		p.folder = link
 	}},
 	{where: "below `/tmp`, also the user's cache", by: "`TestNoProcessOutlivesItsNode`",
@@ -60,9 +60,7 @@ var rows = []row{
 		happens: "works: modules come through it, a cluster's programs and pods do not get it, and nobody asks it for a loopback address"},
 	{where: "`TMPDIR` with spaces", happens: "works", try: func(t *testing.T, p *place) {
 		temporary := filepath.Join(t.TempDir(), "a b")
-		if err := os.Mkdir(temporary, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(temporary, 0o755))
 		p.env = append(p.env, "TMPDIR="+temporary)
 	}},
 	{where: "`SHELL`, and any locale", happens: "works", try: set("SHELL=/bin/false", "LC_ALL=C", "LANG=")},
@@ -131,9 +129,7 @@ func TestNoexec(t *testing.T) {
 // TestFolders: make goes to folders of the project, even if CDPATH has some of the same names.
 func TestFolders(t *testing.T) {
 	p, elsewhere := copied(t), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(elsewhere, "hack", "tools"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(elsewhere, "hack", "tools"), 0o755))
 	p.write(t, "where.mk", "include Makefile\nwhere:\n\t@cd hack/tools && pwd\n")
 	p.env = append(p.env, "CDPATH="+elsewhere)
 	if out, err := p.run("make --no-print-directory -f where.mk where"); err != nil || out != filepath.Join(p.folder, "hack", "tools")+"\n" {
@@ -163,12 +159,8 @@ func TestWithoutPackages(t *testing.T) {
 	programs := t.TempDir()
 	for _, name := range []string{"id", "make", "sh"} {
 		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(path, filepath.Join(programs, name)))
 	}
 	p.env = append(p.env, "PATH="+programs)
 	if out, err := p.run("make runtime"); err != nil || out != "" {
@@ -208,17 +200,11 @@ func TestTable(t *testing.T) {
 func copied(t *testing.T) *place {
 	t.Helper()
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &place{folder: filepath.Join(t.TempDir(), "größe of a “clone”"), env: os.Environ()}
-	if err := os.CopyFS(p.folder, sources{os.DirFS(root)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(p.folder, sources{os.DirFS(root)}))
 	caches, err := exec.Command("go", "env", "GOPATH", "GOMODCACHE", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	values := strings.Split(string(caches), "\n")
 	for i, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} {
 		p.env = append(p.env, name+"="+values[i])
@@ -254,9 +240,7 @@ func demoDown(p *place) (string, error) { return p.run("make --no-print-director
 // write writes a file of a place.
 func (p *place) write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o644))
 }
 
 // run runs a shell command in a place, and returns its output.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/test/trials"
 )
@@ -71,9 +72,7 @@ func TestTally(t *testing.T) {
 				sum.add(event)
 			}
 			_, rows, _ := strings.Cut(sum.table(), "| --- | --- | --- | --- |\n")
-			if diff := cmp.Diff(tc.table, rows); diff != "" {
-				t.Errorf("table (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.table, rows), "table (-want +got)")
 			complaint := ""
 			if err := sum.complaint(); err != nil {
 				complaint = err.Error()
@@ -88,9 +87,7 @@ func TestTally(t *testing.T) {
 func TestRunNamesTheSuites(t *testing.T) {
 	for _, args := range [][]string{nil, {""}, {"sweep"}} {
 		err := run(t.Context(), args, &strings.Builder{})
-		if err == nil || !strings.Contains(err.Error(), "sweep-switch ") {
-			t.Errorf("%q: got error %v, want the names of all suites", args, err)
-		}
+		assert.ErrorContainsf(t, err, "sweep-switch ", "%q: got error", args)
 	}
 }
 
@@ -103,12 +100,8 @@ func TestReport(t *testing.T) {
 		}
 		return "some\n", []string{"TestOne"}
 	}}
-	if err := s.complaint(map[string]string{"TestOne": "pass"}, &out); err != nil {
-		t.Errorf("all have passed: %v", err)
-	}
-	if err := s.complaint(nil, &out); err == nil || !strings.Contains(err.Error(), "TestOne") {
-		t.Errorf("got error %v, want one that names the missing test", err)
-	}
+	assert.NoError(t, s.complaint(map[string]string{"TestOne": "pass"}, &out), "all have passed")
+	assert.ErrorContains(t, s.complaint(nil, &out), "TestOne", "got error")
 	if got, want := out.String(), "\nall\n\nsome\n"; got != want {
 		t.Errorf("printed %q, want %q", got, want)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/test/page"
 )
@@ -30,9 +32,7 @@ func TestPagesSayWhatIsClaimed(t *testing.T) {
 		}
 		seen[c.id] = true
 		content, err := os.ReadFile(filepath.Join("../..", c.page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !strings.Contains(oneSpace(string(content)), c.sentence) {
 			t.Errorf("claim %s: %s does not say %q", c.id, c.page, c.sentence)
 		}
@@ -54,15 +54,11 @@ func TestClaimsCanBeProved(t *testing.T) {
 		wanted := regexp.MustCompile(whole)
 		for _, folder := range strings.Fields(s.pkg) { // go test says nothing of a package in which no test has a name that is wanted
 			files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			found := false
 			for _, file := range files {
 				content, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for _, match := range function.FindAllStringSubmatch(string(content), -1) {
 					found = found || wanted.MatchString(match[1])
 				}
@@ -80,9 +76,7 @@ func TestClaimsCanBeProved(t *testing.T) {
 // TestRecordsAreOfClaims: a record is of a claim as it is now, by the tests that prove it now, and within the bounds of now.
 func TestRecordsAreOfClaims(t *testing.T) {
 	records, err := readRecords("proofs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for id, r := range records {
 		at := slices.IndexFunc(claims, func(c claim) bool { return c.id == id })
 		if at < 0 {
@@ -105,9 +99,7 @@ func TestRecordsAreOfClaims(t *testing.T) {
 
 func TestPagesShowTheRecords(t *testing.T) {
 	records, err := readRecords("proofs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	page.Part{
 		File:  "../../docs/start/compatibility.md",
 		Begin: "<!-- The table is written by go test ./test/prove -run TestPagesShow -update. -->", End: "<!-- end of the table -->",
@@ -167,9 +159,7 @@ func TestFigures(t *testing.T) {
 			if err := c.broken(got); err != nil && tc.missed == "" {
 				said = err.Error()
 			}
-			if said != tc.broken {
-				t.Errorf("it says %q, want %q", said, tc.broken)
-			}
+			assert.EqualValues(t, tc.broken, said)
 		})
 	}
 }

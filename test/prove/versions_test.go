@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/openshift"
 	"github.com/berth-csi/berth/lab/cluster/tools"
 )
@@ -16,9 +19,7 @@ func TestCombinations(t *testing.T) {
 		minor := strings.Split(c.kubernetes, ".")[1]
 		for _, version := range strings.Split(c.openshift, ", ") {
 			v, err := openshift.Parse(version)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if release, known := openshift.Find(v); !known || fmt.Sprint(release.Kubernetes) != minor {
 				t.Errorf("OpenShift %s has Kubernetes 1.%d, want that of %s", version, release.Kubernetes, c.kubernetes)
 			}
@@ -30,17 +31,11 @@ func TestCombinations(t *testing.T) {
 		}
 	}
 	pins, err := tools.ToolPins()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	kubernetes, err := pins.Version("k8s.io/kubernetes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	olm, err := pins.Version("github.com/operator-framework/operator-lifecycle-manager")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if want := strings.TrimPrefix(kubernetes, "v") + " " + strings.TrimSuffix(strings.TrimPrefix(olm, "v"), ".0"); !pinned[want] {
 		t.Errorf("no row is of what is pinned, %s: %v", want, pinned)
 	}
@@ -54,9 +49,7 @@ func TestVersionsTable(t *testing.T) {
 		"| 1.32.9 | 4.19 | 0.46 | claimed | claimed | claimed | claimed |\n",
 		"| 1.36.3 | 4.23, 5.0 | v1, 1.11 | claimed | – | claimed | – |\n",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the table lacks %q:\n%s", want, text)
-		}
+		assert.Contains(t, text, want, "the table")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
 	drivertable "github.com/berth-csi/berth/drivers/registry"
@@ -40,18 +41,14 @@ type Published struct {
 func Publish(t testing.TB, driver drivers.Driver) *Published {
 	t.Helper()
 	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &Published{Secure: registry.StartSecure(t), driver: driver, clone: filepath.Join(t.TempDir(), "berth")}
 	for _, variable := range p.Env { // before this process asks for its certificate authorities
 		key, value, _ := strings.Cut(variable, "=")
 		t.Setenv(key, value)
 	}
 	base, err := images.DebianImage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.base = p.Push(t, "mirror/debian:bookworm", base)
 	p.mirror(t)
 	p.run(t, root, "git", "clone", "-q", root, p.clone)
@@ -66,13 +63,9 @@ func (p *Published) mirror(t testing.TB) {
 	pins := map[string]string{}
 	for _, i := range p.driver.Images {
 		archive, err := images.Archive(t.Context(), nil, i.Default)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		img, err := tarball.ImageFromPath(archive, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		pins[i.Default] = p.Push(t, mirrored(t, i.Default), img)
 	}
 	for _, d := range drivertable.Packaged() {
@@ -81,29 +74,21 @@ func (p *Published) mirror(t testing.TB) {
 				continue
 			}
 			img, err := random.Image(64, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			pins[i.Default] = p.Push(t, mirrored(t, i.Default), img)
 		}
 	}
 	data, err := boundedyaml.Marshal(pins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.pins = filepath.Join(t.TempDir(), "pins.yaml")
-	if err := os.WriteFile(p.pins, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(p.pins, data, 0o600))
 }
 
 // mirrored returns the repository, with its tag, that an image has in the registry.
 func mirrored(t testing.TB, reference string) string {
 	t.Helper()
 	tag, err := name.NewTag(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return "mirror/" + tag.RepositoryStr() + ":" + tag.TagStr()
 }
 
@@ -132,9 +117,7 @@ func (p *Published) bump(t testing.TB, pkg string) {
 		t.Fatalf("package %s has the versions %q (%v), want one", pkg, folders, err)
 	}
 	from, err := semver.Parse(filepath.Base(folders[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	to := from
 	to.Patch++
 	folder := "bundle/" + pkg + "/"
@@ -142,17 +125,13 @@ func (p *Published) bump(t testing.TB, pkg string) {
 	for _, catalog := range []string{"certified", "community"} {
 		file := filepath.Join(p.clone, "catalog/templates", catalog, pkg+".yaml")
 		template, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		line := "- folder: ../../../" + folder + from.String() + "\n"
 		before, after, found := strings.Cut(string(template), line)
 		if !found {
 			t.Fatalf("%s lacks the line %q", file, line)
 		}
-		if err := os.WriteFile(file, []byte(before+line+strings.ReplaceAll(line, from.String(), to.String())+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(before+line+strings.ReplaceAll(line, from.String(), to.String())+after), 0o600))
 	}
 }
 
@@ -176,14 +155,10 @@ func (p *Published) PullSpec(t testing.TB, tagged string) string {
 func (p *Published) Image(t testing.TB, tagged string) v1.Image {
 	t.Helper()
 	ref, err := name.ParseReference(p.PullSpec(t, tagged))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	img, err := remote.Image(ref, remote.WithContext(t.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return img
 }
 

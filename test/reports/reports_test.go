@@ -22,6 +22,8 @@ import (
 
 	"github.com/awalterschulze/gographviz"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -120,9 +122,7 @@ var structures = map[string]func(*testing.T, string) string{
 func program(t *testing.T) string {
 	t.Helper()
 	programs, err := tools.Programs(t.Context(), "./cmd/berth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return programs.Path("berth")
 }
 
@@ -220,9 +220,7 @@ func findingsInXML(t *testing.T, written string) string {
 		if errors.Is(err, io.EOF) {
 			return xmlOf(t, written)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if text, is := token.(xml.CharData); is && strings.TrimSpace(string(text)) != "" {
 			findingsOf(t, string(text))
 		}
@@ -253,9 +251,7 @@ func numberless(structure func(*testing.T, string) string) func(*testing.T, stri
 func jsonOf(t *testing.T, written string) string {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal([]byte(written), &value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(written), &value))
 	return shapeOf(value)
 }
 
@@ -291,14 +287,10 @@ func sarifOf(t *testing.T, written string) string {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(written), &log); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(written), &log))
 	for _, r := range log.Runs[0].Results {
 		mustBeVisible(t, "a message", r.Message.Text)
-		if strings.Contains(r.Message.Text, "](") {
-			t.Errorf("a message has a link: %s", r.Message.Text)
-		}
+		assert.NotContains(t, r.Message.Text, "](", "a message has a link")
 		uri := r.Locations[0].PhysicalLocation.ArtifactLocation.URI
 		if parsed, err := url.Parse(uri); err != nil || parsed.Scheme != "" || parsed.Host != "" || strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			t.Errorf("URI %q: %v", uri, err)
@@ -316,9 +308,7 @@ func xmlOf(t *testing.T, written string) string {
 		if errors.Is(err, io.EOF) {
 			return structure.String()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		switch token := token.(type) {
 		case xml.StartElement:
 			fmt.Fprintf(&structure, "<%s", token.Name.Local)
@@ -343,7 +333,7 @@ func markdownOf(t *testing.T, written string) string {
 	parsed := goldmark.New(goldmark.WithExtensions(extension.GFM, extension.Footnote)).Parser().Parse(text.NewReader(source))
 	var structure strings.Builder
 	depth := 0
-	if err := ast.Walk(parsed, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+	require.NoError(t, ast.Walk(parsed, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			depth--
 			return ast.WalkContinue, nil
@@ -358,9 +348,7 @@ func markdownOf(t *testing.T, written string) string {
 		}
 		depth++
 		return ast.WalkContinue, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return structure.String()
 }
 
@@ -384,13 +372,9 @@ var mermaidEntity = regexp.MustCompile(`#\w+;`)
 func dotOf(t *testing.T, written string) string {
 	t.Helper()
 	parsed, err := gographviz.ParseString(written)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	graph := gographviz.NewGraph()
-	if err := gographviz.Analyse(parsed, graph); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, gographviz.Analyse(parsed, graph))
 	var structure []string
 	for _, n := range graph.Nodes.Sorted() {
 		structure = append(structure, fmt.Sprintf("%s %d attributes", n.Name, len(n.Attrs)))
@@ -409,9 +393,7 @@ func dotOf(t *testing.T, written string) string {
 func htmlOf(t *testing.T, written string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(written), 0o644))
 	page := browser.Open(t, 1280, 800)
 	page.Load(path)
 	var elements []string

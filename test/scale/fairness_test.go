@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -17,9 +18,7 @@ func BenchmarkFairness(b *testing.B) {
 	pause := time.Duration(few(1000, 100)) * time.Millisecond // so that one does not overlap the last
 	one := func() float64 {
 		took := a.untilBound(other, 1, func() {
-			if err := a.share(b.Context(), other, made); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, a.share(b.Context(), other, made))
 		})
 		made++
 		time.Sleep(pause)

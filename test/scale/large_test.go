@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
@@ -86,7 +85,7 @@ func (a *arena) bound(ctx context.Context, driver, namespace, name string) error
 	return a.client.Create(ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size},
-			StorageClassName: ptr.To(""), VolumeName: namespace + "-" + name},
+			StorageClassName: new(""), VolumeName: namespace + "-" + name},
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,15 +49,11 @@ type arena struct {
 func newArena(b *testing.B, managerQPS int) *arena {
 	b.Helper()
 	driver, err := registry.Get("efs")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	a := &arena{B: b, driver: driver, began: time.Now()}
 	a.say("building the operator and starting a cluster")
 	programs, err := tools.Programs(b.Context(), "./cmd/berth-operator")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	a.program = programs.Path("berth-operator")
 	a.Cluster = cluster.Start(b, cluster.Options{Durable: true, ManagerQPS: managerQPS, Images: map[string]string{operatorImage: a.program}})
 	a.client = a.Cluster.Client()

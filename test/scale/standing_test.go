@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/test/journey"
 )
@@ -83,7 +82,7 @@ func (a *arena) surround(pairs, pods int) {
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes:      modes,
 				Resources:        corev1.VolumeResourceRequirements{Requests: size},
-				StorageClassName: ptr.To("other"),
+				StorageClassName: new("other"),
 				VolumeName:       "not-there-yet", // otherwise the binder would keep looking for one
 			},
 		})

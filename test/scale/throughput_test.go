@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
@@ -80,7 +79,7 @@ func (a *arena) makePair(ctx context.Context, namespace, name, handle string) er
 			AccessModes:      modes,
 			Resources:        corev1.VolumeResourceRequirements{Requests: size},
 			Selector:         &metav1.LabelSelector{MatchLabels: labels},
-			StorageClassName: ptr.To(""),
+			StorageClassName: new(""),
 		},
 	}
 	if err := a.client.Create(ctx, claim); err != nil {

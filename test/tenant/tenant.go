@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators"
+	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -49,9 +50,7 @@ func New(t testing.TB, c *cluster.Cluster) *Tenant {
 	tn := &Tenant{Name: "tenant-" + projectName(t.Name()), Config: config, t: t, cluster: c}
 	config.Impersonate = rest.ImpersonationConfig{UserName: tn.Name, Groups: []string{"system:authenticated", "system:authenticated:oauth"}}
 	api, err := client.New(config, client.Options{Scheme: c.Client().Scheme(), Mapper: c.Client().RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tn.Client = api
 	return tn
 }
@@ -69,9 +68,7 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 	}
 	admin := tn.cluster.Client()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"openshift.io/requester": tn.Name}}}
-	if err := admin.Create(t.Context(), namespace); err != nil {
-		t.Fatalf("request project %s: %v", name, err)
-	}
+	require.NoErrorf(t, admin.Create(t.Context(), namespace), "request project %s", name)
 	t.Cleanup(func() {
 		// Somebody may have recreated the namespace. Leave that one alone.
 		if err := client.IgnoreNotFound(admin.Delete(context.Background(), namespace, client.Preconditions{UID: &namespace.UID})); err != nil && !apierrors.IsConflict(err) {
@@ -83,12 +80,8 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tn.Name}},
 	}
-	if err := admin.Create(t.Context(), binding); err != nil {
-		t.Fatalf("make %s the admin of project %s: %v", tn.Name, name, err)
-	}
-	if err := tn.cluster.EnsureNamespace(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoErrorf(t, admin.Create(t.Context(), binding), "make %s the admin of project %s", tn.Name, name)
+	require.NoError(t, tn.cluster.EnsureNamespace(t.Context(), name))
 	// The API server picks up bindings and aggregated rules with a small delay.
 	cluster.Eventually(t, waitLimit, "the tenant's permissions in project "+name, func(ctx context.Context) error {
 		for _, right := range tn.rights(name) {

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/trials"
 )
@@ -37,9 +40,7 @@ func TestSplitsNameTests(t *testing.T) {
 	}
 	for pkg, run := range raceJourneys {
 		for name := range strings.SplitSeq(run, "|") {
-			if !slices.Contains(mustHaveTests(t, pkg), strings.Trim(name, "^$")) {
-				t.Errorf("%s has no test %s", pkg, name)
-			}
+			assert.Containsf(t, mustHaveTests(t, pkg), strings.Trim(name, "^$"), "%s has no test %s", pkg, name)
 		}
 	}
 	for pkg := range weights {
@@ -50,9 +51,7 @@ func TestSplitsNameTests(t *testing.T) {
 // TestPromisesAreInTheFirstTier: each promise has a test that make test runs.
 func TestPromisesAreInTheFirstTier(t *testing.T) {
 	for _, p := range promises {
-		if !slices.Contains(mustHaveTests(t, p.pkg), p.test) {
-			t.Errorf("%s: %s has no test %s", p.promise, p.pkg, p.test)
-		}
+		assert.Containsf(t, mustHaveTests(t, p.pkg), p.test, "%s: %s has no test %s", p.promise, p.pkg, p.test)
 		s, ok := splitOf(p.pkg)
 		if ok && s.tierOf(p.test) != first && !namesSubtest(s.first, p.test) {
 			t.Errorf("%s: the first tier does not run %s of %s", p.promise, p.test, p.pkg)
@@ -181,16 +180,12 @@ func TestLab(t *testing.T) {
 		{ofLab, true, true, false, true, true},
 	} {
 		jobs, err := plan(tc.tier, packages, tc.changed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		has := func(pkg, test string) bool {
 			return slices.ContainsFunc(jobs, func(j job) bool { return slices.Contains(j.packages, pkg) && runs(j, test) })
 		}
 		for pkg, want := range map[string]bool{"lab/ports": tc.ports, "olm/upgrade": tc.upgrade} {
-			if got := has(pkg, "TestAny"); got != want {
-				t.Errorf("tier %s, lab changed %t: it has %s %t, want %t", tc.tier, tc.changed, pkg, got, want)
-			}
+			assert.Equalf(t, want, has(pkg, "TestAny"), "tier %s, lab changed %t: it has %s", tc.tier, tc.changed, pkg)
 		}
 		if has("lab/cluster", "TestControlPlane") != tc.startsOne || has("lab/cluster", "TestRestore") != tc.restores {
 			t.Errorf("tier %s, lab changed %t: it has tests of lab/cluster in the first tier %t, in the second %t, want %t and %t", tc.tier, tc.changed,
@@ -211,18 +206,12 @@ func TestLabHasChanged(t *testing.T) {
 	}
 	write := func(name string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(name), 0o644))
 	}
 	mustBe := func(want bool, when string) {
 		t.Helper()
-		if got := labHasChanged(t.Context()); got != want {
-			t.Errorf("%s: changed %t, want %t", when, got, want)
-		}
+		assert.Equalf(t, want, labHasChanged(t.Context()), "%s: changed", when)
 	}
 	mustBe(true, "without Git")
 	git("init", "-q", "-b", "main")
@@ -289,9 +278,7 @@ func TestNeedCluster(t *testing.T) {
 func mustHaveTests(t *testing.T, pkg string) []string {
 	t.Helper()
 	tests, err := trials.TestsIn(filepath.Join(root, pkg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(tests) == 0 {
 		t.Errorf("%s has no tests", pkg)
 	}
@@ -333,12 +320,8 @@ func TestMissedTest(t *testing.T) {
 func TestInterruptEndsTests(t *testing.T) {
 	dir := t.TempDir()
 	started := filepath.Join(dir, "started") // a pipe, which can be read once the program has written to it
-	if err := syscall.Mkfifo(started, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nsh -c '>"+started+"; exec sleep 1000'\ntrue\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Mkfifo(started, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nsh -c '>"+started+"; exec sleep 1000'\ntrue\n"), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // unshipped are folders with programs that do not run in clusters.
@@ -25,7 +27,7 @@ var commandLine = regexp.MustCompile("(?:^|[`(:;|] ?|run |Run |with )(oc|kubectl
 func TestCommandsAreQuoted(t *testing.T) {
 	files := token.NewFileSet()
 	commands := 0
-	if err := fs.WalkDir(os.DirFS("../.."), ".", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, fs.WalkDir(os.DirFS("../.."), ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -44,9 +46,7 @@ func TestCommandsAreQuoted(t *testing.T) {
 			t.Errorf("%s: a command with text that was read from somewhere; build it with escape.Command", files.Position(node.Pos()))
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if commands < 30 {
 		t.Errorf("found %d commands in messages, want more than 30: does commandLine still match them?", commands)
 	}
@@ -148,9 +148,7 @@ func TestUnquotedIsFound(t *testing.T) {
 		`"the name is " + name + ": oc get pods"`:                0,
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nvar _ = "+source, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, bad := unquoted(file); len(bad) != want {
 			t.Errorf("%s: found %d, want %d", source, len(bad), want)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // events is an output of go test -json, with a test that passes only sometimes.
@@ -98,9 +100,7 @@ all 3
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, err := Read(strings.NewReader(tc.events), "no spade")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			failures := run.failures(fire)
 			failures[0].title = "Failures"
 			var text strings.Builder
@@ -112,13 +112,9 @@ all 3
 				if err := write(&text, of.sections, of.skipped, "all %d", "%d rows, %d open"); err != nil {
 					got = err.Error()
 				}
-				if got != of.want {
-					t.Errorf("got the error %q, want %q", got, of.want)
-				}
+				assert.EqualValues(t, of.want, got, "got the error")
 			}
-			if diff := cmp.Diff(tc.want, text.String()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, text.String()), "(-want +got)")
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/openshift/library-go/pkg/crypto"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,9 +37,7 @@ func LetReadMetrics(t testing.TB, c *cluster.Cluster, who rbacv1.Subject) {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{who},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}},
 	} {
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
 }
 
@@ -51,19 +50,13 @@ type Authority struct{ ca *crypto.CA }
 func NewAuthority(t testing.TB, c *cluster.Cluster, namespaces ...string) Authority {
 	t.Helper()
 	authority, err := crypto.MakeSelfSignedCAConfig("service-ca", day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	signer, _, err := authority.GetPEMBytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, namespace := range namespaces {
 		known := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "openshift-service-ca.crt"},
 			Data: map[string]string{"service-ca.crt": string(signer)}}
-		if err := c.Client().Create(t.Context(), known); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), known))
 	}
 	return Authority{&crypto.CA{Config: authority, SerialGenerator: &crypto.RandomSerialGenerator{}}}
 }
@@ -73,18 +66,12 @@ func (a Authority) Issue(t testing.TB, c *cluster.Cluster, service *corev1.Servi
 	t.Helper()
 	host := service.Name + "." + service.Namespace + ".svc"
 	served, err := a.ca.MakeServerCert(sets.New(host, host+".cluster.local"), day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	certificate, key, err := served.GetPEMBytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	meta := metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]}
 	issued := &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}}
-	if err := c.Client().Create(t.Context(), issued); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), issued))
 }
 
 // Pool returns the authority's certificate.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,9 +67,7 @@ func LoseObjects(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unst
 			delete(before, object.GetKind()+" "+object.GetName())
 			continue // it stays in the cluster
 		}
-		if err := c.Client().Delete(t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Delete(t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
 	cluster.Eventually(t, limit, "the objects to be made again", func(context.Context) error {
 		now := UIDs(t, c, objects...)
@@ -86,24 +85,18 @@ func LoseObjects(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unst
 func (a Account) ReplaceLeader(t testing.TB, lock string) *corev1.Pod {
 	t.Helper()
 	leader, err := journey.LockHolder(t.Context(), a.Cluster.Client(), a.Namespace, lock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: leader.Namespace, Name: "second-" + a.Name},
 		Spec:       leader.Spec,
 	}
 	second.Spec.NodeName = ""
-	if err := a.Cluster.Client().Create(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Cluster.Client().Create(t.Context(), second))
 	a.AwaitRequest(t, "ask whether the leader's node is lost", func(request cluster.AuditEvent) bool {
 		return request.Verb == "get" && request.Resource == "nodes" && request.Name == leader.Spec.NodeName
 	})
 	leader.Status.Phase, leader.Status.Reason = corev1.PodFailed, "Terminated"
-	if err := a.Cluster.Client().Status().Update(t.Context(), leader); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Cluster.Client().Status().Update(t.Context(), leader))
 	a.AwaitRequest(t, "delete the lock of the pod that has ended", func(request cluster.AuditEvent) bool {
 		return request.Verb == "delete" && request.Resource == "configmaps" && request.Name == lock
 	})
@@ -129,9 +122,7 @@ func AwaitNewGenerations(t testing.TB, c *cluster.Cluster, objects []*unstructur
 	generations := func() map[string]int64 {
 		found := map[string]int64{}
 		for _, object := range workloads {
-			if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object))
 			found[object.GetKind()+" "+object.GetName()] = object.GetGeneration()
 		}
 		return found

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,9 +30,7 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 func risksOf(t *testing.T, before, after *v1alpha1.ClusterServiceVersion) []Risk {
 	t.Helper()
 	c, err := Compare(Version{CSV: before}, Version{CSV: after})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c.Risks
 }
 
@@ -54,12 +54,8 @@ func TestNewRisks(t *testing.T) {
 		{"Deployment tide: container driver is privileged", "is root on the node"},
 		{"Deployment tide: volume keys is /etc of the node", "reads or writes files of the node"},
 	}
-	if diff := cmp.Diff(want, risksOf(t, before, after)); diff != "" {
-		t.Error(diff)
-	}
-	if got := risksOf(t, after, after); len(got) > 0 {
-		t.Errorf("between the same versions: %v", got)
-	}
+	assert.Empty(t, cmp.Diff(want, risksOf(t, before, after)))
+	assert.Empty(t, risksOf(t, after, after), "between the same versions")
 	everything := risksOf(t, asking(corev1.PodSpec{}), asking(corev1.PodSpec{}, rule("*", "*", "*"), rule("", "*", "get"), rule(rbac, "*", "*")))
 	if len(everything) != 3 || everything[0].Why != dangers[0].why || everything[1].Why != "gives itself any permission" || everything[2].Why != "reads credentials" {
 		t.Errorf("of everything: %v", everything)
@@ -70,9 +66,7 @@ func TestNewRisks(t *testing.T) {
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
 	return o
 }
 
@@ -110,18 +104,14 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Compare(tc.before, tc.after)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			texts := func(risks []Risk) (all []string) {
 				for _, r := range risks {
 					all = append(all, r.What+": "+r.Why)
 				}
 				return all
 			}
-			if diff := cmp.Diff([2][]string{tc.risks, tc.gone}, [2][]string{texts(c.Risks), texts(c.Dropped)}); diff != "" {
-				t.Error(diff)
-			}
+			assert.Empty(t, cmp.Diff([2][]string{tc.risks, tc.gone}, [2][]string{texts(c.Risks), texts(c.Dropped)}))
 		})
 	}
 	if _, err := Compare(Version{}, Version{Objects: []*unstructured.Unstructured{object(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: tide}\nrules: tide")}}); err == nil {
@@ -134,7 +124,5 @@ func TestImagesOf(t *testing.T) {
 	csv := asking(corev1.PodSpec{Containers: []corev1.Container{{Image: "example.com:5000/tide:v1"}, {Image: "example.com/ebb@sha256:1"}}})
 	csv.Spec.RelatedImages = []v1alpha1.RelatedImage{{Name: "main", Image: "example.com:5000/tide:v1"}, {Image: "example.com/moon:v1"}}
 	want := map[string]string{"main": "example.com:5000/tide:v1", "example.com/ebb": "example.com/ebb@sha256:1", "example.com/moon": "example.com/moon:v1"}
-	if diff := cmp.Diff(want, ImagesOf(csv)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff(want, ImagesOf(csv)))
 }

@@ -23,7 +23,7 @@ type Risk struct {
 // danger is a permission that can be used for more than it seems.
 type danger struct {
 	verbs     []string
-	resources []string // with their groups; "*" for all, also those of a group
+	resources []string // with their groups; "*" for all resources, or all of a group
 	why       string
 }
 

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/bundle/registryv1/cache"
 )
@@ -40,9 +42,7 @@ func opened(t *testing.T, dir string, limit int64) *cache.Cache {
 
 func closed(t *testing.T, c *cache.Cache) {
 	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Close())
 }
 
 // TestKeep: a process loads files that an earlier one kept.
@@ -86,15 +86,11 @@ func archive(t *testing.T, header tar.Header, data string) []byte {
 	t.Helper()
 	var text bytes.Buffer
 	w := tar.NewWriter(&text)
-	if err := w.WriteHeader(&header); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.WriteHeader(&header))
 	if _, err := w.Write([]byte(data)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	return text.Bytes()
 }
 
@@ -104,9 +100,7 @@ func TestLoadRefuses(t *testing.T) {
 	c := opened(t, dir, cache.Limit)
 	c.Keep(digestOf("a"), files)
 	whole, err := os.ReadFile(fileOf(dir, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	changed := bytes.Clone(whole)
 	changed[len(changed)/2] ^= 1
 	for name, content := range map[string][]byte{
@@ -119,9 +113,7 @@ func TestLoadRefuses(t *testing.T) {
 		"parent":       signed(archive(t, tar.Header{Name: "manifests/../../a", Size: 1, Mode: 0o644}, "a")),
 		"link":         signed(archive(t, tar.Header{Name: "manifests/a", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, "")),
 	} {
-		if err := os.WriteFile(fileOf(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(fileOf(dir, name), content, 0o600))
 		if got, kept := c.Load(digestOf(name)); kept {
 			t.Errorf("%s: got %v", name, got)
 		}
@@ -129,15 +121,11 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s: the file is still there: %v", name, err)
 		}
 	}
-	if err := os.Symlink(fileOf(dir, "a"), fileOf(dir, "linked")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(fileOf(dir, "a"), fileOf(dir, "linked")))
 	if _, kept := c.Load(digestOf("linked")); kept {
 		t.Error("a link is followed")
 	}
-	if err := os.Truncate(fileOf(dir, "a"), 1<<40); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(fileOf(dir, "a"), 1<<40))
 	if _, kept := c.Load(digestOf("a")); kept {
 		t.Error("a file of a terabyte is read")
 	}
@@ -151,27 +139,19 @@ func TestLimit(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		c.Keep(digestOf(name), files)
 		used := time.Now().Add(time.Duration(i-10) * time.Minute)
-		if err := os.Chtimes(fileOf(dir, name), used, used); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chtimes(fileOf(dir, name), used, used))
 	}
 	long := time.Now().Add(-2 * time.Hour)
 	for _, name := range []string{".unfinished-1-a", ".unfinished-2-b", "notes"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("a"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("a"), 0o600))
 	}
-	if err := os.Chtimes(filepath.Join(dir, ".unfinished-1-a"), long, long); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chtimes(filepath.Join(dir, ".unfinished-1-a"), long, long))
 	if _, kept := c.Load(digestOf("a")); !kept { // so it is used now
 		t.Error("a is not kept")
 	}
 	closed(t, c)
 	info, err := os.Stat(fileOf(dir, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c = opened(t, dir, 2*info.Size())
 	if _, kept := c.Load(digestOf("none")); kept {
 		t.Error("none is kept")
@@ -207,9 +187,7 @@ func TestConcurrently(t *testing.T) {
 				}
 				c.Keep(digest, files)
 			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Close())
 		})
 	}
 	group.Wait()
@@ -227,9 +205,7 @@ func TestFaults(t *testing.T) {
 	if _, kept := c.Load(digestOf("b")); !kept {
 		t.Error("b is not kept")
 	}
-	if err := c.Close(); err == nil {
-		t.Error("closed without an error")
-	}
+	assert.Error(t, c.Close(), "closed without an error")
 	if left, err := filepath.Glob(filepath.Join(dir, ".unfinished*")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
@@ -237,9 +213,7 @@ func TestFaults(t *testing.T) {
 	if _, kept := c.Load(digestOf("b")); kept {
 		t.Error("a file is a cache")
 	}
-	if err := c.Close(); err == nil {
-		t.Error("a cache in a file was closed without an error")
-	}
+	assert.Error(t, c.Close(), "a cache in a file was closed without an error")
 }
 
 // TestUnused: an unused cache leaves no files.

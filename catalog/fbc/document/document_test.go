@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -48,9 +50,7 @@ func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for name, data := range map[string]string{"yaml": "a: 1\n---\nb: 2\n", "json": "{\"a\":1}\n{\"b\":2}\n"} {
 		write := func(data string) {
-			if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, []byte(data), 0o644))
 		}
 		write(data)
 		documents, faults := Parse(path, []byte(data))
@@ -58,12 +58,8 @@ func TestLoad(t *testing.T) {
 			t.Fatalf("%s: %v, %v", name, documents, faults)
 		}
 		got, err := Load(documents[1].Span)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(documents[1], got); diff != "" {
-			t.Errorf("%s: -parsed +loaded:\n%s", name, diff)
-		}
+		require.NoError(t, err)
+		assert.Emptyf(t, cmp.Diff(documents[1], got), "%s: -parsed +loaded", name)
 		write("{")
 		if got, err := Load(documents[1].Span); err == nil || !strings.Contains(err.Error(), path+":") {
 			t.Errorf("%s: from a shorter file it loaded %v, error %v", name, got, err)
@@ -120,9 +116,7 @@ f:2:11: number 1 of entries has no value; give it one, or leave it out`, false, 
 			for _, f := range found {
 				texts = append(texts, f.Error())
 			}
-			if diff := cmp.Diff(tc.want, strings.Join(texts, "\n")); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, strings.Join(texts, "\n")), "-want +got")
 			if decoded != tc.decoded {
 				t.Errorf("decoded: %v", decoded)
 			}
@@ -137,17 +131,11 @@ func TestList(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.yaml", "a/b.json", "a/drafts/c.yaml", ".hidden", "README.md", ".indexignore"} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("*.md\n/a/drafts\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte("*.md\n/a/drafts\n"), 0o644))
 	}
 	files, err := List(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, file := range files {
 		below, err := filepath.Rel(dir, file.Path)
@@ -156,9 +144,7 @@ func TestList(t *testing.T) {
 		}
 		got = append(got, below)
 	}
-	if diff := cmp.Diff([]string{".hidden", "a/b.json", "b.yaml"}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{".hidden", "a/b.json", "b.yaml"}, got), "-want +got")
 	one := filepath.Join(dir, "b.yaml")
 	if files, err := List(one); err != nil || len(files) != 1 || files[0].Path != one {
 		t.Errorf("a single file: got %+v, error %v", files, err)
@@ -167,9 +153,7 @@ func TestList(t *testing.T) {
 	if _, err := List(none); err == nil || !strings.Contains(err.Error(), none) {
 		t.Errorf("%s: got error %v", none, err)
 	}
-	if err := os.Symlink("nowhere", filepath.Join(dir, "a.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a.yaml")))
 	if _, err := List(dir); err == nil {
 		t.Error("a link that leads nowhere is no error")
 	}

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/findings"
 )
 
@@ -49,9 +52,7 @@ func TestEdits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			documents, faults := Parse("file.yaml", []byte(tc.before))
-			if len(faults) > 0 {
-				t.Fatal(faults)
-			}
+			require.Empty(t, faults)
 			got := tc.before
 			for _, e := range tc.edit(documents[len(documents)-1]) {
 				if !strings.HasPrefix(got[e.Offset:], e.Old) {
@@ -59,9 +60,7 @@ func TestEdits(t *testing.T) {
 				}
 				got = got[:e.Offset] + e.New + got[int(e.Offset)+len(e.Old):]
 			}
-			if got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			assert.EqualValues(t, tc.want, got)
 		})
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
 )
@@ -26,9 +28,7 @@ func cut(t *testing.T, data []byte, chunk int) (all []string) {
 		if source := data[s.Offset : s.Offset+int64(s.Length)]; !bytes.Equal(source, s.Source) {
 			t.Errorf("at offset %d stands %q, not %q", s.Offset, source, s.Source)
 		}
-		if line := 1 + bytes.Count(data[:s.Offset], newline); line != s.Line {
-			t.Errorf("%q stands on line %d, not %d", s.Source, line, s.Line)
-		}
+		assert.EqualValuesf(t, s.Line, 1+bytes.Count(data[:s.Offset], newline), "%q stands on line", s.Source)
 		all = append(all, fmt.Sprintf("%d json=%v %q", s.Line, s.JSON, s.Source))
 		return true
 	}
@@ -66,9 +66,7 @@ func TestSplit(t *testing.T) {
 			`3 json=true "{}"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, cut(t, []byte(tc.data), usualChunk)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(tc.want, cut(t, []byte(tc.data), usualChunk)), "-want +got")
 		})
 	}
 }
@@ -113,12 +111,8 @@ func TestSize(t *testing.T) {
 			count := 0
 			s := Splitter{Yield: func(Section) bool { count++; return count < 10 }, Fault: func(f *findings.Finding) { faults = append(faults, f.String()) }}
 			err := s.Split("f", file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{tc.want}, faults); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff([]string{tc.want}, faults), "-want +got")
 			if read := 1<<30 - file.left; read > maxLength+2*usualChunk {
 				t.Errorf("%d MiB were read", read>>20)
 			}
@@ -153,16 +147,12 @@ func FuzzSplit(f *testing.F) {
 	}
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		for _, file := range archive.Files {
 			f.Add(file.Data)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if diff := cmp.Diff(cut(t, data, usualChunk), cut(t, data, 1)); diff != "" {
-			t.Errorf("-usual +byte by byte:\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(cut(t, data, usualChunk), cut(t, data, 1)), "-usual +byte by byte")
 	})
 }

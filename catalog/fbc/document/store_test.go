@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
@@ -12,9 +14,7 @@ import (
 // TestStore keeps several MiB concurrently, so that some of it is written to the file and some is not.
 func TestStore(t *testing.T) {
 	store, err := document.NewStore()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer store.Close()
 	const count = 200
 	span := func(i int) document.Span { return document.Span{File: "catalog.json", Offset: int64(i)} }
@@ -25,18 +25,12 @@ func TestStore(t *testing.T) {
 		size += int64(len(content(i)))
 		group.Go(func() error { return store.Keep(span(i), content(i)) })
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if store.Size() != size {
-		t.Errorf("the size is %d, want %d", store.Size(), size)
-	}
+	require.NoError(t, group.Wait())
+	assert.EqualValues(t, size, store.Size(), "the size")
 	before := []byte("before")
 	for i := range count {
 		got, err := store.Load(bytes.Clone(before), span(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !bytes.Equal(got, append(bytes.Clone(before), content(i)...)) {
 			t.Errorf("document %d: got %d bytes that are not those that were kept", i, len(got))
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/blang/semver/v4"
+	"github.com/stretchr/testify/assert"
 )
 
 // TestAt: how a version is supported on days before, in, between and after its phases.
@@ -42,9 +43,7 @@ func TestFind(t *testing.T) {
 		if v := l.Find(&number); v != nil {
 			got = v.Name
 		}
-		if got != want {
-			t.Errorf("%s has the lifecycle of %q, want %q", text, got, want)
-		}
+		assert.EqualValuesf(t, want, got, "%s has the lifecycle of", text)
 	}
 	if l.Find(nil) != nil || (*Lifecycle)(nil).Find(&semver.Version{}) != nil {
 		t.Error("what has no version, or no lifecycle, has one")

@@ -10,6 +10,8 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
@@ -288,16 +290,12 @@ func TestCanonical(t *testing.T) {
 func canonical(t *testing.T, text string, style rawjson.Style) string {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &value), text)
 	var written bytes.Buffer
 	encoder := json.NewEncoder(&written)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent(strings.Repeat(" ", style.Indent*style.Level), strings.Repeat(" ", style.Indent))
-	if err := encoder.Encode(value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, encoder.Encode(value))
 	return strings.TrimSuffix(written.String(), "\n")
 }
 
@@ -332,14 +330,10 @@ func FuzzFits(f *testing.F) {
 			t.Error("valid, says rawjson")
 		}
 		if rawjson.Fits(data, sampleShape) {
-			if err := json.Unmarshal(data, &sample{}); err != nil {
-				t.Errorf("it fits a sample: %v", err)
-			}
+			assert.NoError(t, json.Unmarshal(data, &sample{}), "it fits a sample")
 		}
 		if rawjson.Fits(data, metadata) {
-			if err := json.Unmarshal(data, &property.CSVMetadata{}); err != nil {
-				t.Errorf("it fits the metadata of a ClusterServiceVersion: %v", err)
-			}
+			assert.NoError(t, json.Unmarshal(data, &property.CSVMetadata{}), "it fits the metadata of a ClusterServiceVersion")
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog/fbc/rawyaml"
@@ -21,9 +23,7 @@ func FuzzAppendJSON(f *testing.F) {
 	}
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		for _, file := range archive.Files {
 			for _, document := range bytes.Split(file.Data, []byte("---\n")) {
 				f.Add(document)
@@ -51,16 +51,12 @@ func compare(t *testing.T, source string, got []byte) {
 		return
 	}
 	var ours, theirs any
-	if err := json.Unmarshal(want, &theirs); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(want, &theirs))
 	if err := json.Unmarshal(got, &ours); err != nil {
 		t.Errorf("%q becomes %s, which is no JSON: %v", source, got, err)
 		return
 	}
-	if diff := cmp.Diff(theirs, ours); diff != "" {
-		t.Errorf("%q: -library +ours:\n%s", source, diff)
-	}
+	assert.Emptyf(t, cmp.Diff(theirs, ours), "%q: -library +ours", source)
 }
 
 // converted is YAML as tools write it.

@@ -5,9 +5,10 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -26,9 +27,7 @@ func TestDownload(t *testing.T) {
 	defer server.Close()
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	other, err := authority.New("another")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		base        string
 		authorities []byte
@@ -45,9 +44,7 @@ func TestDownload(t *testing.T) {
 			var got bytes.Buffer
 			err := Download(t.Context(), &rest.Config{Host: "https://127.0.0.1:1"}, test.base, test.authorities, &got)
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("got error %v, want %q in it", err, test.err)
-				}
+				assert.ErrorContains(t, err, test.err, "got error")
 				return
 			}
 			if err != nil || got.String() != test.want {
@@ -73,9 +70,7 @@ func TestTargetPort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443, TargetPort: test.target}}}}
-			if got := targetPort(service, pod, test.port); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
-			}
+			assert.EqualValues(t, test.want, targetPort(service, pod, test.port))
 		})
 	}
 }

@@ -17,11 +17,12 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -60,24 +61,16 @@ func serve(documents, address string) error {
 func TestRead(t *testing.T) {
 	dir := shore(t)
 	read, err := Read(t.Context(), &rest.Config{}, sourceAt(serving.Start(t, dir)), "tide")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want, _, err := fbc.Read(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(summary(t, want, "tide", "moon"), summary(t, read, "tide", "moon")); diff != "" {
-		t.Errorf("in the folder (-) and served (+):\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(summary(t, want, "tide", "moon"), summary(t, read, "tide", "moon")), "in the folder (-) and served (+)")
 }
 
 // TestForwarded reads from a pod that is reachable only through the API server.
 func TestForwarded(t *testing.T) {
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const image = "registry.example.com/shore"
 	c := cluster.Shared(t, cluster.Options{Images: map[string]string{image: program}})
 	source := sourceAt("")
@@ -98,22 +91,15 @@ func TestForwarded(t *testing.T) {
 				{Name: host, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
 		}}},
 	}
-	if err := c.Client().Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, time.Minute, "the pod to be ready", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	require.NoError(t, c.Client().Create(t.Context(), pod))
+	c.Await(t, time.Minute, "the pod to be ready", pod, func() error {
 		if !isReady(*pod) {
 			return fmt.Errorf("its status is %+v", pod.Status)
 		}
 		return nil
 	})
 	read, err := Read(t.Context(), c.Config(), source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := len(read.Packages); got != 2 {
 		t.Errorf("got %d packages, want 2", got)
 	}
@@ -122,35 +108,23 @@ func TestForwarded(t *testing.T) {
 // TestUndetailed: without a request for details, bundles that OLM unpacks from images have no content.
 func TestUndetailed(t *testing.T) {
 	read, err := Read(t.Context(), &rest.Config{}, sourceAt(serving.Start(t, shore(t))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, want := range map[string]bool{"tide.v1.0.0": false, "moon.v1.0.0": true} {
 		pkg, _, _ := strings.Cut(name, ".")
 		details, err := read.Find(pkg).FindBundle(name).Details()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := details.CSV != nil; got != want {
-			t.Errorf("%s has a ClusterServiceVersion: %t, want %t", name, got, want)
-		}
+		require.NoError(t, err)
+		assert.Equalf(t, want, details.CSV != nil, "%s has a ClusterServiceVersion", name)
 	}
 }
 
 // TestUnreachable: the error names the CatalogSource and the attempts.
 func TestUnreachable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, listener.Close())
 	_, err = Read(t.Context(), &rest.Config{}, sourceAt(address))
-	if err == nil {
-		t.Fatal("it was read")
-	}
+	require.Error(t, err, "it was read")
 	for _, part := range []string{"CatalogSource sea/shore", "spec.address cannot be reached from here", address, "correct the address"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not contain %q", err, part)
@@ -177,9 +151,7 @@ func shore(t *testing.T) string {
 		map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "phases"}},
 	} {
 		manifest, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		moon.Properties = append(moon.Properties, property.MustBuildBundleObject(manifest))
 	}
 	dir := t.TempDir()
@@ -216,13 +188,9 @@ func description(kubernetes string) property.Property {
 func stream(t *testing.T, dir string) string {
 	t.Helper()
 	config, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var documents strings.Builder
-	if err := declcfg.WriteJSON(*config, &documents); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, declcfg.WriteJSON(*config, &documents))
 	return documents.String()
 }
 
@@ -252,9 +220,7 @@ func summary(t *testing.T, c *fbc.Catalog, packages ...string) map[string]packag
 		}
 		for _, b := range p.Bundles {
 			details, err := b.Details()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			// A server adds these to a description.
 			details.CSV.Spec.Version.Version.Major, details.CSV.Spec.InstallStrategy.StrategyName = 0, ""
 			said := bundleSummary{Image: b.Image, Version: b.Number().String(), Details: *details}
@@ -295,7 +261,5 @@ func (e endless) Recv() (*api.Bundle, error) {
 // TestLimit: a catalog is kept in memory, so its size is bounded.
 func TestLimit(t *testing.T) {
 	_, err := fetch(t.Context(), listing{}, nil, 100_000)
-	if err == nil || !strings.Contains(err.Error(), "the catalog has more than 100000 bytes") {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorContains(t, err, "the catalog has more than 100000 bytes")
 }

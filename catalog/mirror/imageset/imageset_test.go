@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/mirror/imageset"
 )
 
@@ -15,9 +18,7 @@ const head = "apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfigurat
 func read(t *testing.T, text, kind string) (*imageset.Set, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "imageset.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return imageset.Read(file, kind)
 }
 
@@ -141,23 +142,17 @@ mirror:
   operators: [{catalog: sea, skipDependencies: true, targetCatalogSourceTemplate: a.yaml}]
   additionalImages: [{name: quay.io/example/gull:v1, targetRepo: team/gull, targetTag: v2}]
 `, imageset.Mirror)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := strings.Join(s.Warnings, "\n")
 	for _, want := range []string{"archiveSize is", "mirror.platform is", "mirror.helm is", "mirror.samples is", "operators[0].skipDependencies", "operators[0].targetCatalogSourceTemplate", "additionalImages[0].targetRepo", "additionalImages[0].targetTag"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no warning says %q:\n%s", want, got)
-		}
+		assert.Containsf(t, got, want, "no warning says %q", want)
 	}
 }
 
 // TestImagesByPlatforms: single images for different platforms are apart, because objects for clusters have one name each.
 func TestImagesByPlatforms(t *testing.T) {
 	s, err := read(t, "apiVersion: mirror.openshift.io/v2alpha1\nkind: DeleteImageSetConfiguration\ndelete:\n  additionalImages:\n  - {name: quay.io/a/a:v1}\n  - {name: quay.io/a/b:v1, platforms: [{os: linux, architecture: arm64}]}\n  - {name: quay.io/a/c:v1}\n", imageset.Delete)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, g := range s.ImagesByPlatforms() {
 		got = append(got, g.Name+": "+strings.Join(g.References, " ")+" "+strings.Join(g.Platforms, " "))

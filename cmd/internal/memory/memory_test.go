@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTune(t *testing.T) {
@@ -26,9 +28,7 @@ func TestTune(t *testing.T) {
 		if got := debug.SetMemoryLimit(-1); got/10 != test.want/10 {
 			t.Errorf("%s: the limit is %d, want %d", test.name, got, test.want)
 		}
-		if got := debug.SetGCPercent(50); got != 50 {
-			t.Errorf("%s: the percentage is %d, want 50", test.name, got)
-		}
+		assert.EqualValuesf(t, 50, debug.SetGCPercent(50), "%s: the percentage", test.name)
 	}
 }
 
@@ -36,9 +36,7 @@ func TestLimitOfContainer(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	limited, unlimited, first := write("limited", "52428800\n"), write("unlimited", "max\n"), write("first", "9223372036854771712\n")
@@ -53,20 +51,14 @@ func TestLimitOfContainer(t *testing.T) {
 		{"a limit in the first version", []string{filepath.Join(dir, "absent"), limited}, 50 << 20},
 		{"no control groups", nil, 0},
 	} {
-		if got := limitIn(test.files); got != test.want {
-			t.Errorf("%s: %d, want %d", test.name, got, test.want)
-		}
+		assert.EqualValues(t, test.want, limitIn(test.files), test.name)
 	}
 }
 
 func TestFilesOfControlGroups(t *testing.T) {
 	const first = "8:pids:/\n4:cpu,memory:/pods/one\n0::/\n"
 	want := []string{"/sys/fs/cgroup/memory/pods/one/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.max"}
-	if diff := cmp.Diff(want, filesOf(first)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, filesOf(first)), "-want +got")
 	want = []string{"/sys/fs/cgroup/pods/one/memory.max", "/sys/fs/cgroup/memory.max"}
-	if diff := cmp.Diff(want, filesOf("0::/pods/one\n")); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, filesOf("0::/pods/one\n")), "-want +got")
 }

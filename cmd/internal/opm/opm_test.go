@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/cmd/internal/opm"
@@ -193,9 +195,7 @@ func TestLikeOPM(t *testing.T) {
 		t.Run(call.args, func(t *testing.T) {
 			args := strings.Fields(strings.ReplaceAll(call.args, "REGISTRY", address))
 			theirs, ours := run(t, dir, call.stdin, args, real), run(t, dir, call.stdin, args, inProcess)
-			if diff := cmp.Diff(theirs, ours, cmp.AllowUnexported(outcome{})); diff != "" {
-				t.Errorf("opm %s (-opm +ours):\n%s", call.args, diff)
-			}
+			assert.Emptyf(t, cmp.Diff(theirs, ours, cmp.AllowUnexported(outcome{})), "opm %s (-opm +ours)", call.args)
 		})
 	}
 }
@@ -212,9 +212,7 @@ func TestDockerfile(t *testing.T) {
 			if ours.exit != 0 || theirs.exit != 0 {
 				t.Fatalf("exit codes %d of opm, and %d", theirs.exit, ours.exit)
 			}
-			if diff := cmp.Diff(instructions(theirs.files["catalog.Dockerfile"]), instructions(ours.files["catalog.Dockerfile"])); diff != "" {
-				t.Errorf("-opm +ours:\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(instructions(theirs.files["catalog.Dockerfile"]), instructions(ours.files["catalog.Dockerfile"])), "-opm +ours")
 			if again := runAgain(t, ours.files, args); again == 0 {
 				t.Error("it replaces a Dockerfile")
 			}
@@ -268,9 +266,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("exit code %d, %q", exit, stdout)
 	}
 	pins, err := tools.PinsOf("lab/modules/olm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if pinned, err := pins.Version("github.com/operator-framework/operator-registry"); err != nil || pinned != opm.Version {
 		t.Errorf("it says %s, and the tests compare with %s (%v)", opm.Version, pinned, err)
 	}
@@ -293,9 +289,7 @@ type program func(t *testing.T, stdin []byte, args []string) (stdout string, sai
 func run(t *testing.T, of, stdin string, args []string, program program) outcome {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(of)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(dir, os.DirFS(of)))
 	t.Chdir(dir)
 	var input []byte
 	if stdin != "" {
@@ -329,9 +323,7 @@ func withoutMessage(stdout string) string {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -398,13 +390,9 @@ stable:
 		catalogs.PushBundle(t, folder, "tide", address+"/tide-bundle:v"+version)
 	}
 	content, err := build.Image(t.Context(), filepath.Join(dir, "catalog"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index, err := content.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := oci.Push(t.Context(), address+"/catalog:v1", index); err != nil {
 		t.Fatal(err)
 	}
@@ -416,9 +404,7 @@ func fileWith(t *testing.T, content []byte) *os.File {
 	path := filepath.Join(t.TempDir(), "stdin")
 	catalogs.Write(t, path, string(content))
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = file.Close() })
 	return file
 }

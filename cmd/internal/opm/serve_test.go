@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/cmd/internal/probe"
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -24,9 +26,7 @@ import (
 // after it was killed. It leaves no files.
 func TestServe(t *testing.T) {
 	built, err := tools.Programs(t.Context(), "./cmd/opm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	root := t.TempDir()
 	catalogs.Write(t, filepath.Join(root, "configs", "tide.yaml"), tide)
 	catalogs.Write(t, filepath.Join(root, "cache", "digest"), "of somebody else")
@@ -39,9 +39,7 @@ func TestServe(t *testing.T) {
 		cmd.Env, cmd.SysProcAttr = append(os.Environ(), "TMPDIR="+filepath.Join(root, "nowhere")), nobody
 		var messages strings.Builder
 		cmd.Stderr = &messages
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Start())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		dial := func(ctx context.Context, _ int) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -59,28 +57,20 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: packages %q, %v; the probe ends with %d: %s\n%s", run, packages, err, code, &said, &messages)
 		}
 	}
-	if diff := cmp.Diff(before, catalogs.Tree(t, root)); diff != "" {
-		t.Errorf("it has changed what is there:\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(before, catalogs.Tree(t, root)), "it has changed what is there")
 }
 
 // restrict makes a folder read-only for the program, and returns the attributes to run it with.
 func restrict(t *testing.T, root string) *syscall.SysProcAttr {
 	t.Helper()
-	if err := os.Chmod(filepath.Join(root, "cache"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(filepath.Join(root, "cache"), 0o700))
 	if os.Geteuid() != 0 {
-		if err := os.Chmod(root, 0o555); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(root, 0o555))
 		t.Cleanup(func() { _ = os.Chmod(root, 0o755) })
 		return nil
 	}
 	for folder := root; folder != os.TempDir() && len(folder) > 1; folder = filepath.Dir(folder) {
-		if err := os.Chmod(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(folder, 0o755))
 	}
 	const nobody = 65534
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -32,9 +34,7 @@ var servers = map[string]func(t *testing.T) (address string){
 	"nobody":    func(*testing.T) string { return registry.Nobody() },
 	"silent": func(t *testing.T) string { // it accepts connections, and says nothing
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = listener.Close() })
 		return listener.Addr().String()
 	},
@@ -72,9 +72,7 @@ func (withHeader) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*h
 func serve(t *testing.T, of healthpb.HealthServer) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := grpc.NewServer()
 	if of != nil {
 		healthpb.RegisterHealthServer(s, of)
@@ -87,9 +85,7 @@ func serve(t *testing.T, of healthpb.HealthServer) (address string) {
 // TestLikeGRPCHealthProbe: the exit codes are the same as the real grpc_health_probe's.
 func TestLikeGRPCHealthProbe(t *testing.T) {
 	real, err := programs.Path(t.Context(), nil, "grpc_health_probe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, test := range []struct {
 		server, args string
 		want         int
@@ -121,9 +117,7 @@ func TestLikeGRPCHealthProbe(t *testing.T) {
 			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 				t.Fatal(err)
 			}
-			if got := cmd.ProcessState.ExitCode(); got != test.want {
-				t.Errorf("the real one ends with %d, want %d", got, test.want)
-			}
+			assert.EqualValues(t, test.want, cmd.ProcessState.ExitCode(), "the real one ends with")
 			var stdout, stderr bytes.Buffer
 			began := time.Now()
 			if got := probe.Run(t.Context(), args, &stdout, &stderr); got != test.want {

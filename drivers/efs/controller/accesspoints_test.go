@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 )
 
 // take reports whether a channel has a value, and takes it.
@@ -34,9 +35,7 @@ func TestAccessPoints(t *testing.T) {
 	}
 	wanted := func(unknown bool, want map[string][]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, r.named(unknown)); diff != "" {
-			t.Errorf("access points, only of file systems with unknown ones: %v (-want +got):\n%s", unknown, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, r.named(unknown)), "access points, only of file systems with unknown ones: %v (-want +got)", unknown)
 	}
 
 	find("a", "fs1", "1", finding{}, false)

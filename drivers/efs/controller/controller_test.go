@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -41,9 +43,7 @@ func serveLists(t *testing.T, c *loop, classes ...string) {
 func (c *tagsCloud) caller() *caller {
 	c.t.Helper()
 	made, err := connect(access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	c.t.Cleanup(made.close)
 	return made
 }
@@ -81,9 +81,7 @@ func TestListsOnce(t *testing.T) {
 		t.Error("the access points were not counted")
 	}
 	want := map[string]int{"DescribeAccessPoints": 1, "DescribeMountTargets": 1, "TagResource": 2}
-	if diff := cmp.Diff(want, cloud.since(before)); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, cloud.since(before)), "calls (-want +got)")
 	// At the next look, the count is due within a minute, and one list serves both.
 	c.count, c.look = c.Clock.Now().Add(lead), time.Time{}
 	before = len(cloud.Calls())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/stretchr/testify/require"
 )
 
 // An issuer signs tokens of service accounts.
@@ -21,9 +22,7 @@ type issuer struct {
 func newIssuer(t *testing.T) issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return issuer{"https://issuer.example", key}
 }
 
@@ -34,12 +33,8 @@ func (i issuer) keySet() ([]byte, error) {
 func (i issuer) token(t *testing.T, account string) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "1"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	token, err := jwt.Signed(signer).Claims(map[string]any{"iss": i.url, "sub": account, "aud": []string{"openshift"}, "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return token
 }

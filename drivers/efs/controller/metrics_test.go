@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 )
@@ -29,9 +31,7 @@ func TestUsageIsNeverMissing(t *testing.T) {
 	}()
 	for range 200 {
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, family := range families {
 			if name := family.GetName(); strings.HasPrefix(name, "berth_quota_") && len(family.GetMetric()) != 2 {
 				t.Fatalf("%s has %d series, want that of two file systems", name, len(family.GetMetric()))
@@ -43,7 +43,5 @@ func TestUsageIsNeverMissing(t *testing.T) {
 	g.showUsage("d", 10, map[string]usage{"fs-2": {accessPoints: 9}})
 	want := "# HELP berth_quota_used [ALPHA] Number of access points of a file system that StorageClasses name.\n" +
 		"# TYPE berth_quota_used gauge\nberth_quota_used{driver=\"d\",of=\"fs-2\",resources=\"access points\"} 9\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "berth_quota_used"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "berth_quota_used"))
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestRateLimiter(t *testing.T) {
@@ -27,9 +29,7 @@ func TestRateLimiter(t *testing.T) {
 	if err := wait(3, false); err != nil || !slices.Equal(take(), []time.Duration{time.Second, time.Second, time.Second}) {
 		t.Errorf("while all is well, the pauses are %v, error %v; want a second each", slept, err)
 	}
-	if err := wait(7, true); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, wait(7, true))
 	if got, want := take(), []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 64 * time.Second}; !slices.Equal(got, want) {
 		t.Errorf("while calls are refused, the pauses are %v, want %v", got, want)
 	}
@@ -42,10 +42,6 @@ func TestRateLimiter(t *testing.T) {
 	if err := wait(maxThrottled-1, true); err != nil {
 		t.Errorf("after %d refused calls: %v", maxThrottled-1, err)
 	}
-	if err := wait(1, true); err == nil {
-		t.Errorf("after %d refused calls in a row, want an error", maxThrottled)
-	}
-	if err := wait(1, true); err != nil {
-		t.Errorf("the next pass: %v", err)
-	}
+	assert.Errorf(t, wait(1, true), "after %d refused calls in a row, want an error", maxThrottled)
+	assert.NoError(t, wait(1, true), "the next pass")
 }

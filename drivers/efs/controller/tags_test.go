@@ -20,6 +20,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 
@@ -85,9 +87,7 @@ func (c *tagsCloud) accessPoint(fileSystem string, tags ...map[string]string) (h
 		input.Tags = append(input.Tags, types.Tag{Key: sdk.String(key), Value: sdk.String(value)})
 	}
 	made, err := c.driver.CreateAccessPoint(c.t.Context(), input)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	return fileSystem + "::" + *made.AccessPointId
 }
 
@@ -146,9 +146,7 @@ func setTags(ctx context.Context, wanted desired, volumes []string, refused map[
 func manifests(t *testing.T) []drivers.Manifest {
 	t.Helper()
 	found, err := efs.Driver.Manifests(drivers.Values{Namespace: "ns", Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found
 }
 
@@ -182,15 +180,11 @@ func keyPair(key iam.Credentials) map[string][]byte {
 // complete fails the test unless a pass was complete and each of its calls waited.
 func (p passed) complete(t *testing.T, changed int, calls map[string]int) {
 	t.Helper()
-	if p.err != nil {
-		t.Fatal(p.err)
-	}
+	require.NoError(t, p.err)
 	if p.changed != changed {
 		t.Errorf("%d access points were changed, want %d", p.changed, changed)
 	}
-	if diff := cmp.Diff(calls, p.calls); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(calls, p.calls), "calls (-want +got)")
 	made := 0
 	for action, n := range p.calls {
 		if !strings.HasPrefix(action, "AssumeRole") {
@@ -209,9 +203,7 @@ func (p passed) wantLeftOut(t *testing.T, parts ...string) {
 		t.Fatalf("left out %q, want %d sentences", p.leftOut, len(parts))
 	}
 	for i, part := range parts {
-		if !strings.Contains(p.leftOut[i], part) {
-			t.Errorf("left out %q, want %q in it", p.leftOut[i], part)
-		}
+		assert.Contains(t, p.leftOut[i], part, "left out")
 	}
 }
 
@@ -239,15 +231,11 @@ func TestExistingAccessPointsGetTags(t *testing.T) {
 		another:  {"team": "storage", "cost centre": "a: b", "Name": "website", "removed": "from the cluster"},
 		released: {}, hand: {"team": "finance"}, foreign: {"kubernetes.io/cluster/quay-y2": "owned"}, shared: {owner: "shared"}, unmarked: {},
 	} {
-		if diff := cmp.Diff(want, c.tags(handle)); diff != "" {
-			t.Errorf("the tags of %s (-want +got):\n%s", handle, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, c.tags(handle)), "the tags of %s (-want +got)", handle)
 	}
 	c.pass(wanted, volumes).complete(t, 0, map[string]int{"DescribeAccessPoints": 2})
 	c.pass(map[string]string{"team": "storage"}, volumes).complete(t, 0, map[string]int{"DescribeAccessPoints": 2})
-	if diff := cmp.Diff(both, c.tags(lacking)); diff != "" {
-		t.Errorf("the cluster no longer wants a tag, and the access point has (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(both, c.tags(lacking)), "the cluster no longer wants a tag, and the access point has (-want +got)")
 }
 
 // TestCallsOfAPass: the number of calls depends on the pages of access points and on how many lack tags, and on nothing
@@ -310,9 +298,7 @@ func TestRefusedTags(t *testing.T) {
 	made.complete(t, 2, map[string]int{"DescribeAccessPoints": 1, "TagResource": 1 + 3 + 1})
 	made.wantLeftOut(t, `the tag "b<" with the value "2": EFS refuses it (ValidationException: `)
 	for _, handle := range volumes {
-		if diff := cmp.Diff(map[string]string{"a": "1", "c": "3"}, c.tags(handle)); diff != "" {
-			t.Errorf("the tags of %s (-want +got):\n%s", handle, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(map[string]string{"a": "1", "c": "3"}, c.tags(handle)), "the tags of %s (-want +got)", handle)
 	}
 	made = c.pass(wanted, volumes, remember)
 	made.complete(t, 0, map[string]int{"DescribeAccessPoints": 1})
@@ -447,14 +433,10 @@ func TestCredentialsForTags(t *testing.T) {
 	issuer := newIssuer(t)
 	c.IAM.AddIdentityProvider(iam.IdentityProvider{Issuer: issuer.url, Audiences: []string{"openshift"}, KeySet: issuer.keySet})
 	account := "system:serviceaccount:openshift-operators:aws-efs-operator"
-	if err := c.IAM.AddRole(iam.Role{ARN: role, Actions: requestedActions(t), Issuer: issuer.url, Subjects: []string{account}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.IAM.AddRole(iam.Role{ARN: role, Actions: requestedActions(t), Issuer: issuer.url, Subjects: []string{account}}))
 	token := filepath.Join(t.TempDir(), "token")
 	write := func(path, content string) {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	secret := filepath.Join(t.TempDir(), "secret")
 	write(secret, issuer.token(t, account))
@@ -480,9 +462,7 @@ func TestCredentialsForTags(t *testing.T) {
 		"a key pair of nobody":        {credentials: file("[default]\naws_access_key_id = AKIA\naws_secret_access_key = x"), message: []string{"UnrecognizedClientException", "Renew the credentials in Secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := os.RemoveAll(token); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.RemoveAll(token))
 			if tc.token != "" {
 				write(token, tc.token)
 			}
@@ -531,9 +511,7 @@ func TestWantedTags(t *testing.T) {
 	infrastructure := &configv1.Infrastructure{Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x1", PlatformStatus: &configv1.PlatformStatus{
 		AWS: &configv1.AWSPlatformStatus{ResourceTags: []configv1.AWSResourceTag{{Key: "a: b", Value: "Zoë"}, {Key: "aws:x", Value: "1"}, {Key: mark, Value: "false"}, {Key: owner, Value: "shared"},
 			{Key: "c", Value: "<"}, {Key: "d", Value: ""}, {Key: "d", Value: "2"}}}}}}
-	if diff := cmp.Diff(map[string]string{"a: b": "Zoë", "d": ""}, wantedTags(infrastructure)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]string{"a: b": "Zoë", "d": ""}, wantedTags(infrastructure)), "(-want +got)")
 	infrastructure.Status.PlatformStatus = nil
 	if got := wantedTags(infrastructure); len(got) > 0 {
 		t.Errorf("without a platform, the tags are %v", got)

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/stretchr/testify/assert"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/berth-csi/berth/lab/aws"
@@ -73,9 +74,7 @@ func TestSharedGroupIDs(t *testing.T) {
 // TestAccessPointLimit: the limit depends on the driver's version, by default the default image's.
 func TestAccessPointLimit(t *testing.T) {
 	for version, want := range map[string]int{"": 1000, "2.1.11": 1000, "v2.3.0": 1000, "2.3.1": 10000, "3.4.1": 10000, "new": 1000} {
-		if got := accessPointLimit(map[string]string{"DRIVER_VERSION": version}); got != want {
-			t.Errorf("version %q: %d, want %d", version, got, want)
-		}
+		assert.EqualValuesf(t, want, accessPointLimit(map[string]string{"DRIVER_VERSION": version}), "version %q", version)
 	}
 }
 
@@ -92,9 +91,7 @@ func TestFileSystemsOfClasses(t *testing.T) {
 			"csi.storage.k8s.io/provisioner-secret-name": "finance"}, ""},
 		"no ID": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "../fs-0123456789abcdef0"}, ""},
 	} {
-		if got := fileSystemOf(&storagev1.StorageClass{Parameters: tc.parameters}); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		assert.EqualValues(t, tc.want, fileSystemOf(&storagev1.StorageClass{Parameters: tc.parameters}), name)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/controller"
@@ -60,8 +59,8 @@ func storageClass(shareType, namespace string) storagev1.StorageClass {
 		ObjectMeta:           metav1.ObjectMeta{Name: manila.ClassName(shareType)},
 		Provisioner:          manila.Driver.CSIName,
 		Parameters:           parameters,
-		ReclaimPolicy:        ptr.To(corev1.PersistentVolumeReclaimDelete),
-		VolumeBindingMode:    ptr.To(storagev1.VolumeBindingImmediate),
-		AllowVolumeExpansion: ptr.To(true),
+		ReclaimPolicy:        new(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode:    new(storagev1.VolumeBindingImmediate),
+		AllowVolumeExpansion: new(true),
 	}
 }

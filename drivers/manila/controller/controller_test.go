@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -24,19 +26,15 @@ func cloudOf(cloud *openstack.Cloud) drivers.Cloud {
 func TestClasses(t *testing.T) {
 	cloud := openstack.Start(t, "Fast_SSD", "default", "fast-ssd", "not a name")
 	found, leftOut, err := classes(t.Context(), cloudOf(cloud))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff([]string{
 		`Share type "fast-ssd" gets no StorageClass: csi-manila-fast-ssd belongs to share type "Fast_SSD". ` +
 			`Rename it in Manila, or make a StorageClass by hand: like one of the others, but with the parameter type: "fast-ssd".`,
 		`Share type "not a name" gets no StorageClass: "csi-manila-not a name" cannot be the name of one: a lowercase RFC 1123 subdomain must consist of ` +
 			`lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for ` +
 			`validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'). ` +
 			`Rename it in Manila, or make a StorageClass by hand: like one of the others, but with the parameter type: "not a name".`,
-	}, leftOut); diff != "" {
-		t.Errorf("share types without a class (-want +got):\n%s", diff)
-	}
+	}, leftOut), "share types without a class (-want +got)")
 	types := map[string]string{}
 	for _, class := range found {
 		types[class.Name] = class.Parameters["type"]
@@ -50,9 +48,7 @@ func TestClasses(t *testing.T) {
 		want["csi.storage.k8s.io/"+step+"-secret-name"], want["csi.storage.k8s.io/"+step+"-secret-namespace"] = "csi-manila-secrets", "harbour"
 	}
 	class := found[slices.IndexFunc(found, func(c storagev1.StorageClass) bool { return c.Name == "csi-manila-fast-ssd" })]
-	if diff := cmp.Diff(want, class.Parameters); diff != "" {
-		t.Errorf("parameters (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, class.Parameters), "parameters (-want +got)")
 	if class.Provisioner != manila.Driver.CSIName || *class.ReclaimPolicy != "Delete" || *class.VolumeBindingMode != "Immediate" || !*class.AllowVolumeExpansion {
 		t.Errorf("class %+v", class)
 	}

@@ -9,7 +9,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/vsphere"
@@ -112,8 +111,8 @@ func storageClass() storagev1.StorageClass {
 	return storagev1.StorageClass{
 		ObjectMeta:           metav1.ObjectMeta{Name: vsphere.Driver.Certification.Class},
 		Provisioner:          vsphere.Driver.CSIName,
-		ReclaimPolicy:        ptr.To(corev1.PersistentVolumeReclaimDelete),
-		VolumeBindingMode:    ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
-		AllowVolumeExpansion: ptr.To(true),
+		ReclaimPolicy:        new(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode:    new(storagev1.VolumeBindingWaitForFirstConsumer),
+		AllowVolumeExpansion: new(true),
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"gopkg.in/gcfg.v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-csi/berth/drivers"
 	fake "github.com/berth-csi/berth/lab/vsphere"
@@ -77,14 +78,10 @@ func TestClasses(t *testing.T) {
 			}
 			found, leftOut, err := classes(t.Context(), cloud)
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Fatalf("error %v, want %q in it", err, tc.err)
-				}
+				require.ErrorContains(t, err, tc.err)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if len(leftOut) != len(tc.leftOut) || (len(found) == 1) != (len(tc.leftOut) == 0) {
 				t.Errorf("%d classes, left out %q; want %q", len(found), leftOut, tc.leftOut)
 			}
@@ -93,9 +90,7 @@ func TestClasses(t *testing.T) {
 					t.Errorf("left out %q, want %q in it", leftOut, part)
 				}
 			}
-			if sessions := v.Sessions(t); len(sessions) > 0 {
-				t.Errorf("sessions are left open: %v", sessions)
-			}
+			assert.Empty(t, v.Sessions(t), "sessions are left open")
 		})
 	}
 }
@@ -169,17 +164,11 @@ vcenter:
 			got, err := vCenters(drivers.Cloud{Config: tc.config, Credentials: credentials, Infrastructure: &configv1.Infrastructure{
 				Spec: configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{VSphere: tc.spec}}}})
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("error %v, want %q in it", err, tc.err)
-				}
+				assert.ErrorContains(t, err, tc.err)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(vCenter{})); diff != "" {
-				t.Errorf("vCenters (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(tc.want, got, cmp.AllowUnexported(vCenter{})), "vCenters (-want +got)")
 		})
 	}
 }
@@ -216,12 +205,10 @@ func TestDriverConfig(t *testing.T) {
 		},
 	}
 	cloud.DriverConfig.VSphere = &operatorv1.VSphereCSIDriverConfigSpec{
-		GlobalMaxSnapshotsPerBlockVolume: ptr.To[uint32](10), GranularMaxSnapshotsPerBlockVolumeInVVOL: ptr.To[uint32](5),
+		GlobalMaxSnapshotsPerBlockVolume: new(uint32(10)), GranularMaxSnapshotsPerBlockVolumeInVVOL: new(uint32(5)),
 	}
 	content, err := Content(cloud)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got struct {
 		Global struct {
 			ClusterID           string `gcfg:"cluster-id"`

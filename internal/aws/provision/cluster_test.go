@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/internal/aws/removal"
 	"github.com/berth-csi/berth/lab/aws"
@@ -32,25 +32,17 @@ func TestRequestFor(t *testing.T) {
 		nodes["worker-"+string(rune('a'+i))] = "aws:///us-east-1a/" + id
 	}
 	for name, id := range nodes {
-		if err := c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}}))
 	}
 	request, region, err := RequestFor(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(Request{Cluster: cluster.InfrastructureName, Tags: map[string]string{}, Instances: p.request.Instances}, request); diff != "" || region != "us-east-1" {
 		t.Errorf("region %s, request (-want +got):\n%s", region, diff)
 	}
 
 	built, err := tools.Programs(t.Context(), "./cmd/berth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := shared.EnsureNamespace(t.Context(), "team-a"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, shared.EnsureNamespace(t.Context(), "team-a"))
 	if out, err := shared.Kubectl(t.Context(), "apply", "-f", "../../../drivers/efs/assets/crd").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

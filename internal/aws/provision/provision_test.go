@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/aws/removal"
 	cloud "github.com/berth-csi/berth/lab/aws"
@@ -113,9 +115,7 @@ func (p *place) checkGone() {
 	if err == nil {
 		err = removal.Delete(p.t.Context(), p.admin.Clients, inventory, nil)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	if n := len(p.EFS.FileSystems()) + len(p.EFS.AccessPoints()) + len(p.EFS.MountTargets()); n > 0 || len(p.EC2.SecurityGroups()) != 1 {
 		p.t.Errorf("%d resources of EFS are left, and the security groups %+v", n, p.EC2.SecurityGroups())
 	}
@@ -141,12 +141,8 @@ func TestCreate(t *testing.T) {
 		{"again", false, list(true, true)}, {"another dry run", true, list(true, true)},
 	} {
 		got, err := p.create(t.Context(), step.dryRun)
-		if err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
-		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.name, diff)
-		}
+		require.NoError(t, err, step.name)
+		assert.Emptyf(t, cmp.Diff(step.want, got), "%s (-want +got)", step.name)
 		if step.name == "a dry run" && len(p.EFS.FileSystems())+len(p.EC2.SecurityGroups()) != 1 {
 			t.Error("the dry run has created something")
 		}
@@ -271,9 +267,7 @@ func TestSquatted(t *testing.T) {
 	mine := map[string]string{"kubernetes.io/cluster/mine-x7k2p": "owned"}
 	fileSystem := func(p *place, encrypted bool) *string {
 		made, err := p.admin.Clients.EFS.CreateFileSystem(p.t.Context(), &efs.CreateFileSystemInput{CreationToken: aws.String("berth-mine-x7k2p-efs"), Encrypted: &encrypted, Tags: efsTags(mine)})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		require.NoError(p.t, err)
 		return made.FileSystemId
 	}
 	for name, test := range map[string]struct {
@@ -291,26 +285,20 @@ func TestSquatted(t *testing.T) {
 		}, []string{"lacks the tag " + removal.GroupTag}},
 		"an access point": {func(p *place) {
 			id := fileSystem(p, true)
-			if err := p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
+			require.NoError(p.t, p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
 				_, err := p.admin.Clients.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{ClientToken: aws.String("evil"), FileSystemId: id, Tags: efsTags(mine),
 					PosixUser: &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(0)}, RootDirectory: &efstypes.RootDirectory{Path: aws.String("/b/c")}})
 				return err == nil, err
-			}); err != nil {
-				p.t.Fatal(err)
-			}
+			}))
 		}, []string{"its user is 0:0", "want user 2000:3000 and permissions 0700"}},
 		"a mount target": {func(p *place) {
 			id, evil := fileSystem(p, true), p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
 			subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: p.Zones()[0].Name})
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			if err := p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
+			require.NoError(p.t, err)
+			require.NoError(p.t, p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
 				_, err := p.admin.Clients.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: id, SubnetId: &subnet.ID, SecurityGroups: []string{evil}})
 				return err == nil, err
-			}); err != nil {
-				p.t.Fatal(err)
-			}
+			}))
 		}, []string{"it has the security group sg-", "want only the security group mine-x7k2p-efs"}},
 		"our own access point, without the tag": {func(p *place) {
 			if _, err := p.create(p.t.Context(), false); err != nil {
@@ -336,9 +324,7 @@ func TestSquatted(t *testing.T) {
 			for _, dryRun := range []bool{true, false} {
 				_, err := p.create(t.Context(), dryRun)
 				for _, want := range test.want {
-					if err == nil || !strings.Contains(err.Error(), want) {
-						t.Errorf("dry run: %v: the error is %v, want %q", dryRun, err, want)
-					}
+					assert.ErrorContainsf(t, err, want, "dry run: %v: the error", dryRun)
 				}
 			}
 		})

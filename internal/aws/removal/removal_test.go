@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	cloud "github.com/berth-csi/berth/lab/aws"
 	cloudec2 "github.com/berth-csi/berth/lab/aws/ec2"
@@ -52,9 +54,7 @@ func owned(clusters ...string) map[string]string {
 
 func (a *account) must(err error) {
 	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 }
 
 func (a *account) fileSystem(token string, tags map[string]string) string {
@@ -134,12 +134,10 @@ func (a *account) eventually(what string, check func() error) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
 	defer cancel()
-	if err := a.admin.Clients.Poll(ctx, func(context.Context) (bool, error) {
+	require.NoErrorf(a.t, a.admin.Clients.Poll(ctx, func(context.Context) (bool, error) {
 		err := check()
 		return err == nil, err
-	}); err != nil {
-		a.t.Fatalf("waiting for %s: %v", what, err)
-	}
+	}), "waiting for %s", what)
 }
 
 // fill creates the remains of two clusters. It returns the resources to delete for the first, and the rest.
@@ -237,25 +235,17 @@ func TestDelete(t *testing.T) {
 	a := newAccount(t)
 	doomed, kept := a.fill()
 	inventory := a.find()
-	if diff := cmp.Diff(sortedIDs(doomed), sortedIDs(ids(inventory.Delete))); diff != "" {
-		t.Fatalf("what is to be deleted (-want +got):\n%s", diff)
-	}
+	require.Empty(t, cmp.Diff(sortedIDs(doomed), sortedIDs(ids(inventory.Delete))), "what is to be deleted (-want +got)")
 	for _, r := range inventory.Keep {
 		if r.Kept == "" || !slices.Contains(kept, r.ID) {
 			t.Errorf("%s is kept because %q", r, r.Kept)
 		}
 	}
-	if diff := cmp.Diff(sortedIDs(append(doomed, kept...)), a.left()); diff != "" {
-		t.Fatalf("looking has changed something (-want +got):\n%s", diff)
-	}
+	require.Empty(t, cmp.Diff(sortedIDs(append(doomed, kept...)), a.left()), "looking has changed something (-want +got)")
 	var gone []string
 	a.must(Delete(t.Context(), a.admin.Clients, inventory, func(r Resource) { gone = append(gone, r.ID) }))
-	if diff := cmp.Diff(sortedIDs(doomed), sortedIDs(gone)); diff != "" {
-		t.Errorf("what was reported to be gone (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
-		t.Errorf("what is left (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(sortedIDs(doomed), sortedIDs(gone)), "what was reported to be gone (-want +got)")
+	assert.Empty(t, cmp.Diff(sortedIDs(kept), a.left()), "what is left (-want +got)")
 	if again := a.find(); len(again.Delete) > 0 {
 		t.Errorf("afterwards, %v are still to be deleted", again.Delete)
 	}
@@ -280,9 +270,7 @@ func TestFaults(t *testing.T) {
 				a.Inject(fault)
 			}
 			a.must(Delete(t.Context(), a.admin.Clients, a.find(), nil))
-			if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(sortedIDs(kept), a.left()), "what is left (-want +got)")
 		})
 	}
 }
@@ -310,9 +298,7 @@ func TestKilled(t *testing.T) {
 		}
 		return Delete(ctx, a.admin.Clients, inventory, nil)
 	})
-	if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
-		t.Errorf("what is left (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(sortedIDs(kept), a.left()), "what is left (-want +got)")
 }
 
 // TestRefused: a resource that may not be deleted is reported, and delays only resources that depend on it.
@@ -322,17 +308,13 @@ func TestRefused(t *testing.T) {
 	doomed, kept := a.fill()
 	a.Inject(gateway.Fault{Action: "DeleteVolume", Kind: gateway.Denied})
 	err := Delete(t.Context(), a.admin.Clients, a.find(), nil)
-	if err == nil || !strings.Contains(err.Error(), "deleting volume vol-") {
-		t.Errorf("the error is %v", err)
-	}
+	assert.ErrorContains(t, err, "deleting volume vol-")
 	for _, id := range doomed {
 		if strings.HasPrefix(id, "vol-") {
 			kept = append(kept, id)
 		}
 	}
-	if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
-		t.Errorf("what is left (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(sortedIDs(kept), a.left()), "what is left (-want +got)")
 }
 
 // TestMeanwhile: resources that others change after the listing are not deleted.
@@ -359,12 +341,8 @@ func TestMeanwhile(t *testing.T) {
 			fs := a.fileSystem("mine", owned(mine))
 			inventory := a.find()
 			a.must(change.do(a, fs))
-			if err := Delete(t.Context(), a.admin.Clients, inventory, nil); err == nil || !strings.Contains(err.Error(), change.want) {
-				t.Errorf("the error is %v, want %q", err, change.want)
-			}
-			if len(a.EFS.FileSystems()) != 1 {
-				t.Error("the file system was deleted")
-			}
+			assert.ErrorContains(t, Delete(t.Context(), a.admin.Clients, inventory, nil), change.want)
+			assert.Len(t, a.EFS.FileSystems(), 1, "the file system was deleted")
 		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // hostile are texts that an attacker might choose.
@@ -184,9 +186,7 @@ func TestShort(t *testing.T) {
 		{"ébb", 3, "ébb"},
 		{"ébb", 1, "é… (2 more characters)"},
 	} {
-		if got := Short(test.text, test.limit); got != test.want {
-			t.Errorf("Short(%q, %d) is %q, want %q", test.text, test.limit, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, Short(test.text, test.limit), "Short(%q, %d)", test.text, test.limit)
 	}
 	for _, m := range media {
 		if m.name == "Visible" || m.name == "HTML" {
@@ -202,9 +202,7 @@ func TestShort(t *testing.T) {
 func TestJSON(t *testing.T) {
 	var text bytes.Buffer
 	want := map[string]any{"a": hostile, strings.Join(hostile[:30], ""): []any{}}
-	if err := JSON(&text, want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, JSON(&text, want))
 	for line := range strings.Lines(text.String()) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.ContainsFunc(line, isHidden) || line != begin(withoutCommands(line)) {
@@ -213,18 +211,10 @@ func TestJSON(t *testing.T) {
 	}
 	var got, usual any
 	encoded, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(encoded, &usual); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(usual, got); diff != "" {
-		t.Errorf("-usual +got:\n%s", diff)
-	}
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text.Bytes(), &got))
+	require.NoError(t, json.Unmarshal(encoded, &usual))
+	assert.Empty(t, cmp.Diff(usual, got), "-usual +got")
 }
 
 func TestLines(t *testing.T) {

@@ -21,7 +21,7 @@ func (l *Lines) AddMarked(mark, format string, args ...any) {
 // String returns the lines.
 func (l *Lines) String() string { return l.text.String() }
 
-// Message returns a message for an object in a cluster, such as that of a condition or an event. It keeps line ends, and has about limit
+// Message returns a message for an object in a cluster, such as a condition or an event. It keeps line ends, and has about limit
 // characters at most.
 func Message(text string, limit int) string {
 	lines := strings.Split(Short(text, limit), "\n")
@@ -49,7 +49,7 @@ func (m messages) Write(message []byte) (int, error) {
 }
 
 // Screen returns a writer for multi-line text on a terminal. It keeps line ends and tabs and the given sequences,
-// such as those of colours, and escapes all other invisible characters.
+// such as for colours, and escapes all other invisible characters.
 func Screen(w io.Writer, pass ...string) io.Writer { return &screen{to: w, pass: pass, begins: true} }
 
 type screen struct {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
 )
@@ -49,9 +51,7 @@ func TestOf(t *testing.T) {
 		})
 	}
 	_, err := Of([]*findings.Finding{finding("f", findings.Edit{Offset: 8, Old: "3", New: "4"})}, func(string) ([]byte, error) { return []byte(text), nil })
-	if err == nil || !strings.Contains(err.Error(), "f changed while it was being checked") {
-		t.Errorf("of a file that changed: %v", err)
-	}
+	assert.ErrorContains(t, err, "f changed while it was being checked", "of a file that changed")
 	gone := errors.New("it is gone")
 	if _, err := Of([]*findings.Finding{finding("f", findings.Edit{})}, func(string) ([]byte, error) { return nil, gone }); !errors.Is(err, gone) {
 		t.Errorf("of a file that is gone: %v", err)
@@ -84,28 +84,18 @@ func TestDiff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := one(t, tc.before, finding("sea/file.yaml", tc.edits...))
 			t.Chdir(t.TempDir())
-			if err := os.MkdirAll("sea", 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile("sea/file.yaml", f.Before, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll("sea", 0o755))
+			require.NoError(t, os.WriteFile("sea/file.yaml", f.Before, 0o644))
 			apply := exec.CommandContext(t.Context(), "git", "apply", "--whitespace=nowarn", "-")
 			diff, err := f.Diff()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			apply.Stdin = strings.NewReader(diff)
 			if out, err := apply.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s\n%s", err, out, diff)
 			}
 			got, err := os.ReadFile("sea/file.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(f.After), string(got)); diff != "" {
-				t.Errorf("-written +applied:\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(string(f.After), string(got)), "-written +applied")
 		})
 	}
 }
@@ -134,23 +124,13 @@ func TestDiffIsNoCommand(t *testing.T) {
 func TestWrite(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, dir := range []string{"in", "out"} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "file"), []byte("a: 1\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("a: 1\n"), 0o600))
 	}
-	if err := os.Symlink("../out/file", "in/link"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("../out", "in/folder"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("../out/file", "in/link"))
+	require.NoError(t, os.Symlink("../out", "in/folder"))
 	f := one(t, "a: 1\n", finding("in/file", findings.Edit{Offset: 3, Old: "1", New: "2"}))
-	if err := f.Write("in"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Write("in"))
 	text, err := os.ReadFile("in/file")
 	if info, errStat := os.Stat("in/file"); err != nil || errStat != nil || string(text) != "a: 2\n" || info.Mode().Perm() != 0o600 {
 		t.Errorf("got %q, %v, %v", text, err, errStat)
@@ -160,17 +140,11 @@ func TestWrite(t *testing.T) {
 	}
 	for _, name := range []string{"in/link", "in/folder/file", "out/file", "in/gone"} {
 		f.Name = name
-		if err := f.Write("in"); err == nil {
-			t.Errorf("%s was written", name)
-		}
+		assert.Errorf(t, f.Write("in"), "%s was written", name)
 	}
-	if err := errors.Join(os.WriteFile("in/other", nil, 0o600), os.Symlink("other", "in/file.berth-fix")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile("in/other", nil, 0o600), os.Symlink("other", "in/file.berth-fix")))
 	f.Name = "in/file"
-	if err := f.Write("in"); err == nil || !strings.Contains(err.Error(), "in the way") {
-		t.Errorf("through a link to another file of the folder, it wrote: %v", err)
-	}
+	assert.ErrorContains(t, f.Write("in"), "in the way", "through a link to another file of the folder, it wrote")
 	if text, err := os.ReadFile("in/other"); err != nil || len(text) > 0 {
 		t.Errorf("the other file has %q, %v", text, err)
 	}

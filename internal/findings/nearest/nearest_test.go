@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestOf(t *testing.T) {
@@ -32,9 +34,7 @@ func TestHint(t *testing.T) {
 	if got, want := Hint("tids", []string{"tides", "tide", "tide"}), "; did you mean tide or tides?"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := Hint("moon", []string{"tide"}); got != "" {
-		t.Errorf("got %q, want nothing", got)
-	}
+	assert.EqualValues(t, "", Hint("moon", []string{"tide"}))
 }
 
 func TestDistance(t *testing.T) {
@@ -42,8 +42,6 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "ab", 1}, {"abc", "xbc", 1}, {"abcd", "badc", 2}, {"潮汐", "汐潮", 1}} {
-		if got := distance([]rune(test.a), []rune(test.b)); got != test.want {
-			t.Errorf("%q, %q: got %d, want %d", test.a, test.b, got, test.want)
-		}
+		assert.EqualValuesf(t, test.want, distance([]rune(test.a), []rune(test.b)), "%q, %q", test.a, test.b)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-csi/berth/lab/aws/disks"
@@ -30,9 +31,7 @@ func newDisks(t *testing.T) (d *disks.Disks, root func(instance string) string) 
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // device opens the device of a volume in the root of an instance, found as the driver finds it.

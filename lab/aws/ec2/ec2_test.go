@@ -12,6 +12,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/ec2"
@@ -46,9 +47,7 @@ func startEC2(t *testing.T, options aws.Options) (*aws.Cloud, *ec2sdk.Client, ec
 	t.Helper()
 	c := aws.Start(t, options)
 	i, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: c.Zones()[0].Name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c, ec2sdk.NewFromConfig(c.Configure(t, c.AddUser(t, "driver", "ec2:*"))), i
 }
 
@@ -102,16 +101,12 @@ func TestVolumes(t *testing.T) {
 	if message := aws.WantCode(t, attach("/dev/xvda"), "InvalidParameterValue"); !strings.Contains(message, "already in use") {
 		t.Errorf("got the message %q", message)
 	}
-	if err := attach("/dev/xvdaa"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, attach("/dev/xvdaa"))
 	aws.WantCode(t, attach("/dev/xvdab"), "VolumeInUse")
 	_, err = client.DeleteVolume(ctx, &ec2sdk.DeleteVolumeInput{VolumeId: id})
 	aws.WantCode(t, err, "VolumeInUse")
 	seen, err := client.DescribeInstances(ctx, &ec2sdk.DescribeInstancesInput{InstanceIds: []string{instance.ID}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mapping := seen.Reservations[0].Instances[0].BlockDeviceMappings
 	if len(mapping) != 2 || *mapping[1].DeviceName != "/dev/xvdaa" || *mapping[1].Ebs.VolumeId != *id || mapping[1].Ebs.Status != types.AttachmentStatusAttached {
 		t.Errorf("the instance has %+v", mapping)
@@ -159,9 +154,7 @@ func TestSnapshots(t *testing.T) {
 	c, client, _ := startEC2(t, aws.Options{Disks: devices})
 	ctx := t.Context()
 	source, err := client.CreateVolume(ctx, volumeOf(4, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made, err := client.CreateSnapshot(ctx, &ec2sdk.CreateSnapshotInput{VolumeId: source.VolumeId, TagSpecifications: []types.TagSpecification{
 		{ResourceType: types.ResourceTypeSnapshot, Tags: []types.Tag{{Key: sdk.String("CSIVolumeSnapshotName"), Value: sdk.String("snapshot-1")}}}}})
 	if err != nil || made.State != types.SnapshotStatePending {
@@ -209,9 +202,7 @@ func TestPages(t *testing.T) {
 	seen, pages := map[string]bool{}, 0
 	for list := ec2sdk.NewDescribeVolumesPaginator(client, &ec2sdk.DescribeVolumesInput{MaxResults: sdk.Int32(5)}); list.HasMorePages(); pages++ {
 		page, err := list.NextPage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, v := range page.Volumes {
 			seen[*v.VolumeId] = true
 		}
@@ -256,9 +247,7 @@ func TestVolumeLimits(t *testing.T) {
 	}
 	for at := range 27 { // 28, less the root volume and the network interface, and one too many
 		made, err := client.CreateVolume(t.Context(), volumeOf(1, ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, err = client.AttachVolume(t.Context(), &ec2sdk.AttachVolumeInput{VolumeId: made.VolumeId, InstanceId: &instance.ID, Device: sdk.String(fmt.Sprintf("/dev/xvd%c%c", 'a'+at/26, 'a'+at%26))})
 		if at < 26 && err != nil {
 			t.Fatal(err)
@@ -270,9 +259,7 @@ func TestVolumeLimits(t *testing.T) {
 	elsewhere := volumeOf(1, "")
 	elsewhere.AvailabilityZone = &c.Zones()[1].Name
 	made, err := client.CreateVolume(t.Context(), elsewhere)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = client.AttachVolume(t.Context(), &ec2sdk.AttachVolumeInput{VolumeId: made.VolumeId, InstanceId: &instance.ID, Device: sdk.String("/dev/xvdcz")})
 	aws.WantCode(t, err, "InvalidVolume.ZoneMismatch")
 }
@@ -289,9 +276,7 @@ func numbered(n int) []string {
 func TestSettling(t *testing.T) {
 	_, client, instance := startEC2(t, aws.Options{Settle: 300 * time.Millisecond})
 	made, err := client.CreateVolume(t.Context(), volumeOf(1, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	attach := &ec2sdk.AttachVolumeInput{VolumeId: made.VolumeId, InstanceId: &instance.ID, Device: sdk.String("/dev/xvdaa")}
 	_, err = client.AttachVolume(t.Context(), attach)
 	aws.WantCode(t, err, "IncorrectState")
@@ -340,9 +325,7 @@ func TestBrokenDisks(t *testing.T) {
 	}
 	devices.fail = nil
 	made, err := client.CreateVolume(t.Context(), volumeOf(1, "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	devices.fail = errors.New("no loop device")
 	attached, err := client.AttachVolume(t.Context(), &ec2sdk.AttachVolumeInput{VolumeId: made.VolumeId, InstanceId: &instance.ID, Device: sdk.String("/dev/xvdaa")})
 	if err != nil || attached.State != types.VolumeAttachmentStateAttaching {
@@ -361,9 +344,7 @@ func TestBrokenDisks(t *testing.T) {
 func TestEC2Tags(t *testing.T) {
 	c, client, instance := startEC2(t, aws.Options{})
 	made, err := client.CreateVolume(t.Context(), volumeOf(1, "", "a=1", "b=2"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pair := func(key string, value *string) []types.Tag { return []types.Tag{{Key: &key, Value: value}} }
 	ids := []string{*made.VolumeId, instance.ID}
 	if _, err := client.CreateTags(t.Context(), &ec2sdk.CreateTagsInput{Resources: ids, Tags: pair("c", sdk.String(""))}); err != nil {

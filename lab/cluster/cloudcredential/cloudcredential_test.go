@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,13 +55,9 @@ func (f fixture) with(value string, path ...string) fixture {
 
 func (f fixture) create(t *testing.T) {
 	t.Helper()
-	if err := f.Client().Create(t.Context(), f.request); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Client().Create(t.Context(), f.request))
 	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(f.Client().Delete(context.Background(), f.request)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.IgnoreNotFound(f.Client().Delete(context.Background(), f.request)))
 	})
 }
 
@@ -76,21 +74,13 @@ func (f fixture) update(t *testing.T, value string, path ...string) {
 // awaitSecret waits until check accepts the Secret.
 func (f fixture) awaitSecret(t *testing.T, what string, check func(data map[string][]byte) error) {
 	t.Helper()
-	cluster.Eventually(t, waitLimit, what, func(ctx context.Context) error {
-		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(f.secret), f.secret); err != nil {
-			return err
-		}
-		return check(f.secret.Data)
-	})
+	f.Await(t, waitLimit, what, f.secret, func() error { return check(f.secret.Data) })
 }
 
 // awaitProvisioned waits until the status says that the request was provisioned in its current generation.
 func (f fixture) awaitProvisioned(t *testing.T) {
 	t.Helper()
-	cluster.Eventually(t, waitLimit, "the request to be provisioned", func(ctx context.Context) error {
-		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(f.request), f.request); err != nil {
-			return err
-		}
+	f.Await(t, waitLimit, "the request to be provisioned", f.request, func() error {
 		status := f.request.Object["status"]
 		provisioned, _, _ := unstructured.NestedBool(f.request.Object, "status", "provisioned")
 		generation, _, _ := unstructured.NestedInt64(f.request.Object, "status", "lastSyncGeneration")
@@ -131,9 +121,7 @@ func TestRequestGetsItsSecret(t *testing.T) {
 	first := f.secret.DeepCopy()
 
 	// A deleted Secret is recreated, with new keys.
-	if err := c.Client().Delete(t.Context(), f.secret); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Delete(t.Context(), f.secret))
 	f.awaitSecret(t, "a new key pair", isKeyPair)
 	if string(first.Data["aws_access_key_id"]) == string(f.secret.Data["aws_access_key_id"]) {
 		t.Errorf("the new Secret has the key %s of the old one", first.Data["aws_access_key_id"])
@@ -146,9 +134,7 @@ func TestRequestGetsItsSecret(t *testing.T) {
 	f.update(t, "/var/run/token", "spec", "cloudTokenPath")
 	f.awaitSecret(t, "the path of the token", isRole("arn:aws:iam::1:role/r", "/var/run/token"))
 
-	if err := c.Client().Delete(t.Context(), f.request); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Delete(t.Context(), f.request))
 	cluster.Eventually(t, waitLimit, "the request to go", c.Gone(f.request))
 	cluster.Eventually(t, waitLimit, "the Secret to go", c.Gone(f.secret))
 }
@@ -168,9 +154,7 @@ func testRequestForACopy(t *testing.T, kind, name string) {
 	f.create(t)
 	root := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: name}}
 	root.Data = map[string][]byte{"key": []byte("old"), "cacert": []byte("a certificate")}
-	if err := c.Client().Create(t.Context(), root); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), root))
 	t.Cleanup(func() { c.Client().Delete(context.Background(), root) })
 	isCopy := func(data map[string][]byte) error {
 		if diff := cmp.Diff(root.Data, data); diff != "" {
@@ -181,9 +165,7 @@ func testRequestForACopy(t *testing.T, kind, name string) {
 	f.awaitProvisioned(t)
 	f.awaitSecret(t, "the copy", isCopy)
 	root.Data["key"] = []byte("new")
-	if err := c.Client().Update(t.Context(), root); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Update(t.Context(), root))
 	f.awaitSecret(t, "the new content", isCopy)
 }
 
@@ -207,9 +189,7 @@ func TestRequestWaitsForItsNamespace(t *testing.T) {
 	}
 	cluster.Eventually(t, waitLimit, "the missing namespace to be reported", missing("True"))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "comes-later"}}
-	if err := c.Client().Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), namespace))
 	t.Cleanup(func() { c.Client().Delete(context.Background(), namespace) })
 	f.awaitSecret(t, "the key pair", isKeyPair)
 	f.awaitProvisioned(t)
@@ -222,9 +202,7 @@ func TestOnlyRolesInManualMode(t *testing.T) {
 	setMode := func(mode operatorv1.CloudCredentialsMode) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"spec":{"credentialsMode":%q}}`, mode)
-		if err := c.Client().Patch(context.Background(), config, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Patch(context.Background(), config, client.RawPatch("application/merge-patch+json", []byte(patch))))
 	}
 	setMode(operatorv1.CloudCredentialsModeManual)
 	t.Cleanup(func() { setMode(operatorv1.CloudCredentialsModeDefault) })
@@ -234,9 +212,7 @@ func TestOnlyRolesInManualMode(t *testing.T) {
 
 	// Requests are reconciled in order: when the later one is provisioned, the other one would be, too.
 	role.awaitProvisioned(t)
-	if err := c.Gone(pair.secret)(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Gone(pair.secret)(t.Context()))
 	setMode(operatorv1.CloudCredentialsModeDefault)
 	pair.awaitSecret(t, "the key pair", isKeyPair)
 }
@@ -248,7 +224,5 @@ func TestRequestsForOtherCloudsAreLeftAlone(t *testing.T) {
 	later := newRequest(c, "later", c.Namespace(t))
 	later.create(t)
 	later.awaitProvisioned(t)
-	if err := c.Gone(other.secret)(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Gone(other.secret)(t.Context()))
 }

@@ -3,9 +3,11 @@ package crds
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSets(t *testing.T) {
@@ -21,21 +23,15 @@ func TestSets(t *testing.T) {
 		{OLM, []string{"clusterserviceversions.operators.coreos.com", "subscriptions.operators.coreos.com"}},
 	} {
 		path, err := test.set.Ensure(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		definitions, err := Read(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var names []string
 		for _, definition := range definitions {
 			names = append(names, definition.Name)
 		}
 		for _, name := range test.want {
-			if !slices.Contains(names, name) {
-				t.Errorf("%s lacks %s; it has %q", test.set.name, name, names)
-			}
+			assert.Containsf(t, names, name, "%s lacks %s; it has %q", test.set.name, name, names)
 		}
 	}
 }
@@ -43,9 +39,7 @@ func TestSets(t *testing.T) {
 // With the file in the cache, no program is run.
 func TestEnsureWarm(t *testing.T) {
 	cold, err := OLM.Ensure(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Setenv("PATH", t.TempDir())
 	if warm, err := OLM.Ensure(t.Context()); err != nil || warm != cold {
 		t.Errorf("got %q, %v; want %q", warm, err, cold)
@@ -54,9 +48,7 @@ func TestEnsureWarm(t *testing.T) {
 
 func TestParseRefusesWhatIsNoDefinition(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "other.yaml")
-	if err := os.WriteFile(path, []byte("kind: ConfigMap\nmetadata: {name: x}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("kind: ConfigMap\nmetadata: {name: x}\n"), 0o644))
 	if _, err := parse(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "ConfigMap") {
 		t.Errorf("got %v, want an error that names the file and what it found", err)
 	}

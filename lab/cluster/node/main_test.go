@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,20 +97,13 @@ func (c testCluster) pod(t *testing.T, namespace, name, program string, changes 
 
 func (c testCluster) create(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := c.Client().Create(t.Context(), object); err != nil {
-		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-	}
+	require.NoErrorf(t, c.Client().Create(t.Context(), object), "create %T %s", object, object.GetName())
 }
 
 // await waits until check accepts the object, which it keeps up to date.
 func await[T client.Object](t *testing.T, c testCluster, object T, what string, check func(T) error) T {
 	t.Helper()
-	cluster.Eventually(t, waitLimit, what, func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-			return err
-		}
-		return check(object)
-	})
+	c.Await(t, waitLimit, what, object, func() error { return check(object) })
 	return object
 }
 

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,18 +28,12 @@ func TestNodeIsReady(t *testing.T) {
 		return nil
 	})
 	for label, want := range map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH, corev1.LabelHostname: "worker-0"} {
-		if got := node.Labels[label]; got != want {
-			t.Errorf("label %s is %q, want %q", label, got, want)
-		}
+		assert.EqualValuesf(t, want, node.Labels[label], "label %s", label)
 	}
 	api, err := discovery.NewDiscoveryClientForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	version, err := api.ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, want := node.Status.NodeInfo.KubeletVersion, version.GitVersion; got != want {
 		t.Errorf("the kubelet's version is %q, want %q", got, want)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPayloadReplacesContentAtOnce(t *testing.T) {
@@ -23,12 +25,8 @@ func TestPayloadReplacesContentAtOnce(t *testing.T) {
 		{payload{"a": {[]byte("4"), 0o400}}, map[string]string{"a": "4"}},
 	}
 	for i, step := range steps {
-		if err := step.content.write(folder); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(step.want, visible(t, folder)); diff != "" {
-			t.Errorf("step %d: files (-want +got):\n%s", i, diff)
-		}
+		require.NoError(t, step.content.write(folder))
+		assert.Emptyf(t, cmp.Diff(step.want, visible(t, folder)), "step %d: files (-want +got)", i)
 		for name, file := range step.content {
 			if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != file.mode {
 				t.Errorf("step %d: %s has mode %v, %v, want %v", i, name, info.Mode(), err, file.mode)
@@ -36,12 +34,8 @@ func TestPayloadReplacesContentAtOnce(t *testing.T) {
 		}
 		// The old content is removed, and writing the same content again changes nothing.
 		before, err := os.Readlink(filepath.Join(folder, dataLink))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := step.content.write(folder); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, step.content.write(folder))
 		if after, err := os.Readlink(filepath.Join(folder, dataLink)); err != nil || after != before {
 			t.Errorf("step %d: writing the same content again replaced %s by %s, %v", i, before, after, err)
 		}
@@ -56,17 +50,13 @@ func visible(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, entry := range entries {
 		if entry.Name()[0] == '.' {
 			continue
 		}
 		root, err := filepath.EvalSymlinks(filepath.Join(folder, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
 				return err
@@ -79,9 +69,7 @@ func visible(t *testing.T, folder string) map[string]string {
 			files[filepath.Join(entry.Name(), below)] = string(content)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return files
 }

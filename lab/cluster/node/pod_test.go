@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -84,16 +86,12 @@ func TestProgramGetsArgumentsAndEnvironment(t *testing.T) {
 	})
 	me := c.awaitServing(t, pod)
 
-	if diff := cmp.Diff([]string{"first", "--colour=red", "$(COLOUR)", "$(UNKNOWN)"}, me.Args); diff != "" {
-		t.Errorf("arguments (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"first", "--colour=red", "$(COLOUR)", "$(UNKNOWN)"}, me.Args), "arguments (-want +got)")
 	for _, want := range []string{
 		"COLOUR=red", "SIZE=large", "THE_key=sesame", "BOTH=red and large", "NAME=program", "NAMESPACE=" + namespace,
 		"NODE=" + pod.Spec.NodeName, "ACCOUNT=default", "LABEL=test", "POD_IP=" + pod.Status.PodIP, "MEMORY=100", "FROM_MAP=small", "FROM_SECRET=sesame",
 	} {
-		if !slices.Contains(me.Env, want) {
-			t.Errorf("the environment lacks %s", want)
-		}
+		assert.Containsf(t, me.Env, want, "the environment lacks %s", want)
 	}
 	if i := slices.IndexFunc(me.Env, func(v string) bool { return strings.HasPrefix(v, "ABSENT=") || strings.HasPrefix(v, "GOPATH=") }); i >= 0 {
 		t.Errorf("the environment has %s, want neither missing optional keys nor variables of the node", me.Env[i])
@@ -156,13 +154,9 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 		cluster.Eventually(t, waitLimit, path, shows(path, is(want)))
 	}
 	token, err := ask(t.Context(), ip, "/file?path=/var/run/all/token")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{`"aud":["somebody-else"]`, string(pod.UID)} {
-		if claims := claimsOf(t, token); !strings.Contains(claims, want) {
-			t.Errorf("the token says %s, want %s in it", claims, want)
-		}
+		assert.Contains(t, claimsOf(t, token), want, "the token says")
 	}
 
 	for path, writable := range map[string]bool{"/tmp/scratch/file": true, "/tmp/file": true, "/run/file": true, "/run/settings/file": false, "/run/keys/file": false} {
@@ -174,9 +168,7 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 	// Changes in the API show up in the volume.
 	settings.Data["colour"], settings.Data["shape"] = "blue", "round"
 	delete(settings.Data, "size")
-	if err := c.Client().Update(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Update(t.Context(), settings))
 	cluster.Eventually(t, waitLimit, "the changed key", shows("/run/settings/colour", is("blue")))
 	cluster.Eventually(t, waitLimit, "the new key", shows("/run/settings/shape", is("round")))
 	if err := c.Client().Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"changed"}}}`))); err != nil {
@@ -192,13 +184,9 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 func claimsOf(t *testing.T, token string) string {
 	t.Helper()
 	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		t.Fatalf("%q is not a JSON web token", token)
-	}
+	require.Lenf(t, parts, 3, "%q is not a JSON web token", token)
 	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(claims)
 }
 
@@ -287,9 +275,7 @@ func TestOtherImagesAreReportedRunning(t *testing.T) {
 		}
 	}
 	want := map[string]string{"prepare": "Completed", "beside": "running, ready true", "main": "running, ready true", "sidecar": "running, ready true"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("containers (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "containers (-want +got)")
 	if pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("the pod's phase is %s, want %s", pod.Status.Phase, corev1.PodRunning)
 	}

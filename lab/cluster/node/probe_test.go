@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -88,9 +90,7 @@ func TestChecks(t *testing.T) {
 func serveHealth(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	state := health.NewServer()
 	state.SetServingStatus("good", healthpb.HealthCheckResponse_SERVING)
 	state.SetServingStatus("bad", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -160,9 +160,7 @@ func TestWatchCountsAnswers(t *testing.T) {
 					}
 					got = append(got, fmt.Sprintf("%s %s", time.Since(start), word))
 				})
-				if diff := cmp.Diff(test.want, got); diff != "" {
-					t.Errorf("reports (-want +got):\n%s", diff)
-				}
+				assert.Empty(t, cmp.Diff(test.want, got), "reports (-want +got)")
 			})
 		})
 	}
@@ -178,7 +176,5 @@ func TestBackoff(t *testing.T) {
 	for i := range want {
 		want[i] *= time.Second
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("delays (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "delays (-want +got)")
 }

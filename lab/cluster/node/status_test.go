@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -121,9 +122,7 @@ func TestPodPhaseAndConditions(t *testing.T) {
 				*field = string(findCondition(status.Conditions, kind).Status)
 			}
 			got.ReadyCause = findCondition(status.Conditions, corev1.PodReady).Reason
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(test.want, got), "(-want +got)")
 			if test.seen.ended && status.ContainerStatuses[0].State.Terminated == nil {
 				t.Errorf("a container of a stopped pod is %+v", status.ContainerStatuses[0].State)
 			}
@@ -137,9 +136,7 @@ func TestPodStatusKeepsWhatOthersWrote(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable, Conditions: []corev1.PodCondition{scheduled, ready}}}
 
 	status := podStatus(pod, observation{main: []corev1.ContainerStatus{running("a", true)}}, now)
-	if diff := cmp.Diff(scheduled, *findCondition(status.Conditions, corev1.PodScheduled)); diff != "" {
-		t.Errorf("the scheduler's condition (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(scheduled, *findCondition(status.Conditions, corev1.PodScheduled)), "the scheduler's condition (-want +got)")
 	if got := findCondition(status.Conditions, corev1.PodReady).LastTransitionTime; got != earlier {
 		t.Errorf("the pod is ready since %s, want %s, as that has not changed", got, earlier)
 	}

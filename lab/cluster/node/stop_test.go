@@ -11,13 +11,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,18 +39,12 @@ func TestRolloutReplacesTheProcess(t *testing.T) {
 
 	change := client.MergeFrom(deployment.DeepCopy())
 	setVariable(&deployment.Spec.Template.Spec, "VERSION", "2")
-	if err := c.Client().Patch(t.Context(), deployment, change); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Patch(t.Context(), deployment, change))
 	cluster.Eventually(t, waitLimit, "the old pod to go", c.Gone(old))
-	if err := ended(first.PID); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, ended(first.PID))
 	awaitEnd(t, first.Child)
 	second := c.awaitServing(t, c.podOf(t, deployment))
-	if !slices.Contains(second.Env, "VERSION=2") {
-		t.Errorf("the environment of the new process is %q, want VERSION=2 in it", second.Env)
-	}
+	assert.Contains(t, second.Env, "VERSION=2", "the environment of the new process")
 }
 
 func TestDeletionStopsTheProgram(t *testing.T) {
@@ -72,31 +67,21 @@ func TestDeletionStopsTheProgram(t *testing.T) {
 			me := c.awaitServing(t, pod)
 			logs := c.Kubectl(t.Context(), "logs", "--follow", "--namespace", pod.Namespace, pod.Name)
 			output, err := logs.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := logs.Start(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, logs.Start())
 			lines := bufio.NewReader(output)
 			if line, err := lines.ReadString('\n'); line != "serving\n" {
 				t.Fatalf("the log begins with %q, %v", line, err)
 			}
 			asked := time.Now()
-			if err := c.Client().Delete(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Client().Delete(t.Context(), pod))
 			cluster.Eventually(t, waitLimit, "the pod to go", c.Gone(pod))
 			if took := time.Since(asked); took < test.atLeast {
 				t.Errorf("the pod was gone after %s, want the grace period of %s to pass", took, test.atLeast)
 			}
-			if err := ended(me.PID); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, ended(me.PID))
 			rest, err := io.ReadAll(lines)
-			if err := errors.Join(err, logs.Wait()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, errors.Join(err, logs.Wait()))
 			if string(rest) != "told to terminate\n" {
 				t.Errorf("the log ends with %q, want a message that the program was told to terminate", rest)
 			}
@@ -111,9 +96,7 @@ func TestForcedDeletionStopsTheProgram(t *testing.T) {
 		spec.TerminationGracePeriodSeconds = new(int64(120))
 	})
 	me := c.awaitServing(t, pod)
-	if err := c.Client().Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	awaitEnd(t, me.PID)
 }
 
@@ -178,20 +161,14 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 				t.Errorf("a file below /tmp in a folder that is kept: got %q, %v", answer, err)
 			}
 
-			if err := own.cmd.Process.Signal(test.signal); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, own.cmd.Process.Signal(test.signal))
 			err = own.cmd.Wait()
 			if test.signal == syscall.SIGKILL {
 				awaitEnd(t, me.PID)
 				return
 			}
-			if err != nil {
-				t.Errorf("the node ended with %v", err)
-			}
-			if err := ended(me.PID); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err, "the node ended")
+			assert.NoError(t, ended(me.PID))
 			awaitEnd(t, me.Child)
 		})
 	}
@@ -208,35 +185,25 @@ type ownNode struct {
 func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "node-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	// The other user may read neither the test's executable nor the kubeconfig in their folders.
 	program, kubeconfig, kept := filepath.Join(dir, "program"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "kept")
 	copyFile(t, images()[imageRepository], program)
 	copyFile(t, c.Kubeconfig(), kubeconfig)
-	if err := os.WriteFile(kept, []byte("kept"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(kept, []byte("kept"), 0o644))
 	cmd := exec.Command(program)
 	if uid != 0 && os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 		for _, path := range []string{dir, program, kubeconfig} {
-			if err := os.Chown(path, int(uid), int(uid)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Chown(path, int(uid), int(uid)))
 		}
 	}
 	cmd.Env = append(os.Environ(), programVariable+"=node", nodeKubeconfig+"="+kubeconfig, nodeDir+"="+dir, nodeSubnet+"="+c.subnet(t))
 	cmd.Stderr = os.Stderr
 	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -252,9 +219,7 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 func (c testCluster) subnet(t *testing.T) string {
 	t.Helper()
 	api, err := url.Parse(c.Config().Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	octets := strings.Split(api.Hostname(), ".")
 	return fmt.Sprintf("%s.%s.%d", octets[0], octets[1], 200+ownNodes.Add(1)%50)
 }
@@ -269,7 +234,5 @@ func copyFile(t *testing.T, from, to string) {
 		err = os.WriteFile(to, content, 0o700)
 		syscall.ForkLock.RUnlock()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 )
@@ -20,14 +22,10 @@ func BenchmarkNode(b *testing.B) {
 	for b.Loop() {
 		c := cluster.Start(b, cluster.Options{RealNodes: 1})
 		root, err := c.NodeRoot(cluster.RealNode(0))
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		// One of the first things that the node's first process makes.
 		began, err := os.Stat(filepath.Join(root, "opt/node"))
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.ReportMetric(time.Since(began.ModTime()).Seconds(), "s-to-ready")
 		b.ReportMetric(groupValue(b, root, "cpuacct/cpuacct.usage")/float64(time.Second), "CPU-s/node")
 		b.ReportMetric(groupValue(b, root, "memory/memory.max_usage_in_bytes")/(1<<20), "MiB/node")
@@ -38,12 +36,8 @@ func BenchmarkNode(b *testing.B) {
 func groupValue(b *testing.B, root, name string) float64 {
 	b.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", name))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	value, err := strconv.ParseFloat(strings.TrimSpace(string(content)), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return value
 }

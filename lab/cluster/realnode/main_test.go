@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,9 +57,7 @@ func sharedCluster(t *testing.T) testCluster {
 func executable(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 
@@ -90,10 +89,7 @@ func pod(namespace, name, node string, program []string, changes ...func(*corev1
 func (c testCluster) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	c.create(t, pod)
-	cluster.Eventually(t, waitLimit, "pod "+pod.Name+" to be ready", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, waitLimit, "pod "+pod.Name+" to be ready", pod, func() error {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
 				return nil
@@ -106,9 +102,7 @@ func (c testCluster) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 
 func (c testCluster) create(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	if err := c.Client().Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), pod))
 	t.Cleanup(func() { c.Client().Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
 }
 

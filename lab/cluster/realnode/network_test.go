@@ -9,9 +9,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,9 +23,7 @@ func network(t *testing.T) *Network {
 		t.Skip("network namespaces need root")
 	}
 	n, err := NewNetwork(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(n.Close)
 	return n
 }
@@ -50,34 +49,22 @@ func TestNetworkHasNoWayOut(t *testing.T) {
 
 	const metadata = "169.254.169.254:80"
 	for _, to := range []string{machine, metadata, "192.0.2.1:80"} {
-		if err := dialFrom(first, to); err == nil {
-			t.Errorf("a node connects to %s", to)
-		}
+		assert.Errorf(t, dialFrom(first, to), "a node connects to %s", to)
 	}
-	if err := n.Forward(metadata, machine); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.Forward(metadata, machine))
 	for _, place := range n.Places() {
-		if err := dialFrom(place, metadata); err != nil {
-			t.Errorf("node %s connects to what is forwarded: %v", place.Address, err)
-		}
+		assert.NoErrorf(t, dialFrom(place, metadata), "node %s connects to what is forwarded", place.Address)
 	}
-	if err := dialFrom(first, machine); err == nil {
-		t.Errorf("with a forwarder to it, a node connects to %s directly", machine)
-	}
+	assert.Errorf(t, dialFrom(first, machine), "with a forwarder to it, a node connects to %s directly", machine)
 	if _, err := n.Listen(second, "0.0.0.0:1234"); err == nil {
 		t.Error("a node got the address 0.0.0.0")
 	}
 	if _, err := n.Listen(second, "127.0.0.1:1234"); err != nil {
 		t.Fatal(err)
 	}
-	if err := dialFrom(first, second.Address.String()+":1234"); err == nil {
-		t.Error("a node connects to the other one's loopback")
-	}
+	assert.Error(t, dialFrom(first, second.Address.String()+":1234"), "a node connects to the other one's loopback")
 	for _, to := range []string{first.Address.String(), second.Address.String()} {
-		if err := dialFrom(first, to+":9"); err == nil || !strings.Contains(err.Error(), unix.ECONNREFUSED.Error()) {
-			t.Errorf("connect to a node where nothing listens: got %v, want that it refuses", err)
-		}
+		assert.ErrorContains(t, dialFrom(first, to+":9"), unix.ECONNREFUSED.Error(), "connect to a node where nothing listens")
 	}
 }
 
@@ -90,20 +77,16 @@ func TestProxyConnectsToNodesOnly(t *testing.T) {
 	defer onMachine.Close()
 	place := n.Places()[1]
 	var onNode net.Listener
-	if err := place.inside(func() (err error) {
+	require.NoError(t, place.inside(func() (err error) {
 		onNode, err = net.Listen("tcp", place.Address.String()+":80")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "node") })}
 	go server.Serve(onNode)
 	defer server.Close()
 
 	via, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for to, want := range map[string]string{
 		place.Address.String() + ":80":         "node",
 		onMachine.Listener.Addr().String():     "machine",
@@ -111,9 +94,7 @@ func TestProxyConnectsToNodesOnly(t *testing.T) {
 		"node.example.com:80":                  "want an IP address",
 		n.Places()[0].Address.String() + ":80": "refused",
 	} {
-		if got := throughProxy(t, via.Host, to); !strings.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", to, got, want)
-		}
+		assert.Contains(t, throughProxy(t, via.Host, to), want, to)
 	}
 }
 
@@ -121,16 +102,12 @@ func TestProxyConnectsToNodesOnly(t *testing.T) {
 func throughProxy(t *testing.T, proxy, to string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", proxy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
 	answers := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(answers, &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if answer.StatusCode == http.StatusOK {
 		fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
 		if answer, err = http.ReadResponse(answers, nil); err != nil {
@@ -139,8 +116,6 @@ func throughProxy(t *testing.T, proxy, to string) string {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(body)
 }

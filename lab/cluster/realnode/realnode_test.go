@@ -3,7 +3,6 @@ package realnode_test
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,9 +16,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
 )
@@ -68,18 +68,14 @@ func TestMountOn(t *testing.T) {
 	c := sharedCluster(t)
 	namespace, folder := c.Namespace(t), t.TempDir()
 	path := "/var/lib/" + namespace
-	if err := os.WriteFile(filepath.Join(folder, "file"), []byte("shared"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "file"), []byte("shared"), 0o644))
 	kind, propagation := corev1.HostPathDirectoryOrCreate, corev1.MountPropagationHostToContainer
 	for i := range 2 {
 		running := c.run(t, pod(namespace, fmt.Sprintf("reader-%d", i), cluster.RealNode(i), []string{"serve"}, func(spec *corev1.PodSpec) {
 			spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}}
 			spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "shared", MountPath: "/shared", MountPropagation: &propagation}}
 		}))
-		if err := c.MountOn(cluster.RealNode(i), folder, path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.MountOn(cluster.RealNode(i), folder, path))
 		if got := c.exec(t, running, "read", "/shared/file"); got != "shared" {
 			t.Errorf("on node %s the file has %q", running.Spec.NodeName, got)
 		}
@@ -136,10 +132,7 @@ func TestLivenessProbeRestartsContainer(t *testing.T) {
 		t.Fatalf("restarted %d times while it was healthy", restarts)
 	}
 	c.exec(t, pod, "get", fmt.Sprintf("http://127.0.0.1:%d/sicken", servePort))
-	cluster.Eventually(t, waitLimit, "a restart", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, waitLimit, "a restart", pod, func() error {
 		if status := pod.Status.ContainerStatuses[0]; status.RestartCount == 0 || !status.Ready {
 			return fmt.Errorf("status: %+v", status)
 		}
@@ -153,9 +146,7 @@ func TestServiceAccount(t *testing.T) {
 	c := sharedCluster(t)
 	pod := c.run(t, pod(c.Namespace(t), "pod", cluster.RealNode(1), []string{"serve"}))
 	want := "https://10.217.0.1:443 system:serviceaccount:" + pod.Namespace + ":default\n"
-	if got := c.exec(t, pod, "whoami"); got != want {
-		t.Errorf("the API server and the user are %q, want %q", got, want)
-	}
+	assert.EqualValues(t, want, c.exec(t, pod, "whoami"), "the API server and the user")
 }
 
 // TestNothingElseIsReachable: from a node and from its pods, nothing can be reached except nodes, pods, the API server
@@ -166,14 +157,10 @@ func TestNothingElseIsReachable(t *testing.T) {
 	namespace := c.Namespace(t)
 	// A server of the machine, on all of its addresses.
 	server, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer server.Close()
 	_, port, err := net.SplitHostPort(server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	refused := []string{
 		net.JoinHostPort("127.0.0.1", port),
 		metadataServer().Listener.Addr().String(),
@@ -184,9 +171,7 @@ func TestNothingElseIsReachable(t *testing.T) {
 		"10.217.0.10:53", // a Service that does not exist
 	}
 	own, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, address := range own {
 		if ip := address.(*net.IPNet).IP; ip.To4() != nil && !ip.IsLoopback() {
 			refused = append(refused, net.JoinHostPort(ip.String(), port))
@@ -202,13 +187,9 @@ func TestNothingElseIsReachable(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(c.exec(t, pod, append([]string{"dial"}, reached...)...)) {
-			if !strings.Contains(line, "connected") {
-				t.Errorf("from the %s: %s", name, line)
-			}
+			assert.Containsf(t, line, "connected", "from the %s", name)
 		}
-		if got := c.exec(t, pod, "get", "http://"+metadata); got != "metadata" {
-			t.Errorf("from the %s, http://%s answers %q, want the server that the options name", name, metadata, got)
-		}
+		assert.EqualValuesf(t, "metadata", c.exec(t, pod, "get", "http://"+metadata), "from the %s, http://%s answers", name, metadata)
 		if name == "node" {
 			routes := c.exec(t, pod, "read", "/proc/net/route")
 			for line := range strings.Lines(routes) {
@@ -228,15 +209,10 @@ func TestUnknownImage(t *testing.T) {
 		spec.Containers[0].Image = "quay.io/nobody/nothing:v1"
 	})
 	c.create(t, pod)
-	cluster.Eventually(t, waitLimit, "ErrImagePull", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	c.Await(t, waitLimit, "ErrImagePull", pod, func() error {
 		for _, status := range pod.Status.ContainerStatuses {
 			if waiting := status.State.Waiting; waiting != nil && waiting.Reason == "ErrImagePull" {
-				if !strings.Contains(waiting.Message, "quay.io/nobody/nothing:v1: not found") {
-					t.Errorf("message %q, want that the image was not found", waiting.Message)
-				}
+				assert.Contains(t, waiting.Message, "quay.io/nobody/nothing:v1: not found", "message")
 				return nil
 			}
 		}
@@ -266,37 +242,23 @@ func TestImageArchive(t *testing.T) {
 func archive(t *testing.T, repository string) string {
 	t.Helper()
 	program, err := os.ReadFile(executable(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
 	for name, content := range map[string]string{"sbin/program": string(program), "etc/motd": "from the archive"} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}))
 		if _, err := io.WriteString(w, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	image, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tag, err := name.NewTag(repository + ":v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if err := tarball.WriteToFile(path, tag, image); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tarball.WriteToFile(path, tag, image))
 	return path
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // mirrorTransport sends requests as containerd does to a mirror: with the registry that was meant.
@@ -34,31 +36,19 @@ func (m mirrorTransport) RoundTrip(request *http.Request) (*http.Response, error
 // TestServedImages: every kind of image can be pulled, and has the content that its manifest says.
 func TestServedImages(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(program, []byte("#!/bin/true"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/true"), 0o755))
 	whole, err := random.Image(2000, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tag, err := name.NewTag("any:v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	archive, folder := filepath.Join(t.TempDir(), "image.tar"), t.TempDir()
-	if err := tarball.WriteToFile(archive, tag, whole); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tarball.WriteToFile(archive, tag, whole))
 	if _, err := layout.Write(folder, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole})); err != nil {
 		t.Fatal(err)
 	}
 	r := registry{images: map[string]func() (v1.Image, error){}}
-	if err := r.add(map[string]string{"quay.io/some/program": program, "program": program}, programImage); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.add(map[string]string{"quay.io/some/archive": archive, "quay.io/some/layout": folder}, readImage); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.add(map[string]string{"quay.io/some/program": program, "program": program}, programImage))
+	require.NoError(t, r.add(map[string]string{"quay.io/some/archive": archive, "quay.io/some/layout": folder}, readImage))
 	server := httptest.NewServer(r)
 	defer server.Close()
 	pull := func(registry, repository string) error {
@@ -90,16 +80,12 @@ func TestServedImages(t *testing.T) {
 	for _, pulled := range []struct{ registry, repository string }{
 		{"quay.io", "some/program:v1"}, {"quay.io", "some/program:v2"}, {"docker.io", "library/program"}, {"quay.io", "some/archive"}, {"quay.io", "some/layout"},
 	} {
-		if err := pull(pulled.registry, pulled.repository); err != nil {
-			t.Errorf("pull %s of %s: %v", pulled.repository, pulled.registry, err)
-		}
+		assert.NoErrorf(t, pull(pulled.registry, pulled.repository), "pull %s of %s", pulled.repository, pulled.registry)
 	}
 	for _, missing := range []struct{ registry, repository string }{
 		{"docker.io", "some/program:v1"}, {"quay.io", "some/other"},
 		{"quay.io", "some/program@sha256:0000000000000000000000000000000000000000000000000000000000000000"},
 	} {
-		if err := pull(missing.registry, missing.repository); err == nil || !strings.Contains(err.Error(), "404") {
-			t.Errorf("pull %s of %s: got %v, want that it is not found", missing.repository, missing.registry, err)
-		}
+		assert.ErrorContainsf(t, pull(missing.registry, missing.repository), "404", "pull %s of %s", missing.repository, missing.registry)
 	}
 }

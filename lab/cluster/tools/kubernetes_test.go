@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 )
 
 // TestKubernetesVariable: the variable names another version, and a mistake in it is an error.
 func TestKubernetesVariable(t *testing.T) {
 	pinned, _, err := Kubernetes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for value, want := range map[string]struct {
 		version  string
 		isPinned bool
@@ -39,9 +38,7 @@ func TestVersionsHaveFoldersOfTheirOwn(t *testing.T) {
 	for _, version := range []string{"", "1.31.14", "1.32.9"} {
 		t.Setenv(KubernetesVariable, version)
 		r, err := kubernetesRecipe(kubelet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if other, is := seen[r.key()]; is {
 			t.Errorf("%q and %q have the folder %s", other, version, r.key())
 		}

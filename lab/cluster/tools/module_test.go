@@ -2,6 +2,8 @@ package tools
 
 import (
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // ownVersion says why a module has another version than in lab/modules/tools, by folder.
@@ -23,14 +25,10 @@ var ownVersion = map[string]map[string]string{
 // once for all. A demonstration that builds everything takes minutes longer otherwise.
 func TestSharedModules(t *testing.T) {
 	shared, err := ToolPins()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for folder, own := range ownVersion {
 		pins, err := PinsOf(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for module, version := range pins.versions {
 			want, both := shared.versions[module]
 			switch {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestUnusedFoldersAreRemoved(t *testing.T) {
@@ -12,18 +14,14 @@ func TestUnusedFoldersAreRemoved(t *testing.T) {
 	request := func(key string) {
 		t.Helper()
 		_, err := once(t.Context(), cache, key, isFolder, func(Progress) {}, func(partial string) error { return os.Mkdir(partial, 0o755) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	for _, key := range []string{"unused", "used", "requested"} {
 		request(key)
 	}
 	for key, age := range map[string]time.Duration{"unused": keptUnused + time.Hour, "used": keptUnused - time.Hour, "requested": 2 * keptUnused} {
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(filepath.Join(cache, key), then, then); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chtimes(filepath.Join(cache, key), then, then))
 	}
 	request("requested")
 	request("new")

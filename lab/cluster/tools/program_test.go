@@ -5,6 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestReplacedModule: a program is built with the source of a module that no proxy serves, from a folder that the pins
@@ -14,12 +17,8 @@ func TestReplacedModule(t *testing.T) {
 	write := func(folder, name, content string) {
 		t.Helper()
 		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	const pins = "module example.com/greeter\ngo 1.26.0\nrequire example.invalid/words v0.14.0\n"
 	write(root, "go.mod", "module example.com/project\n")
@@ -33,22 +32,16 @@ func TestReplacedModule(t *testing.T) {
 	build := func() (dir Dir, prints string) {
 		t.Helper()
 		recipe, err := Program{Name: "greeter", Package: "./greeter", Folder: pinned, Replaced: map[string]string{"example.invalid/words": source}}.recipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if dir, err = recipe.ensure(t.Context(), cache, func(Progress) {}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command(dir.Path("greeter")).CombinedOutput()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return dir, string(out)
 	}
 	first, prints := build()
-	if prints != "hello" {
-		t.Errorf("the program prints %q, want what the folder's source says", prints)
-	}
+	assert.EqualValues(t, "hello", prints, "the program prints")
 	write(source, ".git/index", "changed by git")
 	if again, _ := build(); again != first {
 		t.Errorf("built again in %s, want the program in %s", again, first)

@@ -11,27 +11,23 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A warm start runs no other program, so it works without a go command.
 func TestEnsureWarm(t *testing.T) {
 	built, err := Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Setenv("PATH", t.TempDir())
 	warm, err := Ensure(t.Context(), func(p Progress) { t.Errorf("a warm start reports %+v", p) })
 	if err != nil || warm != built {
 		t.Fatalf("warm start: got %q, %v; want %q", warm, err, built)
 	}
 	version, err := exec.Command(built.Path("kubectl"), "version", "--client").CombinedOutput()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pins, err := ToolPins()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if pinned, err := pins.Version("k8s.io/kubernetes"); err != nil || !strings.Contains(string(version), pinned) {
 		t.Errorf("kubectl says %q, want the pinned version %s (%v)", version, pinned, err)
 	}
@@ -42,9 +38,7 @@ func smallRecipe(t *testing.T, programs ...program) recipe {
 	t.Helper()
 	folder := t.TempDir()
 	pins := []byte("module example.com/pins\n")
-	if err := os.WriteFile(filepath.Join(folder, "go.mod"), pins, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "go.mod"), pins, 0o644))
 	if len(programs) == 0 {
 		programs = []program{{"formatter", "cmd/gofmt"}}
 	}
@@ -80,12 +74,8 @@ func TestEnsureBuildsOnce(t *testing.T) {
 func TestEnsureRebuildsWhatIsMissing(t *testing.T) {
 	recipe, cache := smallRecipe(t), t.TempDir()
 	first, err := recipe.ensure(t.Context(), cache, func(Progress) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(first.Path("formatter")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(first.Path("formatter")))
 	second, err := recipe.ensure(t.Context(), cache, func(Progress) {})
 	if err != nil || second != first || !isFile(second.Path("formatter")) {
 		t.Errorf("ensure after the program was removed: %q, %v; want it in %q again", second, err, first)
@@ -95,13 +85,9 @@ func TestEnsureRebuildsWhatIsMissing(t *testing.T) {
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	cache := t.TempDir()
 	// The remains of an earlier build that was killed.
-	if err := os.Mkdir(filepath.Join(cache, "0123"+partialSuffix), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(filepath.Join(cache, "0123"+partialSuffix), 0o755))
 	_, err := smallRecipe(t, program{"nothing", "cmd/no-such-thing"}).ensure(t.Context(), cache, func(Progress) {})
-	if err == nil || !strings.Contains(err.Error(), "cmd/no-such-thing") {
-		t.Errorf("build what does not exist: got %v, want an error that names it", err)
-	}
+	assert.ErrorContains(t, err, "cmd/no-such-thing", "build what does not exist")
 	onlyLockIn(t, cache)
 }
 
@@ -114,15 +100,11 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 		_, err := recipe.ensure(ctx, cache, func(p Progress) {
 			if p.Phase == phase {
 				// As if some tools were already built.
-				if err := os.Mkdir(filepath.Join(cache, recipe.key()+partialSuffix), 0o755); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, os.Mkdir(filepath.Join(cache, recipe.key()+partialSuffix), 0o755))
 				interrupt(interruption)
 			}
 		})
-		if !errors.Is(err, interruption) {
-			t.Errorf("interrupted while %s: got %v", phase, err)
-		}
+		assert.ErrorIsf(t, err, interruption, "interrupted while %s", phase)
 		onlyLockIn(t, cache)
 	}
 }
@@ -163,9 +145,7 @@ func TestCacheFolder(t *testing.T) {
 
 func TestRootIsFoundFromBelow(t *testing.T) {
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !isFile(filepath.Join(root, "lab", "cluster", "tools", "tools_test.go")) {
 		t.Errorf("the root is said to be %s, which is not above this file", root)
 	}
@@ -182,9 +162,7 @@ func TestLineWriter(t *testing.T) {
 	for _, part := range []string{"one\ntw", "o\n", "\nrest"} {
 		w.Write([]byte(part))
 	}
-	if diff := cmp.Diff([]string{"one", "two", ""}, lines); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, cmp.Diff([]string{"one", "two", ""}, lines))
 	if want := "one\ntwo\n\nrest"; all.String() != want {
 		t.Errorf("passed on %q, want %q", all.String(), want)
 	}
@@ -193,9 +171,7 @@ func TestLineWriter(t *testing.T) {
 func onlyLockIn(t *testing.T, cache string) {
 	t.Helper()
 	entries, err := os.ReadDir(cache)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, entry := range entries {
 		if entry.Name() != "lock" {
 			t.Errorf("%s is left in the cache", entry.Name())

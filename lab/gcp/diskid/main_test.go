@@ -2,9 +2,10 @@ package main
 
 import (
 	"os"
-	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-csi/berth/lab/loop"
@@ -26,9 +27,7 @@ func TestIdentify(t *testing.T) {
 	} {
 		got, err := identify(test.program, []string{"--page=0x83", "--whitelisted", test.argument})
 		if test.problem != "" {
-			if err == nil || !strings.Contains(err.Error(), test.problem) {
-				t.Errorf("%s %s: error %v, want %q in it", test.program, test.argument, err, test.problem)
-			}
+			assert.ErrorContainsf(t, err, test.problem, "%s %s: error", test.program, test.argument)
 		} else if err != nil || got != test.want {
 			t.Errorf("%s %s: got %q, error %v; want %q", test.program, test.argument, got, err, test.want)
 		}
@@ -39,17 +38,11 @@ func TestIdentify(t *testing.T) {
 func attach(t *testing.T, name string) string {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "disk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
-	if err := file.Truncate(1 << 20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, file.Truncate(1<<20))
 	device, err := loop.Attach(file, name, unix.LO_FLAGS_AUTOCLEAR)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { device.Close() })
 	return device.Name()
 }

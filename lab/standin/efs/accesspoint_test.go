@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -47,7 +48,7 @@ var shared = []*csi.VolumeCapability{{
 	AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 }}
 
-// ask asks for a volume, with parameters beyond those of every class.
+// ask asks for a volume, with the parameters of every class and some more.
 func (r region) ask(name string, parameters ...string) (*csi.Volume, error) {
 	all := map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"}
 	for _, parameter := range parameters {
@@ -64,9 +65,7 @@ func (r region) ask(name string, parameters ...string) (*csi.Volume, error) {
 func (r region) create(t *testing.T, name string, parameters ...string) cloud.AccessPoint {
 	t.Helper()
 	volume, err := r.ask(name, parameters...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, point := range r.EFS.AccessPoints() {
 		if strings.HasSuffix(volume.VolumeId, fileSystem+"::"+point.ID) {
 			return point
@@ -188,9 +187,7 @@ func TestListing(t *testing.T) {
 			r.create(t, fmt.Sprintf("pvc-%d", i))
 		}
 		a, err := r.account("", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := map[bool]int{false: 2, true: 3}[version.lists]
 		if all, err := a.listPages(t.Context(), fileSystem, 2); len(all) != want || err != nil {
 			t.Errorf("%s sees %d access points, %v; want %d of 3", version.Number, len(all), err, want)
@@ -250,16 +247,10 @@ func TestDelete(t *testing.T) {
 		point := r.create(t, "pvc-1", "basePath=/claims")
 		own, other := filepath.Join(files, "claims", "pvc-1"), filepath.Join(files, "claims", "pvc-2")
 		for _, folder := range []string{own, other} {
-			if err := os.MkdirAll(folder, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(folder, 0o755))
 		}
-		if err := os.WriteFile(filepath.Join(outside, "kept"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(outside, filepath.Join(own, "link")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(outside, "kept"), nil, 0o600))
+		require.NoError(t, os.Symlink(outside, filepath.Join(own, "link")))
 		for range 2 {
 			if _, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: fileSystem + "::" + point.ID}); err != nil {
 				t.Fatal(err)

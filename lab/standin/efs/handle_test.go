@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -57,12 +58,8 @@ func TestTags(t *testing.T) {
 		`name:big\ ship a:\\`: {nil, map[string]string{"name": "big ship", "a": `\`}},
 		"a:b:c d:e":           {map[string]string{"a": "b", "d": "e"}, map[string]string{"d": "e"}},
 	} {
-		if diff := cmp.Diff(want.v2, parseTags(text, V2.escapes)); diff != "" {
-			t.Errorf("version 2, %q (-want +got):\n%s", text, diff)
-		}
-		if diff := cmp.Diff(want.v3, parseTags(text, V3.escapes)); diff != "" {
-			t.Errorf("version 3, %q (-want +got):\n%s", text, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want.v2, parseTags(text, V2.escapes)), "version 2, %q (-want +got)", text)
+		assert.Emptyf(t, cmp.Diff(want.v3, parseTags(text, V3.escapes)), "version 3, %q (-want +got)", text)
 	}
 }
 

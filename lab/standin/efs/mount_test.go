@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -65,12 +67,8 @@ func alone(t *testing.T, namespaces int) {
 		t.Skip("only root can mount")
 	}
 	runtime.LockOSThread() // and never unlock it
-	if err := unix.Unshare(namespaces); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Unshare(namespaces))
+	require.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	if namespaces&unix.CLONE_NEWNET == 0 {
 		return
 	}
@@ -78,9 +76,7 @@ func alone(t *testing.T, namespaces int) {
 	if err == nil {
 		err = netlink.LinkSetUp(loopback)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // TestMount: the server of the file system sees the same certificate as from mount.efs, and its refusal becomes
@@ -88,9 +84,7 @@ func alone(t *testing.T, namespaces int) {
 func TestMount(t *testing.T) {
 	alone(t, unix.CLONE_NEWNS|unix.CLONE_NEWNET)
 	files := t.TempDir()
-	if err := os.WriteFile(filepath.Join(files, "greeting"), []byte("ahoy"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(files, "greeting"), []byte("ahoy"), 0o600))
 	var asked []nfs.Request
 	server := nfs.New(func(r nfs.Request) (string, error) {
 		asked = append(asked, r)
@@ -101,9 +95,7 @@ func TestMount(t *testing.T) {
 	})
 	for _, at := range []struct{ network, address string }{{"tcp", "127.0.0.1:2049"}, {"unix", nfs.Socket}} {
 		listener, err := net.Listen(at.network, at.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer listener.Close()
 		if at.network == "tcp" {
 			server.ServeClients(listener)
@@ -112,21 +104,15 @@ func TestMount(t *testing.T) {
 		}
 	}
 	m, target := mounter{place{region: "sea-west-1"}}, t.TempDir()
-	if err := m.mount(t.Context(), source{"fs-01234567", "/", []string{"mounttargetip=127.0.0.1", "accesspoint=" + point, "tls", "ro"}}, target); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.mount(t.Context(), source{"fs-01234567", "/", []string{"mounttargetip=127.0.0.1", "accesspoint=" + point, "tls", "ro"}}, target))
 	if mounted, err := folders.IsMounted(target); !mounted || err != nil {
 		t.Errorf("%s counts as mounted: %v, %v", target, mounted, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(target, "greeting")); string(text) != "ahoy" || err != nil {
 		t.Errorf("it has %q, %v", text, err)
 	}
-	if err := os.WriteFile(filepath.Join(target, "answer"), nil, 0o600); err == nil {
-		t.Error("it can be written, although it is read-only")
-	}
-	if err := folders.Unmount(target); err != nil {
-		t.Fatal(err)
-	}
+	assert.Error(t, os.WriteFile(filepath.Join(target, "answer"), nil, 0o600), "it can be written, although it is read-only")
+	require.NoError(t, folders.Unmount(target))
 	want := nfs.Request{Path: "/", Version: "4.1", Host: "fs-01234567.efs.sea-west-1.amazonaws.com", FileSystem: "fs-01234567", AccessPoint: point}
 	if len(asked) != 1 || asked[0] != want {
 		t.Errorf("the server was asked for %+v, want %+v", asked, want)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -53,9 +55,7 @@ func TestMostMounts(t *testing.T) {
 		t.Errorf("the second mount: %v, want %v", err, codes.Aborted)
 	}
 	close(goOn)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-first)
 }
 
 // TestInfo: only the later version names the zone of a node.
@@ -73,16 +73,12 @@ func TestInfo(t *testing.T) {
 // TestVolumeMetrics: how full a volume is, is known after it was measured, and unknown after it was unmounted.
 func TestVolumeMetrics(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "file"), make([]byte, 10_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "file"), make([]byte, 10_000), 0o600))
 	d := &driver{version: V2, volumes: newMeasurements(VolumeMetrics{On: true, Refresh: time.Hour, AtOnce: 1})}
 	ask := func() *csi.VolumeUsage {
 		t.Helper()
 		response, err := d.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: fileSystem, VolumePath: folder})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return response.Usage[0]
 	}
 	if got := ask(); got.Unit != csi.VolumeUsage_UNKNOWN {
@@ -110,9 +106,7 @@ func TestTaint(t *testing.T) {
 		"none": nil, "another": {other}, "its own": {{Key: taintKey, Effect: corev1.TaintEffectNoExecute}, other},
 	} {
 		api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pier"}, Spec: corev1.NodeSpec{Taints: taints}})
-		if err := takeTaint(t.Context(), api, "pier"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoError(t, takeTaint(t.Context(), api, "pier"), name)
 		node, err := api.CoreV1().Nodes().Get(t.Context(), "pier", metav1.GetOptions{})
 		if err != nil || len(node.Spec.Taints) > 1 || len(node.Spec.Taints) == 1 && node.Spec.Taints[0] != other {
 			t.Errorf("%s: it has %v, %v", name, node.Spec.Taints, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -27,26 +28,16 @@ var ofPlatform = map[string][]string{
 // TestAlerts checks the alerts with promtool, and runs the tests in testdata.
 func TestAlerts(t *testing.T) {
 	promtool, err := tools.Promtool(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rule, err := Rule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rules, err := yaml.Marshal(rule.Object["spec"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tests, err := os.ReadFile("testdata/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folder := t.TempDir()
 	for name, content := range map[string][]byte{"rules.yaml": rules, "alerts.yaml": tests} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), content, 0o644))
 	}
 	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}, {"test", "rules", "alerts.yaml"}} {
 		command := exec.CommandContext(t.Context(), promtool, args...)
@@ -69,13 +60,9 @@ func TestAlertsOfThePlatform(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(prometheusRule, &content); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(prometheusRule, &content))
 	tests, err := os.ReadFile("testdata/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := map[string][]string{}
 	for _, group := range content.Spec.Groups {
 		for _, r := range group.Rules {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,13 +29,9 @@ func read(t *testing.T) map[string]*unstructured.Unstructured {
 	found := map[string]*unstructured.Unstructured{}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		u := &unstructured.Unstructured{}
-		if err := boundedyaml.UnmarshalStrict(data, &u.Object); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		require.NoError(t, boundedyaml.UnmarshalStrict(data, &u.Object), name)
 		_, own, inLevel := strings.Cut(filepath.Base(name), "_cluster-storage-operator_")
 		if !inLevel {
 			own = filepath.Base(name)
@@ -71,9 +68,7 @@ func TestEveryImageIsReplaced(t *testing.T) {
 	manifests := read(t)
 	replaced := map[string]bool{}
 	tags, _, err := unstructured.NestedSlice(manifests["image-references"].Object, "spec", "tags")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, tag := range tags {
 		name, _, _ := unstructured.NestedString(tag.(map[string]any), "from", "name")
 		replaced[name] = true
@@ -100,9 +95,7 @@ func environment(t *testing.T, deployment *unstructured.Unstructured) map[string
 		t.Fatalf("%d containers, error %v", len(containers), err)
 	}
 	var container corev1.Container
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(containers[0].(map[string]any), &container); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(containers[0].(map[string]any), &container))
 	found := map[string]string{}
 	for _, v := range container.Env {
 		found[v.Name] = v.Value
@@ -116,9 +109,7 @@ func TestCredentialsAreExtractable(t *testing.T) {
 	manifests := read(t)
 	for _, d := range clusterstorage.OfPlatforms(registry.All()) {
 		operand, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, m := range drivers.OfKind(operand, "CredentialsRequest") {
 			found := slices.ContainsFunc(slices.Collect(maps.Values(manifests)), func(u *unstructured.Unstructured) bool {
 				return u.GetKind() == "CredentialsRequest" && u.GetName() == m.Object.GetName() &&

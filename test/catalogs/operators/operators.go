@@ -14,6 +14,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -86,9 +87,7 @@ func Folder(t testing.TB, pkg string, b Bundle) string {
 	}}
 	for file, object := range map[string]any{registryv1.ManifestsDir + "/csv.yaml": b.csv(), "metadata/annotations.yaml": annotations} { // JSON is YAML
 		path := filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, manifest(t, object), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, manifest(t, object), 0o644)))
 	}
 	return dir
 }
@@ -174,8 +173,6 @@ func (d *Definition) CRD() map[string]any {
 func manifest(t testing.TB, object any) []byte {
 	t.Helper()
 	data, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return data
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,9 +129,7 @@ func catalogFolders(t *testing.T) map[string]string {
 	}
 	for _, kind := range kinds {
 		dir := t.TempDir()
-		if err := catalogs.Generate(dir, kind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, catalogs.Generate(dir, kind))
 		folders[kind.Name] = dir
 	}
 	if *more != "" {
@@ -145,30 +145,22 @@ func berthBase(t *testing.T) v1.Image {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -tags=grpcnotrace -trimpath")
-	if err := tools.Build(t.Context(), dir, nil, "-ldflags=-s -w", "./cmd/opm"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tools.Build(t.Context(), dir, nil, "-ldflags=-s -w", "./cmd/opm"))
 	layer, err := oci.Files{
 		"bin/opm":               {Source: filepath.Join(dir, "opm"), Executable: true},
 		"bin/grpc_health_probe": {Link: "opm"},
 		"tmp":                   {SharedFolder: true},
 	}.Layer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	built, err := oci.Platform{Architecture: "amd64", User: "65532:65532", Entrypoint: []string{"/bin/opm"}, Layers: []v1.Layer{layer}}.Image()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return built
 }
 
 func archive(t *testing.T, repository string) string {
 	t.Helper()
 	path, err := images.Archive(t.Context(), nil, repository+":latest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 
@@ -177,9 +169,7 @@ func archive(t *testing.T, repository string) string {
 func opmWith(t *testing.T) func(*testing.T, string) v1.Image {
 	t.Helper()
 	base, err := tarball.ImageFromPath(archive(t, images.OPM), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return func(t *testing.T, catalog string) v1.Image {
 		t.Helper()
 		cache := filepath.Join(t.TempDir(), "cache")
@@ -198,13 +188,9 @@ func withCatalog(t *testing.T, base v1.Image, catalog, cache string) v1.Image {
 		layers = append(layers, owned(t, cache, "tmp/cache"))
 	}
 	built, err := mutate.AppendLayers(base, layers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := built.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config = config.DeepCopy()
 	config.Config.Entrypoint, config.Config.Cmd = []string{"/bin/opm"}, []string{"serve", "/configs", "--cache-dir=/tmp/cache"}
 	if built, err = mutate.ConfigFile(built, config); err != nil {
@@ -217,21 +203,13 @@ func withCatalog(t *testing.T, base v1.Image, catalog, cache string) v1.Image {
 func contentOnly(t *testing.T, catalog string) string {
 	t.Helper()
 	content, err := build.Image(t.Context(), catalog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index, err := content.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	img, err := index.Image(manifest.Manifests[0].Digest) // all have the same content
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return layoutOf(t, img)
 }
 
@@ -316,9 +294,7 @@ func (b bed) measure(t *testing.T, name, repository string, extract *v1alpha1.Ex
 			NodeSelector: map[string]string{corev1.LabelHostname: cluster.RealNode(0)}, SecurityContextConfig: v1alpha1.Restricted, ExtractContent: extract,
 		}},
 	}
-	if err := b.Client().Create(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), source))
 	defer b.remove(t, source)
 	inside, err := b.await(t)
 	if err != nil {
@@ -420,9 +396,7 @@ func (b bed) failedProbes(t *testing.T) (count int32) {
 		t.Fatalf("there is no pod: %v", err)
 	}
 	events := &corev1.EventList{}
-	if err := b.Client().List(t.Context(), events, client.InNamespace(pod.Namespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().List(t.Context(), events, client.InNamespace(pod.Namespace)))
 	for _, e := range events.Items {
 		if e.InvolvedObject.UID == pod.UID && e.Reason == "Unhealthy" {
 			count += e.Count
@@ -453,9 +427,7 @@ func (b bed) becameReady(t *testing.T) (taken time.Duration) {
 
 func (b bed) remove(t *testing.T, source client.Object) {
 	t.Helper()
-	if err := b.Client().Delete(context.Background(), source); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, b.Client().Delete(context.Background(), source))
 	cluster.Eventually(t, 2*time.Minute, "the catalog's pod to go", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := b.Client().List(ctx, pods, client.InNamespace(cluster.CatalogNamespace), client.MatchingLabels{"olm.catalogSource": "measured"}); err != nil {
@@ -472,8 +444,6 @@ func (b bed) remove(t *testing.T, source client.Object) {
 func owned(t *testing.T, folder, at string) v1.Layer {
 	t.Helper()
 	layer, err := ownedLayer(folder, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return layer
 }

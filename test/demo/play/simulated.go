@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/realnode/machine"
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -74,16 +76,12 @@ func (c simulatedCloud) run(ctx context.Context, s *demo) error {
 	folder := clusterFolder(s.folder)
 	return session.Run(ctx, s.name, os.Stderr, func(t testing.TB) {
 		cloud, err := c.start(t, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.cluster, err = cluster.Up(t.Context(), folder, cluster.Options{
 			OLM: c.olm, RealNodes: len(testbed.Nodes), ImageArchives: archives, Reachable: cloud.Servers,
 			Images: map[string]string{release.OperatorImage: s.program("berth-operator"), journey.UserImage: s.program("user"), catalogImage: s.program("berth")},
 		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		entered := false
 		t.Cleanup(func() {
 			if err := cluster.Stop(context.Background(), folder); !entered && err != nil {
@@ -93,8 +91,6 @@ func (c simulatedCloud) run(ctx context.Context, s *demo) error {
 		testbed.Enter(t, s.cluster, testbed.Options{Cloud: cloud, Snapshots: c.snapshots})
 		entered = true
 		fmt.Println(ready)
-		if err := s.awaitEnd(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.awaitEnd(t.Context()))
 	})
 }

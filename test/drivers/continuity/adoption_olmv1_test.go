@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,9 +61,7 @@ func (a *adopted) handOverExtension(t *testing.T) {
 	if held := a.extension(t); p == nil || len(held.GetFinalizers()) != len(before.GetFinalizers())+1 || held.GetDeletionTimestamp() != nil {
 		t.Fatalf("finalizers %q, deletion at %v; want only one more than %q", held.GetFinalizers(), held.GetDeletionTimestamp(), before.GetFinalizers())
 	}
-	if err := adoption.Adopt.Rollback(t.Context(), a.to(), p, migrate.Options{Report: func(migrate.Event) {}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, adoption.Adopt.Rollback(t.Context(), a.to(), p, migrate.Options{Report: func(migrate.Event) {}}))
 	if after := a.extension(t); !slices.Equal(after.GetFinalizers(), before.GetFinalizers()) || after.GetUID() != before.GetUID() {
 		t.Errorf("finalizers %q, UID %s; want %q and %s as before", after.GetFinalizers(), after.GetUID(), before.GetFinalizers(), before.GetUID())
 	}
@@ -93,9 +93,7 @@ func (a *adopted) runUntil(t *testing.T, kill func(migrate.Event) bool) *adoptio
 	ctx, cancel := context.WithTimeout(t.Context(), 2*testbed.Limit)
 	defer cancel()
 	p, _, err := adoption.Adopt.Ensure(ctx, a.to(), adoption.Request{Driver: a.Driver})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !p.Safe {
 		t.Fatalf("the plan is not safe:\n%s", p.Text(findings.Plain))
 	}
@@ -122,9 +120,7 @@ func (a *adopted) extension(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(extensionKind)
-	if err := a.Client().Get(t.Context(), client.ObjectKey{Name: a.Driver.Package.Name}, object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Client().Get(t.Context(), client.ObjectKey{Name: a.Driver.Package.Name}, object))
 	return object
 }
 
@@ -141,15 +137,11 @@ func (w *watch) mustHaveInstalled(t *testing.T, extension string, apis int) {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(version)
 		list.SetKind(kind + "List")
-		if err := w.Client().List(t.Context(), list, client.MatchingLabels(predecessor.LabelsOf(extension))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Client().List(t.Context(), list, client.MatchingLabels(predecessor.LabelsOf(extension))))
 		want := 0
 		if kind == "CustomResourceDefinition" {
 			want = apis
 		}
-		if len(list.Items) != want {
-			t.Errorf("there are %d of %s with the labels of the ClusterExtension, want %d", len(list.Items), kind, want)
-		}
+		assert.Lenf(t, list.Items, want, "there are %d of %s with the labels of the ClusterExtension, want %d", len(list.Items), kind, want)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -94,9 +96,7 @@ func ebsToAdopt(t *testing.T, from origin) *adopted {
 	}
 	a.left = func() int { return len(region.EC2.Volumes()) + len(region.EC2.Snapshots()) }
 	request, err := openshift45.Request(ebs.Driver) // with the permissions of today's driver
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	region.Former = []*unstructured.Unstructured{request.Object}
 	cloud := region.Options()
 	endpoint := cloud.Platform.AWS.ServiceEndpoints[slices.IndexFunc(cloud.Platform.AWS.ServiceEndpoints, func(e configv1.AWSServiceEndpoint) bool { return e.Name == "ec2" })]
@@ -159,12 +159,8 @@ func (a *adopted) subscribe(t testing.TB, bed *testbed.Testbed, catalog string) 
 	defer cancel()
 	const source = "redhat-operators"
 	bed.Serve(t, source, catalog)
-	if err := bed.EnsureNamespace(ctx, a.former.Namespace); err != nil {
-		t.Fatal(err)
-	}
-	if err := bed.Client().Create(ctx, &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: a.former.Namespace, Name: "all"}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.EnsureNamespace(ctx, a.former.Namespace))
+	require.NoError(t, bed.Client().Create(ctx, &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: a.former.Namespace, Name: "all"}}))
 	pkg := bed.Driver.Package.Name
 	if _, err := journey.Subscribe(ctx, bed.Client(), &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.former.Namespace, Name: pkg},
@@ -180,13 +176,9 @@ func (a *adopted) makeOld(t testing.TB, bed *testbed.Testbed, operand []*unstruc
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
 	create := func(object client.Object) {
-		if err := bed.Client().Create(ctx, object); err != nil {
-			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
-		}
+		require.NoErrorf(t, bed.Client().Create(ctx, object), "create %T %s", object, object.GetName())
 		if object.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
-			if err := bed.EnsureNamespace(ctx, object.GetName()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, bed.EnsureNamespace(ctx, object.GetName()))
 		}
 	}
 	of := bed.Driver.OldCustomResources()[0]
@@ -220,23 +212,21 @@ func (a *adopted) runWriters(t *testing.T) {
 	pod := journey.PodWithClaim(namespace, name, template).Spec
 	pod.Containers[0].Args = []string{"keep-writing", journey.DataFolder + "/" + name}
 	pod.Volumes = nil
-	pod.TerminationGracePeriodSeconds = ptr.To(int64(5))
-	pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(0))}
+	pod.TerminationGracePeriodSeconds = new(int64(5))
+	pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(0))}
 	selector := &metav1.LabelSelector{MatchLabels: handover.WriterLabels}
 	pod.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 		{TopologyKey: corev1.LabelHostname, LabelSelector: selector},
 	}}}
 	a.set = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr.To(int32(len(testbed.Nodes))), ServiceName: name, Selector: selector, PodManagementPolicy: appsv1.ParallelPodManagement,
+		Replicas: new(int32(len(testbed.Nodes))), ServiceName: name, Selector: selector, PodManagementPolicy: appsv1.ParallelPodManagement,
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: handover.WriterLabels}, Spec: pod},
 		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: template}, Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &a.ofWriters, AccessModes: []corev1.PersistentVolumeAccessMode{a.mode},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		}}},
 	}}
-	if err := a.Client().Create(t.Context(), a.set); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Client().Create(t.Context(), a.set))
 	for i := range testbed.Nodes {
 		writer := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", name, i)}}
 		a.writers = append(a.writers, a.AwaitPod(t, writer))
@@ -253,9 +243,7 @@ func (a *adopted) makeClasses(t *testing.T) string {
 	t.Helper()
 	const name = "of-an-administrator"
 	class := &storagev1.StorageClass{}
-	if err := a.Client().Get(t.Context(), client.ObjectKey{Name: a.class}, class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Client().Get(t.Context(), client.ObjectKey{Name: a.class}, class))
 	ofSnapshots := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": map[string]any{"name": name},
 		"driver": a.Driver.CSIName, "deletionPolicy": "Delete",
@@ -266,17 +254,13 @@ func (a *adopted) makeClasses(t *testing.T) string {
 			"csi.storage.k8s.io/snapshotter-secret-name": login, "csi.storage.k8s.io/snapshotter-secret-namespace": class.Parameters[secret+"namespace"],
 		}
 	}
-	if err := a.Client().Create(t.Context(), ofSnapshots); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Client().Create(t.Context(), ofSnapshots))
 	a.ofWriters = a.class
 	if a.attaches {
 		a.ofWriters = name
 		class.ObjectMeta = metav1.ObjectMeta{Name: name}
 		class.Parameters["csi.storage.k8s.io/fstype"] = "xfs"
-		if err := a.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Client().Create(t.Context(), class))
 	}
 	return name
 }
@@ -307,13 +291,9 @@ func (a *adopted) handOver(t *testing.T) {
 	a.AwaitReady(t)
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
-	if err := testbed.AwaitClusterOperator(ctx, a.Client()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, testbed.AwaitClusterOperator(ctx, a.Client()))
 	recorded.MustHold(t)
-	if lost := a.losses()[losses:]; len(lost) > 0 {
-		t.Errorf("the cloud was asked to detach or delete: %q", lost)
-	}
+	assert.Empty(t, a.losses()[losses:], "the cloud was asked to detach or delete")
 	a.journal.note("%d of %d pods of the driver were replaced; calls that detach or delete: %d", a.replaced(t, before), len(before), len(a.losses())-losses)
 	a.journal.note("the driver was unregistered for a moment on the nodes %q", a.unregistered(registrations()))
 	if !a.former.Own { // from now on, the new operator's own permissions have to do
@@ -339,9 +319,7 @@ func (a *adopted) unregistered(events []eventwatch.Event) (nodes []string) {
 // deletes the class, the operator creates today's class, and a new volume grows.
 func (a *adopted) grow(t *testing.T) {
 	class := &storagev1.StorageClass{}
-	if err := a.Client().Get(t.Context(), client.ObjectKey{Name: a.ofWriters}, class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Client().Get(t.Context(), client.ObjectKey{Name: a.ofWriters}, class))
 	if ptr.Deref(class.AllowVolumeExpansion, false) {
 		for _, claim := range a.claims {
 			a.Expand(t, claim, "2Gi")
@@ -349,9 +327,7 @@ func (a *adopted) grow(t *testing.T) {
 		return
 	}
 	a.journal.note("StorageClass %s of the former operator lets no volume grow; it was deleted, and made again", a.class)
-	if err := a.Client().Delete(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Client().Delete(t.Context(), class))
 	cluster.Eventually(t, testbed.Limit, "StorageClass "+a.class+" to be made again", func(ctx context.Context) error {
 		return a.Client().Get(ctx, client.ObjectKey{Name: a.class}, &storagev1.StorageClass{})
 	})
@@ -374,16 +350,14 @@ func (a *adopted) useNew(t *testing.T) {
 	for i, node := range testbed.Nodes {
 		a.use(t, testbed.Pod{Name: fmt.Sprintf("new-%d", i), Node: node}, testbed.Claim{Class: a.class}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {
 			pod.Write(t, "greeting", "ahoy")
-			if got := pod.Read(t, "greeting"); got != "ahoy" {
-				t.Errorf("pod %s reads %q, want ahoy", pod.Name, got)
-			}
+			assert.EqualValuesf(t, "ahoy", pod.Read(t, "greeting"), "pod %s reads", pod.Name)
 		})
 	}
 }
 
 // restore makes a volume of the snapshot, and finds the writer's records there.
 func (a *adopted) restore(t *testing.T) {
-	source := &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: a.snapshot.GetName()}
+	source := &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: a.snapshot.GetName()}
 	a.use(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1]}, testbed.Claim{Class: a.ofWriters, Source: source}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {
 		if records := strings.Count(pod.Read(t, "writer"), "\n"); records == 0 {
 			t.Error("the volume of the snapshot has no record of the writer")

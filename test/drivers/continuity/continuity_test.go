@@ -17,6 +17,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,9 +77,7 @@ func createClass(t testing.TB, bed *testbed.Testbed) string {
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: efs.Driver.CSIName,
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"},
 	}
-	if err := bed.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.Client().Create(t.Context(), class))
 	return class.Name
 }
 
@@ -164,9 +164,7 @@ func (w *watch) run(t *testing.T, steps []step) {
 			w.awaitRecords(t)
 			for _, pod := range w.writers {
 				reports := pod.Reports(t)
-				if err := reports.Last().Err(); err != nil {
-					t.Errorf("pod %s: %v", pod.Name, err)
-				}
+				assert.NoErrorf(t, reports.Last().Err(), "pod %s", pod.Name)
 				w.journal.paused(reports.LongestPause(w.journal.began()))
 			}
 			for pod, now := range w.mounts(t) {
@@ -243,9 +241,7 @@ func isWrite(event cluster.AuditEvent) bool {
 func (w *watch) rollOut(t *testing.T) {
 	before := w.DriverPods(t)
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.Driver.CSIName}}
-	if err := w.Client().Patch(t.Context(), custom, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"logLevel":"Debug"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Patch(t.Context(), custom, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"logLevel":"Debug"}}`))))
 	w.AwaitReplaced(t, before)
 }
 
@@ -255,9 +251,7 @@ func (w *watch) update(t *testing.T, r release.Release) {
 	catalog := fmt.Sprintf("berth-%d", len(r.Bundles))
 	w.Serve(t, catalog, r.Catalog)
 	subscription := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OperatorNamespace, Name: w.Driver.Package.Name}}
-	if err := w.Client().Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"source":%q}}`, catalog))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"source":%q}}`, catalog))))
 }
 
 // csvOf returns the ClusterServiceVersion of a version, as OLM names it.
@@ -301,9 +295,7 @@ func (w *watch) awaitVersion(t *testing.T, version string, is func(*v1alpha1.Clu
 func (w *watch) reinstall(t *testing.T) {
 	subscription := &v1alpha1.Subscription{}
 	key := client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: w.Driver.Package.Name}
-	if err := w.Client().Get(t.Context(), key, subscription); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Client().Get(t.Context(), key, subscription))
 	w.Delete(t, subscription)
 	all := &v1alpha1.ClusterServiceVersionList{}
 	if err := w.Client().List(t.Context(), all, client.InNamespace(key.Namespace), client.HasLabels{"operators.coreos.com/" + key.Name + "." + key.Namespace}); err != nil {

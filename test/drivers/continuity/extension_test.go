@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -158,13 +159,9 @@ func (e *extended) share(t *testing.T, claim *corev1.PersistentVolumeClaim) *cor
 		Spec: sharedvolume.SharedVolumeSpec{FileSystemID: fileSystemID, AccessPointID: accessPoint}}
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
-	if err := journey.Grant(ctx, e.Client(), e.shared.Namespace, fileSystemID, sharedvolume.AllAccessPoints); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journey.Grant(ctx, e.Client(), e.shared.Namespace, fileSystemID, sharedvolume.AllAccessPoints))
 	name, err := journey.Share(ctx, e.Client(), e.shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: e.shared.Namespace, Name: name}}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/lab/cluster"
 )
@@ -101,7 +102,5 @@ two   1 s   no writer      1                  1 delete pods
 one:
   something
 `
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the journal (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "the journal (-want +got)")
 }

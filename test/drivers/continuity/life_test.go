@@ -12,6 +12,8 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -54,9 +56,7 @@ func TestLife(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: l.Driver.CSIName,
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"},
 	}
-	if err := l.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Create(t.Context(), class))
 	l.namespace = l.Namespace(t)
 	l.claim = l.newClaim(t, "files")
 	for i, node := range testbed.Nodes {
@@ -103,9 +103,7 @@ func (l *life) runs(version string) func(*testing.T) {
 		l.AwaitReady(t)
 		l.awaitSettled(t)
 		plans := &v1alpha1.InstallPlanList{}
-		if err := l.Client().List(t.Context(), plans, client.InNamespace(cluster.OperatorNamespace)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Client().List(t.Context(), plans, client.InNamespace(cluster.OperatorNamespace)))
 		for _, plan := range plans.Items {
 			if slices.Contains(plan.Spec.ClusterServiceVersionNames, l.csvOf("1.0.2").Name) {
 				t.Errorf("InstallPlan %s installs 1.0.2, want that skipped", plan.Name)
@@ -166,9 +164,7 @@ func (l *life) works(name string) func(*testing.T) {
 // patch merges JSON into an object.
 func (l *life) patch(t *testing.T, object client.Object, format string, args ...any) {
 	t.Helper()
-	if err := l.Client().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))))
 }
 
 func (l *life) patchCustom(t *testing.T, format string, args ...any) {
@@ -231,9 +227,7 @@ func (l *life) repair(t *testing.T, mended release.Release) {
 		return fmt.Errorf("its status has the catalogs %v", subscription.Status.CatalogHealth)
 	})
 	all := &v1alpha1.ClusterServiceVersionList{}
-	if err := l.Client().List(t.Context(), all, client.InNamespace(cluster.OperatorNamespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().List(t.Context(), all, client.InNamespace(cluster.OperatorNamespace)))
 	for _, csv := range all.Items {
 		l.journal.note("with the mended version in the catalog, %s is %s: %s", csv.Name, csv.Status.Phase, csv.Status.Message)
 	}
@@ -259,9 +253,7 @@ func (l *life) updateOpenShift(t *testing.T, latest release.Release) {
 func (l *life) setClusterVersion(t *testing.T, version string, state configv1.UpdateState) {
 	t.Helper()
 	object := &configv1.ClusterVersion{}
-	if err := l.Client().Get(t.Context(), client.ObjectKey{Name: "version"}, object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Get(t.Context(), client.ObjectKey{Name: "version"}, object))
 	object.Status.Desired.Version = version
 	update := configv1.UpdateHistory{State: state, Version: version, Image: object.Status.Desired.Image, StartedTime: metav1.Now()}
 	if state == configv1.CompletedUpdate {
@@ -269,9 +261,7 @@ func (l *life) setClusterVersion(t *testing.T, version string, state configv1.Up
 		object.Status.History = object.Status.History[1:] // the entry of the update that now is complete
 	}
 	object.Status.History = append([]configv1.UpdateHistory{update}, object.Status.History...)
-	if err := l.Client().Status().Update(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Status().Update(t.Context(), object))
 }
 
 // stayDown changes much while no node takes the operator's pod.
@@ -281,13 +271,9 @@ func (l *life) stayDown(t *testing.T) {
 	}
 	l.Delete(t, l.operatorPod(t))
 	infrastructure := &configv1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	if err := l.Client().Get(t.Context(), client.ObjectKeyFromObject(infrastructure), infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Get(t.Context(), client.ObjectKeyFromObject(infrastructure), infrastructure))
 	infrastructure.Status.PlatformStatus.AWS.ResourceTags = []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}}
-	if err := l.Client().Status().Update(t.Context(), infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Status().Update(t.Context(), infrastructure))
 	before := l.DriverPods(t)
 	l.patchCustom(t, `{"spec":{"logLevel":"Debug"}}`)
 	l.Delete(t, l.controller(t), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}})
@@ -330,17 +316,13 @@ func (l *life) renewCertificates(t *testing.T) {
 	l.CheckMetrics(t) // with certificates of the new CA alone
 	l.journal.note("with new certificates, %d of %d pods of the driver were replaced", l.replaced(t, before), len(before))
 	secrets := &corev1.SecretList{}
-	if err := l.Client().List(t.Context(), secrets, client.HasLabels{cloudcredential.OwnerMark}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().List(t.Context(), secrets, client.HasLabels{cloudcredential.OwnerMark}))
 	if len(secrets.Items) == 0 {
 		t.Fatal("there are no cloud credentials")
 	}
 	for _, secret := range secrets.Items {
 		former := string(secret.Data["aws_access_key_id"])
-		if err := l.Client().Delete(t.Context(), &secret); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Client().Delete(t.Context(), &secret))
 		cluster.Eventually(t, testbed.Limit, "new credentials in Secret "+secret.Name, func(ctx context.Context) error {
 			renewed := &corev1.Secret{}
 			if err := l.Client().Get(ctx, client.ObjectKeyFromObject(&secret), renewed); err != nil {
@@ -370,18 +352,14 @@ func (w *watch) replaced(t *testing.T, before []corev1.Pod) (gone int) {
 // rotateKeys rotates the API server's certificate and the key of the tokens of service accounts, as OpenShift's
 // documentation says: the pods are replaced before the former key is forgotten.
 func (l *life) rotateKeys(t *testing.T) {
-	if err := l.RenewKeys(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.RenewKeys())
 	operator := l.operatorPod(t)
 	l.Delete(t, operator)
 	l.KillDriver(t)
 	cluster.Eventually(t, testbed.Limit, "another pod of the operator to be ready", func(ctx context.Context) error {
 		return journey.AwaitPod(ctx, l.Client(), client.ObjectKeyFromObject(l.operatorPod(t)))
 	})
-	if err := l.ForgetKeys(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.ForgetKeys())
 }
 
 // replaceNode replaces the node that the operator is on. An administrator deletes the Node object and its pods, and
@@ -392,22 +370,16 @@ func (l *life) replaceNode(t *testing.T) {
 	lost := l.writers[at]
 	written := lost.Reports(t).Last().Records
 	l.journal.note("%s, on which the operator and %s run, loses its power", name, lost.Name)
-	if err := l.StopNode(name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.StopNode(name))
 	l.Delete(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	pods := &corev1.PodList{}
-	if err := l.Client().List(t.Context(), pods, client.MatchingFields{"spec.nodeName": name}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().List(t.Context(), pods, client.MatchingFields{"spec.nodeName": name}))
 	for _, pod := range pods.Items {
 		if err := l.Client().Delete(t.Context(), &pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := l.StartNode(name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.StartNode(name))
 	l.region.DescribeNode(t, l.Cluster, at)
 	l.AwaitReady(t)
 	l.writers = slices.Delete(l.writers, at, at+1)
@@ -427,13 +399,9 @@ func (l *life) checkFile(t *testing.T, pod testbed.RunningPod, file string, reco
 // restore restores etcd from a backup, since which the driver was rolled out, the operator restarted, and a volume created.
 func (l *life) restore(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "etcd.db")
-	if err := l.BackUp(t.Context(), backup); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.BackUp(t.Context(), backup))
 	then, err := l.custom(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	before := l.DriverPods(t)
 	l.patchCustom(t, `{"spec":{"logLevel":"Trace"}}`)
 	l.Delete(t, l.operatorPod(t))
@@ -441,19 +409,13 @@ func (l *life) restore(t *testing.T) {
 	lost := l.newClaim(t, "lost")
 	l.Bound(t, lost)
 
-	if err := l.Restore(t.Context(), backup); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Restore(t.Context(), backup))
 	now, err := l.custom(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if now.Spec.LogLevel != then.Spec.LogLevel {
 		t.Errorf("the log level is %s, want %s as in the backup", now.Spec.LogLevel, then.Spec.LogLevel)
 	}
-	if err := l.Gone(lost)(t.Context()); err != nil {
-		t.Errorf("the claim that was created after the backup: %v", err)
-	}
+	assert.NoError(t, l.Gone(lost)(t.Context()), "the claim that was created after the backup")
 	// Only running processes show that the cluster works again: pods and leases in etcd are from the time of the backup.
 	before = l.DriverPods(t)
 	l.patchCustom(t, `{"spec":{"logLevel":"TraceAll"}}`)
@@ -468,17 +430,13 @@ func (l *life) applyOften(t *testing.T) {
 	before, generations := l.DriverPods(t), l.generations(t)
 	exported := &unstructured.Unstructured{}
 	exported.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
-	if err := l.Client().Get(t.Context(), client.ObjectKey{Name: l.Driver.CSIName}, exported); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Get(t.Context(), client.ObjectKey{Name: l.Driver.CSIName}, exported))
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
 		unstructured.RemoveNestedField(exported.Object, "metadata", field)
 	}
 	for i := range applications {
 		level := []operatorv1.LogLevel{operatorv1.Normal, operatorv1.Debug}[i%2]
-		if err := unstructured.SetNestedField(exported.Object, string(level), "spec", "operatorLogLevel"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unstructured.SetNestedField(exported.Object, string(level), "spec", "operatorLogLevel"))
 		if err := l.Client().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(exported.DeepCopy()), client.FieldOwner("gitops"), client.ForceOwnership); err != nil {
 			t.Fatal(err)
 		}
@@ -501,9 +459,7 @@ func (l *life) generations(t *testing.T) (all []string) {
 		if kind := object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
 			continue
 		}
-		if err := l.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		all = append(all, fmt.Sprintf("%s: %d", object.GetName(), object.GetGeneration()))
 	}
 	return all
@@ -512,9 +468,7 @@ func (l *life) generations(t *testing.T) (all []string) {
 // beginRemoval deletes the ClusterCSIDriver. A condition names the pods that use volumes, and the driver stays.
 func (l *life) beginRemoval(t *testing.T) {
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: l.Driver.CSIName}}
-	if err := l.Client().Delete(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Client().Delete(t.Context(), custom))
 	cluster.Eventually(t, testbed.Limit, "a condition to name the pods", func(ctx context.Context) error {
 		custom, err := l.custom(ctx)
 		if err != nil {
@@ -559,9 +513,7 @@ func (l *life) isGone(t *testing.T) {
 func (l *life) comeBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
-	if err := journey.InstallDriver(ctx, l.Client(), l.Driver.CSIName); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journey.InstallDriver(ctx, l.Client(), l.Driver.CSIName))
 	l.AwaitReady(t)
 	for i, node := range testbed.Nodes {
 		l.startWriter(t, fmt.Sprintf("late-writer-%d", i), node, l.claim)

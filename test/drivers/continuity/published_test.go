@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,9 +93,7 @@ func (p *published) admitNodes(t testing.TB) {
 		if err == nil {
 			err = p.AdmitNode(root)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	p.CordonProcessNodes(t)
 }
@@ -128,9 +127,7 @@ func (p *published) mustHaveUnpacked(t *testing.T, version string) {
 	})
 	bundle := p.PullSpec(t, p.Driver.Package.Name+"-bundle:"+version)
 	jobs := &batchv1.JobList{}
-	if err := p.Client().List(t.Context(), jobs, client.InNamespace(cluster.CatalogNamespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Client().List(t.Context(), jobs, client.InNamespace(cluster.CatalogNamespace)))
 	if !slices.ContainsFunc(jobs.Items, func(job batchv1.Job) bool {
 		return job.Status.Succeeded == 1 && slices.ContainsFunc(job.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool { return c.Image == bundle })
 	}) {
@@ -167,17 +164,11 @@ func (p *published) mustRunOperator(t *testing.T) {
 func (p *published) mustBe(t *testing.T, pod *corev1.Pod, img v1.Image) {
 	t.Helper()
 	process, err := p.ContainerProcess(pod, pod.Status.ContainerStatuses[0].Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	running, err := os.ReadFile(filepath.Join(process, "exe"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	content := mutate.Extract(img)
 	defer content.Close()
 	for archive := tar.NewReader(content); ; {
@@ -185,16 +176,12 @@ func (p *published) mustBe(t *testing.T, pod *corev1.Pod, img v1.Image) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
 		pushed, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		found, err := os.ReadFile(filepath.Join(process, "root", header.Name))
 		if err != nil || !bytes.Equal(found, pushed) {
 			t.Errorf("pod %s: /%s is not that of the image (%v)", pod.Name, header.Name, err)
@@ -223,9 +210,7 @@ func (p *published) gather(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "default"}}}
-	if err := p.Client().Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Client().Create(t.Context(), binding))
 	container := func(name string, command ...string) corev1.Container {
 		return corev1.Container{Name: name, Image: p.Repository("berth-must-gather:latest"), Command: command, VolumeMounts: []corev1.VolumeMount{{Name: "output", MountPath: "/must-gather"}}}
 	}
@@ -235,9 +220,7 @@ func (p *published) gather(t *testing.T) {
 		Containers:     []corev1.Container{container("copy", "/bin/bash", "-c", "trap exit TERM; while :; do read -t 1 <> <(:); done")},
 		Volumes:        []corev1.Volume{{Name: "output", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}}
-	if err := p.Client().Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Client().Create(t.Context(), pod))
 	p.AwaitPod(t, pod)
 	folder := filepath.Join(t.TempDir(), "must-gather")
 	if out, err := p.Kubectl(t.Context(), "cp", "--container=copy", namespace+"/must-gather:/must-gather", folder).CombinedOutput(); err != nil {

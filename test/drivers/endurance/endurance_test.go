@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,9 +132,7 @@ func (c *churn) retire(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 		t.Error(err)
 		return
 	}
-	if err := cluster.Until(ctx, "volume "+volume.Name+" to be gone", c.Gone(volume)); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, cluster.Until(ctx, "volume "+volume.Name+" to be gone", c.Gone(volume)))
 }
 
 // window lets claims come and go for some time, and returns the used resources.
@@ -177,9 +177,7 @@ func (c *churn) accounts(t *testing.T) []string {
 // pods are the pods of the operator and of the driver's controller.
 func (c *churn) pods(t *testing.T) []corev1.Pod {
 	all := &corev1.PodList{}
-	if err := c.Client().List(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().List(t.Context(), all))
 	var found []corev1.Pod
 	for _, name := range []string{c.Driver.Operator.Name, "aws-ebs-csi-driver-controller"} {
 		for _, pod := range all.Items {
@@ -197,13 +195,9 @@ func (c *churn) memory(t *testing.T) map[string]float64 {
 	for _, pod := range c.pods(t) {
 		for _, container := range pod.Spec.Containers {
 			folder, err := c.ContainerProcess(&pod, container.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			now, _, err := process.In(folder).Memory()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			found[container.Name] = max(found[container.Name], now)
 		}
 	}

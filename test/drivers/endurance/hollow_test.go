@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -39,21 +39,15 @@ const (
 func addHollowNodes(t testing.TB, bed *testbed.Testbed, count int) {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(bed.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h := hollowNodes{api: api, like: &corev1.Node{}, csi: &storagev1.CSINode{}}
 	for _, object := range []client.Object{h.like, h.csi} {
-		if err := bed.Client().Get(t.Context(), client.ObjectKey{Name: testbed.Nodes[0]}, object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, bed.Client().Get(t.Context(), client.ObjectKey{Name: testbed.Nodes[0]}, object))
 	}
 	stop := h.runPods(t)
 	t.Cleanup(stop)
 	for i := range count {
-		if err := h.add(t.Context(), fmt.Sprintf("hollow-%d", i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, h.add(t.Context(), fmt.Sprintf("hollow-%d", i)))
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)
@@ -84,7 +78,7 @@ func (h hollowNodes) add(ctx context.Context, name string) error {
 
 func lease(node string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: corev1.NamespaceNodeLease}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: &node, LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: &metav1.MicroTime{Time: time.Now()}}}
+		HolderIdentity: &node, LeaseDurationSeconds: new(int32(leaseSeconds)), RenewTime: &metav1.MicroTime{Time: time.Now()}}}
 }
 
 // renewLeases renews the leases of all nodes, spread over one renewal interval.
@@ -135,7 +129,7 @@ func (h hollowNodes) runPod(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	if pod.DeletionTimestamp != nil {
-		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	}
 	if pod.Status.Phase == corev1.PodRunning {
 		return nil
@@ -148,7 +142,7 @@ func (h hollowNodes) runPod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	for _, container := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: container.Name, Image: container.Image, Ready: true, Started: ptr.To(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
+			Name: container.Name, Image: container.Image, Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
 	}
 	_, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	return err

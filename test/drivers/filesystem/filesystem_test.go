@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/google/go-cmp/cmp"
 
 	driver "github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/internal/aws/provision"
@@ -49,9 +50,7 @@ func (a administrator) run(t *testing.T, args ...string) []byte {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	t.Logf("$ berth %s\n%s%s", strings.Join(args, " "), said.Bytes(), out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 
@@ -82,9 +81,7 @@ func TestFileSystem(t *testing.T) {
 	// The same command again creates nothing, and prints the IDs and instructions again.
 	namespace := bed.Namespace(t)
 	shared := &sharedvolume.SharedVolume{}
-	if err := yaml.UnmarshalStrict(creator.run(t, "aws", "create", "--access-point", "/team-a", "-o", "sharedvolume"), shared); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(creator.run(t, "aws", "create", "--access-point", "/team-a", "-o", "sharedvolume"), shared))
 	shared.Namespace = namespace
 	kubectl := bed.Kubectl(t.Context(), "apply", "-f", "-")
 	kubectl.Stdin = bytes.NewReader(creator.run(t, "aws", "create", "-o", "storageclass"))
@@ -99,9 +96,7 @@ func TestFileSystem(t *testing.T) {
 	destroy := []string{"aws", "destroy", "--infra-id", cluster.InfrastructureName}
 	auditor := administrator{programs.Berth, append(region.Environment(t, nil), aws.Variables(region.AddUser(t, "auditor", removal.PermissionsToFind...))...)}
 	var report removal.Report
-	if err := json.Unmarshal(auditor.run(t, append(destroy, "-o", "json")...), &report); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(auditor.run(t, append(destroy, "-o", "json")...), &report))
 	var kinds []removal.Kind
 	for _, r := range report.Delete {
 		kinds = append(kinds, r.Kind)
@@ -118,9 +113,7 @@ func TestFileSystem(t *testing.T) {
 	if points, targets := region.EFS.AccessPoints(), region.EFS.MountTargets(); len(points) > 0 || len(targets) > 0 {
 		t.Errorf("the cloud still has the access points %+v and the mount targets %+v", points, targets)
 	}
-	if diff := cmp.Diff(machines, region.EC2.SecurityGroups()); diff != "" {
-		t.Errorf("the security groups are not those of before (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(machines, region.EC2.SecurityGroups()), "the security groups are not those of before (-before +after)")
 	if out := remover.run(t, destroy...); !strings.Contains(string(out), "0 to delete, 0 to keep") {
 		t.Errorf("when all is gone, it prints\n%s", out)
 	}
@@ -131,13 +124,9 @@ func useBoth(t *testing.T, bed *testbed.Testbed, shared *sharedvolume.SharedVolu
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
-	if err := journey.Grant(ctx, bed.Client(), shared.Namespace, shared.Spec.FileSystemID, shared.Spec.AccessPointID); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journey.Grant(ctx, bed.Client(), shared.Namespace, shared.Spec.FileSystemID, shared.Spec.AccessPointID))
 	name, err := journey.Share(ctx, bed.Client(), shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	website := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: shared.Namespace, Name: name}}
 	first := bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: website})
 	second := bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: website})
@@ -148,7 +137,5 @@ func useBoth(t *testing.T, bed *testbed.Testbed, shared *sharedvolume.SharedVolu
 	claim := bed.Claim(t, testbed.Claim{Namespace: shared.Namespace, Name: "files", Class: class})
 	third := bed.Run(t, testbed.Pod{Name: "third", Node: testbed.Nodes[0], Claim: claim})
 	third.Write(t, "greeting", "aye")
-	if got := third.Read(t, "greeting"); got != "aye" {
-		t.Errorf("the pod with the claim of class %s reads %q, want what it wrote", class, got)
-	}
+	assert.EqualValuesf(t, "aye", third.Read(t, "greeting"), "the pod with the claim of class %s reads", class)
 }

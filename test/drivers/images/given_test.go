@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -53,12 +54,8 @@ func giveProgram(t *testing.T) {
 	t.Helper()
 	folder := t.TempDir()
 	content, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, given), content, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, given), content, 0o755))
 	t.Setenv(programs.GivenVariable, folder)
 }
 
@@ -66,39 +63,23 @@ func giveProgram(t *testing.T) {
 func publish(t *testing.T) name.Digest {
 	t.Helper()
 	archive := filepath.Join(t.TempDir(), "files.tar")
-	if err := writeTar(archive, []string{"/opt"}, []file{{target: "/opt/" + ofImage, source: "/proc/self/exe", mode: 0o755}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeTar(archive, []string{"/opt"}, []file{{target: "/opt/" + ofImage, source: "/proc/self/exe", mode: 0o755}}))
 	layer, err := tarball.LayerFromFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	image, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	image, err = mutate.ConfigFile(image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: v1.Config{Entrypoint: []string{"/opt/" + ofImage}},
 		RootFS: func() v1.RootFS {
 			config, err := image.ConfigFile()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return config.RootFS
 		}()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tag, err := name.NewTag(registry.Start(t, nil) + "/team/image:latest")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(tag, image, remote.WithContext(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(tag, image, remote.WithContext(t.Context())))
 	digest, err := image.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tag.Context().Digest(digest.String())
 }
 
@@ -106,9 +87,7 @@ func publish(t *testing.T) name.Digest {
 func namePublished(t *testing.T, lines ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "images.yaml")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 	t.Setenv(PublishedVariable, file)
 }
 
@@ -122,9 +101,7 @@ func TestNodeRunsWhatUsersGive(t *testing.T) {
 	archives := map[string]string{}
 	for _, repository := range []string{probe, registrar} {
 		archive, err := Archive(t.Context(), nil, repository+":4.21")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		archives[repository] = archive
 	}
 	c := cluster.Start(t, cluster.Options{RealNodes: 1, ImageArchives: archives})
@@ -137,9 +114,7 @@ func TestNodeRunsWhatUsersGive(t *testing.T) {
 			NodeName: cluster.RealNode(0), RestartPolicy: corev1.RestartPolicyNever, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{Name: "main", Image: test.repository + ":4.21"}},
 		}}
-		if err := c.Client().Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), pod))
 		cluster.Eventually(t, time.Minute, "pod "+test.pod+" to say who it is", func(ctx context.Context) error {
 			out, err := c.Kubectl(ctx, "--namespace="+namespace, "logs", test.pod).CombinedOutput()
 			if err == nil && string(out) != test.prints {
@@ -163,17 +138,11 @@ func TestPublishedImage(t *testing.T) {
 		nfsPlugin: {"opt/", "opt/" + ofImage, "sbin/mount.nfs", "usr/bin/mount.nfs", "usr/sbin/mount.nfs", "sbin/mount.nfs4", "usr/bin/mount.nfs4", "usr/sbin/mount.nfs4"},
 	} {
 		archive, err := Archive(t.Context(), nil, repository+":4.21")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		image, err := tarball.ImageFromPath(archive, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		layers, err := image.Layers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got []string
 		for _, layer := range layers {
 			got = append(got, namesIn(t, layer)...)
@@ -190,18 +159,14 @@ func TestPublishedImage(t *testing.T) {
 func namesIn(t *testing.T, layer v1.Layer) (names []string) {
 	t.Helper()
 	content, err := layer.Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer content.Close()
 	for reader := tar.NewReader(content); ; {
 		header, err := reader.Next()
 		if err == io.EOF {
 			return names
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		names = append(names, header.Name)
 	}
 }
@@ -246,13 +211,9 @@ func TestRealProgramsNeedMore(t *testing.T) {
 	}
 	folder := t.TempDir()
 	content, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const driver = efsDriver + "v3.4.1"
-	if err := os.WriteFile(filepath.Join(folder, driver), content, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, driver), content, 0o755))
 	t.Setenv(programs.GivenVariable, folder)
 	if _, err := Archive(t.Context(), nil, "public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver:v3.4.1"); err == nil || !strings.Contains(err.Error(), programs.WantEFSUtils) {
 		t.Errorf("the real EFS driver without efs-utils: got error %v, want %q in it", err, programs.WantEFSUtils)

@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/drivers/sample"
@@ -37,9 +38,7 @@ func TestDefinitionsHaveImages(t *testing.T) {
 	for _, d := range append(registry.All(), sample.Driver) {
 		for _, image := range d.Images {
 			tag, err := name.NewTag(image.Default)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if _, ok := contents[tag.Repository.Name()]; !ok {
 				t.Errorf("%s: %s: package images has no %s", d.Name, image.Env, tag.Repository.Name())
 			}
@@ -137,9 +136,7 @@ func TestImages(t *testing.T) {
 				t.Fatalf("no arguments are known for %s", c.program)
 			}
 			version, err := programs.Version(c.program)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			out := runIn(t, root, config, append(config.Entrypoint, answer.args)...)
 			if want := strings.ReplaceAll(answer.want, "VERSION", version); !strings.Contains(out, want) {
 				t.Errorf("%s %s prints\n%s\nwant %q in it", c.program, answer.args, out, want)
@@ -187,25 +184,17 @@ func TestUnknownImage(t *testing.T) {
 func unpacked(t *testing.T, reference string) (root string, config v1.Config) {
 	t.Helper()
 	archive, err := Archive(t.Context(), nil, reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, err := Archive(t.Context(), nil, reference)
 	if err != nil || again != archive {
 		t.Errorf("packed again: %q, %v; want %q from the cache", again, err, archive)
 	}
 	tag, err := name.NewTag(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	image, err := tarball.ImageFromPath(archive, &tag) // fails without an image of this reference
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	file, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	root = t.TempDir()
 	content := mutate.Extract(image)
 	defer content.Close()
@@ -221,9 +210,7 @@ func extract(t *testing.T, root string, archive io.Reader) {
 		if err == io.EOF {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		path := filepath.Join(root, header.Name)
 		switch header.Typeflag {
 		case tar.TypeDir:
@@ -238,9 +225,7 @@ func extract(t *testing.T, root string, archive io.Reader) {
 				err = os.WriteFile(path, content, os.FileMode(header.Mode).Perm())
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 

@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -45,9 +46,7 @@ func (b azureBed) claim(t *testing.T, name string, source *corev1.TypedLocalObje
 func (b azureBed) volume(t *testing.T, claim *corev1.PersistentVolumeClaim) folders.Record {
 	t.Helper()
 	record, err := b.storage.Get(folders.Volumes, b.Bound(t, claim).Spec.CSI.VolumeHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return record
 }
 
@@ -70,19 +69,15 @@ func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, clas
 		t.Fatalf("the storage has the snapshots %q, want one", made)
 	}
 	record, err := b.storage.Get(folders.Snapshots, made[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	wantAzureTags(t, "snapshot", record, tags)
 	for name, source := range map[string]*corev1.TypedLocalObjectReference{
-		"restored": {APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()},
+		"restored": {APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()},
 		"clone":    {Kind: "PersistentVolumeClaim", Name: claim.Name},
 	} {
 		copied := b.Claim(t, testbed.Claim{Namespace: b.namespace, Name: name, Class: b.class, Mode: b.mode, Source: source, Size: "2Gi"})
 		pod := b.Run(t, testbed.Pod{Name: name, Node: testbed.Nodes[0], Claim: copied})
-		if got := pod.Read(t, file); got != content {
-			t.Errorf("the volume %s has %q, want %q", name, got, content)
-		}
+		assert.EqualValuesf(t, content, pod.Read(t, file), "the volume %s has", name)
 		b.Delete(t, pod.Pod, copied)
 	}
 	b.Delete(t, snapshot)
@@ -161,7 +156,5 @@ func withTokens(t *testing.T, driver drivers.Driver, class string, mode corev1.P
 // read reads an object of the cluster.
 func (b azureBed) read(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := b.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -59,21 +61,15 @@ func testAzureDisk(t *testing.T) {
 	const tags = "kubernetes.io_cluster." + cluster.InfrastructureName + "=owned|team=harbour,pier"
 	t.Run("tags", func(t *testing.T) { wantAzureTags(t, "volume", bed.volume(t, data), tags) })
 	t.Run("attach", func(t *testing.T) {
-		if got := bed.volume(t, data).Node; got != first {
-			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, first)
-		}
+		assert.EqualValues(t, first, bed.volume(t, data).Node, "the disk is attached to")
 		wantAttached(t, bed.Testbed, first)
 	})
 	t.Run("publish", func(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
-		if got := bed.volume(t, data).Node; got != second {
-			t.Errorf("the disk is attached to %q, want %s", got, second)
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
+		assert.EqualValues(t, second, bed.volume(t, data).Node, "the disk is attached to")
 	})
 	t.Run("expand", func(t *testing.T) { bed.expand(t, data) })
 	t.Run("modify", func(t *testing.T) { modifyAzureDisk(t, bed) })
@@ -91,29 +87,23 @@ func modifyAzureDisk(t *testing.T, bed azureBed) {
 	const parameter = "DiskIOPSReadWrite"
 	for name, operations := range map[string]string{"slow": "500", "fast": "5000"} {
 		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: azuredisk.Driver.CSIName, Parameters: map[string]string{parameter: operations}}
-		if err := bed.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, bed.Client().Create(t.Context(), class))
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "modified"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(azureDiskClass), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{bed.mode},
+			StorageClassName: new(azureDiskClass), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{bed.mode},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
-	if err := bed.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.Client().Create(t.Context(), claim))
 	pod := bed.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
 	if got := bed.volume(t, claim).Parameters[parameter]; got != "500" {
 		t.Errorf("the disk was made with %q operations a second, want those of its class", got)
 	}
 	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
-	if err := bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	claim.Spec.VolumeAttributesClassName = new("fast")
+	require.NoError(t, bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
 		if got := bed.volume(t, claim).Parameters[parameter]; got != "5000" {
 			return fmt.Errorf("it has %q operations a second, want 5000", got)

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -91,18 +92,14 @@ func testCinder(t *testing.T) {
 	t.Run("attach limit", bed.wantLimit)
 	t.Run("no default class", bed.wantNoDefaultClass)
 	t.Run("tags", func(t *testing.T) {
-		if got := bed.volumeOf(t, data).Metadata["cinder.csi.openstack.org/cluster"]; got != cluster.InfrastructureName {
-			t.Errorf("the volume is of the cluster %q, want %q", got, cluster.InfrastructureName)
-		}
+		assert.EqualValues(t, cluster.InfrastructureName, bed.volumeOf(t, data).Metadata["cinder.csi.openstack.org/cluster"], "the volume is of the cluster")
 	})
 	t.Run("attach", func(t *testing.T) { bed.wantAttached(t, data, 0) })
 	t.Run("publish", func(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: writerID})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
 		bed.wantAttached(t, data, 1)
 		writer.Write(t, "greeting", "ahoy again")
 	})
@@ -117,19 +114,15 @@ func testCinder(t *testing.T) {
 		}
 		writer.Write(t, "greeting", "later")
 		restored := bed.claim(t, testbed.Claim{Name: "restored",
-			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: writerID})
-		if got := pod.Read(t, "greeting"); got != "ahoy again" {
-			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
-		}
+		assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
 		bed.Delete(t, pod.Pod, restored, snapshot)
 	})
 	t.Run("clone", func(t *testing.T) {
 		clone := bed.claim(t, testbed.Claim{Name: "clone", Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
 		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: writerID})
-		if got := pod.Read(t, "greeting"); got != "later" {
-			t.Errorf("the clone has %q, want %q", got, "later")
-		}
+		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
 		bed.Delete(t, pod.Pod, clone)
 	})
 	t.Run("private endpoint", func(t *testing.T) { bed.wantEndpoint(t) })
@@ -212,30 +205,22 @@ func (b *cinderBed) wantZones(t *testing.T, claim *corev1.PersistentVolumeClaim,
 	t.Helper()
 	for _, name := range testbed.Nodes {
 		node := &corev1.Node{}
-		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-			t.Fatal(err)
-		}
-		if got := node.Labels[cinderZone]; got != zone {
-			t.Errorf("node %s is in the zone %q, want %q", name, got, zone)
-		}
+		require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node))
+		assert.EqualValuesf(t, zone, node.Labels[cinderZone], "node %s is in the zone", name)
 	}
 	var want *corev1.VolumeNodeAffinity
 	if zone != "" {
 		want = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: cinderZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}}}}}}
 	}
-	if diff := cmp.Diff(want, b.Bound(t, claim).Spec.NodeAffinity); diff != "" {
-		t.Errorf("affinity of the volume (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, b.Bound(t, claim).Spec.NodeAffinity), "affinity of the volume (-want +got)")
 }
 
 // wantLimit checks that the nodes take as many volumes as the driver's configuration says.
 func (b *cinderBed) wantLimit(t *testing.T) {
 	for _, name := range testbed.Nodes {
 		node := &storagev1.CSINode{}
-		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node))
 		for _, d := range node.Spec.Drivers {
 			if d.Name == cinder.Driver.CSIName && (d.Allocatable == nil || *d.Allocatable.Count != 24) {
 				t.Errorf("node %s takes %+v volumes, want 24", name, d.Allocatable)
@@ -247,9 +232,7 @@ func (b *cinderBed) wantLimit(t *testing.T) {
 // wantNoDefaultClass checks that only an administrator makes a class the default.
 func (b *cinderBed) wantNoDefaultClass(t *testing.T) {
 	classes := &storagev1.StorageClassList{}
-	if err := b.Client().List(t.Context(), classes); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().List(t.Context(), classes))
 	for _, class := range classes.Items {
 		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
 			t.Errorf("the class %s is the default", class.Name)
@@ -270,13 +253,11 @@ func (b *cinderBed) wantAttached(t *testing.T, claim *corev1.PersistentVolumeCla
 func (b *cinderBed) expand(t *testing.T, fs string) {
 	t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: cinder.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
+		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: cinder.Driver.CSIName, AllowVolumeExpansion: new(true),
 		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	if err := b.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), class))
 	claim := b.claim(t, testbed.Claim{Name: "expands-" + fs, Class: class.Name})
 	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
 	expandInUse(t, b.Testbed, claim, pod)
@@ -314,9 +295,7 @@ func (b *cinderBed) wantCredential(t *testing.T) {
 			methods[call.Login] = true
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"application_credential": true}, methods); diff != "" {
-		t.Errorf("methods of logins (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]bool{"application_credential": true}, methods), "methods of logins (-want +got)")
 }
 
 // wantEmpty waits until nothing is left in the cloud, nor on the nodes.
@@ -334,9 +313,7 @@ func (b *cinderBed) wantEmpty(t *testing.T) {
 	})
 	for _, node := range testbed.Nodes {
 		root, err := b.NodeRoot(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left, err := filepath.Glob(filepath.Join(root, "dev/vd*")); err != nil || len(left) > 0 {
 			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
 		}

@@ -3,6 +3,7 @@ package matrix
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,9 +17,7 @@ import (
 func wantAttached(t *testing.T, bed *testbed.Testbed, node string) {
 	t.Helper()
 	attachments := &storagev1.VolumeAttachmentList{}
-	if err := bed.Client().List(t.Context(), attachments); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.Client().List(t.Context(), attachments))
 	if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != node {
 		t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
 	}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -106,9 +107,7 @@ func testEBS(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: 1000})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
 		writer.Write(t, "greeting", "ahoy again")
 	})
 	t.Run("expand", func(t *testing.T) {
@@ -122,20 +121,16 @@ func testEBS(t *testing.T) {
 		}
 		writer.Write(t, "greeting", "later")
 		restored := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "restored",
-			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: 1000})
-		if got := pod.Read(t, "greeting"); got != "ahoy again" {
-			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
-		}
+		assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
 		bed.Delete(t, pod.Pod, restored, snapshot)
 	})
 	t.Run("clone", func(t *testing.T) {
 		clone := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "clone",
 			Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
 		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: 1000})
-		if got := pod.Read(t, "greeting"); got != "later" {
-			t.Errorf("the clone has %q, want %q", got, "later")
-		}
+		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
 		bed.Delete(t, pod.Pod, clone)
 	})
 	t.Run("node_without_metadata", func(t *testing.T) { bed.restartWithoutMetadata(t, 0) })
@@ -200,13 +195,11 @@ func wantTags(t *testing.T, got, want map[string]string) {
 func (b *ebsBed) expand(t *testing.T, namespace, fs string) {
 	t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: ebs.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
+		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: ebs.Driver.CSIName, AllowVolumeExpansion: new(true),
 		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	if err := b.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), class))
 	claim := b.claim(t, testbed.Claim{Namespace: namespace, Name: "expands-" + fs, Class: class.Name})
 	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
 	expandInUse(t, b.Testbed, claim, pod)
@@ -221,29 +214,23 @@ func (b *ebsBed) modify(t *testing.T, namespace string) {
 	t.Helper()
 	for name, iops := range map[string]string{"slow": "3100", "fast": "3200"} {
 		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: ebs.Driver.CSIName, Parameters: map[string]string{"iops": iops}}
-		if err := b.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), class))
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(ebsClass), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: new(ebsClass), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}}, // enough for these IOPS
 		},
 	}
-	if err := b.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), claim))
 	pod := b.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
 	if v := b.volumeOf(t, claim); v.IOPS != 3100 {
 		t.Errorf("the volume has %d IOPS, want 3100 as its class says", v.IOPS)
 	}
 	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
-	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	claim.Spec.VolumeAttributesClassName = new("fast")
+	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the volume to be modified", func(context.Context) error {
 		if v := b.volumeOf(t, claim); v.IOPS != 3200 {
 			return fmt.Errorf("it has %d IOPS, want 3200", v.IOPS)
@@ -264,22 +251,14 @@ func (b *ebsBed) restartWithoutMetadata(t *testing.T, index int) {
 	b.cloud.Metadata[index].SetState(metadata.Disabled)
 	defer b.cloud.Metadata[index].SetState(metadata.Up)
 	before := &storagev1.CSINode{}
-	if err := b.Client().Get(t.Context(), client.ObjectKey{Name: node}, before); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: node}, before))
 	n := &corev1.Node{}
-	if err := b.Client().Get(t.Context(), client.ObjectKey{Name: node}, n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: node}, n))
 	untainted := n.DeepCopy()
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: notReady, Effect: corev1.TaintEffectNoSchedule})
-	if err := b.Client().Patch(t.Context(), n, client.MergeFrom(untainted)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Patch(t.Context(), n, client.MergeFrom(untainted)))
 	pods := &corev1.PodList{}
-	if err := b.Client().List(t.Context(), pods, client.InNamespace(b.DriverNamespace()), client.MatchingLabels{"app": "aws-ebs-csi-driver-node"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().List(t.Context(), pods, client.InNamespace(b.DriverNamespace()), client.MatchingLabels{"app": "aws-ebs-csi-driver-node"}))
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName == node {
 			b.Delete(t, &pod)
@@ -332,9 +311,7 @@ func (b *ebsBed) wantEmpty(t *testing.T) {
 	})
 	for _, node := range testbed.Nodes {
 		root, err := b.NodeRoot(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left, err := filepath.Glob(filepath.Join(root, "dev/nvme*")); err != nil || len(left) > 0 {
 			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
 		}
@@ -354,9 +331,7 @@ func testEBSWithTokens(t *testing.T) {
 	pod.Write(t, "greeting", "ahoy")
 	bed.Delete(t, pod.Pod)
 	pod = bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[1], Claim: claim})
-	if got := pod.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-	}
+	assert.EqualValues(t, "ahoy", pod.Read(t, "greeting"), "on another node, a pod reads")
 	bed.Delete(t, pod.Pod, claim)
 	bed.wantEmpty(t)
 	bed.wantPrincipal(t, "arn:aws:sts::111122223333:assumed-role/aws-ebs-csi-driver-operator/")

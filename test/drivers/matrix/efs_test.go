@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -102,9 +104,7 @@ func (b efsBed) addClass(t *testing.T, name string, mode storagev1.VolumeBinding
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver.Driver.CSIName, VolumeBindingMode: &mode,
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": efsFileSystem, "directoryPerms": "700", "basePath": "/claims"},
 	}
-	if err := b.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), class))
 }
 
 // accessPoint returns the only access point in the cloud.
@@ -192,9 +192,7 @@ func testEFS(t *testing.T, version efsVersion) {
 		for _, tag := range version.tags {
 			want[tag.Key] = tag.Value
 		}
-		if diff := cmp.Diff(want, bed.accessPoint(t).Tags); diff != "" {
-			t.Errorf("tags of the access point (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(want, bed.accessPoint(t).Tags), "tags of the access point (-want +got)")
 	})
 	t.Run("private_endpoint", func(t *testing.T) {
 		// No other way leads to the cloud than its endpoints, whose certificates only its own CA has signed.
@@ -242,9 +240,7 @@ func testEFS(t *testing.T, version efsVersion) {
 func (b efsBed) testCrossAccount(t *testing.T) {
 	const role = "arn:aws:iam::210987654321:role/efs-of-finance"
 	user := &corev1.Secret{}
-	if err := b.Client().Get(t.Context(), client.ObjectKey{Namespace: b.DriverNamespace(), Name: driver.Driver.Secrets[0]}, user); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Namespace: b.DriverNamespace(), Name: driver.Driver.Secrets[0]}, user))
 	if err := errors.Join(
 		b.region.IAM.Allow(string(user.Data["aws_access_key_id"]), "sts:AssumeRole"),
 		b.region.IAM.AddRole(iam.Role{ARN: role, Actions: []string{"elasticfilesystem:*"}, Trusted: []string{"arn:aws:iam::111122223333:user/openshift-aws-efs-csi-driver"}}),
@@ -253,9 +249,7 @@ func (b efsBed) testCrossAccount(t *testing.T) {
 	}
 	documented := page.Objects(t, "../../../docs/operate/cross-account.md", strings.NewReplacer("fs-0123456789abcdef0", financeFileSystem, "openshift-cluster-csi-drivers", b.DriverNamespace()))
 	for _, kind := range []string{"Namespace", "Secret", "Role", "RoleBinding", "StorageClass"} {
-		if err := b.Client().Create(t.Context(), documented[kind]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), documented[kind]))
 	}
 	before := len(b.region.Calls())
 	claim := b.Claim(t, testbed.Claim{Namespace: b.Namespace(t), Name: "finance", Class: documented["StorageClass"].GetName()})
@@ -283,9 +277,7 @@ func (b efsBed) testFirstConsumer(t *testing.T) {
 	b.addClass(t, class, storagev1.VolumeBindingWaitForFirstConsumer)
 	claim := b.Claim(t, testbed.Claim{Namespace: b.Namespace(t), Name: "later", Class: class})
 	gone := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"gone"}}}`))
-	if err := b.Client().Patch(t.Context(), claim, gone); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Patch(t.Context(), claim, gone))
 	pod := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
 	volume := b.Bound(t, claim)
 	b.Delete(t, pod.Pod, claim)
@@ -301,9 +293,7 @@ func (b efsBed) testWithoutMetadata(t *testing.T) {
 	}
 	before := b.registered(t)
 	b.KillDriver(t)
-	if diff := cmp.Diff(before, b.registered(t)); diff != "" {
-		t.Errorf("without metadata, the driver registers differently (-before +after):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(before, b.registered(t)), "without metadata, the driver registers differently (-before +after)")
 }
 
 // registered returns the driver's registration on each node.
@@ -311,9 +301,7 @@ func (b efsBed) registered(t *testing.T) (all []storagev1.CSINodeDriver) {
 	t.Helper()
 	for _, node := range testbed.Nodes {
 		found := &storagev1.CSINode{}
-		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: node}, found); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Name: node}, found))
 		all = append(all, found.Spec.Drivers...)
 	}
 	return all
@@ -337,9 +325,7 @@ func testEFSWithTokens(t *testing.T, version efsVersion) {
 			t.Errorf("nobody called %s", action)
 		}
 		for _, principal := range principals {
-			if !strings.Contains(principal, ":assumed-role/openshift-aws-efs-csi-driver/") {
-				t.Errorf("%s was called by %s, want a session of the role", action, principal)
-			}
+			assert.Containsf(t, principal, ":assumed-role/openshift-aws-efs-csi-driver/", "%s was called by", action)
 		}
 	}
 }
@@ -353,16 +339,12 @@ func (b efsBed) testSharedVolume(t *testing.T, claim *corev1.PersistentVolumeCla
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
-	if err := journey.Grant(ctx, b.Client(), namespace, point.FileSystemID, sharedvolume.AllAccessPoints); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, journey.Grant(ctx, b.Client(), namespace, point.FileSystemID, sharedvolume.AllAccessPoints))
 	mistyped := shared.DeepCopy()
 	mistyped.Name, mistyped.Spec.AccessPointID = "mistyped", "fsap-0fedcba9876543210"
 	claimOf := func(volume *sharedvolume.SharedVolume) *corev1.PersistentVolumeClaim {
 		name, err := journey.Share(ctx, b.Client(), volume)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	hanging := b.Create(t, testbed.Pod{Name: "hanging", Node: testbed.Nodes[1], Claim: claimOf(mistyped)})
@@ -371,9 +353,7 @@ func (b efsBed) testSharedVolume(t *testing.T, claim *corev1.PersistentVolumeCla
 	b.awaitAvailable(t, shared, "Found")
 	pods := b.share(t, theirs)
 	owner := b.Run(t, testbed.Pod{Name: "owner", Node: testbed.Nodes[0], Claim: claim})
-	if got := owner.Read(t, "answer"); got != "aye" {
-		t.Errorf("the owner of the claim reads %q, want what the SharedVolume's pod wrote", got)
-	}
+	assert.EqualValues(t, "aye", owner.Read(t, "answer"), "the owner of the claim reads")
 	b.mustExplain(t, hanging)
 	b.Delete(t, append(pods, owner.Pod, hanging, shared, mistyped)...)
 	if _, err := os.Stat(b.files.Folder(efsFileSystem) + point.RootDirectory.Path + "/answer"); err != nil {

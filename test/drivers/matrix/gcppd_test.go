@@ -12,11 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/gcppd"
@@ -76,12 +77,10 @@ func (b *gcpBed) diskOf(t *testing.T, claim *corev1.PersistentVolumeClaim) gcp.D
 func (b *gcpBed) class(t *testing.T, name string, parameters map[string]string) {
 	t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: gcppd.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
-		Parameters: parameters, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: gcppd.Driver.CSIName, AllowVolumeExpansion: new(true),
+		Parameters: parameters, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	if err := b.Client().Create(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), class))
 }
 
 // testGCPPD runs the driver with a key of a service account, and then with tokens.
@@ -103,9 +102,7 @@ func testGCPPD(t *testing.T) {
 		}
 		want := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: "topology.gke.io/zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}}}}
-		if diff := cmp.Diff(want, bed.Bound(t, data).Spec.NodeAffinity.Required.NodeSelectorTerms); diff != "" {
-			t.Errorf("the volume can be used on (-want +got):\n%s", diff)
-		}
+		assert.Empty(t, cmp.Diff(want, bed.Bound(t, data).Spec.NodeAffinity.Required.NodeSelectorTerms), "the volume can be used on (-want +got)")
 	})
 	t.Run("tags", func(t *testing.T) {
 		disk := bed.diskOf(t, data)
@@ -114,9 +111,7 @@ func testGCPPD(t *testing.T) {
 			t.Errorf("the disk has the tags %q, want %q", tags, gcpTagName)
 		}
 		for _, word := range []string{data.Name, namespace, bed.Bound(t, data).Name} {
-			if !strings.Contains(disk.Description, word) {
-				t.Errorf("the disk is described as %s, want %q in it", disk.Description, word)
-			}
+			assert.Contains(t, disk.Description, word, "the disk is described as")
 		}
 	})
 	t.Run("attach", func(t *testing.T) {
@@ -130,9 +125,7 @@ func testGCPPD(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
 		bed.Delete(t, writer.Pod)
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: 1000})
-		if got := writer.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-		}
+		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
 		writer.Write(t, "greeting", "ahoy again")
 	})
 	t.Run("expand", func(t *testing.T) {
@@ -151,9 +144,7 @@ func testGCPPD(t *testing.T) {
 		clone := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "clone",
 			Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
 		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: 1000})
-		if got := pod.Read(t, "greeting"); got != "later" {
-			t.Errorf("the clone has %q, want %q", got, "later")
-		}
+		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
 		bed.Delete(t, pod.Pod, clone)
 	})
 	t.Run("delete", func(t *testing.T) {
@@ -187,11 +178,9 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 	}
 	change()
 	restored := b.claim(t, testbed.Claim{Namespace: data.Namespace, Name: "restored",
-		Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+		Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 	pod := b.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[0], Claim: restored, User: 1000})
-	if got := pod.Read(t, "greeting"); got != "ahoy again" {
-		t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
-	}
+	assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
 	b.Delete(t, pod.Pod, restored, snapshot)
 	cluster.Eventually(t, testbed.Limit, "the cloud to have no snapshot", func(context.Context) error {
 		if left := b.cloud.Snapshots(); len(left) > 0 {
@@ -205,9 +194,7 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 func (b *gcpBed) wantLabels(t *testing.T, got map[string]string) {
 	t.Helper()
 	want := map[string]string{"team": "harbour", "kubernetes-io-cluster-" + cluster.InfrastructureName: "owned"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(want, got), "labels (-want +got)")
 }
 
 // wantCalls fails the test if others than the driver's service account called, or if the cloud refused a call for another
@@ -246,29 +233,23 @@ func (b *gcpBed) modify(t *testing.T, namespace string) {
 	b.class(t, "hyperdisk", map[string]string{"type": "hyperdisk-balanced"})
 	for name, iops := range map[string]string{"slow": "3100", "fast": "3200"} {
 		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: gcppd.Driver.CSIName, Parameters: map[string]string{"iops": iops}}
-		if err := b.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), class))
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("hyperdisk"), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: new("hyperdisk"), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
 		},
 	}
-	if err := b.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), claim))
 	pod := b.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
 	if d := b.diskOf(t, claim); d.IOPS != 3100 {
 		t.Errorf("the disk has %d IOPS, want 3100 as its class says", d.IOPS)
 	}
 	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
-	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	claim.Spec.VolumeAttributesClassName = new("fast")
+	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
 		if d := b.diskOf(t, claim); d.IOPS != 3200 {
 			return fmt.Errorf("it has %d IOPS, want 3200", d.IOPS)
@@ -293,9 +274,7 @@ func (b *gcpBed) wantEmpty(t *testing.T) {
 	})
 	for _, node := range testbed.Nodes {
 		root, err := b.NodeRoot(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left, err := filepath.Glob(filepath.Join(root, "dev/sd*")); err != nil || len(left) > 0 {
 			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
 		}
@@ -316,9 +295,7 @@ func testGCPPDWithTokens(t *testing.T) {
 	pod.Write(t, "greeting", "ahoy")
 	bed.Delete(t, pod.Pod)
 	pod = bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[1], Claim: claim})
-	if got := pod.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
-	}
+	assert.EqualValues(t, "ahoy", pod.Read(t, "greeting"), "on another node, a pod reads")
 	bed.Delete(t, pod.Pod, claim)
 	bed.wantEmpty(t)
 	bed.wantCalls(t)

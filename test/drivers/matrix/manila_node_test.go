@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -89,9 +90,7 @@ func testManilaNodes(t *testing.T) {
 func manilaPodsOn(t *testing.T, c *cluster.Cluster, nodes ...string) []corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList
-	if err := c.Client().List(t.Context(), &pods, client.InNamespace(manila.Driver.Namespace)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().List(t.Context(), &pods, client.InNamespace(manila.Driver.Namespace)))
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !slices.Contains(nodes, pod.Spec.NodeName) })
 }
 
@@ -108,20 +107,16 @@ func troublesOf(pod corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// manilaArchives packs the images of the node pods. That of the driver has a mount.iso9660, because kernels that tests run on
+// manilaArchives packs the images of the node pods. The driver's image has a mount.iso9660, because kernels that tests run on
 // may have no such file system.
 func manilaArchives(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, image := range manila.Driver.Images {
 		tag, err := name.NewTag(image.Default)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		archive, err := images.Archive(t.Context(), nil, image.Default)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if image.Env == "DRIVER_IMAGE" {
 			archive = withFile(t, archive, tag, "testdata/mount.iso9660", "/sbin/mount.iso9660")
 		}
@@ -134,32 +129,22 @@ func manilaArchives(t *testing.T) map[string]string {
 func withFile(t *testing.T, archive string, tag name.Tag, source, target string) string {
 	t.Helper()
 	content, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	err = errors.Join(
 		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(target, "/"), Mode: 0o755, Size: int64(len(content))}),
 		func() error { _, err := w.Write(content); return err }(), w.Close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	image, err := tarball.ImageFromPath(archive, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	added, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if image, err = mutate.AppendLayers(image, added); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if err := tarball.WriteToFile(path, tag, image); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tarball.WriteToFile(path, tag, image))
 	return path
 }
 
@@ -170,14 +155,10 @@ func installManila(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects 
 	manifests, err := manila.Driver.Manifests(drivers.Values{Namespace: manila.Driver.Namespace, Image: func(env string) string {
 		return manila.Driver.Images[slices.IndexFunc(manila.Driver.Images, func(i drivers.Image) bool { return i.Env == env })].Default
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	create := func(object client.Object) {
 		t.Helper()
-		if err := c.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
 	fill := strings.NewReplacer("${LOG_LEVEL}", "4", "${TLS_CIPHER_SUITES}", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "${TLS_MIN_VERSION}", "VersionTLS12")
 	for _, m := range manifests {
@@ -185,19 +166,13 @@ func installManila(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects 
 			continue
 		}
 		text, err := m.Object.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON([]byte(fill.Replace(string(text)))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, object.UnmarshalJSON([]byte(fill.Replace(string(text)))))
 		create(object)
 		if object.GetKind() == "Namespace" {
 			certificate, key, err := cert.GenerateSelfSignedCertKey("metrics", nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for name, data := range map[string]map[string][]byte{
 				manila.Driver.Backend.Secret:                  {"clouds.yaml": cloudsYAML},
 				"manila-csi-driver-node-metrics-serving-cert": {corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
@@ -214,17 +189,13 @@ func installManila(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects 
 func attachConfigDrive(t *testing.T, c *cluster.Cluster, instance openstack.Instance) {
 	t.Helper()
 	root, err := c.NodeRoot(instance.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	content, drive := t.TempDir(), filepath.Join(t.TempDir(), "config-drive")
 	folder := filepath.Join(content, "openstack", "latest")
 	err = errors.Join(os.MkdirAll(folder, 0o755),
 		os.WriteFile(filepath.Join(folder, "meta_data.json"), []byte(`{"uuid": "`+instance.ID+`", "name": "`+instance.Name+`", "availability_zone": "`+instance.Zone+`"}`), 0o644),
 		os.WriteFile(drive, nil, 0o600), os.Truncate(drive, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if out, err := exec.Command("mkfs.ext4", "-q", "-L", "config-2", "-d", content, drive).CombinedOutput(); err != nil {
 		t.Fatalf("make a file system: %v\n%s", err, out)
 	}
@@ -236,14 +207,10 @@ func attachConfigDrive(t *testing.T, c *cluster.Cluster, instance openstack.Inst
 func attachLoop(t *testing.T, path, folder string) {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer control.Close()
 	const first, last = 200, 250
 	for number := first; number < last; number++ {
@@ -253,13 +220,9 @@ func attachLoop(t *testing.T, path, folder string) {
 			t.Fatalf("add a loop device: %v", err)
 		}
 		device := filepath.Join(folder, fmt.Sprintf("loop%d", number))
-		if err := unix.Mknod(device, unix.S_IFBLK|0o660, int(unix.Mkdev(7, uint32(number)))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Mknod(device, unix.S_IFBLK|0o660, int(unix.Mkdev(7, uint32(number)))))
 		opened, err := os.OpenFile(device, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() {
 			err := errors.Join(unix.IoctlSetInt(int(opened.Fd()), unix.LOOP_CLR_FD, 0), opened.Close())
 			control, openErr := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)

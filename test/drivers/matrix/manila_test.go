@@ -12,8 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/manila"
@@ -153,19 +154,15 @@ func (m *manilaBed) snapshot(t *testing.T) {
 	snapshot := m.Snapshot(t, m.claims[0], "backup", snapshotClass)
 	m.writer.Write(t, "state", "after")
 	restored := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "restored", Class: *m.claims[0].Spec.StorageClassName, Size: "3Gi",
-		Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+		Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 	share := m.share(t, m.Bound(t, restored))
 	if snapshots := m.cloud.ShareSnapshots(); len(snapshots) != 1 || share.SnapshotID != snapshots[0].ID {
 		t.Errorf("the restored share is %+v, the cloud has the snapshots %+v", share, snapshots)
 	}
 	pod := m.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1], Claim: restored, User: writerID})
-	if got := pod.Read(t, "state"); got != "before" {
-		t.Errorf("the restored volume has %q, want what the file had before", got)
-	}
+	assert.EqualValues(t, "before", pod.Read(t, "state"), "the restored volume has")
 	pod.Write(t, "state", "restored")
-	if got := m.writer.Read(t, "state"); got != "after" {
-		t.Errorf("the first volume has %q, want what was written after the snapshot", got)
-	}
+	assert.EqualValues(t, "after", m.writer.Read(t, "state"), "the first volume has")
 	m.Delete(t, pod.Pod, restored, snapshot)
 	cluster.Eventually(t, testbed.Limit, "the snapshot and the restored share to be deleted in the cloud", func(context.Context) error {
 		if snapshots, shares := m.cloud.ShareSnapshots(), m.cloud.Shares(); len(snapshots) > 0 || len(shares) != len(m.claims) {
@@ -178,14 +175,10 @@ func (m *manilaBed) snapshot(t *testing.T) {
 // tags: shares have the ID of the cluster as metadata, which the installer searches for.
 func (m *manilaBed) tags(t *testing.T) {
 	var infrastructure configv1.Infrastructure
-	if err := m.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, &infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, &infrastructure))
 	want := map[string]string{"manila.csi.openstack.org/cluster": infrastructure.Status.InfrastructureName}
 	for _, share := range m.cloud.Shares() {
-		if diff := cmp.Diff(want, share.Metadata); diff != "" {
-			t.Errorf("metadata of share %s (-want +got):\n%s", share.Name, diff)
-		}
+		assert.Emptyf(t, cmp.Diff(want, share.Metadata), "metadata of share %s (-want +got)", share.Name)
 	}
 }
 
@@ -197,9 +190,7 @@ func (m *manilaBed) credentials(t *testing.T) {
 			methods[call.Login] = true
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"application_credential": true}, methods); diff != "" {
-		t.Errorf("methods of logins (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]bool{"application_credential": true}, methods), "methods of logins (-want +got)")
 }
 
 // refusals: a claim, its expansion and its snapshot succeed once the cloud no longer refuses.

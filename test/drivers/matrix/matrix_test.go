@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/programs"
@@ -58,9 +59,7 @@ var shown = page.Part{
 
 func TestPageShowsTheMatrix(t *testing.T) {
 	text, err := Markdown()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shown.Check(t, "\n"+text+"\n", *update)
 }
 

@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	driver "github.com/berth-csi/berth/drivers/sample"
@@ -27,18 +28,14 @@ func testSample(t *testing.T) {
 	folder := t.TempDir()
 	bed := testbed.Start(t, testbed.Options{Driver: driver.Driver, Snapshots: true, Cloud: testbed.Cloud{Prepare: func(c *cluster.Cluster) {
 		for _, node := range testbed.Nodes {
-			if err := c.MountOn(node, folder, sampleFolder); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.MountOn(node, folder, sampleFolder))
 		}
 	}}})
 	// made returns the names of the volumes or the snapshots in the folder.
 	made := func(t *testing.T, kind string) (names []string) {
 		t.Helper()
 		entries, err := os.ReadDir(filepath.Join(folder, kind))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, entry := range entries {
 			names = append(names, entry.Name())
 		}
@@ -70,9 +67,7 @@ func testSample(t *testing.T) {
 	t.Run("expand", func(t *testing.T) {
 		bed.Expand(t, claim, "2Gi")
 		store, err := folders.OpenStore(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got, err := store.Get(folders.Volumes, volume.Spec.CSI.VolumeHandle); err != nil || got.Bytes != 2<<30 {
 			t.Errorf("the volume is %+v (error %v), want one of 2 GiB", got, err)
 		}
@@ -83,11 +78,9 @@ func testSample(t *testing.T) {
 			t.Errorf("the driver made the snapshots %q, want one", got)
 		}
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: sampleClass, Size: "2Gi", Source: &corev1.TypedLocalObjectReference{
-			APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		reader := bed.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[0], Claim: restored})
-		if got := reader.Read(t, "answer"); got != "aye" {
-			t.Errorf("on the restored volume is %q, want what was on the other one", got)
-		}
+		assert.EqualValues(t, "aye", reader.Read(t, "answer"), "on the restored volume")
 		bed.Delete(t, reader.Pod, restored, snapshot)
 	})
 	t.Run("delete", func(t *testing.T) {

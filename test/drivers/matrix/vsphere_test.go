@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	driver "github.com/berth-csi/berth/drivers/vsphere"
@@ -33,9 +34,7 @@ func testVSphere(t *testing.T) {
 	storage := testbed.StartVSphere(t)
 	bed := testbed.Start(t, testbed.Options{Driver: driver.Driver, Snapshots: true, Cloud: storage.Options(driver.Driver)})
 	infrastructure := &configv1.Infrastructure{}
-	if err := bed.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bed.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, infrastructure))
 	namespace := bed.Namespace(t)
 	claim := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "data", Class: vSphereClass, Mode: corev1.ReadWriteOnce})
 	var first, second testbed.RunningPod
@@ -59,9 +58,7 @@ func testVSphere(t *testing.T) {
 	disk := func(t *testing.T) folders.Record {
 		t.Helper()
 		record, err := storage.Get(folders.Volumes, bed.Bound(t, claim).Spec.CSI.VolumeHandle)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return record
 	}
 	t.Run("attach", func(t *testing.T) {
@@ -69,9 +66,7 @@ func testVSphere(t *testing.T) {
 			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, testbed.Nodes[0])
 		}
 		attachments := &storagev1.VolumeAttachmentList{}
-		if err := bed.Client().List(t.Context(), attachments); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, bed.Client().List(t.Context(), attachments))
 		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != testbed.Nodes[0] {
 			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
 		}
@@ -80,9 +75,7 @@ func testVSphere(t *testing.T) {
 		first.Write(t, "greeting", "ahoy")
 		bed.Delete(t, first.Pod)
 		second = bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
-		if got := second.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on the other node the pod reads %q, want what the first one wrote", got)
-		}
+		assert.EqualValues(t, "ahoy", second.Read(t, "greeting"), "on the other node the pod reads")
 		if got := disk(t).Node; got != testbed.Nodes[1] {
 			t.Errorf("the disk is attached to %q, want the node of the second pod, %s", got, testbed.Nodes[1])
 		}
@@ -96,11 +89,9 @@ func testVSphere(t *testing.T) {
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, claim, "day-1", vSphereSnapshotClass)
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: vSphereClass, Size: "2Gi", Mode: corev1.ReadWriteOnce, Source: &corev1.TypedLocalObjectReference{
-			APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+			APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		reader := bed.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[0], Claim: restored})
-		if got := reader.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("on the restored volume is %q, want what was on the other one", got)
-		}
+		assert.EqualValues(t, "ahoy", reader.Read(t, "greeting"), "on the restored volume")
 		bed.Delete(t, reader.Pod, restored, snapshot)
 	})
 	t.Run("delete", func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,23 +80,17 @@ func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 	a := &AWS{t: t, driver: driver}
 	devices := disks.New(a.rootOf)
 	t.Cleanup(func() {
-		if err := devices.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, devices.Close())
 	})
 	options.Disks = devices
 	a.Cloud = aws.Start(t, options)
 	subnet, err := a.EC2.AddSubnet(ec2.Subnet{VPC: "vpc-0123456789abcdef0", Zone: a.Zones()[0].Name, Prefix: mountTargets})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	group := a.EC2.AddSecurityGroup(ec2.SecurityGroup{VPC: subnet.VPC, Name: cluster.InfrastructureName + "-node",
 		Tags: ec2.Tags{"kubernetes.io/cluster/" + cluster.InfrastructureName: "owned"}})
 	for range Nodes {
 		instance, err := a.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: subnet.Zone, Subnet: subnet.ID, SecurityGroups: []string{group.ID}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		a.Instances = append(a.Instances, instance)
 		a.Metadata = append(a.Metadata, a.startMetadata(instance))
 	}
@@ -140,9 +136,7 @@ func (a *AWS) requests() []*unstructured.Unstructured {
 func (b *Testbed) credentialsRequests(t testing.TB) []*unstructured.Unstructured {
 	t.Helper()
 	manifests, err := b.Driver.Operand(drivers.Values{Namespace: b.DriverNamespace(), Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var found []*unstructured.Unstructured
 	for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
 		found = append(found, m.Object)
@@ -155,14 +149,10 @@ func actions(t testing.TB, request *unstructured.Unstructured) []string {
 	t.Helper()
 	var all []string
 	statements, _, err := unstructured.NestedSlice(request.Object, "spec", "providerSpec", "statementEntries")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, statement := range statements {
 		some, _, err := unstructured.NestedStringSlice(statement.(map[string]any), "action")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, some...)
 	}
 	return all
@@ -176,9 +166,7 @@ func (a *AWS) Options() Cloud {
 	for _, service := range slices.Sorted(maps.Keys(endpoints)) {
 		endpoint := endpoints[service]
 		at, err := url.Parse(a.URL(service))
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		require.NoError(a.t, err)
 		servers[endpoint.ip+":"+EndpointPort] = at.Host
 		platform.ServiceEndpoints = append(platform.ServiceEndpoints, configv1.AWSServiceEndpoint{Name: endpoint.name, URL: "https://" + endpoint.ip})
 	}
@@ -210,9 +198,7 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 	}
 	for i, node := range Nodes {
 		listener, err := c.ListenOn(node, "tcp", metadataAddress)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		require.NoError(a.t, err)
 		a.t.Cleanup(func() { listener.Close() })
 		go http.Serve(listener, a.Metadata[i]) // until it is closed
 		a.DescribeNode(a.t, c, i)
@@ -228,25 +214,19 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 func (a *AWS) DescribeNode(t testing.TB, c *cluster.Cluster, index int) {
 	t.Helper()
 	node, instance := &corev1.Node{}, a.Instances[index]
-	if err := c.Client().Get(t.Context(), client.ObjectKey{Name: Nodes[index]}, node); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Get(t.Context(), client.ObjectKey{Name: Nodes[index]}, node))
 	before := node.DeepCopy()
 	node.Spec.ProviderID = "aws:///" + instance.Zone + "/" + instance.ID
 	node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = a.Region(), instance.Zone
 	node.Labels[corev1.LabelInstanceTypeStable] = instance.Type
-	if err := c.Client().Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Patch(t.Context(), node, client.MergeFrom(before)))
 }
 
 // adoptKeyPairs makes the key pairs known that the cloud credential operator makes for the driver. The real one makes
 // them in AWS. Each has the permissions that its CredentialsRequest asks for.
 func (a *AWS) adoptKeyPairs(c *cluster.Cluster) {
 	api, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	type permission struct {
 		user    string
 		actions []string
@@ -282,13 +262,9 @@ func (a *AWS) adoptKeyPairs(c *cluster.Cluster) {
 func (a *AWS) trust(c *cluster.Cluster) {
 	a.t.Helper()
 	api, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	issuer, err := issuer(a.t.Context(), api)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	a.IAM.AddIdentityProvider(iam.IdentityProvider{Issuer: issuer, Audiences: []string{"openshift"}, KeySet: func() ([]byte, error) {
 		return api.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(context.Background())
 	}})
@@ -299,15 +275,11 @@ func (a *AWS) trust(c *cluster.Cluster) {
 		for _, account := range accounts {
 			role.Subjects = append(role.Subjects, "system:serviceaccount:"+namespace+":"+account)
 		}
-		if err := a.IAM.AddRole(role); err != nil {
-			a.t.Fatal(err)
-		}
+		require.NoError(a.t, a.IAM.AddRole(role))
 	}
 	manual := fmt.Sprintf(`{"spec":{"credentialsMode":%q}}`, operatorv1.CloudCredentialsModeManual)
 	config := &operatorv1.CloudCredential{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	if err := c.Client().Patch(a.t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(manual))); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, c.Client().Patch(a.t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(manual))))
 }
 
 // issuer returns the issuer of the cluster's service account tokens.

@@ -12,6 +12,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,9 +86,7 @@ func startAzureCloud(t testing.TB, options AzureOptions, of ...drivers.Driver) (
 		Objects: objects,
 		Prepare: func(c *cluster.Cluster) {
 			api.Store(c)
-			if err := prepareAzure(t.Context(), c.Client(), options); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, prepareAzure(t.Context(), c.Client(), options))
 		},
 	}), storage
 }
@@ -148,14 +147,10 @@ func checkSecret(login backend.Login) error {
 func requestedAccounts(t testing.TB, driver drivers.Driver) (users []string) {
 	t.Helper()
 	manifests, err := driver.Manifests(drivers.Values{Namespace: drivers.ClusterStorageNamespace, Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
 		names, _, err := unstructured.NestedStringSlice(m.Object.Object, "spec", "serviceAccountNames")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range names {
 			users = append(users, "system:serviceaccount:"+drivers.ClusterStorageNamespace+":"+name)
 		}

@@ -9,6 +9,7 @@ import (
 
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/stretchr/testify/require"
 
 	driver "github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/lab/aws"
@@ -28,9 +29,7 @@ func TestExportsOfEFS(t *testing.T) {
 		made, err := client.CreateAccessPoint(t.Context(), &efssdk.CreateAccessPointInput{
 			ClientToken: &token, FileSystemId: &id, RootDirectory: &types.RootDirectory{Path: &path, CreationInfo: info},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return *made.AccessPointId
 	}
 	owner, mode := int64(os.Getuid()), "750"

@@ -10,6 +10,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,9 +56,7 @@ func StartGCP(t testing.TB, driver drivers.Driver, options GCPOptions) *GCP {
 	g := &GCP{t: t, driver: driver, options: options}
 	devices := gcp.NewDevices(g.rootOf)
 	t.Cleanup(func() {
-		if err := devices.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, devices.Close())
 	})
 	options.Cloud.Disks = devices
 	g.Cloud = gcp.Start(t, options.Cloud)
@@ -111,9 +111,7 @@ func (g *GCP) serveMetadata() {
 	g.t.Helper()
 	for i, node := range Nodes {
 		listener, err := g.cluster.ListenOn(node, "tcp", metadataAddress)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		require.NoError(g.t, err)
 		server := &http.Server{Handler: g.MetadataHandler(g.Instances[i])}
 		g.t.Cleanup(func() { server.Close() })
 		go func() { _ = server.Serve(listener) }() // until it is closed
@@ -124,13 +122,9 @@ func (g *GCP) serveMetadata() {
 func (g *GCP) account(request *unstructured.Unstructured) string {
 	g.t.Helper()
 	permissions, _, err := unstructured.NestedStringSlice(request.Object, "spec", "providerSpec", "permissions")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	roles, _, err := unstructured.NestedStringSlice(request.Object, "spec", "providerSpec", "predefinedRoles")
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	return g.AddServiceAccount("driver", permissions, roles...)
 }
 
@@ -146,9 +140,7 @@ func (g *GCP) giveKey(request *unstructured.Unstructured) {
 func (g *GCP) createSecret(namespace, name string, file []byte) {
 	g.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{credentialsFile: file}}
-	if err := g.cluster.Client().Create(g.t.Context(), secret); err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, g.cluster.Client().Create(g.t.Context(), secret))
 }
 
 // trust plays an administrator who prepares a cluster with short-lived credentials: the cluster's issuer of tokens is
@@ -157,13 +149,9 @@ func (g *GCP) createSecret(namespace, name string, file []byte) {
 func (g *GCP) trust(request *unstructured.Unstructured) {
 	g.t.Helper()
 	api, err := kubernetes.NewForConfig(g.cluster.Config())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	issuer, err := issuer(g.t.Context(), api)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	audience := g.AddIdentityProvider(cluster.InfrastructureName, gcp.IdentityProvider{Issuer: issuer, Audiences: []string{"openshift"}, KeySet: func() ([]byte, error) {
 		return api.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(context.Background())
 	}})
@@ -179,7 +167,5 @@ func (g *GCP) trust(request *unstructured.Unstructured) {
 	g.createSecret(namespace, name, file)
 	manual := fmt.Sprintf(`{"spec":{"credentialsMode":%q}}`, operatorv1.CloudCredentialsModeManual)
 	config := &operatorv1.CloudCredential{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	if err := g.cluster.Client().Patch(g.t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(manual))); err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, g.cluster.Client().Patch(g.t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(manual))))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +39,7 @@ func (b *Testbed) CheckMetrics(t *testing.T) {
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "prometheus"}},
 		},
 	} {
-		if err := b.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), object))
 	}
 	proxies := b.metricsProxies(t)
 	if len(proxies) == 0 {
@@ -95,14 +94,10 @@ func (b *Testbed) metricsEndpoints(t *testing.T) (all []metricsEndpoint) {
 	monitors.SetAPIVersion("monitoring.coreos.com/v1")
 	monitors.SetKind("ServiceMonitorList")
 	inDriver := client.InNamespace(b.DriverNamespace())
-	if err := b.Client().List(t.Context(), monitors, inDriver); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().List(t.Context(), monitors, inDriver))
 	for _, object := range monitors.Items {
 		var monitor serviceMonitor
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &monitor); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &monitor))
 		services := &corev1.ServiceList{}
 		if err := b.Client().List(t.Context(), services, inDriver, client.MatchingLabels(monitor.Spec.Selector.MatchLabels)); err != nil || len(services.Items) != 1 {
 			t.Fatalf("ServiceMonitor %s selects %d Services (error %v), want one", object.GetName(), len(services.Items), err)

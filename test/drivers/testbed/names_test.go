@@ -5,15 +5,14 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/net/dns/dnsmessage"
 )
 
 // TestNames asks as nodes do: by any case, and also for addresses that a name does not have.
 func TestNames(t *testing.T) {
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer server.Close()
 	go answerQueries(server, Cloud{
 		Names: map[string]string{"fs-1.efs.sea-west-1.amazonaws.com": "10.0.80.1"},
@@ -38,26 +37,18 @@ func TestNames(t *testing.T) {
 			Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(tc.name), Type: tc.kind, Class: dnsmessage.ClassINET}},
 		}
 		packet, err := query.Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		conn, err := net.Dial("udp", server.LocalAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer conn.Close()
 		if _, err := conn.Write(packet); err != nil {
 			t.Fatal(err)
 		}
 		answer := make([]byte, 512)
 		n, err := conn.Read(answer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got dnsmessage.Message
-		if err := got.Unpack(answer[:n]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, got.Unpack(answer[:n]))
 		if got.ID != 7 || got.RCode != tc.code || len(got.Answers) != tc.count {
 			t.Errorf("%s %s: got %+v, want %s and %d answers", tc.kind, tc.name, got, tc.code, tc.count)
 		}

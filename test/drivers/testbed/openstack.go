@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,9 +73,7 @@ func (o *OpenStack) Options() Cloud {
 		Link:   func(a disks.Attachment) string { return "virtio-" + a.Disk[:20] },
 	})
 	o.t.Cleanup(func() {
-		if err := content.Close(); err != nil {
-			o.t.Error(err)
-		}
+		assert.NoError(o.t, content.Close())
 	})
 	o.SetDisks(openstack.Disks{
 		Create: func(v openstack.Volume) error {
@@ -155,9 +155,7 @@ func credentialsOf(cloud *openstack.Cloud) *corev1.Secret {
 func ServeOpenStackMetadata(t testing.TB, c *cluster.Cluster, node string, metadata http.Handler) {
 	t.Helper()
 	listener, err := c.ListenOn(node, "tcp", openStackMetadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := &http.Server{Handler: metadata}
 	t.Cleanup(func() { server.Close() })
 	go func() { _ = server.Serve(listener) }() // until it is closed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -27,9 +28,7 @@ func (b *Testbed) prepare(t testing.TB, options Options) {
 		b.installSnapshots(t)
 	}
 	for _, object := range cloud.Objects {
-		if err := b.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), object))
 	}
 	if cloud.Prepare != nil {
 		cloud.Prepare(b.Cluster)

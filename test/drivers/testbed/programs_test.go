@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers/azuredisk"
@@ -17,13 +18,9 @@ import (
 // has set, the user's programs, and ours.
 func TestPrograms(t *testing.T) {
 	content, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "livenessprobe"), content, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "livenessprobe"), content, 0o755))
 	t.Setenv(programs.GivenVariable, folder)
 	other := []corev1.EnvVar{{Name: "DRIVER_IMAGE", Value: azuredisk.Driver.Images[0].Default}, {Name: "LOG_LEVEL", Value: "4"}}
 	for _, test := range []struct {

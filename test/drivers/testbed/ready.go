@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,14 +36,10 @@ func (b *Testbed) AwaitReady(t testing.TB) {
 func (b *Testbed) DriverPods(t testing.TB) (all []corev1.Pod) {
 	t.Helper()
 	workloads, err := b.workloads()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, workload := range workloads {
 		pods, err := b.podsOf(t.Context(), workload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, pods...)
 	}
 	return all
@@ -52,9 +49,7 @@ func (b *Testbed) DriverPods(t testing.TB) (all []corev1.Pod) {
 func (b *Testbed) KillDriver(t *testing.T) {
 	before := b.DriverPods(t)
 	for _, pod := range before {
-		if err := b.Client().Delete(t.Context(), &pod, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Delete(t.Context(), &pod, client.GracePeriodSeconds(0)))
 	}
 	b.AwaitReplaced(t, before)
 }

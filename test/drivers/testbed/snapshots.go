@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/lab/cluster"
 )
 
 const (
@@ -42,9 +41,7 @@ func (b *Testbed) installSnapshots(t testing.TB) {
 			}},
 		}},
 	} {
-		if err := b.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Client().Create(t.Context(), object))
 	}
 }
 
@@ -60,13 +57,8 @@ func (b *Testbed) Snapshot(t testing.TB, claim *corev1.PersistentVolumeClaim, na
 		"apiVersion": snapshotAPI, "kind": "VolumeSnapshot",
 		"metadata": map[string]any{"namespace": claim.Namespace, "name": name}, "spec": spec,
 	}}
-	if err := b.Client().Create(t.Context(), snapshot); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, Limit, "snapshot "+name+" to be ready", func(ctx context.Context) error {
-		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot); err != nil {
-			return err
-		}
+	require.NoError(t, b.Client().Create(t.Context(), snapshot))
+	b.Await(t, Limit, "snapshot "+name+" to be ready", snapshot, func() error {
 		if ready, _, _ := unstructured.NestedBool(snapshot.Object, "status", "readyToUse"); !ready {
 			return fmt.Errorf("its status is %v", snapshot.Object["status"])
 		}

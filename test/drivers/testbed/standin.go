@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/standin/backend"
 )
@@ -21,9 +23,7 @@ func StartStandIn(t testing.TB, login func(backend.Login) error) *StandIn {
 		Folder: t.TempDir(), Login: login,
 		Nodes: func(id string) bool { return slices.Contains(Nodes, id) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(started.Close)
 	return &StandIn{started, t}
 }
@@ -38,9 +38,7 @@ func (s *StandIn) Behind(cloud Cloud) Cloud {
 	cloud.Servers = servers
 	cloud.Prepare = func(c *cluster.Cluster) {
 		for _, node := range Nodes {
-			if err := c.MountOn(node, s.Folder(), backend.Folder); err != nil {
-				s.t.Fatal(err)
-			}
+			require.NoError(s.t, c.MountOn(node, s.Folder(), backend.Folder))
 		}
 		if prepare != nil {
 			prepare(c)
@@ -53,8 +51,6 @@ func (s *StandIn) Behind(cloud Cloud) Cloud {
 func (s *StandIn) Left(t testing.TB, kind string) []string {
 	t.Helper()
 	names, err := s.Names(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return names
 }

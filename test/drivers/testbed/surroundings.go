@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -121,7 +120,7 @@ func admitUsers(ctx context.Context, c client.Client) error {
 			Expression: "!object.spec.?securityContext.?runAsUser.hasValue() && (object.spec.?securityContext.?runAsNonRoot.orValue(false) || " +
 				"object.spec.containers.exists(c, c.?securityContext.?runAsNonRoot.orValue(false) && !c.?securityContext.?runAsUser.hasValue()))",
 		}},
-		FailurePolicy:      ptr.To(admissionregistrationv1.Fail),
+		FailurePolicy:      new(admissionregistrationv1.Fail),
 		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutations: []admissionregistrationv1.Mutation{{
 			PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,

@@ -13,8 +13,10 @@ package testbed
 import (
 	"context"
 	"maps"
+	"net"
 	"net/netip"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +24,9 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -32,6 +36,7 @@ import (
 	"github.com/berth-csi/berth/lab/proxy"
 	"github.com/berth-csi/berth/test/drivers/images"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/page"
 	"github.com/berth-csi/berth/test/release"
 )
 
@@ -106,9 +111,7 @@ func Start(t testing.TB, options Options) *Testbed {
 	}
 	made := build(t, options.Driver)
 	user, err := tools.Programs(t.Context(), "./lab/user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	own := made.Images()
 	own[journey.UserImage] = user.Path("user")
 	maps.Copy(own, options.MorePrograms)
@@ -147,13 +150,9 @@ func archives(t testing.TB, options Options) map[string]string {
 		more = append(more, snapshotControllerImage)
 	}
 	all, err := Archives(t.Context(), nil, options.Driver, options.Env, more...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	said, err := Programs(options.Driver, options.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("programs of %s: %s", options.Driver.Name, said)
 	return all
 }
@@ -255,9 +254,7 @@ func (b *Testbed) Subscribe(t testing.TB, env []corev1.EnvVar) {
 // RenewCertificates gives all Services certificates of a new CA, as the rotation of OpenShift's service CA does.
 func (b *Testbed) RenewCertificates(t testing.TB) {
 	t.Helper()
-	if err := b.services.renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.services.renew(t.Context()))
 }
 
 // step takes a step of an administrator.
@@ -265,7 +262,63 @@ func (b *Testbed) step(t testing.TB, do func(context.Context, client.Client) err
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Limit)
 	defer cancel()
-	if err := do(ctx, b.Client()); err != nil {
-		t.Fatal(err)
+	require.NoError(t, do(ctx, b.Client()))
+}
+
+// Follow runs the commands below a heading of a page of documentation, with other names: pairs of a text and its
+// replacement. The operator's namespace is the testbed's. It returns the output of the commands.
+func (b *Testbed) Follow(t testing.TB, path, heading string, names ...string) string {
+	t.Helper()
+	reader := page.Reader{
+		Docs: filepath.Dir(path), Kubectl: b.Tools().Path("kubectl"), Kubeconfig: b.Kubeconfig(), Limit: 2 * Limit, Dir: t.TempDir(),
+		Variables: "NS=" + cluster.OperatorNamespace,
+		Names:     strings.NewReplacer(append(names, drivers.ClusterStorageNamespace, cluster.OperatorNamespace)...),
 	}
+	return reader.Follow(t, filepath.Base(path), heading)
+}
+
+// proxyAddress is where nodes and their pods find the cluster's proxy.
+const proxyAddress = "10.0.96.1:3128"
+
+// noProxy lists the destinations that OpenShift lets its pods reach without the proxy: its own networks and the
+// metadata service.
+const noProxy = ".cluster.local,.svc,10.0.0.0/24,10.128.0.0/14,10.217.0.0/16,127.0.0.1,169.254.169.254,localhost"
+
+// behindProxy returns the cloud behind a proxy, which serves until the test ends: only the proxy reaches the servers
+// with a port, and the cluster's Proxy names it.
+func (c Cloud) behindProxy(t testing.TB, port string) (Cloud, *proxy.Proxy) {
+	t.Helper()
+	servers, hidden := map[string]string{}, map[string]string{}
+	for at, to := range c.Servers {
+		if strings.HasSuffix(at, ":"+port) {
+			hidden[at] = to
+		} else {
+			servers[at] = to
+		}
+	}
+	for name, ip := range c.Names {
+		if to, known := hidden[net.JoinHostPort(ip, port)]; known {
+			hidden[net.JoinHostPort(name, port)] = to
+		}
+	}
+	started := proxy.Start(t, hidden)
+	servers[proxyAddress] = started.Address
+	prepare := c.Prepare
+	c.Servers = servers
+	c.Prepare = func(c *cluster.Cluster) {
+		require.NoError(t, setProxy(t.Context(), c.Client()))
+		if prepare != nil {
+			prepare(c)
+		}
+	}
+	return c, started
+}
+
+func setProxy(ctx context.Context, c client.Client) error {
+	config := &configv1.Proxy{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
+		return err
+	}
+	config.Status = configv1.ProxyStatus{HTTPProxy: "http://" + proxyAddress, HTTPSProxy: "http://" + proxyAddress, NoProxy: noProxy}
+	return c.Status().Update(ctx, config)
 }

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -57,9 +57,7 @@ func (c Claim) Object() *corev1.PersistentVolumeClaim {
 func (b *Testbed) Claim(t testing.TB, c Claim) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := c.Object()
-	if err := b.Client().Create(t.Context(), claim); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), claim))
 	return claim
 }
 
@@ -85,9 +83,7 @@ func (b *Testbed) Expand(t testing.TB, claim *corev1.PersistentVolumeClaim, size
 	want := resource.MustParse(size)
 	before := claim.DeepCopy()
 	claim.Spec.Resources.Requests[corev1.ResourceStorage] = want
-	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
 	cluster.Eventually(t, Limit, "claim "+claim.Name+" to have "+size, func(ctx context.Context) error {
 		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			return err
@@ -152,14 +148,12 @@ func (b *Testbed) Create(t testing.TB, p Pod) *corev1.Pod {
 	t.Helper()
 	pod := journey.PodWithClaim(p.Claim.Namespace, p.Name, p.Claim.Name)
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.Node}
-	pod.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(5))
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &p.User, FSGroup: &p.User}
 	if p.KeepsWriting != "" {
 		pod.Spec.Containers[0].Args = []string{"keep-writing", path.Join(journey.DataFolder, p.KeepsWriting)}
 	}
-	if err := b.Client().Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Client().Create(t.Context(), pod))
 	return pod
 }
 
@@ -172,10 +166,7 @@ func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 // AwaitPod waits until a pod is there and ready.
 func (b *Testbed) AwaitPod(t testing.TB, pod *corev1.Pod) RunningPod {
 	t.Helper()
-	cluster.Eventually(t, Limit, "pod "+pod.Name+" to be ready", func(ctx context.Context) error {
-		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	b.Await(t, Limit, "pod "+pod.Name+" to be ready", pod, func() error {
 		if !cluster.IsReady(pod) {
 			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, notReadyReasons(pod))
 		}
@@ -223,9 +214,7 @@ func (p RunningPod) Size(t testing.TB) int64 {
 	t.Helper()
 	text := p.exec(t, "size", journey.DataFolder)
 	size, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return size
 }
 
@@ -233,13 +222,9 @@ func (p RunningPod) Size(t testing.TB) int64 {
 func (p RunningPod) Reports(t testing.TB) writer.Reports {
 	t.Helper()
 	output, err := p.bed.Kubectl(t.Context(), "--namespace", p.Namespace, "logs", p.Name).Output()
-	if err != nil {
-		t.Fatalf("the log of pod %s: %v", p.Name, err)
-	}
+	require.NoErrorf(t, err, "the log of pod %s", p.Name)
 	reports, err := writer.Read(output)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return reports
 }
 
@@ -247,9 +232,7 @@ func (p RunningPod) Reports(t testing.TB) writer.Reports {
 func (p RunningPod) Mount(t testing.TB) string {
 	t.Helper()
 	line, err := MountOf(p.bed.Cluster, p.Pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return line
 }
 

@@ -5,6 +5,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,11 +51,7 @@ func (v *VSphere) Options(driver drivers.Driver) Cloud {
 // describe says in Infrastructure which vCenter the cluster is in.
 func (v *VSphere) describe(c *cluster.Cluster) {
 	infrastructure := &configv1.Infrastructure{}
-	if err := c.Client().Get(v.t.Context(), client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
-		v.t.Fatal(err)
-	}
+	require.NoError(v.t, c.Client().Get(v.t.Context(), client.ObjectKey{Name: "cluster"}, infrastructure))
 	infrastructure.Spec.PlatformSpec = configv1.PlatformSpec{Type: configv1.VSpherePlatformType, VSphere: vsphere.Spec(v.t, vCenterAddress)}
-	if err := c.Client().Update(v.t.Context(), infrastructure); err != nil {
-		v.t.Fatal(err)
-	}
+	require.NoError(v.t, c.Client().Update(v.t.Context(), infrastructure))
 }

@@ -98,7 +98,7 @@ func Hierarchies() ([]Hierarchy, error) {
 	}
 	var all []Hierarchy
 	for line := range strings.Lines(string(content)) {
-		// Such as "4:memory:/user.slice". That of version 2 names no controllers.
+		// Such as "4:memory:/user.slice". The line of version 2 names no controllers.
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(fields) != 3 || fields[1] == "" {
 			continue

@@ -4,9 +4,9 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,9 +23,7 @@ func TestLackingCapabilities(t *testing.T) {
 		runtime.LockOSThread() // without an unlock: the thread ends with the goroutine, and nothing else runs on it
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
-		if err := unix.Capset(&header, &none[0]); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, unix.Capset(&header, &none[0]))
 		lacking <- lackingCapabilities()
 	}()
 	if got, want := <-lacking, []string{"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_MKNOD", "CAP_SYS_CHROOT"}; !slices.Equal(got, want) {
@@ -36,7 +34,5 @@ func TestLackingCapabilities(t *testing.T) {
 // TestMissingSaysWhatToInstall: the reason for a skipped test names the package.
 func TestMissingSaysWhatToInstall(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if err := Missing(); err == nil || !strings.Contains(err.Error(), "apt-get install runc") {
-		t.Errorf("without runc: got %v, want what to install", err)
-	}
+	assert.ErrorContains(t, Missing(), "apt-get install runc", "without runc")
 }
