@@ -77,9 +77,7 @@ var severities = map[string]string{
 func alertTests(t *testing.T, d drivers.Driver) map[string][]byte {
 	t.Helper()
 	common, err := os.ReadFile(filepath.Join("monitoring", "testdata", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fourWeeks := page.Commands(t, filepath.Join("..", "docs", "operate", "slo.md"), "## How it is measured", strings.NewReplacer())
 	tests := map[string][]byte{"alerts.yaml": []byte(strings.NewReplacer("${DRIVER}", d.CSIName, "${OPERATOR}", d.Operator.Name, "${CONDITION_PREFIX}", d.ConditionPrefix,
 		"${FOUR_WEEKS}", strings.TrimSpace(fourWeeks)).Replace(string(common)))}

@@ -269,9 +269,7 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 	env.waitForReason("AWSEFSTagsSet", "Failing")
 	custom := env.waitForConditions(allWell)
 	for _, part := range []string{"the role " + role + " in Secret " + tagsSecret + " cannot be assumed: AccessDenied", "docs/start/install.md"} {
-		if got := condition(custom, "AWSEFSTagsSet").Message; !strings.Contains(got, part) {
-			t.Errorf("condition AWSEFSTagsSet says %q, want %q in it", got, part)
-		}
+		assert.Contains(t, condition(custom, "AWSEFSTagsSet").Message, part, "condition AWSEFSTagsSet says")
 	}
 	trust(account)
 	env.tag("team", "other") // or else the next attempt is in a minute

@@ -25,9 +25,7 @@ func TestDocumentedExample(t *testing.T) {
 	env.do("create", env.client.Create(t.Context(), namespace))
 	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), namespace)) })
 	text, err := os.ReadFile("../docs/operate/sharedvolume.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	kinds := map[string]int{}
 	for _, block := range yamlBlock.FindAllSubmatch(text, -1) {
 		object := &unstructured.Unstructured{}

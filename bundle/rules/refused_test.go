@@ -61,9 +61,7 @@ func change(t *testing.T, dir, file, old, new string) {
 	if err != nil || !strings.Contains(string(text), old) {
 		t.Fatalf("%s has no %q (error %v)", file, old, err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o644))
 }
 
 func check(t *testing.T, dir string) []*findings.Finding {

@@ -229,9 +229,7 @@ func TestCheckNeedsABundle(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir, _ := changed(t, tideCSV, "", "")
-			if err := tc.change(dir); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tc.change(dir))
 			found := check(t, dir)
 			if len(found) != 1 || found[0].Severity != findings.Error || found[0].File != filepath.Join(dir, tc.file) || !strings.Contains(found[0].Message, tc.want) {
 				t.Errorf("found %v, want one error in %s: %s", found, tc.file, tc.want)

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/build"
 )
 
@@ -33,14 +35,10 @@ func TestHostileIcons(t *testing.T) {
 			writeBundles(t)
 			for _, err := range []error{os.Mkdir("icons", 0o755), put("icons/tide.svg"),
 				os.WriteFile("tide.yaml", []byte("schema: berth.template\npackage: tide\nicon: icons/tide.svg\nbundles: [{folder: bundles/1.0.0}]\nchannels: [{name: stable}]\n"), 0o600)} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 			}
 			configs, found, err := configsOf(t, []string{"tide.yaml"}, build.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if len(configs) > 0 || len(found) != 1 || !strings.Contains(found[0].Message, "icon: ") {
 				t.Errorf("%d catalogs, and findings %v; want only one about the icon", len(configs), found)
 			}

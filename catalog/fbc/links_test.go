@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestWriteFileStaysInItsFolder: neither a link in the output folder nor one that appears while a catalog is written leads elsewhere,
@@ -34,9 +36,7 @@ func TestWriteFileStaysInItsFolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, elsewhere := t.TempDir(), t.TempDir()
 			if tc.before != nil {
-				if err := tc.before(dir, elsewhere); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, tc.before(dir, elsewhere))
 			}
 			_, err := WriteFile(dir, "tide", func(w io.Writer) error {
 				if tc.meanwhile != nil {
@@ -44,9 +44,7 @@ func TestWriteFileStaysInItsFolder(t *testing.T) {
 				}
 				return nil
 			})
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v; want one with %q", err, tc.want)
-			}
+			assert.ErrorContains(t, err, tc.want)
 			if files, err := os.ReadDir(elsewhere); err != nil || len(files) > 0 {
 				t.Errorf("elsewhere are %v, %v; want nothing", files, err)
 			}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/mirror/policy"
 	"github.com/berth-csi/berth/internal/oci"
@@ -20,33 +23,21 @@ func TestPolicy(t *testing.T) {
 	to := registry.Start(t, nil) + "/mirror"
 	file := filepath.Join(t.TempDir(), "policy.json")
 	text := fmt.Sprintf(`{"default": [{"type": "insecureAcceptAnything"}], "transports": {"docker": {%q: [{"type": "reject"}]}}}`, s.address+"/example/deep")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	p, err := policy.Read(file, filepath.Join(t.TempDir(), "absent"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m, err := mirror.New(t.Context(), s.dir, mirror.Options{Name: "sea", Tag: "latest", Jobs: 3, Time: time.Minute, Text: s.dir, Origin: "a folder", Policy: p})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	destination, err := mirror.OpenDestination(to, "sea")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = destination.Close() })
-	if err := m.Inspect(t.Context(), oci.Registries(t.Context()), destination); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Inspect(t.Context(), oci.Registries(t.Context()), destination))
 	want := fmt.Sprintf("entry 1 of transports.docker[%q], reject", s.address+"/example/deep")
 	if err := m.Fault(); err == nil || strings.Count(err.Error(), want) != 3 || !strings.Contains(err.Error(), "bundle tide.v2.0.0: ") {
 		t.Errorf("got %v; want three times %q", err, want)
 	}
-	if err := m.Copy(t.Context(), func(mirror.Image) {}); err == nil {
-		t.Error("the catalog was copied")
-	}
+	assert.Error(t, m.Copy(t.Context(), func(mirror.Image) {}), "the catalog was copied")
 	for place, copied := range map[string]bool{s.address + "/example/tide-bundle:v1.0.0": true, s.address + "/example/deep/tide:v1.0.0": false} {
 		for _, image := range s.images {
 			if strings.HasPrefix(image, strings.TrimSuffix(place, ":v1.0.0")+"@") && (digestIn(t, to+"/"+placeOf(image)) != "") != copied {

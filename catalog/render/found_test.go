@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/internal/findings"
 )
@@ -16,21 +18,15 @@ func TestMalformedProperties(t *testing.T) {
 	files := map[string][]byte{}
 	for _, folder := range []string{"manifests", "metadata"} {
 		all, err := os.ReadDir(filepath.Join(tide, folder))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, f := range all {
 			text, err := os.ReadFile(filepath.Join(tide, folder, f.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			files[folder+"/"+f.Name()] = []byte(strings.Replace(string(text), "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{'\n", 1))
 		}
 	}
 	b, err := render.Image("registry.example.com/tide:v1", files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(b.Found) != 1 || b.Found[0].Severity != findings.Warning || !strings.Contains(b.Found[0].Message, "OLM's tools leave them out") {
 		t.Errorf("found %v, want one warning", b.Found)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/internal/boundedyaml"
@@ -30,13 +32,9 @@ func TestForLog(t *testing.T) {
 	} {
 		content := map[string]any{"schema": "tide", text[:min(len(text), 100)]: "key", "value": text, "deep": []any{[]any{text}, map[string]any{"x": text, "n": json.Number("12345678901234567890"), "none": nil}}}
 		asJSON, err := json.MarshalIndent(content, "", "    ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		asYAML, err := boundedyaml.FromJSON(asJSON)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		const harmless = "---\nschema: harmless\ntext: |\n  a\n  b\n"
 		for format, document := range map[string]string{"json": string(asJSON) + "\n", "yaml": "---\n" + string(asYAML)} {
 			all := document
@@ -70,14 +68,10 @@ func TestForLog(t *testing.T) {
 			decode := func(text []byte) (value any) {
 				decoder := json.NewDecoder(bytes.NewReader(text))
 				decoder.UseNumber()
-				if err := decoder.Decode(&value); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, decoder.Decode(&value))
 				return value
 			}
-			if diff := cmp.Diff(decode(asJSON), decode(converted)); diff != "" {
-				t.Errorf("%s, %s: the data differs (-want +got):\n%s", name, format, diff)
-			}
+			assert.Emptyf(t, cmp.Diff(decode(asJSON), decode(converted)), "%s, %s: the data differs (-want +got)", name, format)
 		}
 	}
 }

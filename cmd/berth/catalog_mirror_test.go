@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/oci"
@@ -20,13 +22,9 @@ import (
 func TestMirrorFormats(t *testing.T) {
 	address, dir := registry.Start(t, nil), t.TempDir()
 	index, err := oci.Content{Files: map[string][]byte{"tide": []byte("ebb")}}.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	digest, err := oci.Push(t.Context(), address+"/harbour/tide:v1", index)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	catalog, folder := filepath.Join(dir, "sea"), "oci:"+filepath.Join(dir, "carried")
 	// The package that is needed is missing, so there is a warning beside the report.
 	catalogs.Write(t, filepath.Join(catalog, "catalog.yaml"), fmt.Sprintf(`schema: olm.package
@@ -50,9 +48,7 @@ relatedImages: [{name: tide, image: "%[1]s/harbour/tide@%[2]s"}]
 	pushed(t, address, "catalog", catalog)
 	image := address + "/harbour/" + filepath.Base(dir) + "-sea:v1"
 	command, _, err := newCommand().Find([]string{"catalog", "mirror"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, tc := range []struct {
 		name, from, to string
 		dry            bool
@@ -81,9 +77,7 @@ relatedImages: [{name: tide, image: "%[1]s/harbour/tide@%[2]s"}]
 					return
 				}
 				var d mirror.Document
-				if err := boundedyaml.Unmarshal([]byte(out), &d); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, boundedyaml.Unmarshal([]byte(out), &d))
 				if format == "json" {
 					if err := schemas.Check([]byte(out)); err != nil {
 						t.Errorf("%v in\n%s", err, out)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,36 +33,26 @@ func TestRedirect(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(file, text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	for _, file := range []string{"README.md", "docs/README.md", "docs/install.md", "docs/start/install.md", "docs/pictures/a.svg", "hack/site/style.css"} {
 		write(file, "")
 	}
-	if err := gather("source"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, gather("source"))
 	if got, err := fs.Glob(os.DirFS("source"), "*"); err != nil || !slices.Equal(got, []string{"index.md", "pages.md", "pictures", "start", "style.css"}) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	write("site/index.html", `<a href="start/install/">Install</a>`)
 	write("site/start/install/index.html", `<h2 id="credentials">Credentials</h2>`)
-	if err := redirect("site"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, redirect("site"))
 	if problems, err := check("site"); err != nil || len(problems) > 0 {
 		t.Errorf("got %q, %v", problems, err)
 	}
 	if text, err := os.ReadFile("site/install/index.html"); err != nil || !strings.Contains(string(text), `"../start/install/" + location.hash`) {
 		t.Errorf("got %s, %v", text, err)
 	}
-	if err := redirect("site"); err == nil {
-		t.Error("a page was overwritten")
-	}
+	assert.Error(t, redirect("site"), "a page was overwritten")
 }
 
 func TestNest(t *testing.T) {

@@ -310,9 +310,7 @@ func TestText(t *testing.T) {
 // TestHelp: each reason that has help is on the page that lists them.
 func TestHelp(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for reason := range help {
 		if !strings.Contains(string(page), "`"+reason+"`") {
 			t.Errorf("docs/operate/troubleshooting.md does not have reason %s", reason)

@@ -3,6 +3,7 @@ package oci
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,35 +39,23 @@ func TestLinkMeanwhile(t *testing.T) {
 		dir, elsewhere := t.TempDir(), t.TempDir()
 		kept := filepath.Join(elsewhere, "kept")
 		f, err := NewFolder(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, err := range []error{
 			os.Rename(filepath.Join(dir, link), filepath.Join(dir, "former")), os.Symlink(elsewhere, filepath.Join(dir, link)),
 			os.WriteFile(kept, nil, 0o600), os.Mkdir(filepath.Join(elsewhere, "sha256"), 0o755), os.WriteFile(filepath.Join(elsewhere, "sha256", "kept"), nil, 0o600),
 		} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
-		if err := f.write(blobsFolder+"/tea", strings.NewReader("tea")); err == nil {
-			t.Errorf("%s: a file is written through a link", link)
-		}
-		if err := f.sweep(func(string) bool { return true }); err == nil {
-			t.Errorf("%s: files are deleted through a link", link)
-		}
+		assert.Errorf(t, f.write(blobsFolder+"/tea", strings.NewReader("tea")), "%s: a file is written through a link", link)
+		assert.Errorf(t, f.sweep(func(string) bool { return true }), "%s: files are deleted through a link", link)
 		var left []string
-		if err := filepath.WalkDir(elsewhere, func(path string, _ os.DirEntry, err error) error {
+		require.NoError(t, filepath.WalkDir(elsewhere, func(path string, _ os.DirEntry, err error) error {
 			left = append(left, path)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if len(left) != 4 {
 			t.Errorf("%s: elsewhere are now %q; want what was there", link, left)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.Close())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 )
 
@@ -47,17 +48,11 @@ func TestResets(t *testing.T) {
 	ctx := Unverified(t.Context())
 
 	layer, err := layered(t, [][]string{{"hold/tea"}}).Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stream, err := layer[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	size, err := io.Copy(io.Discard, stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	limits := generous
 	limits.Size = size + 2<<10 // of the manifest, but not of another attempt
 	for name, pull := range map[string]func() (Pulled, error){

@@ -307,9 +307,7 @@ func TestGivesUp(t *testing.T) {
 			}
 			err := s.Execute(t.Context(), nil, tc.step)
 			for _, want := range []string{tc.want, `the last time as "gitops" at 2030-03-17T17:46:40Z`, "`berth move resume boat -n harbour`"} {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want %q in it", err, want)
-				}
+				assert.ErrorContains(t, err, want)
 			}
 		})
 	}

@@ -366,9 +366,7 @@ func TestOrder(t *testing.T) {
 			}
 			ordered, err := Order(tc.plans)
 			if tc.fail != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.fail) {
-					t.Errorf("%s, to %s: got error %v, want %q", name, to, err, tc.fail)
-				}
+				assert.ErrorContainsf(t, err, tc.fail, "%s, to %s: got error", name, to)
 				continue
 			}
 			var got []string

@@ -146,9 +146,7 @@ func TestFollowPage(t *testing.T) {
 	p.startV1()
 	authority := filepath.Join(t.TempDir(), "authority.crt")
 	trusted := p.startCatalogd()
-	if err := os.WriteFile(authority, trusted, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(authority, trusted, 0o644))
 	built, err := tools.Programs(t.Context(), "./cmd/berth")
 	require.NoError(t, err)
 	r := &page.Reader{
@@ -172,9 +170,7 @@ func TestFollowPage(t *testing.T) {
 
 	second := p.needing()
 	second.startV1()
-	if err := os.WriteFile(authority, slices.Concat(trusted, second.startCatalogd()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(authority, slices.Concat(trusted, second.startCatalogd()), 0o644))
 	move := func(args ...string) (string, error) {
 		args = append([]string{"move", "apply", "--kubeconfig", p.Kubeconfig(), "--catalogd-ca", authority}, args...)
 		output, err := exec.CommandContext(t.Context(), built.Path("berth"), args...).CombinedOutput()
@@ -224,14 +220,10 @@ func TestPutBack(t *testing.T) {
 	}()
 	err := p.rollback(ctx, p.Config())
 	for _, want := range []string{"changes ConfigMap " + p.namespace + "/chart-" + p.pkg + " back", `the last time as "gitops"`, "berth move rollback " + p.pkg} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q in it", err, want)
-		}
+		assert.ErrorContains(t, err, want)
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-ended)
 	p.Run(p.rollback)
 	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
 }
@@ -249,9 +241,7 @@ func TestLabelledObjects(t *testing.T) {
 		p.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: fmt.Sprint("forged-", i), Labels: labels}})
 	}
 	p.mustReadPages(move.ToV1)
-	if err := p.Client().DeleteAllOf(t.Context(), &rbacv1.Role{}, client.InNamespace(p.namespace), client.HasLabels{"forged"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Client().DeleteAllOf(t.Context(), &rbacv1.Role{}, client.InNamespace(p.namespace), client.HasLabels{"forged"}))
 	p.Run(p.apply(move.ToV1))
 	p.mustBe("the operator to be with OLM v1", p.isWithV1)
 	p.mustReadPages(move.ToV0)
@@ -272,13 +262,9 @@ func (p *place) mustReadPages(to move.Target) {
 		})
 	})
 	seen, err := p.Connect(config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	made, err := move.Move.Plan(p.t.Context(), seen, p.request(to))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	if forged := slices.DeleteFunc(slices.Concat(made.TakenOver, made.Replaced), func(o move.Object) bool { return !strings.HasPrefix(o.Name, "forged-") }); len(forged) > 50 {
 		p.t.Errorf("the plan names %d objects of others, want at most 50", len(forged))
 	}

@@ -342,13 +342,9 @@ func (p *place) startV1() {
 	p.t.Helper()
 	inline := p.config(true)
 	carried, _, err := fbc.Parse("quay", &inline)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	bundle, err := refusal.FromCatalog(carried.Find(p.pkg).FindBundle(p.versionName()))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	applier := &standin.Applier{Client: p.Client(), Bundle: bundle, Namespace: p.namespace, Boxcutter: p.boxcutter}
 	p.t.Cleanup(applier.Start(func(err error) { p.t.Error(err) }))
 }
@@ -357,9 +353,7 @@ func (p *place) startV1() {
 func (p *place) startCatalogd() []byte {
 	p.t.Helper()
 	trusted, stop, err := standin.ServeCatalog(p.t.Context(), p.Client(), p.pkg, p.config(false))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	p.t.Cleanup(stop)
 	return trusted
 }

@@ -144,9 +144,7 @@ func removedAfter(p *place) {
 	}
 	// As if it had been interrupted before its last step.
 	journal := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.journal().Namespace, Name: p.journal().Name}}
-	if err := p.Client().Patch(p.t.Context(), journal, client.RawPatch(types.MergePatchType, []byte(`{"data":{"phase":"Applying"}}`))); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Patch(p.t.Context(), journal, client.RawPatch(types.MergePatchType, []byte(`{"data":{"phase":"Applying"}}`))))
 	for _, t := range []migrations.Tool{p.apply(p.to(renamed), migrate.Options{}), p.applyGiven(reviewed), p.rollback} {
 		p.mustReport(t, "the operator was removed", "create a Subscription", "delete configmap "+journal.Name)
 	}

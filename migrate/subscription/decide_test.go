@@ -7,6 +7,8 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,9 +61,7 @@ func being(t *testing.T, strategy Strategy, steps ...migrate.StepName) *state {
 	t.Helper()
 	p := valid(strategy)
 	journal, err := Switch.ParseJournal(stored(journalName, text(t, p), string(migrate.Applying), "", "", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := &state{now: time.Now(), plan: p, journal: journal, subscription: &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "buoy", UID: "s-1"},
 		Spec:       &v1alpha1.SubscriptionSpec{},
@@ -134,15 +134,11 @@ func TestHeld(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := tc.state()
 			if s.subscription != nil {
-				if err := s.Verify(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.Verify())
 			}
 			next, err := tc.next(s)
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("got %+v, error %v; want an error with %q", next, err, tc.err)
-				}
+				assert.ErrorContainsf(t, err, tc.err, "got %+v, error", next)
 				return
 			}
 			if err != nil || next.Step != tc.step || !strings.Contains(next.Waits, "to be gone, which has the finalizers example.com/hold") {

@@ -144,12 +144,8 @@ func changedSubscription(p *place) {
 func recreatedSubscription(p *place) {
 	applyToApproval(p)
 	former := &v1alpha1.Subscription{}
-	if err := p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), former); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.Client().Delete(p.t.Context(), former); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), former))
+	require.NoError(p.t, p.Client().Delete(p.t.Context(), former))
 	p.Create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name}, Spec: former.Spec})
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()

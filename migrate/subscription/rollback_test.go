@@ -65,9 +65,7 @@ func stalledRollback(p *place) {
 func (p *place) mustRollBack() {
 	p.t.Helper()
 	p.Run(p.rollback)
-	if err := p.isRestored(p.t.Context()); err != nil {
-		p.t.Error(err)
-	}
+	assert.NoError(p.t, p.isRestored(p.t.Context()))
 }
 
 // isRestored fails unless all is as before the switch: the Subscription waits for nothing, and no InstallPlan is pending.

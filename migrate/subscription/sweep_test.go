@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"

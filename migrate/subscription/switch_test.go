@@ -196,9 +196,7 @@ func (p *place) unapproved() (found *v1alpha1.InstallPlan) {
 func (p *place) mustSwitch(source, name string) {
 	p.t.Helper()
 	p.Run(p.apply(p.to(source), migrate.Options{}))
-	if err := p.installed(p.t.Context(), name); err != nil {
-		p.t.Error(err)
-	}
+	assert.NoError(p.t, p.installed(p.t.Context(), name))
 }
 
 func (p *place) patchSubscription(patch string) {

@@ -12,6 +12,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,9 +121,7 @@ func TestRelatedObjects(t *testing.T) {
 	held := driverState{driver: driver, succession: succession{former: []client.ObjectKey{{Namespace: "harbour", Name: "old-boat-operator"}}}, objects: []*unstructured.Unstructured{object}}
 	former := configv1.ObjectReference{Group: "apps", Resource: "deployments", Namespace: "harbour", Name: "old-boat-operator"}
 	before := relatedObjects([]driverState{held}, nil)
-	if !slices.Contains(before, former) {
-		t.Fatalf("the related objects are %+v, want %+v among them", before, former)
-	}
+	require.Contains(t, before, former, "the related objects")
 	during := before
 	for range 2 {
 		during = relatedObjects([]driverState{{driver: driver, err: errors.New("the API server is away")}}, during)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -59,9 +60,7 @@ func git(ctx context.Context, folder string, args ...string) ([]byte, error) {
 func packagesOf(t *testing.T, folder string) []string {
 	t.Helper()
 	out, err := git(t.Context(), folder, "ls-tree", "--name-only", "HEAD", "operators/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Fields(string(out))
 }
 
@@ -106,9 +105,7 @@ func TestPublishedBundles(t *testing.T) {
 			for _, path := range packagesOf(t, folder) {
 				work.Go(func() error { return p.try(ctx, t, folder, path) })
 			}
-			if err := work.Wait(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, work.Wait())
 			p.report(t, time.Since(started))
 		})
 	}

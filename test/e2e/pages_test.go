@@ -80,9 +80,7 @@ func TestFollowPages(t *testing.T) {
 	if err == nil {
 		err = os.Symlink(filepath.Join(root, "deploy"), filepath.Join(r.Dir, "deploy"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.Follow(t, "operate/support.md", "# Get help with a driver", 0)
 	lost := w.loseUser("shop", "pvc-website")
 	of := w.reader("<namespace>", lost.Namespace, "<pod>", lost.Name, "<node>", lost.Spec.NodeName)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,9 +37,7 @@ func New(t testing.TB, c *cluster.Cluster, limit time.Duration) *Runner {
 // Create creates an object.
 func (r *Runner) Create(object client.Object) {
 	r.t.Helper()
-	if err := r.cluster.Client().Create(r.t.Context(), object); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.cluster.Client().Create(r.t.Context(), object))
 }
 
 // CreateSource creates a CatalogSource of a catalog that is served, and waits until OLM reads it.
@@ -138,9 +137,7 @@ func (r *Runner) Run(t Tool) {
 	defer cancel()
 	config := r.cluster.Config()
 	config.Timeout = 10 * time.Second // an injected fault may be that the API server does not answer
-	if err := t(ctx, config); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, t(ctx, config))
 }
 
 // RunWith runs a tool with an injector of faults.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,9 +79,7 @@ func hasWebhooks(s *shape) bool { return len(s.parts(s.installed()).csv.Spec.Web
 func runElsewhere(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	nodes := &corev1.NodeList{}
-	if err := c.Client().List(t.Context(), nodes); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().List(t.Context(), nodes))
 	for _, n := range nodes.Items {
 		changed := n.DeepCopy()
 		if n.Name == cluster.RealNode(0) {
@@ -89,9 +88,7 @@ func runElsewhere(t *testing.T, c *cluster.Cluster) {
 			changed.Spec.Taints = nil
 			changed.Labels[corev1.LabelOSStable], changed.Labels[corev1.LabelArchStable] = "linux", "amd64"
 		}
-		if err := c.Client().Patch(t.Context(), changed, client.MergeFrom(&n)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Client().Patch(t.Context(), changed, client.MergeFrom(&n)))
 	}
 }
 

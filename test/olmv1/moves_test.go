@@ -289,9 +289,7 @@ func (s *setup) move(t *testing.T, images map[string]string, public []*shape, re
 	catalogs.WriteConfig(t, dir, forV0)
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "shapes", Namespace: cluster.CatalogNamespace},
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, dir)}}
-	if err := c.Client().Create(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Create(t.Context(), source))
 	for group, all := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
@@ -344,9 +342,7 @@ func (m *mover) subscribe(t *testing.T) {
 	t.Helper()
 	name := m.shape.name
 	for _, namespace := range append(slices.Clone(m.shape.targets), name) {
-		if err := m.EnsureNamespace(t.Context(), namespace); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.EnsureNamespace(t.Context(), namespace))
 	}
 	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "group"},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: m.shape.targets, ServiceAccountName: m.shape.account}}
@@ -364,9 +360,7 @@ func (m *mover) subscribe(t *testing.T) {
 		}, objects...)
 	}
 	for _, object := range objects {
-		if err := m.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Client().Create(t.Context(), object))
 	}
 	cluster.Eventually(t, limit, "OLM v0 to install the operator", m.isWithV0)
 	for i, crd := range m.shape.parts(m.shape.installed()).crds {
@@ -502,9 +496,7 @@ func (m *mover) play(t *testing.T) {
 		return
 	}
 	p, err := m.plan(t.Context(), m.request(t, move.ToV1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !p.Safe && m.shape.public {
 		m.logRefusals(t, p)
 		return
@@ -609,9 +601,7 @@ func (m *mover) run(t *testing.T, do tool) {
 	} else {
 		err = do(ctx, m.Config())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // isWithV1 fails unless OLM v1 manages the operator, and OLM v0 has no objects for it.

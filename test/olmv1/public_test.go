@@ -65,9 +65,7 @@ func readPackages(t *testing.T, packages []string, last int) (all []*public) {
 	for _, name := range packages {
 		p := &public{name: name}
 		folders, err := filepath.Glob(filepath.Join(folder, "operators", name, "*", "manifests"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, dir := range newest(folders, last) {
 			contents, err := registryv1.Load(dir)
 			if err != nil {

@@ -32,9 +32,7 @@ var updateAddresses = flag.Bool("update", false, "add new addresses to "+address
 // may have these: their addresses are on a list, from which nothing is removed. A page or heading that moves leaves a stub behind.
 func TestAddresses(t *testing.T) {
 	recorded, err := os.ReadFile(addressesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := strings.Fields(string(recorded))
 	found := map[string]int{} // by the file's folder
 	for _, room := range []string{"bundle", "catalog", "ci", "cmd", "deploy", "drivers", "internal", "migrate", "olm", "operator", "release", "sharedvolume"} {
@@ -71,9 +69,7 @@ func TestAddresses(t *testing.T) {
 	}
 	if *updateAddresses {
 		slices.Sort(all)
-		if err := os.WriteFile(addressesFile, []byte(strings.Join(all, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(addressesFile, []byte(strings.Join(all, "\n")+"\n"), 0o644))
 	}
 }
 
@@ -89,9 +85,7 @@ func TestStubs(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(stub)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, part := range headings.Split(string(text), -1)[1:] {
 			link := moved.FindStringSubmatch(part)
 			switch {

@@ -16,14 +16,10 @@ const root = "../.."
 // TestAllPages: the page of all pages leads to each other one.
 func TestAllPages(t *testing.T) {
 	text, err := os.ReadFile(allPages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range inFolders(t) {
 		name, err := filepath.Rel(filepath.Dir(allPages), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !strings.Contains(string(text), "]("+filepath.ToSlash(name)+")") {
 			t.Errorf("%s does not lead to %s", allPages, name)
 		}

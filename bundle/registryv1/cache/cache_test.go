@@ -247,17 +247,13 @@ func TestOthersFolder(t *testing.T) {
 			c := opened(t, dir, cache.Limit)
 			c.Keep(digestOf("a"), files)
 			closed(t, c)
-			if err := change(dir); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, change(dir))
 			c = opened(t, dir, cache.Limit)
 			if got, kept := c.Load(digestOf("a")); kept {
 				t.Errorf("got %v", got)
 			}
 			c.Keep(digestOf("b"), files)
-			if err := c.Close(); err == nil || !strings.Contains(err.Error(), "XDG_CACHE_HOME") {
-				t.Errorf("closed with error %v; want one that says what to do", err)
-			}
+			assert.ErrorContains(t, c.Close(), "XDG_CACHE_HOME", "closed with error")
 			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 				t.Errorf("the folder has %v, %v; want only the file of before", entries, err)
 			}

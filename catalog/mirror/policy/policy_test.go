@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/stretchr/testify/require"
 	//lint:ignore SA1019 the package has the reason
 	"golang.org/x/crypto/openpgp"
 	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 likewise
@@ -52,16 +53,12 @@ func newImage(t *testing.T) *image {
 	t.Cleanup(server.Close)
 	i.server = server.URL
 	index, err := oci.Content{Files: map[string][]byte{"hold/cargo": []byte("tide")}}.Index()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if i.digest, err = oci.Push(t.Context(), i.host+"/"+repository+":v1", index); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, child := range manifest.Manifests {
 		i.children = append(i.children, child.Digest.String())
 	}
@@ -84,16 +81,10 @@ const (
 func (i *image) put(t *testing.T, digest string, signature []byte) {
 	t.Helper()
 	dir := filepath.Join(i.lookaside, repository+"@"+strings.Replace(digest, ":", "=", 1))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	before, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("signature-%d", len(before)+1)), signature, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("signature-%d", len(before)+1)), signature, 0o644))
 }
 
 // attach attaches a signature of cosign's to the image.
@@ -103,16 +94,10 @@ func (i *image) attach(t *testing.T, digest string, text, signature []byte) {
 		Layer:       static.NewLayer(text, "application/vnd.dev.cosign.simplesigning.v1+json"),
 		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(signature)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tag, err := name.NewTag(i.host + "/" + repository + ":" + strings.Replace(digest, ":", "-", 1) + ".sig")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(tag, signed); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(tag, signed))
 }
 
 // person has a key of OpenPGP.
@@ -121,9 +106,7 @@ type person struct{ *openpgp.Entity }
 func newPerson(t *testing.T) person {
 	t.Helper()
 	entity, err := openpgp.NewEntity("Ada", "", "ada@example.com", &packet.Config{DefaultHash: crypto.SHA256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return person{entity}
 }
 
@@ -131,24 +114,18 @@ func (p person) sign(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var signed bytes.Buffer
 	w, err := openpgp.Sign(&signed, p.Entity, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := w.Write(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	return signed.Bytes()
 }
 
 func (p person) public(t *testing.T) string {
 	t.Helper()
 	var key bytes.Buffer
-	if err := p.Serialize(&key); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Serialize(&key))
 	return base64.StdEncoding.EncodeToString(key.Bytes())
 }
 
@@ -158,9 +135,7 @@ type curve struct{ *ecdsa.PrivateKey }
 func newCurve(t *testing.T) curve {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return curve{key}
 }
 
@@ -168,18 +143,14 @@ func (c curve) sign(t *testing.T, text []byte) []byte {
 	t.Helper()
 	sum := sha256.Sum256(text)
 	signature, err := ecdsa.SignASN1(rand.Reader, c.PrivateKey, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return signature
 }
 
 func publicKey(t *testing.T, key any) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
@@ -187,21 +158,15 @@ func publicKey(t *testing.T, key any) string {
 func (i *image) check(t *testing.T, text, reference string) (*policy.Policy, error) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "policy.json"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "default.yaml"), []byte("docker:\n  "+i.host+":\n    lookaside: "+i.server+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "policy.json"), []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "default.yaml"), []byte("docker:\n  "+i.host+":\n    lookaside: "+i.server+"\n"), 0o644))
 	p, err := policy.Read(filepath.Join(dir, "policy.json"), dir)
 	if err != nil {
 		return nil, err
 	}
 	from := oci.Registries(t.Context())
 	w, err := oci.Walk(t.Context(), from, reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p, p.Check(t.Context(), from, w)
 }
 
@@ -299,39 +264,29 @@ func TestGnuPG(t *testing.T) {
 		t.Skip("want gpg on the PATH")
 	}
 	home, err := os.MkdirTemp("", "gpg-") // a short path, for its sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(home) })
 	run := func(in []byte, args ...string) []byte {
 		t.Helper()
 		cmd := exec.Command(gpg, append([]string{"--homedir", home, "--batch", "--passphrase", "", "--pinentry-mode", "loopback"}, args...)...)
 		cmd.Stdin = bytes.NewReader(in)
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("gpg %q: %v", args, err)
-		}
+		require.NoErrorf(t, err, "gpg %q", args)
 		return out
 	}
 	run(nil, "--quick-gen-key", "ada@example.com", "rsa2048", "sign", "never")
 	i, key := newImage(t), filepath.Join(t.TempDir(), "key.asc")
-	if err := os.WriteFile(key, run(nil, "--armor", "--export", "ada@example.com"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(key, run(nil, "--armor", "--export", "ada@example.com"), 0o644))
 	i.put(t, i.digest, run(payload(ofPodman, i.digest, i.host+"/"+repository+":v1"), "--sign", "--local-user", "ada@example.com"))
 	p, err := i.check(t, of(i.host, fmt.Sprintf(`{"type": "signedBy", "keyType": "GPGKeys", "keyPath": %q}`, key)), i.host+"/"+repository+":v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	copied := t.TempDir()
 	if n, err := p.Write(copied); n != 1 || err != nil {
 		t.Errorf("%d signatures were copied, %v; want 1", n, err)
 	}
 	path := repository + "@" + strings.Replace(i.digest, ":", "=", 1) + "/signature-1"
 	want, err := os.ReadFile(filepath.Join(i.lookaside, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, err := os.ReadFile(filepath.Join(copied, path)); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s differs from its copy (%v)", path, err)
 	}
@@ -341,9 +296,7 @@ func TestGnuPG(t *testing.T) {
 func TestSigstoreSigned(t *testing.T) {
 	ada, mallory := newCurve(t), newCurve(t)
 	edwards, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	key := fmt.Sprintf(`"keyData": %q`, publicKey(t, ada.Public()))
 	for _, test := range []struct {
 		name, keys, want string

@@ -67,13 +67,9 @@ func (p *place) create(ctx context.Context, dryRun bool) (reported []string, err
 func (p *place) addNode(zone string) {
 	p.t.Helper()
 	subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: zone})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	node, err := p.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: zone, Subnet: subnet.ID, SecurityGroups: []string{p.workers}})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
 	p.request.Instances = append(p.request.Instances, node.ID)
 }
 
@@ -160,13 +156,11 @@ func TestUnsupportedZones(t *testing.T) {
 	p.Inject(gateway.Fault{Action: "CreateMountTarget", Times: 1, Error: &gateway.Error{Status: http.StatusBadRequest, Code: "UnsupportedAvailabilityZone", Message: "not here"}})
 	leftOut := func(dryRun bool) (zones []string) {
 		t.Helper()
-		if err := Create(t.Context(), p.admin.Clients, p.request, dryRun, func(r Resource) {
+		require.NoError(t, Create(t.Context(), p.admin.Clients, p.request, dryRun, func(r Resource) {
 			if r.LeftOut != "" && r.Kind == removal.MountTarget && r.ID == "" && !r.Found {
 				zones = append(zones, r.About)
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return zones
 	}
 	if got := leftOut(true); !slices.Equal(got, []string{localZone}) {
@@ -376,12 +370,10 @@ func TestDeleting(t *testing.T) {
 
 	deleteTargets()
 	own := p.EFS.FileSystems()[0].ID
-	if err := p.admin.Clients.Poll(t.Context(), func(ctx context.Context) (bool, error) {
+	require.NoError(t, p.admin.Clients.Poll(t.Context(), func(ctx context.Context) (bool, error) {
 		_, err := p.admin.Clients.EFS.DeleteFileSystem(ctx, &efs.DeleteFileSystemInput{FileSystemId: &own})
 		return err == nil, err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	reported, err := p.create(t.Context(), true)
 	if err != nil || !slices.Contains(reported, "file system mine-x7k2p-efs, found: false, ID: false") {
 		t.Errorf("a dry run reports %q, error %v; want the file system missing", reported, err)
@@ -399,9 +391,7 @@ func TestStaleRules(t *testing.T) {
 	masters := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "masters"}).ID
 	group := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs", Ingress: []cloudec2.Ingress{{Protocol: "tcp", FromPort: 2049, ToPort: 2049, Group: p.workers}}}).ID
 	c := creator{Clients: p.admin.Clients, Request: p.request}
-	if err := c.admit(t.Context(), &ec2types.SecurityGroup{GroupId: &group}, []string{p.workers, masters}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.admit(t.Context(), &ec2types.SecurityGroup{GroupId: &group}, []string{p.workers, masters}))
 	for _, g := range p.EC2.SecurityGroups() {
 		if g.ID == group && len(g.Ingress) != 2 {
 			t.Errorf("its rules are %+v, want two", g.Ingress)

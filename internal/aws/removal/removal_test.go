@@ -373,13 +373,9 @@ func TestRefusedPoint(t *testing.T) {
 			refuse(a, point)
 			err = Delete(t.Context(), a.admin.Clients, inventory, func(r Resource) { t.Errorf("%s was deleted", r) })
 			for _, want := range []string{"deleting access point " + point, "deleting mount target " + target, "deleting file system " + fs} {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("the error is %v, want %q", err, want)
-				}
+				assert.ErrorContains(t, err, want)
 			}
-			if diff := cmp.Diff(sortedIDs([]string{fs, point, target}), a.left()); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(sortedIDs([]string{fs, point, target}), a.left()), "what is left (-want +got)")
 		})
 	}
 }
@@ -424,13 +420,9 @@ func TestInUse(t *testing.T) {
 				a.must(err)
 			}
 			for _, want := range test.want {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("the error is %v, want %q", err, want)
-				}
+				assert.ErrorContains(t, err, want)
 			}
-			if diff := cmp.Diff(sortedIDs(stay), a.left()); diff != "" {
-				t.Errorf("what is left (-want +got):\n%s", diff)
-			}
+			assert.Empty(t, cmp.Diff(sortedIDs(stay), a.left()), "what is left (-want +got)")
 		})
 	}
 }

@@ -222,9 +222,7 @@ func (w *watch) writes(t *testing.T) (all []cluster.AuditEvent) {
 func (w *watch) objects(t *testing.T) (all []*unstructured.Unstructured) {
 	t.Helper()
 	manifests, err := w.Driver.Operand(drivers.Values{Namespace: w.DriverNamespace(), Image: func(env string) string { return env }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range manifests {
 		all = append(all, m.Object)
 	}

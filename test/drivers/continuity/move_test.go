@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -135,15 +136,11 @@ func (m *movedDriver) move(t *testing.T, to move.Target) {
 		},
 		Content: func(_ context.Context, b *fbc.Bundle) (*refusal.Bundle, error) { return refusal.FromCatalog(b) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !p.Safe {
 		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
 	}
-	if err := move.Move.Apply(ctx, seen, p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, move.Move.Apply(ctx, seen, p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}))
 }
 
 // observe returns what identifies all that has to stay: UIDs and, of pods, how often their containers were restarted.
@@ -156,17 +153,13 @@ func (m *movedDriver) observe(t *testing.T) map[string]string {
 	list := func(kind schema.GroupVersionKind, options ...client.ListOption) {
 		all := &metav1.PartialObjectMetadataList{}
 		all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := m.Client().List(t.Context(), all, options...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Client().List(t.Context(), all, options...))
 		for _, o := range all.Items {
 			add(&o, kind.Kind, "")
 		}
 	}
 	definitions := &apiextensionsv1.CustomResourceDefinitionList{}
-	if err := m.Client().List(t.Context(), definitions); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Client().List(t.Context(), definitions))
 	for _, d := range definitions.Items {
 		add(&d, "CustomResourceDefinition", "")
 		for _, v := range d.Spec.Versions {
@@ -187,9 +180,7 @@ func (m *movedDriver) observe(t *testing.T) map[string]string {
 		add(o, o.GetKind(), "")
 	}
 	pods := &corev1.PodList{}
-	if err := m.Client().List(t.Context(), pods, local); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Client().List(t.Context(), pods, local))
 	for _, pod := range append(m.DriverPods(t), pods.Items...) {
 		restarts := int32(0)
 		for _, status := range pod.Status.ContainerStatuses {
