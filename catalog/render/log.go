@@ -5,8 +5,6 @@ import (
 	"io"
 	"regexp"
 
-	yamlv3 "go.yaml.in/yaml/v3"
-
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
@@ -87,18 +85,16 @@ func quoted(document []byte) ([]byte, error) {
 		return nil, err
 	}
 	quoteCommands(&root)
-	text := bytes.NewBufferString(separator)
-	encoder := yamlv3.NewEncoder(text)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(&root); err != nil {
+	text, err := boundedyaml.Encode(&root)
+	if err != nil {
 		return nil, err
 	}
-	return escapeSecond(text.Bytes(), `\x23`), encoder.Close()
+	return escapeSecond(append([]byte(separator), text...), `\x23`), nil
 }
 
 func quoteCommands(node *boundedyaml.Node) {
 	if node.Kind == boundedyaml.ScalarNode && (atBeginning.MatchString(node.Value) || anywhere.MatchString(node.Value)) {
-		node.Style = yamlv3.DoubleQuotedStyle
+		node.Style = boundedyaml.DoubleQuoted
 	}
 	for _, child := range node.Content {
 		quoteCommands(child)

@@ -90,6 +90,20 @@ const (
 	AliasNode    = yamlv3.AliasNode
 )
 
+// DoubleQuoted is the style of a scalar in double quotes.
+const DoubleQuoted = yamlv3.DoubleQuotedStyle
+
+// Encode returns a document with the styles and comments of its nodes, indented by two.
+func Encode(root *Node) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := yamlv3.NewEncoder(&text)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(root); err != nil {
+		return nil, err
+	}
+	return text.Bytes(), encoder.Close()
+}
+
 // Parse returns the root of a document, or a zero node for an empty one. Its errors may only hint at the position of
 // a fault: the decoders do not agree on all faults.
 func Parse(source []byte) (Node, error) {

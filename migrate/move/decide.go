@@ -411,8 +411,8 @@ func (s *state) isOfAnother(o *metav1.PartialObjectMetadata) bool {
 	if by := o.Annotations[movedAnnotation]; by != "" && by != string(s.plan.Subscription.UID) {
 		return true
 	}
-	release := o.Annotations[helmNameAnnotation]
-	return release != "" && (release != s.plan.Subject.Name || o.Annotations[helmNamespaceAnnotation] != s.plan.Namespace)
+	owner := o.Annotations[helmNameAnnotation]
+	return owner != "" && (owner != s.plan.Subject.Name || o.Annotations[helmNamespaceAnnotation] != s.plan.Namespace)
 }
 
 // ownedMade returns something that OLM v1 has made and that would go with the ClusterExtension, or nil. It stays until OLM v0 has made

@@ -56,7 +56,7 @@ type input struct {
 	// now predicts OLM v1's action with exactly the installed version, and then its action once the move is complete; nil
 	// without OLM v1.
 	now, then *prediction.Prediction
-	// channel is the Subscription's channel, or else the default one, and channels are those of OLM v1's catalogs.
+	// channel is the Subscription's channel, or else the default one, and channels are the channels of OLM v1's catalogs.
 	channel  string
 	channels []string
 	// refusedBy is why the API server does not take the ClusterExtension.

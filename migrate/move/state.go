@@ -165,7 +165,7 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// rankMade has those first that would go with the ClusterExtension. Nothing is done with what is deleted and held. Of the others, one is
+// rankMade has those first that would go with the ClusterExtension. An object that is deleted and held is left alone. Of the others, one is
 // changed or deleted at a time, so those that a list leaves out come later.
 func rankMade(o metav1.PartialObjectMetadata) int {
 	if isHeld(o) {

@@ -78,7 +78,7 @@ func extract(ctx context.Context, folder, path, dir string) error {
 	return nil
 }
 
-// published is what a run has seen.
+// published counts what a run has seen.
 type published struct {
 	opm string
 

@@ -67,7 +67,7 @@ func newImage(t *testing.T) *image {
 
 func (i *image) byDigest() string { return i.host + "/" + repository + "@" + i.digest }
 
-// payload is what signatures of an image say.
+// payload is the statement that signatures of an image sign.
 func payload(kind, digest, reference string) []byte {
 	return fmt.Appendf(nil, `{"critical":{"type":%q,"image":{"docker-manifest-digest":%q},"identity":{"docker-reference":%q}},"optional":{"creator":"a test"}}`, kind, digest, reference)
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// requirement is what a policy wants of an image.
+// requirement is an entry of a policy about an image.
 type requirement struct {
 	Type           string    `json:"type"`
 	KeyType        string    `json:"keyType"`
