@@ -268,9 +268,9 @@ func TestLabelledDeployment(t *testing.T) {
 // as which program.
 func TestGivesUp(t *testing.T) {
 	by := []metav1.ManagedFieldsEntry{
-		{Manager: "kubelet", Time: &metav1.Time{Time: time.Unix(2_000_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
-		{Manager: "gitops", Time: &metav1.Time{Time: time.Unix(1_900_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
-		{Manager: "berth", Time: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
+		{Manager: "kubelet", Time: &metav1.Time{Time: time.Unix(2_000_000_000, 0)}, FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+		{Manager: "gitops", Time: &metav1.Time{Time: time.Unix(1_900_000_000, 0)}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)},
+		{Manager: "berth", Time: &metav1.Time{Time: time.Unix(1_800_000_000, 0)}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)},
 		{Manager: "unknown"},
 	}
 	for name, tc := range map[string]struct {

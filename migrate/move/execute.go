@@ -155,7 +155,7 @@ func (s *state) deletePlan(ctx context.Context, c client.Client) error {
 func writerOf(object client.Object) string {
 	var last *metav1.ManagedFieldsEntry
 	for i, entry := range object.GetManagedFields() {
-		if entry.FieldsV1 == nil || entry.Time == nil || !strings.Contains(string(entry.FieldsV1.Raw), `"f:metadata"`) {
+		if entry.FieldsV1 == nil || entry.Time == nil || !strings.Contains(entry.FieldsV1.GetRawString(), `"f:metadata"`) {
 			continue
 		}
 		if last == nil || last.Time.Before(entry.Time) {
