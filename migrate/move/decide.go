@@ -617,7 +617,7 @@ func (s *state) IsRestored() bool {
 		e := s.extension
 		return e != nil && e.GetUID() == s.plan.Subject.UID && e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer)
 	}
-	untouched := stays(s.before()) && s.version != nil && s.version.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(s.version, moveFinalizer)
+	untouched := stays(s.before()) && s.version != nil && s.version.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(s.version, moveFinalizer) && s.withMarks() == nil
 	return s.extension == nil && (untouched || stays(s.again()) && s.isAsBefore(s.again()))
 }
 
