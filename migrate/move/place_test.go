@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 }
 
 // limit is how long anything may take.
-const limit = 5 * time.Minute
+// limit is long, because a run that is killed before and after each write begins some sixty times.
+const limit = 10 * time.Minute
 
 // site is a cluster with the real OLM v0, and with the types of OLM v1.
 type site struct{ *cluster.Cluster }
