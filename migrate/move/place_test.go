@@ -49,8 +49,7 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-// limit is how long anything may take.
-// limit is long, because a run that is killed before and after each write begins some sixty times.
+// limit is how long anything may take. A run that is killed before and after each write begins some sixty times.
 const limit = 10 * time.Minute
 
 // site is a cluster with the real OLM v0, and with the types of OLM v1.
