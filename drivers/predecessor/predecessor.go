@@ -54,6 +54,11 @@ var (
 	owners      = []owner{ofVersion, ofExtension}
 )
 
+// EndingAnnotation is on OLM v0's OperatorCondition for an operator, with the UID of the ClusterServiceVersion that berth move deletes
+// without the objects that it owns. Anybody who writes in the operator's namespace can set it. Then the operator leaves objects of its bundle
+// without an owner, so that they stay when it is removed, and does nothing else.
+const EndingAnnotation = "berth.dev/ending-version"
+
 // LabelsOf returns the labels of all objects that OLM v1 has installed for a ClusterExtension. Anybody can set such
 // labels on an object in their own namespace.
 func LabelsOf(extension string) map[string]string {

@@ -33,6 +33,7 @@ var (
 	secretKind     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	// objectSetKind is the kind in which OLM v1 records its installed objects if its feature BoxcutterRuntime is enabled.
 	objectSetKind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: "ClusterObjectSet"}
+	conditionKind = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2", Kind: "OperatorCondition"}
 	// permissionKinds are the kinds of permissions that each OLM creates under its own names.
 	permissionKinds = []schema.GroupVersionKind{
 		{Group: rbac, Version: "v1", Kind: "RoleBinding"}, {Group: rbac, Version: "v1", Kind: "Role"},

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -174,6 +175,11 @@ func removeFinalizer(object client.Object) { controllerutil.RemoveFinalizer(obje
 // keep removes an owner that is about to go.
 func (s *state) keep(ctx context.Context, c client.Client) error {
 	if v := s.version; v != nil && s.ownedBy(v.UID) != nil {
+		if o := s.condition; o != nil && o.Annotations[predecessor.EndingAnnotation] != string(v.UID) { // an operator of ours would be their owner's again
+			return s.rewrite(ctx, c, o, func(o client.Object) {
+				o.SetAnnotations(labels.Merge(o.GetAnnotations(), labels.Set{predecessor.EndingAnnotation: string(v.UID)}))
+			})
+		}
 		return s.rewrite(ctx, c, s.ownedBy(v.UID), func(o client.Object) {
 			o.SetOwnerReferences(slices.DeleteFunc(slices.Clone(o.GetOwnerReferences()), func(owner metav1.OwnerReference) bool { return owner.UID == v.UID }))
 		})

@@ -33,6 +33,8 @@ type state struct {
 	subscriptions []v1alpha1.Subscription
 	installPlans  []v1alpha1.InstallPlan
 	version       *v1alpha1.ClusterServiceVersion
+	// condition is the version's OperatorCondition, or nil.
+	condition *metav1.PartialObjectMetadata
 	// OLM v1's objects: the ClusterExtension, its ClusterObjectSets, the objects that it creates itself, and the Secrets
 	// in which it records the installation.
 	extension  *unstructured.Unstructured
@@ -81,10 +83,12 @@ func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
 	if err != nil {
 		return fmt.Errorf("reading ClusterServiceVersion %s/%s: %w", p.Namespace, p.Version.Name, err)
 	}
-	if found {
-		s.version = version
+	if !found {
+		return nil
 	}
-	return nil
+	s.version = version
+	s.condition, err = find(ctx, c, conditionKind, p.Namespace, p.Version.Name)
+	return err
 }
 
 // rememberedLabels select, together with their type, the Secrets in which OLM v1 records an installation by Helm.

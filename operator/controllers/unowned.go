@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
 // Unowned are the objects of the operator's bundle that OLM v0 leaves without an owner. Own ties them to the
@@ -118,11 +119,11 @@ func (u *Unowned) watch(ctx context.Context) (<-chan struct{}, error) {
 
 func (u *Unowned) ownAll(ctx context.Context, c client.Client) error {
 	owner, err := u.owner(ctx, c)
-	if err != nil {
+	if owner == nil || err != nil {
 		return err
 	}
 	// Owners are merged by UID, so this changes nothing if the owner is already set.
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{owner}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{*owner}}})
 	if err != nil {
 		return err
 	}
@@ -139,18 +140,22 @@ func (u *Unowned) ownAll(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// owner returns the ClusterServiceVersion that owns the OperatorCondition. The operator may read only the
-// OperatorCondition. Whoever can write it may also delete the objects in the operator's namespace, so a wrong owner
+// owner returns the ClusterServiceVersion that owns the OperatorCondition, or nil while berth move deletes that without its objects. The operator
+// may read only the OperatorCondition. Whoever can write it may also delete the objects in the operator's namespace, so a wrong owner
 // gives nobody more permissions.
-func (u *Unowned) owner(ctx context.Context, c client.Client) (metav1.OwnerReference, error) {
+func (u *Unowned) owner(ctx context.Context, c client.Client) (*metav1.OwnerReference, error) {
 	condition := &operatorsv2.OperatorCondition{}
 	if err := c.Get(ctx, u.condition, condition); err != nil {
-		return metav1.OwnerReference{}, fmt.Errorf("read OperatorCondition %s: %w", u.condition, err)
+		return nil, fmt.Errorf("read OperatorCondition %s: %w", u.condition, err)
 	}
 	for _, owner := range condition.OwnerReferences {
-		if owner.Kind == v1alpha1.ClusterServiceVersionKind && owner.APIVersion == v1alpha1.ClusterServiceVersionAPIVersion {
-			return metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}, nil
+		switch {
+		case owner.Kind != v1alpha1.ClusterServiceVersionKind || owner.APIVersion != v1alpha1.ClusterServiceVersionAPIVersion:
+		case condition.Annotations[predecessor.EndingAnnotation] == string(owner.UID):
+			return nil, nil
+		default:
+			return &metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}, nil
 		}
 	}
-	return metav1.OwnerReference{}, fmt.Errorf("no ClusterServiceVersion owns OperatorCondition %s, as OLM makes it: its owners are %v", u.condition, condition.OwnerReferences)
+	return nil, fmt.Errorf("no ClusterServiceVersion owns OperatorCondition %s, as OLM makes it: its owners are %v", u.condition, condition.OwnerReferences)
 }

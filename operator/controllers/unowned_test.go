@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/permissions"
+	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/lab/cluster"
 )
 
@@ -48,6 +49,31 @@ func TestObjectsGoWithTheOperator(t *testing.T) {
 	for _, object := range objects {
 		cluster.Eventually(t, unownedLimit, object.GetKind()+" to be gone", f.Gone(object))
 	}
+}
+
+// TestEndingVersion: a ClusterServiceVersion that berth move deletes without its objects becomes the owner of nothing.
+func TestEndingVersion(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	current := f.createVersion("current")
+	objects := f.createUnowned()
+	unowned, err := NewUnowned(f.Config(), efs.Driver, f.namespace, "current")
+	f.do(err)
+	end := func(version types.UID) {
+		condition := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "current"}}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, predecessor.EndingAnnotation, version)
+		cluster.Eventually(t, unownedLimit, "OLM's OperatorCondition", func(ctx context.Context) error {
+			if err := f.Client().Patch(ctx, condition, client.RawPatch(types.MergePatchType, patch)); err != nil {
+				return err
+			}
+			return unowned.ownAll(ctx, f.Client())
+		})
+	}
+
+	end(current.UID)
+	f.awaitOwners(objects)
+	end("of an earlier one")
+	f.awaitOwners(objects, ownerReference(current))
 }
 
 // TestWaitsForOLM: OLM creates the objects, and what names their owner, after it has started the operator.
