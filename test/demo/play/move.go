@@ -124,7 +124,7 @@ func (m *moving) playV1(ctx context.Context) (string, error) {
 func (m *moving) record(ctx context.Context) (string, error) {
 	inNamespace := []client.ListOption{client.InNamespace(namespace)}
 	for _, definition := range m.bundle.CRDs {
-		m.kinds = append(m.kinds, community.Kind{Name: definition.Spec.Names.Kind + "s, the API", List: &apiextensionsv1.CustomResourceDefinitionList{},
+		m.kinds = append(m.kinds, community.Kind{Name: "API " + definition.Spec.Names.Plural, List: &apiextensionsv1.CustomResourceDefinitionList{},
 			Options: []client.ListOption{client.MatchingFields{"metadata.name": definition.Name}}, Good: "served", State: func(o client.Object) string {
 				if o.GetDeletionTimestamp() != nil {
 					return "being deleted"

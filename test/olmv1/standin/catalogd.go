@@ -3,6 +3,8 @@ package standin
 import (
 	"bytes"
 	"context"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 
@@ -27,6 +29,7 @@ func ServeCatalog(ctx context.Context, c client.Client, name string, config decl
 	if server.TLS, err = made.Config([]string{"127.0.0.1"}); err != nil {
 		return nil, nil, err
 	}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients end connections in handshakes, too
 	server.StartTLS()
 	served := object("olm.operatorframework.io/v1", "ClusterCatalog", "", name)
 	served.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": "registry.example.com/catalog:latest"}}}
