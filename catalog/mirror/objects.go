@@ -100,6 +100,23 @@ func mirrors(of map[string][]string) (list []any) {
 	return list
 }
 
+// places returns the paths of images' repositories in the destination, without its registry, by source repository.
+func (m *Mirror) places() (map[string]string, error) {
+	all := map[string]string{}
+	for _, i := range m.images {
+		to, err := name.ParseReference(i.Destination)
+		if err != nil {
+			return nil, err
+		}
+		from, err := name.ParseReference(i.Source)
+		if err != nil {
+			return nil, err
+		}
+		all[sourceName(from.Context())] = to.Context().RepositoryStr()
+	}
+	return all, nil
+}
+
 // sourceName returns the name that nodes use for a repository.
 func sourceName(repo name.Repository) string {
 	after, is := strings.CutPrefix(repo.Name(), name.DefaultRegistry+"/")

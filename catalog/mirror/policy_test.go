@@ -49,3 +49,46 @@ func TestPolicy(t *testing.T) {
 		t.Error("the catalog was copied")
 	}
 }
+
+// TestWriteSignatures: simple signatures are where a node that pulls from the mirror looks for them, and nothing is written through a link.
+func TestWriteSignatures(t *testing.T) {
+	s := newSea(t, nil)
+	host := registry.Start(t, nil)
+	repository, digest, _ := strings.Cut(s.images[0], "@")
+	_, path, _ := strings.Cut(repository, "/")
+	signature := strings.Replace(digest, ":", "=", 1) + "/signature-1"
+	lookaside, registries, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "policy.json")
+	write := func(file, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	write(filepath.Join(lookaside, path+"@"+signature), "a signature")
+	write(filepath.Join(registries, "all.yaml"), "default-docker: {lookaside: \"file://"+lookaside+"\"}\n")
+	write(file, `{"default": [{"type": "insecureAcceptAnything"}]}`)
+	p, err := policy.Read(file, registries)
+	require.NoError(t, err)
+	m, err := mirror.New(t.Context(), s.dir, mirror.Options{Name: "sea", Tag: "latest", Jobs: 3, Time: time.Minute, Text: s.dir, Origin: "a folder", Policy: p})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = m.Close() })
+	destination, err := mirror.OpenDestination(host+"/mirror", "sea")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = destination.Close() })
+	require.NoError(t, m.Inspect(t.Context(), oci.Registries(t.Context()), destination))
+	resources := filepath.Join(t.TempDir(), "resources")
+	_, err = m.Write(resources, mirror.Document{})
+	require.NoError(t, err)
+	place, _, _ := strings.Cut(placeOf(s.images[0]), "@")
+	got, err := os.ReadFile(filepath.Join(resources, policy.Folder, "mirror", place+"@"+signature))
+	require.NoError(t, err)
+	assert.Equal(t, "a signature", string(got))
+
+	carried, elsewhere := t.TempDir(), t.TempDir()
+	require.NoError(t, p.Write(carried, nil))
+	assert.FileExists(t, filepath.Join(carried, policy.Folder, path+"@"+signature), "in a carried folder, images have the names of their source")
+	linked := t.TempDir()
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(linked, policy.Folder)))
+	assert.Error(t, p.Write(linked, nil))
+	left, err := os.ReadDir(elsewhere)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/berth-csi/berth/catalog/mirror/policy"
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
@@ -16,12 +17,10 @@ import (
 const (
 	catalogFolder = "catalog"
 	documentFile  = "mirror.json"
-	// SignaturesFolder has simple signatures, as a lookaside server has them. A carried folder has it, too.
-	SignaturesFolder = "signatures"
 )
 
 // written are all names that Write may write.
-var written = []string{catalogFolder, documentFile, SignaturesFolder, digestMirrorsFile, tagMirrorsFile, catalogSourceFile, clusterCatalogFile}
+var written = []string{catalogFolder, documentFile, policy.Folder, digestMirrorsFile, tagMirrorsFile, catalogSourceFile, clusterCatalogFile}
 
 // MayWrite fails if a folder contains anything that Write did not write.
 func MayWrite(dir string) error {
@@ -74,7 +73,11 @@ func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
 		}
 	}
 	if m.Policy != nil {
-		if _, err := m.Policy.Write(filepath.Join(fresh, SignaturesFolder)); err != nil {
+		places, err := m.places()
+		if err != nil {
+			return nil, err
+		}
+		if err := m.Policy.Write(fresh, places); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -244,7 +243,7 @@ func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oc
 	}
 	if folder, is := strings.CutPrefix(to, source.InFolder); is {
 		if c.allowed != nil {
-			if _, err := c.allowed.Write(filepath.Join(folder, mirror.SignaturesFolder)); err != nil {
+			if err := c.allowed.Write(folder, nil); err != nil {
 				return err
 			}
 		}

@@ -15,10 +15,10 @@ type Signature struct{ Payload, Signature []byte }
 // cosignSignature is the annotation of a layer with a payload that holds its signature, in base64.
 const cosignSignature = "dev.cosignproject.cosign/signature"
 
-// Limits of cosign's signatures of one manifest. A real payload has a few hundred bytes.
+// Limits of cosign's signatures of one manifest, which a registry's author makes. A real payload has a few hundred bytes.
 const (
 	maxSignatures = 128
-	maxPayload    = 4 << 20
+	maxPayload    = 64 << 10
 )
 
 // Signatures returns what cosign has attached to a manifest of an image, by cosign's tag.

@@ -101,7 +101,7 @@ func (l *lookaside) find(ctx context.Context, named reference.Named, digest stri
 	}
 	for i := range maxSignatures {
 		at := *base
-		at.Path = strings.TrimSuffix(at.Path, "/") + "/" + pathOf(named, digest, i)
+		at.Path = strings.TrimSuffix(at.Path, "/") + "/" + pathOf(reference.Path(named), digest, i)
 		signature, err := l.read(ctx, &at)
 		if errors.Is(err, fs.ErrNotExist) {
 			return all, nil
@@ -122,9 +122,9 @@ func (p place) base() string {
 	return p.Sigstore
 }
 
-// pathOf is the path of a signature, counted from 0, in a lookaside server.
-func pathOf(named reference.Named, digest string, i int) string {
-	return fmt.Sprintf("%s@%s/signature-%d", reference.Path(named), strings.Replace(digest, ":", "=", 1), i+1)
+// pathOf is the path of a signature, counted from 0, in a lookaside server. repository is without its registry.
+func pathOf(repository, digest string, i int) string {
+	return fmt.Sprintf("%s@%s/signature-%d", repository, strings.Replace(digest, ":", "=", 1), i+1)
 }
 
 // read reads a file of a lookaside server. The error is fs.ErrNotExist if there is none.

@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +32,13 @@ type Policy struct {
 	lookaside *lookaside
 
 	mu    sync.Mutex
-	found map[string][]byte // signatures, by their paths in a lookaside server
+	found map[kept][]byte // signatures
+}
+
+// kept says which signature of which manifest one is.
+type kept struct {
+	repository, digest string
+	number             int
 }
 
 // Read reads a policy, and the folder that says where simple signatures are.
@@ -51,7 +57,7 @@ func Read(file, registries string) (*Policy, error) {
 	if len(read.Default) == 0 {
 		return nil, fmt.Errorf("%s: default has no requirements; expected at least one, such as {\"type\": \"reject\"}", file)
 	}
-	p := &Policy{file: file, byDefault: read.Default, scopes: read.Transports["docker"], found: map[string][]byte{}}
+	p := &Policy{file: file, byDefault: read.Default, scopes: read.Transports["docker"], found: map[kept][]byte{}}
 	for _, scope := range slices.Sorted(maps.Keys(p.scopes)) {
 		if len(p.scopes[scope]) == 0 {
 			return nil, fmt.Errorf("%s: the scope %q of docker has no requirements; expected at least one", file, scope)
@@ -170,23 +176,37 @@ func (p *Policy) signatures(ctx context.Context, from oci.Source, named referenc
 	defer p.mu.Unlock()
 	for i, signature := range found {
 		s.simple = append(s.simple, signature)
-		p.found[pathOf(named, digest, i)] = signature
+		p.found[kept{named.Name(), digest, i}] = signature
 	}
 	return s, nil
 }
 
-// Write writes all simple signatures that were found to a folder, as a lookaside server has them, and returns how many there are.
-func (p *Policy) Write(dir string) (int, error) {
+// Folder is the folder that Write makes.
+const Folder = "signatures"
+
+// Write writes all simple signatures that were found to Folder in an existing folder, as a lookaside server has them. It follows no link out of
+// that. places has the paths of repositories that are mirrored: a node that pulls from a mirror looks for signatures by the path there. The
+// signatures of others have their own paths.
+func (p *Policy) Write(dir string, places map[string]string) (err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for path, signature := range p.found {
-		file := filepath.Join(dir, filepath.FromSlash(path))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return 0, err
+	for of, signature := range p.found {
+		place := places[of.repository]
+		if place == "" {
+			_, place, _ = strings.Cut(of.repository, "/")
 		}
-		if err := os.WriteFile(file, signature, 0o644); err != nil {
-			return 0, err
+		file := path.Join(Folder, pathOf(place, of.digest, of.number))
+		if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := root.WriteFile(file, signature, 0o644); err != nil {
+			return err
 		}
 	}
-	return len(p.found), nil
+	return nil
 }

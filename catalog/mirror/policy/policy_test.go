@@ -281,13 +281,11 @@ func TestGnuPG(t *testing.T) {
 	p, err := i.check(t, of(i.host, fmt.Sprintf(`{"type": "signedBy", "keyType": "GPGKeys", "keyPath": %q}`, key)), i.host+"/"+repository+":v1")
 	require.NoError(t, err)
 	copied := t.TempDir()
-	if n, err := p.Write(copied); n != 1 || err != nil {
-		t.Errorf("%d signatures were copied, %v; want 1", n, err)
-	}
+	require.NoError(t, p.Write(copied, nil))
 	path := repository + "@" + strings.Replace(i.digest, ":", "=", 1) + "/signature-1"
 	want, err := os.ReadFile(filepath.Join(i.lookaside, path))
 	require.NoError(t, err)
-	if got, err := os.ReadFile(filepath.Join(copied, path)); err != nil || !bytes.Equal(got, want) {
+	if got, err := os.ReadFile(filepath.Join(copied, policy.Folder, path)); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s differs from its copy (%v)", path, err)
 	}
 }
@@ -320,6 +318,14 @@ func TestSigstoreSigned(t *testing.T) {
 			mustBe(t, err, test.want)
 		})
 	}
+}
+
+// TestLargeSignature: a registry decides how large the payloads are that are kept in memory.
+func TestLargeSignature(t *testing.T) {
+	i := newImage(t)
+	i.attach(t, i.digest, bytes.Repeat([]byte(" "), 65<<10), []byte("a signature"))
+	_, err := i.check(t, of(i.host, `{"type": "insecureAcceptAnything"}`), i.byDigest())
+	mustBe(t, err, "has 66560 bytes; expected at most 65536")
 }
 
 // TestUnknown: what a policy wants and this package does not know refuses images, or the policy.
