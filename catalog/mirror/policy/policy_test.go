@@ -324,7 +324,7 @@ func TestSigstoreSigned(t *testing.T) {
 func TestLargeSignature(t *testing.T) {
 	i := newImage(t)
 	i.attach(t, i.digest, bytes.Repeat([]byte(" "), 65<<10), []byte("a signature"))
-	_, err := i.check(t, of(i.host, `{"type": "insecureAcceptAnything"}`), i.byDigest())
+	_, err := i.check(t, of(i.host, fmt.Sprintf(`{"type": "sigstoreSigned", "keyData": %q}`, publicKey(t, newCurve(t).Public()))), i.byDigest())
 	mustBe(t, err, "has 66560 bytes; expected at most 65536")
 }
 
