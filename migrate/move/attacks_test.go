@@ -1,6 +1,7 @@
 package move
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,7 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/migrate"
 )
@@ -316,4 +320,25 @@ func TestGivesUp(t *testing.T) {
 	if err := nobody.Execute(t.Context(), nil, AddVersionFinalizer); err == nil || strings.Contains(err.Error(), "managedFields") {
 		t.Errorf("without managedFields: got %v, want that it names no program", err)
 	}
+}
+
+// TestKeepObjects: before an owner is removed from an object, the OperatorCondition says that the version ends, so that the operator does not
+// make it the owner again.
+func TestKeepObjects(t *testing.T) {
+	s := unsubscribed(moveFinalizer)
+	s.taken[2].live.OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", UID: "v-1"}}
+	s.condition = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: s.version.Name, UID: "c-1"}}
+	var written client.Object
+	c := interceptor.NewClient(nil, interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+		written = o
+		return nil
+	}})
+	require.NoError(t, s.Execute(t.Context(), c, KeepObjects))
+	require.Equal(t, types.UID("c-1"), written.GetUID())
+	assert.Equal(t, map[string]string{predecessor.EndingAnnotation: "v-1"}, written.GetAnnotations())
+
+	s.condition = written.(*metav1.PartialObjectMetadata)
+	require.NoError(t, s.Execute(t.Context(), c, KeepObjects))
+	assert.Equal(t, s.taken[2].UID, written.GetUID())
+	assert.Empty(t, written.GetOwnerReferences())
 }

@@ -175,7 +175,7 @@ func removeFinalizer(object client.Object) { controllerutil.RemoveFinalizer(obje
 // keep removes an owner that is about to go.
 func (s *state) keep(ctx context.Context, c client.Client) error {
 	if v := s.version; v != nil && s.ownedBy(v.UID) != nil {
-		if o := s.condition; o != nil && o.Annotations[predecessor.EndingAnnotation] != string(v.UID) { // an operator of ours would be their owner's again
+		if o := s.condition; o != nil && o.Annotations[predecessor.EndingAnnotation] != string(v.UID) { // Berth's operators would make the version the owner again
 			return s.rewrite(ctx, c, o, func(o client.Object) {
 				o.SetAnnotations(labels.Merge(o.GetAnnotations(), labels.Set{predecessor.EndingAnnotation: string(v.UID)}))
 			})
