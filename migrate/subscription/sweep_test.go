@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/stretchr/testify/assert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/fault"
@@ -64,7 +65,17 @@ func applyToApproval(p *place) {
 		if err == nil && !slices.Equal(e.pending, []string{"buoy.v1.1.0"}) {
 			err = fmt.Errorf("unapproved InstallPlans are for %q", e.pending)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		asks := &v1alpha1.Subscription{} // it refers to the InstallPlan some time after that exists
+		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), asks); err != nil {
+			return err
+		}
+		if asks.Status.State != v1alpha1.SubscriptionStateUpgradePending {
+			return fmt.Errorf("the Subscription is %s", asks.Status.State)
+		}
+		return nil
 	})
 }
 
