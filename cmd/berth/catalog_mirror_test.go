@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/catalog/mirror/policy"
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/lab/registry"
@@ -91,5 +94,61 @@ relatedImages: [{name: tide, image: "%[1]s/harbour/tide@%[2]s"}]
 				}
 			})
 		}
+	}
+}
+
+// TestMirrorPolicy: --policy and --registries-d say which images may be copied, and where their signatures are.
+func TestMirrorPolicy(t *testing.T) {
+	address, dir := registry.Start(t, nil), t.TempDir()
+	index, err := oci.Content{Files: map[string][]byte{"tide": []byte("ebb")}}.Index()
+	require.NoError(t, err)
+	digest, err := oci.Push(t.Context(), address+"/harbour/tide:v1", index)
+	require.NoError(t, err)
+	catalog, lookaside, registries := filepath.Join(dir, "sea"), filepath.Join(dir, "lookaside"), filepath.Join(dir, "registries.d")
+	catalogs.Write(t, filepath.Join(catalog, "catalog.yaml"), fmt.Sprintf("schema: olm.package\nname: tide\ndefaultChannel: stable\n---\n"+
+		"schema: olm.channel\npackage: tide\nname: stable\nentries: [{name: tide.v1.0.0}]\n---\n"+
+		"schema: olm.bundle\npackage: tide\nname: tide.v1.0.0\nimage: %s/harbour/tide@%s\nproperties: [{type: olm.package, value: {packageName: tide, version: 1.0.0}}]\n", address, digest))
+	signature := "harbour/tide@" + strings.Replace(digest, ":", "=", 1) + "/signature-1"
+	catalogs.Write(t, filepath.Join(lookaside, signature), "a signature")
+	catalogs.Write(t, filepath.Join(registries, "all.yaml"), "default-docker: {lookaside: \"file://"+lookaside+"\"}\n")
+	pushed(t, address, "catalog", catalog)
+	image := address + "/harbour/" + filepath.Base(dir) + "-sea:v1"
+
+	for name, tc := range map[string]struct {
+		from, policy string
+		code         int
+		says         string // on standard error
+	}{
+		"anything":             {catalog, `{"default": [{"type": "insecureAcceptAnything"}]}`, exitFine, ""},
+		"nothing":              {catalog, `{"default": [{"type": "reject"}]}`, exitFailed, "entry 1 of default, reject"},
+		"not the bundle":       {catalog, `{"default": [{"type": "insecureAcceptAnything"}], "transports": {"docker": {"` + address + `/harbour/tide": [{"type": "reject"}]}}}`, exitFailed, "bundle tide.v1.0.0: "},
+		"not the catalog":      {image, `{"default": [{"type": "insecureAcceptAnything"}], "transports": {"docker": {"` + image + `": [{"type": "reject"}]}}}`, exitFailed, "cannot mirror " + image},
+		"no signature":         {image, `{"default": [{"type": "signedBy", "keyType": "GPGKeys", "keyPath": "` + filepath.Join(dir, "no-key") + `"}]}`, exitFailed, "no-key"},
+		"malformed":            {catalog, `{"default": [}`, exitFailed, "policy.json"},
+		"an unknown kind":      {catalog, `{"default": [{"type": "trustMe"}]}`, exitFailed, "trustMe"},
+		"an empty requirement": {catalog, `{"default": []}`, exitFailed, "default"},
+		"no file":              {catalog, "", exitFailed, "policy.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, resources, file := address+"/"+strings.ReplaceAll(name, " ", "-"), filepath.Join(t.TempDir(), "resources"), filepath.Join(t.TempDir(), "policy.json")
+			if tc.policy != "" {
+				catalogs.Write(t, file, tc.policy)
+			}
+			var code int
+			log := standardError(t, func() {
+				code = run(context.Background(), []string{"catalog", "mirror", tc.from, to, "--resources", resources, "--policy", file, "--registries-d", registries})
+			})
+			assert.Equal(t, tc.code, code, log)
+			assert.Contains(t, log, tc.says)
+			copied, err := oci.Digests(t.Context(), to+"/sea:latest")
+			assert.Equal(t, tc.code == exitFine, err == nil && len(copied) > 0, "whether the catalog was copied")
+			if tc.code != exitFine {
+				assert.NoDirExists(t, resources)
+				return
+			}
+			signatures, err := filepath.Glob(filepath.Join(resources, policy.Folder, "*", "*", "*", "tide@*", "signature-1"))
+			require.NoError(t, err)
+			assert.Len(t, signatures, 1)
+		})
 	}
 }
