@@ -168,7 +168,7 @@ func (w *environment) checkGatherInPod() {
 	for _, object := range []client.Object{binding, pod} {
 		require.NoError(w.t, w.Client().Create(w.t.Context(), object))
 	}
-	w.Await(w.t, limit, "the script to end in a pod", pod, func() error {
+	w.Await(w.t, 3*limit, "the script to end in a pod", pod, func() error { // it starts thousands of programs
 		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			return fmt.Errorf("the pod is %s", phase)
 		}
