@@ -1,8 +1,8 @@
 // Package olmv1 runs OLM v1 on a cluster with real nodes: the released catalogd and operator-controller, which pull the images of
 // catalogs and bundles from a registry.
 //
-// Both run in one pod, so that operator-controller finds catalogd without service addresses. The API server does not call
-// catalogd's webhook, which only sets a label that AddCatalog sets.
+// Both run in one pod, where an entry of /etc/hosts leads operator-controller to catalogd, as no node has service addresses. The API
+// server does not call catalogd's webhook, which only sets a label that AddCatalog sets.
 package olmv1
 
 import (
@@ -58,6 +58,12 @@ const limit = 4 * time.Minute
 var node = cluster.RealNode(0)
 
 const address = "10.0.66.1:5000"
+
+// service is the Service of catalogd, and served its host.
+const (
+	service = "catalogd-service"
+	served  = service + "." + Namespace + ".svc"
+)
 
 // images are the repositories of the images of OLM's programs.
 var images = map[string]string{
@@ -138,6 +144,8 @@ type OLM struct {
 	t       testing.TB
 	// push is where this machine reaches the registry.
 	push string
+	// Authority has signed the certificates of OLM's servers.
+	Authority []byte
 }
 
 // Options say how OLM v1 is set up.
@@ -177,6 +185,8 @@ func Start(t testing.TB, c *cluster.Cluster, options Options) *OLM {
 	o.create(own)
 	pod := o.pod(options)
 	o.create(pod)
+	o.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: service},
+		Spec: corev1.ServiceSpec{Selector: pod.Labels, Ports: []corev1.ServicePort{{Port: 8443}}}})
 	t.Cleanup(func() {
 		if t.Failed() {
 			o.report()
@@ -207,11 +217,12 @@ func (o *OLM) certificates(other *registry.Secure) (*tls.Config, *corev1.Secret)
 	require.NoError(o.t, err)
 	host, _, err := net.SplitHostPort(address)
 	require.NoError(o.t, err)
-	config, err := made.Config([]string{host, "localhost"})
+	config, err := made.Config([]string{host, served})
 	require.NoError(o.t, err)
 	key, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
 	require.NoError(o.t, err)
-	trusted := made.PEM()
+	o.Authority = made.PEM()
+	trusted := o.Authority
 	if other != nil {
 		trusted = slices.Concat(trusted, other.Authority)
 	}
@@ -256,11 +267,12 @@ func (o *OLM) pod(options Options) *corev1.Pod {
 			},
 		}
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "olmv1"}, Spec: corev1.PodSpec{
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "olmv1", Labels: map[string]string{"app": "olmv1"}}, Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{corev1.LabelHostname: node},
+		HostAliases:  []corev1.HostAlias{{IP: "127.0.0.1", Hostnames: []string{served}}},
 		Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		Containers: []corev1.Container{
-			container("catalogd", 8081, "--metrics-bind-address=127.0.0.1:7443", "--catalogs-server-addr=127.0.0.1:8443", "--external-address=localhost:8443"),
+			container("catalogd", 8081, "--metrics-bind-address=127.0.0.1:7443", "--catalogs-server-addr=127.0.0.1:8443", "--external-address="+served+":8443"),
 			container("operator-controller", 8082, "--metrics-bind-address=127.0.0.1:8444", "--catalogd-cas-dir="+certificates+"/authority"),
 		},
 		Volumes: []corev1.Volume{{Name: "certificates", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "certificates", Items: []corev1.KeyToPath{

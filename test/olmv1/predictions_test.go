@@ -2,11 +2,15 @@ package olmv1_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/lab/authority"
 	"github.com/berth-csi/berth/lab/cluster"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/test/catalogs/operators"
@@ -82,6 +88,45 @@ func TestPredictions(t *testing.T) {
 			x.want(t, test.pkg, test.wants)
 			x.mustDo(t, p, test.installed)
 		})
+	}
+	t.Run("by-the-cluster's-own-catalogs", func(t *testing.T) {
+		t.Parallel()
+		x := &extension{Cluster: c, name: "by-the-clusters-own-catalogs"}
+		x.install(t, "rowboat", "1.0.0")
+		x.want(t, "rowboat", fields{"version": ">=3"})
+		x.mustReadCatalogs(t, olm)
+	})
+}
+
+// mustReadCatalogs fails unless berth reads the catalogs that catalogd serves, by a port that the API server forwards, and says of the
+// ClusterExtension, which OLM refuses, what OLM says. Without catalogd's authority, it says that of no catalog.
+func (x *extension) mustReadCatalogs(t *testing.T, olm *olmv1.OLM) {
+	t.Helper()
+	built, err := tools.Programs(t.Context(), "./cmd/berth")
+	require.NoError(t, err)
+	plan := func(authority []byte) (*prediction.Prediction, string) {
+		file := filepath.Join(t.TempDir(), "ca.crt")
+		require.NoError(t, os.WriteFile(file, authority, 0o644))
+		command := exec.CommandContext(t.Context(), built.Path("berth"), "catalog", "plan", "--kubeconfig", x.Kubeconfig(), "--catalogd-ca", file, "-o", "json")
+		var stderr strings.Builder
+		command.Stderr = &stderr
+		out, _ := command.Output() // it has an exit code of its own, because extensions are refused
+		var document prediction.Document
+		require.NoErrorf(t, json.Unmarshal(out, &document), "%s%s", out, stderr.String())
+		i := slices.IndexFunc(document.Predictions, func(p *prediction.Prediction) bool { return p.ClusterExtension == x.name })
+		require.GreaterOrEqualf(t, i, 0, "no prediction for the ClusterExtension: %s%s", out, stderr.String())
+		return document.Predictions[i], string(out)
+	}
+	p, _ := plan(olm.Authority)
+	if p.Verdict != prediction.Refused {
+		t.Errorf("got %+v, want that it is refused", p)
+	}
+	x.mustDo(t, p, "1.0.0")
+	stranger, err := authority.New("stranger")
+	require.NoError(t, err)
+	p, out := plan(stranger.PEM())
+	if p.Verdict == prediction.Refused && strings.Contains(p.Message, ">=3") || !strings.Contains(out, "certificate") {
+		t.Errorf("with another authority, got %s", out)
 	}
 }
 
