@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/internal/oci"
@@ -23,6 +24,17 @@ type Deletion struct {
 	Unneeded, Needed map[string]string
 	// Absent are images that the destination does not have.
 	Absent []string
+	// Catalogs are the catalogs of the destination, such as registry.example.com/mirror/tide:latest, with the digests that they had. Once one
+	// has changed, it may need other images.
+	Catalogs map[string]string
+}
+
+// Confirmed is a list of images to delete that somebody has seen.
+type Confirmed struct {
+	// Images are the images, by digest.
+	Images []string
+	// Catalogs are as in Deletion. A list that was written by hand need not have any.
+	Catalogs map[string]string
 }
 
 // PlanDeletion finds the images of mirrors that a destination has and no catalog in it names. Nothing is written.
@@ -106,6 +118,9 @@ func (m *Mirror) find(ctx context.Context, to oci.Destination, references []stri
 // Write writes the list of images to delete, one a line, for people to read and for ReadDeletion.
 func (d *Deletion) Write(w io.Writer) error {
 	text := bufio.NewWriter(w)
+	for _, catalog := range slices.Sorted(maps.Keys(d.Catalogs)) {
+		fmt.Fprintf(text, "%s%s %s\n", validWhile, catalog, d.Catalogs[catalog])
+	}
 	for _, image := range slices.Sorted(maps.Keys(d.Needed)) {
 		fmt.Fprintf(text, "# kept, as a catalog of the destination or blockedImages needs it: %s\n", image)
 	}
@@ -118,13 +133,26 @@ func (d *Deletion) Write(w io.Writer) error {
 	return text.Flush()
 }
 
+// validWhile begins a line about a catalog of the destination.
+const validWhile = "# for the catalog "
+
 // ReadDeletion reads a list of images to delete. All must be below the path of a destination, and by digest.
-func ReadDeletion(text []byte, path string) (images []string, err error) {
+func ReadDeletion(text []byte, path string) (*Confirmed, error) {
 	var faults faults
 	number := 0
+	c := &Confirmed{Catalogs: map[string]string{}}
 	for line := range strings.Lines(string(text)) {
 		number++
 		line = strings.TrimSpace(line)
+		if catalog, is := strings.CutPrefix(line, validWhile); is {
+			reference, digest, _ := strings.Cut(catalog, " ")
+			if _, err := v1.NewHash(digest); err != nil {
+				faults.add(fmt.Errorf("line %d is %q; expected a catalog and its digest", number, line))
+			} else if err := oci.CheckName(reference); err != nil {
+				faults.add(fmt.Errorf("line %d: %w", number, err))
+			}
+			c.Catalogs[reference] = digest
+		}
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -136,7 +164,22 @@ func ReadDeletion(text []byte, path string) (images []string, err error) {
 		} else if !strings.HasPrefix(line, strings.TrimSuffix(path, "/")+"/") {
 			faults.add(fmt.Errorf("line %d is %q; expected an image below %s", number, line, path))
 		}
-		images = append(images, line)
+		c.Images = append(c.Images, line)
 	}
-	return images, faults.joined()
+	return c, faults.joined()
+}
+
+// Check fails if a catalog of the destination has changed since the list was made, because it may need images of the list.
+func (c *Confirmed) Check(ctx context.Context) error {
+	for _, catalog := range slices.Sorted(maps.Keys(c.Catalogs)) {
+		now, err := oci.Find(ctx, catalog)
+		if err != nil {
+			return fmt.Errorf("looking for the catalog %s: %w", catalog, err)
+		}
+		if now != c.Catalogs[catalog] {
+			return fmt.Errorf("the catalog %s has digest %q, and had %s when the list was made: it may need images of the list, so make the list again with --config",
+				catalog, now, c.Catalogs[catalog])
+		}
+	}
+	return nil
 }

@@ -44,8 +44,9 @@ func TestDeletion(t *testing.T) {
 	check(t, err)
 	var list bytes.Buffer
 	check(t, d.Write(&list))
-	images, err := mirror.ReadDeletion(list.Bytes(), to)
+	confirmed, err := mirror.ReadDeletion(list.Bytes(), to)
 	check(t, err)
+	images := confirmed.Images
 	var early, late []string
 	for i, image := range s.images[:6] {
 		place := to + "/" + placeOf(image)
@@ -108,22 +109,24 @@ func TestDeletionByHand(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	const to = "registry.example.com/mirror"
 	for line, want := range map[string]string{
-		to + "/a:latest":                      "expected an image by its digest",
-		to + digest:                           "expected an image below",
-		"registry.example.com/other" + digest: "expected an image below",
-		to + "s/a" + digest:                   "expected an image below",
-		"a" + digest:                          "expected an image by its digest",
-		to + "/a" + digest + " b":             "expected an image by its digest",
-		to + "/../prod/a" + digest:            `the part ".."`,
-		to + "/./a" + digest:                  `the part "."`,
-		to + "//a" + digest:                   `the part ""`,
+		to + "/a:latest":                                  "expected an image by its digest",
+		to + digest:                                       "expected an image below",
+		"registry.example.com/other" + digest:             "expected an image below",
+		to + "s/a" + digest:                               "expected an image below",
+		"a" + digest:                                      "expected an image by its digest",
+		to + "/a" + digest + " b":                         "expected an image by its digest",
+		to + "/../prod/a" + digest:                        `the part ".."`,
+		to + "/./a" + digest:                              `the part "."`,
+		to + "//a" + digest:                               `the part ""`,
+		"# for the catalog " + to + "/a latest":           "expected a catalog and its digest",
+		"# for the catalog " + to + "/../a " + digest[1:]: "want a reference",
 	} {
 		if _, err := mirror.ReadDeletion([]byte("# kept\n\n"+line+"\n"), to); err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is refused for %v, want %q", line, err, want)
 		}
 	}
-	images, err := mirror.ReadDeletion([]byte("# kept: x\n  "+to+"/a"+digest+"\r\n"), to+"/")
-	if err != nil || !slices.Equal(images, []string{to + "/a" + digest}) {
-		t.Errorf("it reads %v, %v", images, err)
+	list, err := mirror.ReadDeletion([]byte("# kept: x\n  "+to+"/a"+digest+"\r\n"), to+"/")
+	if err != nil || !slices.Equal(list.Images, []string{to + "/a" + digest}) || len(list.Catalogs) > 0 {
+		t.Errorf("it reads %v, %v", list, err)
 	}
 }

@@ -27,8 +27,8 @@ func newCatalogUnmirrorCommand() *cobra.Command {
 one a line, and delete nothing. An image that the same catalog in DESTINATION still names is kept: mirror the smaller catalog
 first. Others that are to stay, such as images of other catalogs, go into blockedImages.
 
-With --confirm, delete exactly the images of such a list, by their digests. The registry frees their space when it collects
-garbage.`,
+With --confirm, delete exactly the images of such a list, by their digests, if the catalogs are still those that the list
+was made for. The registry frees their space when it collects garbage.`,
 		Example: `  berth catalog unmirror --config delete.yaml registry.example.com/mirror > list
   berth catalog unmirror --confirm list registry.example.com/mirror`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -73,6 +73,7 @@ func (u *unmirrorCommand) list(cmd *cobra.Command, to string) (err error) {
 	}
 	defer func() { err = errors.Join(err, destination.Close()) }()
 	var chosen, present []*mirror.Mirror
+	catalogs := map[string]string{}
 	defer func() {
 		for _, m := range append(chosen, present...) {
 			err = errors.Join(err, m.Close())
@@ -86,13 +87,16 @@ func (u *unmirrorCommand) list(cmd *cobra.Command, to string) (err error) {
 		}
 		chosen = append(chosen, m)
 		there := to + "/" + c.Repository + ":" + c.Tag
-		if digest, err := oci.Find(ctx, there); err != nil {
+		digest, err := oci.Find(ctx, there)
+		if err != nil {
 			return fmt.Errorf("looking for the catalog %s: %w", there, err)
-		} else if digest == "" {
+		}
+		if digest == "" {
 			return fmt.Errorf("there is no catalog %s, which says what clusters still need: expected the smaller catalog that was mirrored there; "+
 				"correct targetCatalog and targetTag in %s", there, u.config)
 		}
-		if m, err = openMirror(ctx, there, mirror.Options{Name: c.Name, Jobs: listJobs}); err != nil {
+		catalogs[there] = digest
+		if m, err = openMirror(ctx, to+"/"+c.Repository+"@"+digest, mirror.Options{Name: c.Name, Jobs: listJobs}); err != nil {
 			return err
 		}
 		present = append(present, m)
@@ -109,6 +113,7 @@ func (u *unmirrorCommand) list(cmd *cobra.Command, to string) (err error) {
 	if err != nil {
 		return err
 	}
+	d.Catalogs = catalogs
 	return d.Write(cmd.OutOrStdout())
 }
 
@@ -136,15 +141,18 @@ func (u *unmirrorCommand) delete(cmd *cobra.Command, to string) error {
 	if err != nil {
 		return err
 	}
-	images, err := mirror.ReadDeletion(text, to)
+	list, err := mirror.ReadDeletion(text, to)
+	if err == nil {
+		err = list.Check(cmd.Context())
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w; nothing is deleted", u.confirm, err)
 	}
-	for i, image := range images {
+	for i, image := range list.Images {
 		if err := oci.Delete(cmd.Context(), image); err != nil {
-			return fmt.Errorf("%w; until then, %d of %s are deleted: the same command continues", err, i, count(len(images), "image"))
+			return fmt.Errorf("%w; until then, %d of %s are deleted: the same command continues", err, i, count(len(list.Images), "image"))
 		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", count(len(images), "image"))
+	fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", count(len(list.Images), "image"))
 	return nil
 }

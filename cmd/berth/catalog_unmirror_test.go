@@ -2,10 +2,19 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -24,3 +33,98 @@ func TestUnmirrorWantsCatalog(t *testing.T) {
 		t.Errorf("exit code %d, %q; want %d and %q", code, log, exitFailed, want)
 	}
 }
+
+// TestUnmirror: the list is deleted where the registry allows it, also after an interruption, unless the catalog has changed since.
+func TestUnmirror(t *testing.T) {
+	var allowed atomic.Int64 // deletions
+	address := registry.Start(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodDelete && allowed.Add(-1) < 0 {
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				fmt.Fprint(w, `{"errors":[{"code":"UNSUPPORTED","message":"The operation is unsupported."}]}`)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	dir, to := t.TempDir(), address+"/mirror"
+	catalog, file, list := filepath.Join(dir, "sea"), filepath.Join(dir, "delete.yaml"), filepath.Join(dir, "list")
+	images := map[string]string{}
+	for _, version := range []string{"1", "2", "3"} {
+		index, err := oci.Content{Files: map[string][]byte{"tide": []byte(version)}}.Index()
+		require.NoError(t, err)
+		digest, err := oci.Push(t.Context(), address+"/harbour/tide:v"+version, index)
+		require.NoError(t, err)
+		images[version] = address + "/harbour/tide@" + digest
+	}
+	write := func(versions ...string) {
+		entries, bundles := "", ""
+		for i, version := range versions {
+			entries += "\n- {name: tide.v" + version
+			if i > 0 {
+				entries += ", replaces: tide.v" + versions[i-1]
+			}
+			entries += "}"
+			bundles += "---\nschema: olm.bundle\npackage: tide\nname: tide.v" + version + "\nimage: " + images[version] +
+				"\nproperties: [{type: olm.package, value: {packageName: tide, version: " + version + ".0.0}}]\n" +
+				"relatedImages: [{name: tide, image: \"" + images[version] + "\"}]\n"
+		}
+		catalogs.Write(t, filepath.Join(catalog, "catalog.yaml"), "schema: olm.package\nname: tide\ndefaultChannel: stable\n---\n"+
+			"schema: olm.channel\npackage: tide\nname: stable\nentries:"+entries+"\n"+bundles)
+	}
+	berth := func(args ...string) (code int, out, log string) {
+		var stdout, stderr strings.Builder
+		command := exec.CommandContext(t.Context(), "berth", append([]string{"catalog"}, args...)...)
+		command.Stdout, command.Stderr = &stdout, &stderr
+		_ = command.Run()
+		return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
+	}
+	mirrored := func() {
+		code, _, log := berth("mirror", catalog, to, "--resources", filepath.Join(t.TempDir(), "resources"))
+		require.Equal(t, exitFine, code, log)
+	}
+	has := func(version string) bool {
+		found, err := oci.Find(t.Context(), to+"/"+strings.Replace(images[version], ":", "__", 1))
+		require.NoError(t, err)
+		return found != ""
+	}
+	catalogs.Write(t, file, "apiVersion: mirror.openshift.io/v2alpha1\nkind: DeleteImageSetConfiguration\ndelete: {operators: [{catalog: "+catalog+", full: true}]}\n")
+
+	write("1", "2", "3")
+	mirrored()
+	write("3")
+	mirrored()
+	write("1", "2", "3") // what the list chooses from
+	code, text, log := berth("unmirror", "--config", file, to)
+	require.Equal(t, exitFine, code, log)
+	catalogs.Write(t, list, text)
+
+	code, _, log = berth("unmirror", "--confirm", list, to)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, log, "its registry does not allow to delete")
+	allowed.Store(1)
+	code, _, log = berth("unmirror", "--confirm", list, to)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, log, "1 of 2 images are deleted: the same command continues")
+	assert.NotEqual(t, has("1"), has("2"), "one of both is deleted")
+
+	allowed.Store(100)
+	write("2", "3")
+	mirrored()
+	code, _, log = berth("unmirror", "--confirm", list, to)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, log, "had "+digestLine.FindString(text))
+	assert.Contains(t, log, "nothing is deleted")
+	assert.True(t, has("2"), "the catalog needs version 2 again")
+
+	write("3")
+	mirrored()
+	code, out, log := berth("unmirror", "--confirm", list, to)
+	assert.Equal(t, exitFine, code, log)
+	assert.Equal(t, "deleted 2 images\n", out)
+	assert.False(t, has("1") || has("2"))
+	assert.True(t, has("3"))
+}
+
+// digestLine matches the digest that a list has for a catalog.
+var digestLine = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
