@@ -244,11 +244,22 @@ func shapes(gates featuregates.Set) []*shape {
 }
 
 // moveSetups are the setups of OLM v1 for moves.
-var moveSetups = []setup{
-	{name: "helm"},
-	{name: "boxcutter", gates: "BoxcutterRuntime=true"},
-	{name: "helm-more-gates", gates: "SingleOwnNamespaceInstallSupport=true,DeploymentConfig=true,WebhookProviderCertManager=false"},
+var moveSetups = []moveSetup{
+	{setup: setup{name: "helm"}},
+	{setup: setup{name: "boxcutter", gates: "BoxcutterRuntime=true"}, uncopied: true},
+	{setup: setup{name: "helm-more-gates", gates: "SingleOwnNamespaceInstallSupport=true,DeploymentConfig=true,WebhookProviderCertManager=false"}, uncopied: true, onlyShapes: true},
 }
+
+type moveSetup struct {
+	setup
+	// uncopied says that OLM v0 copies no ClusterServiceVersion into each namespace, which is an administrator's choice.
+	uncopied bool
+	// onlyShapes says that neither public operators move, nor is the tool killed.
+	onlyShapes bool
+}
+
+// atATime is how many operators of a setup move at the same time. With all at once, each takes so long that others time out.
+const atATime = 12
 
 // TestMoves: the real OLM v0 and the real OLM v1 run, and operators of many shapes are moved there and back, or refused with the reason.
 // No object is lost, and no API, custom resource, Deployment or pod is another one afterwards. Nor if the tool is killed at a write, and the
@@ -265,14 +276,22 @@ func TestMoves(t *testing.T) {
 	t.Logf("\n%s", results.table())
 }
 
-func (s *setup) move(t *testing.T, images map[string]string, public []*shape, results *moveResults) {
+func (s *moveSetup) move(t *testing.T, images map[string]string, public []*shape, results *moveResults) {
 	c := cluster.Start(t, cluster.Options{OLM: true, RealNodes: 1, Images: images})
 	olm := olmv1.Start(t, c, olmv1.Options{Gates: s.gates, Experimental: true})
 	gates := s.on(t)
-	groups := map[string][]*shape{"shapes": shapes(gates), "killed": killedShapes(gates[featuregates.Boxcutter]), "public": public}
-	if len(public) > 0 {
+	groups := map[string][]*shape{"shapes": shapes(gates)}
+	if !s.onlyShapes {
+		groups["killed"], groups["public"] = killedShapes(gates[featuregates.Boxcutter]), public
+	}
+	if len(groups["public"]) > 0 {
 		runElsewhere(t, c)
 	}
+	if s.uncopied {
+		config := &operatorsv1.OLMConfig{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}, Spec: operatorsv1.OLMConfigSpec{Features: &operatorsv1.Features{DisableCopiedCSVs: new(true)}}}
+		require.NoError(t, c.Client().Create(t.Context(), config))
+	}
+	moving := make(chan struct{}, atATime)
 	var forV0, forV1 declcfg.DeclarativeConfig
 	folders := map[string]string{}
 	for _, shape := range slices.Concat(slices.Collect(maps.Values(groups))...) {
@@ -293,7 +312,7 @@ func (s *setup) move(t *testing.T, images map[string]string, public []*shape, re
 	for group, all := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			if len(all) == 0 {
+			if group == "public" && len(all) == 0 {
 				t.Skipf("want %s=DIR, a clone of a repository of community operators", programs.OperatorsVariable)
 			}
 			for _, shape := range all {
@@ -302,6 +321,8 @@ func (s *setup) move(t *testing.T, images map[string]string, public []*shape, re
 				}
 				t.Run(shape.name, func(t *testing.T) {
 					t.Parallel()
+					moving <- struct{}{}
+					defer func() { <-moving }()
 					m := &mover{Cluster: c, shape: shape, gates: gates, result: "failed"}
 					defer func() { results.add(s.name, shape.name, m.result) }()
 					m.subscribe(t)
