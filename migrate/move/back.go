@@ -19,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // back is the observed state that a plan for a move back to OLM v0 is made from. Missing objects are nil.
@@ -36,6 +37,8 @@ type back struct {
 	versions   []v1alpha1.ClusterServiceVersion
 	// has are the packages that OLM v0 has installed in the namespace, of those that the operator needs.
 	has []string
+	// existing are the reasons why OLM v0 could not install the APIs again, because of their objects.
+	existing []prediction.Reason
 	// source is the catalog of the Subscription, or unread is why it cannot be read.
 	source *fbc.Catalog
 	unread error
@@ -62,7 +65,14 @@ func observeBack(ctx context.Context, cluster migrate.Cluster, r Request) (*back
 	if err := in.readV0(ctx, cluster); err != nil {
 		return nil, err
 	}
-	return in, nil
+	var apis []string
+	for _, o := range in.installed {
+		if o.Kind == definitionKind.Kind {
+			apis = append(apis, o.Name)
+		}
+	}
+	in.existing, err = prediction.Objects(ctx, cluster.Config, in.moved.Version.Name, apis)
+	return in, err
 }
 
 // readInstalled reads the objects that were taken over, and new ones of a later version of the bundle.
@@ -196,7 +206,7 @@ func (in *back) checks() (found migrate.Checks) {
 		return migrate.Refuse(movedBefore, "find out who has created it", "ClusterExtension %s is not the one to which the operator was moved: its annotation %s is %q, want %q", e.GetName(), movedAnnotation, from, in.moved.Subscription.UID)
 	}
 	found = migrate.Pass(movedBefore, "the operator was moved from Subscription %s/%s", in.moved.Namespace, in.moved.Subscription.Name)
-	for _, check := range []func() migrate.Checks{in.checkProgress, in.checkV0, in.checkNeeds, in.checkSource} {
+	for _, check := range []func() migrate.Checks{in.checkProgress, in.checkV0, in.checkNeeds, in.checkSource, in.checkExisting} {
 		found = append(found, check()...)
 	}
 	return found
@@ -229,6 +239,9 @@ func (in *back) checkV0() migrate.Checks {
 	}
 	return migrate.Pass(namespaceTaken, "OLM v0 has nothing of the package in the namespace")
 }
+
+// checkExisting refuses objects that OLM v0 could not read or validate, as it does whenever it installs.
+func (in *back) checkExisting() migrate.Checks { return checkExisting(in.existing, "") }
 
 // checkSource refuses a version that OLM v0's catalog does not have.
 func (in *back) checkSource() migrate.Checks {

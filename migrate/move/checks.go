@@ -51,10 +51,11 @@ const (
 	extensionProgress = "extension-progress"  // OLM v1 has finished with the ClusterExtension; back
 	sourceVersion     = "source-version"      // the CatalogSource has the version; back
 	namespaceTaken    = "subscription-exists" // OLM v0 has not installed the package; back
+	existingObjects   = "existing-objects"    // OLM v0 can read and validate the objects of the APIs, as it does whenever it installs; to OLM v1, can be accepted
 )
 
 // acceptable are the checks whose refusal an administrator can accept.
-var acceptable = []string{scopedAccount, subscriptionConf, olmV0APIs, conditions, catalogSource}
+var acceptable = []string{scopedAccount, subscriptionConf, olmV0APIs, conditions, catalogSource, existingObjects}
 
 // Acceptable returns the codes of the checks whose refusal an administrator can accept.
 func Acceptable() []string { return slices.Clone(acceptable) }
@@ -63,7 +64,7 @@ func Acceptable() []string { return slices.Clone(acceptable) }
 func (in *input) checks() (found migrate.Checks) {
 	all := []func() migrate.Checks{in.checkV1, in.checkSubscriptions, in.checkGenerated, in.checkInstalled, in.checkPending, in.checkGroup, in.checkSource}
 	if in.version() != nil {
-		all = append(all, in.checkDependents, in.checkNeeds, in.checkConfig, in.checkCondition, in.checkAPIs, in.checkWebhooks)
+		all = append(all, in.checkDependents, in.checkNeeds, in.checkConfig, in.checkCondition, in.checkAPIs, in.checkWebhooks, in.checkExisting)
 	}
 	if in.now != nil && in.version() != nil {
 		all = append(all, in.checkObjects, in.checkContent, in.checkNow, in.checkChannel, in.checkThen, in.checkAccepted)
@@ -160,6 +161,9 @@ func (in *input) checkPending() migrate.Checks {
 	for _, v := range in.versions {
 		if current := in.own.Status.CurrentCSV; v.Name != in.own.Status.InstalledCSV && (v.Name == current || v.Spec.Replaces == in.own.Status.InstalledCSV) {
 			return migrate.Refuse(pendingUpdate, "wait until OLM v0 has finished the update, or find out why it does not", "OLM v0 updates the operator to %s", v.Name)
+		}
+		if installed := in.version(); installed != nil && v.Name == installed.Spec.Replaces {
+			return migrate.Refuse(pendingUpdate, "wait until OLM v0 has removed it, or find out why it does not", "ClusterServiceVersion %s, which %s replaces, is still there", v.Name, installed.Name)
 		}
 	}
 	switch state, current := in.own.Status.State, in.own.Status.CurrentCSV; {
@@ -363,6 +367,21 @@ func (in *input) checkWebhooks() migrate.Checks {
 	return migrate.Warn(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
 }
 
+// checkExisting refuses objects of the operator's APIs that OLM v0 could not read or validate: it does so whenever it installs.
+func (in *input) checkExisting() migrate.Checks {
+	return checkExisting(in.existing, "neither a rollback nor a move back could install the operator again: ")
+}
+
+func checkExisting(reasons []prediction.Reason, so string) (found migrate.Checks) {
+	for _, r := range reasons {
+		found = append(found, migrate.Refuse(existingObjects, r.Do, "%s%s", so, r.What)...)
+	}
+	if len(found) == 0 {
+		return migrate.Pass(existingObjects, "OLM v0 can read and validate the objects of the APIs")
+	}
+	return found
+}
+
 // checkObjects refuses unknown objects and other owners' objects.
 func (in *input) checkObjects() (found migrate.Checks) {
 	if !in.known {
@@ -370,8 +389,8 @@ func (in *input) checkObjects() (found migrate.Checks) {
 			"no InstallPlan shows what the bundle has brought, and the catalog of OLM v1 does not have its manifests: OLM v1 would refuse what exists and is not known")
 	}
 	for _, p := range in.present {
-		if why := in.strange(p); why != "" {
-			found = append(found, migrate.Refuse(foreignObjects, "find out whose it is; if it is of this operator, remove that", "%s exists, OLM v1 would take it over, and %s", p, why)...)
+		if why, do := in.strange(p); why != "" {
+			found = append(found, migrate.Refuse(foreignObjects, do, "%s exists, OLM v1 would take it over, and %s", p, why)...)
 		}
 	}
 	if len(found) == 0 {
@@ -380,31 +399,35 @@ func (in *input) checkObjects() (found migrate.Checks) {
 	return found
 }
 
-// strange says why an object may not be of this operator; "" if it is.
-func (in *input) strange(p present) string {
+// strange says why an object may not be of this operator, and what to do; "" if it is.
+func (in *input) strange(p present) (why, do string) {
 	v := in.version()
+	do = "find out whose it is; if it is of this operator, remove that"
 	for _, owner := range p.OwnerReferences {
+		if owner.Kind == v1alpha1.ClusterServiceVersionKind && owner.Name == v.Spec.Replaces && isOwnedBy(p.PartialObjectMetadata, v.UID) {
+			return fmt.Sprintf("%s %s, which %s has replaced, owns it, too", owner.Kind, owner.Name, v.Name), "wait until the garbage collector has removed that"
+		}
 		if owner.Kind == v1alpha1.ClusterServiceVersionKind && owner.UID != v.UID || owner.Kind != v1alpha1.ClusterServiceVersionKind && owner.Controller != nil && *owner.Controller {
-			return fmt.Sprintf("%s %s owns it", owner.Kind, owner.Name)
+			return fmt.Sprintf("%s %s owns it", owner.Kind, owner.Name), do
 		}
 		if isOfV1(owner) {
-			return fmt.Sprintf("%s %s owns it", owner.Kind, owner.Name)
+			return fmt.Sprintf("%s %s owns it", owner.Kind, owner.Name), do
 		}
 	}
 	if by := p.Annotations[helmNameAnnotation]; by != "" && by != in.request.Package {
-		return fmt.Sprintf("Helm release %s/%s has installed it", p.Annotations[helmNamespaceAnnotation], by)
+		return fmt.Sprintf("Helm release %s/%s has installed it", p.Annotations[helmNamespaceAnnotation], by), do
 	}
 	strategy := v.Spec.InstallStrategy.StrategySpec
 	switch {
 	case isOwnedBy(p.PartialObjectMetadata, v.UID), p.stepped, p.Labels[ownerLabel] == v.Name, p.Labels[managedLabel] == "true":
-		return ""
+		return "", ""
 	case p.Kind == definitionKind.Kind && slices.ContainsFunc(v.Spec.CustomResourceDefinitions.Owned, func(o v1alpha1.CRDDescription) bool { return o.Name == p.Object.Name }):
-		return ""
+		return "", ""
 	case p.Kind == "ServiceAccount" && slices.ContainsFunc(slices.Concat(strategy.Permissions, strategy.ClusterPermissions),
 		func(a v1alpha1.StrategyDeploymentPermissions) bool { return a.ServiceAccountName == p.Object.Name }):
-		return ""
+		return "", ""
 	}
-	return "OLM v0 has not brought it"
+	return "OLM v0 has not brought it", do
 }
 
 // checkContent refuses a version that has another content in the catalog of OLM v1: the operator would be updated in fact.

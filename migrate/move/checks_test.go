@@ -162,6 +162,10 @@ func TestChecks(t *testing.T) {
 		{"an update that nobody has asked for yet", func(in *input) {
 			in.own.Status.State, in.own.Spec.InstallPlanApproval = v1alpha1.SubscriptionStateUpgradeAvailable, v1alpha1.ApprovalManual
 		}, pendingUpdate, findings.OK, ""},
+		{"the earlier version is still there", func(in *input) {
+			in.versions[0].Spec.Replaces = "boat.v0.9.0"
+			in.versions = append(in.versions, v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "boat.v0.9.0", UID: "v-0"}})
+		}, pendingUpdate, findings.Refused, "boat.v0.9.0, which boat.v1.0.0 replaces, is still there"},
 		{"an unhealthy Subscription", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateFailed }, pendingUpdate, findings.Refused, "UpgradeFailed"},
 		{"no OperatorGroup", func(in *input) { in.groups = nil }, operatorGroup, findings.Refused, "0 OperatorGroups"},
 		{"one namespace, without the gate", watches("harbour"), operatorGroup, findings.Refused, "SingleOwnNamespaceInstallSupport"},
@@ -224,6 +228,14 @@ func TestChecks(t *testing.T) {
 		}, webhooks, findings.Warning, "1 webhooks"},
 		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, findings.Refused, "no InstallPlan"},
 		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, findings.Refused, "ship.v1"},
+		{"the earlier version has just gone", func(in *input) {
+			in.versions[0].Spec.Replaces = "boat.v0.9.0"
+			in.present[2].OwnerReferences = append(in.present[2].OwnerReferences, metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "boat.v0.9.0", UID: "v-0"})
+		}, foreignObjects, findings.Refused, "boat.v0.9.0, which boat.v1.0.0 has replaced, owns it, too"},
+		{"objects that nobody can read", func(in *input) { in.existing = []prediction.Reason{{What: "no webhook answers"}} }, existingObjects, findings.Refused, "could install the operator again: no webhook answers"},
+		{"nobody needs to read them", func(in *input) {
+			in.existing, in.request.Accepted = []prediction.Reason{{What: "no webhook answers"}}, []string{existingObjects}
+		}, existingObjects, findings.Warning, "no webhook answers"},
 		{"something controls an object", owned(metav1.OwnerReference{Kind: "Fleet", Name: "north", UID: "f-1", Controller: new(true)}), foreignObjects, findings.Refused, "Fleet north"},
 		{"OLM v1 owns an object", owned(metav1.OwnerReference{APIVersion: "olm.operatorframework.io/v1", Kind: "ClusterExtension", Name: "ship", UID: "e-1"}), foreignObjects, findings.Refused, "ClusterExtension ship"},
 		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, findings.Refused, "fleet"},

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
 )
@@ -466,9 +467,15 @@ func (s *state) subscribe() (migrate.Decision, error) {
 // install is complete when OLM v0 has installed the version for a Subscription, or has updated it since.
 func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	v, name := s.version, s.plan.Version.Name
+	installPlan := s.current(own)
 	switch installed := own.Status.InstalledCSV; {
 	case installed != "" && installed != name:
 		return migrate.NoStep()
+	case installPlan != nil && installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed && (v == nil || v.Status.Phase != v1alpha1.CSVPhaseSucceeded):
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s, for %s, has failed: %s; remove the cause, then have OLM v0 begin again with `%s && %s`, and run `%s`",
+			own.Namespace, installPlan.Name, name, oneLine(installPlan.Status.Message),
+			escape.Command("oc -n %s delete subscription %s", own.Namespace, own.Name),
+			escape.Command("oc -n %s delete csv %s --cascade=orphan --ignore-not-found", own.Namespace, name), s.journal.Command(s.plan, "resume"))
 	case v == nil && installed == "":
 		return s.approve(own)
 	case v == nil:

@@ -356,6 +356,20 @@ func TestNextBack(t *testing.T) {
 	}
 }
 
+// TestInstallPlanFails: once OLM v0 has given up, nothing waits for it any more.
+func TestInstallPlanFails(t *testing.T) {
+	s := returned()
+	s.version.Status.Phase = v1alpha1.CSVPhasePending
+	s.installPlans[0].Status.Phase, s.installPlans[0].Status.Message = v1alpha1.InstallPlanPhaseFailed, "no webhook answers"
+	_, err := s.Next()
+	want := "InstallPlan harbour/install-9, for boat.v1.0.0, has failed: no webhook answers; remove the cause, then have OLM v0 begin again with " +
+		"`oc -n harbour delete subscription boats && oc -n harbour delete csv boat.v1.0.0 --cascade=orphan --ignore-not-found`"
+	require.ErrorContains(t, err, want)
+	s.version.Status.Phase = v1alpha1.CSVPhaseSucceeded // somebody has mended it
+	_, err = s.Next()
+	require.NoError(t, err)
+}
+
 // TestBack: the next step of a rollback, which restores OLM v0 from any step of a move to OLM v1 before the point of no
 // return.
 func TestBack(t *testing.T) {

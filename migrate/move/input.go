@@ -59,6 +59,8 @@ type input struct {
 	// channel is the Subscription's channel, or else the default one, and channels are the channels of OLM v1's catalogs.
 	channel  string
 	channels []string
+	// existing are the reasons why OLM v0 could not install the APIs again, because of their objects.
+	existing []prediction.Reason
 	// refusedBy is why the API server does not take the ClusterExtension.
 	refusedBy error
 }
@@ -87,8 +89,18 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	if err := in.readPackages(ctx, cluster); err != nil {
 		return nil, err
 	}
-	if !in.served || in.version() == nil {
+	v := in.version()
+	if v == nil {
 		return in, nil
+	}
+	var apis []string
+	for _, owned := range v.Spec.CustomResourceDefinitions.Owned {
+		apis = append(apis, owned.Name)
+	}
+	slices.Sort(apis)
+	var err error
+	if in.existing, err = prediction.Objects(ctx, cluster.Config, v.Name, slices.Compact(apis)); err != nil || !in.served {
+		return in, err
 	}
 	return in, in.predict(ctx, cluster)
 }

@@ -48,7 +48,7 @@ var checks = []struct {
 	{[]prediction.Code{prediction.NotUpgradeable}, "the operator allows updates", true},
 	{[]prediction.Code{prediction.OldKubernetes}, "the version of Kubernetes is supported", true},
 	{[]prediction.Code{prediction.OpenShiftHeldBack}, "the version of OpenShift is supported", true},
-	{[]prediction.Code{prediction.InvalidObjects, prediction.StoredVersionRemoved, prediction.OldDefinition, prediction.DefinitionsUnchecked}, "all objects of its APIs stay valid", true},
+	{[]prediction.Code{prediction.InvalidObjects, prediction.UnreadableObjects, prediction.StoredVersionRemoved, prediction.OldDefinition, prediction.DefinitionsUnchecked}, "all objects of its APIs stay valid", true},
 }
 
 // tolerated are the reasons that do not make a switch unsafe: apply deals with some of them itself, and others are only

@@ -59,6 +59,8 @@ func (s *apiReader) each(ctx context.Context, resource schema.GroupVersionResour
 		}
 		return list, nil
 	})
+	// Anybody who may use an API can store any number of objects, each as large as the API server takes.
+	pages.PageSize, pages.PageBufferSize = 50, 1
 	return pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error { return do(o.(*unstructured.Unstructured)) })
 }
 

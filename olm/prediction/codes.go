@@ -60,6 +60,8 @@ const (
 	ProvidedElsewhere Code = "provided-elsewhere"
 	// InvalidObjects: custom resources in the cluster are invalid under the bundle's CRD.
 	InvalidObjects Code = "invalid-objects"
+	// UnreadableObjects: the API server cannot convert the custom resources of a CRD, which OLM reads before it updates the CRD.
+	UnreadableObjects Code = "unreadable-objects"
 	// StoredVersionRemoved: the bundle's CRD lacks a version in which custom resources may be stored.
 	StoredVersionRemoved Code = "stored-version-removed"
 	// Undecodable: OLM cannot decode the ClusterServiceVersion that the bundle carries in the catalog.

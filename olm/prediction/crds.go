@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 )
@@ -78,15 +79,11 @@ func (f *subject) checkCRD(ctx context.Context, object *unstructured.Unstructure
 	if err != nil || present == nil {
 		return err
 	}
-	invalid, err := f.state.api.invalid(ctx, present, updated)
+	faults, err := f.state.api.faults(ctx, present, updated, f.Next.Name)
 	if err != nil {
 		return err
 	}
-	if len(invalid) > 0 {
-		f.Blockers = append(f.Blockers, Reason{InvalidObjects,
-			fmt.Sprintf("existing objects are invalid under CRD %s of %s, so the InstallPlan fails: %s", updated.Name, f.Next.Name, some(invalid)),
-			"correct these objects first. If OLM has already tried for a minute, the InstallPlan has failed: delete it, and OLM creates another one"})
-	}
+	f.Blockers = append(f.Blockers, faults...)
 	if safe, err := crd.SafeStorageVersionUpgrade(present, updated); !safe {
 		f.Blockers = append(f.Blockers, Reason{StoredVersionRemoved,
 			fmt.Sprintf("the InstallPlan fails at CRD %s of %s: %v", updated.Name, f.Next.Name, err),
@@ -105,13 +102,39 @@ func toCRD(object *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDe
 	return definition, json.Unmarshal(data, definition)
 }
 
-// invalid returns the custom resources that are invalid under the updated CRD, and why. OLM validates them in all versions
-// that both CRDs serve, except if the updated one has a conversion webhook, which may make them valid.
-func (s *apiReader) invalid(ctx context.Context, present, updated *apiextensionsv1.CustomResourceDefinition) (found []string, err error) {
-	if c := updated.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
-		return nil, nil
+// Objects returns the reasons why OLM v0 would not install a bundle whose CRDs are as those of the cluster: it reads and validates the
+// existing objects again.
+func Objects(ctx context.Context, config *rest.Config, bundle string, crds []string) (found []Reason, err error) {
+	reader, err := newAPIReader(config)
+	if err != nil {
+		return nil, err
 	}
+	for _, name := range crds {
+		present, err := reader.crd(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if present == nil {
+			continue
+		}
+		faults, err := reader.faults(ctx, present, present, bundle)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, faults...)
+	}
+	return found, nil
+}
+
+const failed = ". If OLM has already tried for a minute, the InstallPlan has failed: delete it, and OLM creates another one"
+
+// faults returns the reasons why OLM does not update a CRD to that of a bundle because of existing objects. OLM reads them in all versions
+// that both CRDs serve, and validates them, except if the updated one has a conversion webhook, which may make them valid.
+func (s *apiReader) faults(ctx context.Context, present, updated *apiextensionsv1.CustomResourceDefinition, bundle string) (found []Reason, err error) {
+	var invalid []string
 	seen := map[string]bool{}
+	c := updated.Spec.Conversion
+	converts := c != nil && c.Strategy == apiextensionsv1.WebhookConverter
 	for _, version := range updated.Spec.Versions {
 		served := slices.ContainsFunc(present.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == version.Name && v.Served
@@ -129,19 +152,36 @@ func (s *apiReader) invalid(ctx context.Context, present, updated *apiextensions
 		}
 		resource := schema.GroupVersionResource{Group: updated.Spec.Group, Version: version.Name, Resource: updated.Spec.Names.Plural}
 		err = s.each(ctx, resource, func(o *unstructured.Unstructured) error {
+			if converts {
+				return nil
+			}
 			name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 			if faults := validation.ValidateCustomResource(nil, o.UnstructuredContent(), validator); len(faults) > 0 && !seen[name] {
 				seen[name] = true
-				found = append(found, fmt.Sprintf("%s %s (%s)", o.GetKind(), name, describe(faults)))
+				invalid = append(invalid, fmt.Sprintf("%s %s (%s)", o.GetKind(), name, describe(faults)))
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil && !isUnconverted(err) {
 			return nil, err
 		}
+		if err != nil {
+			found = append(found, Reason{UnreadableObjects,
+				fmt.Sprintf("existing objects of CRD %s cannot be read in version %s, so the InstallPlan of %s fails: %v", updated.Name, version.Name, bundle, err),
+				"have the pods of this webhook run first" + failed})
+		}
+	}
+	if len(invalid) > 0 {
+		found = append(found, Reason{InvalidObjects,
+			fmt.Sprintf("existing objects are invalid under CRD %s of %s, so the InstallPlan fails: %s", updated.Name, bundle, some(invalid)),
+			"correct these objects first" + failed})
 	}
 	return found, nil
 }
+
+// isUnconverted reports whether the API server could not convert objects: it answers with the text of the webhook's failure, which is no
+// reason of its own.
+func isUnconverted(err error) bool { return strings.Contains(err.Error(), "conversion webhook for ") }
 
 // describe returns the faults of an object on one line.
 func describe(faults field.ErrorList) string {

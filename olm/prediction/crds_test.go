@@ -82,6 +82,43 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
+// TestUnreadableObjects: the API server cannot convert objects, because nothing answers its conversion webhook. OLM reads them, whatever the
+// bundle's CRD is.
+func TestUnreadableObjects(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t, cluster.Options{})
+	namespace := c.Namespace(t)
+	definition := &operators.Definition{Group: "unread.example.com", Versions: []string{"v1alpha1", "v1"}}
+	crd, err := toCRD(&unstructured.Unstructured{Object: definition.CRD()})
+	require.NoError(t, err)
+	require.NoError(t, c.Client().Create(t.Context(), crd))
+	t.Cleanup(func() { assert.NoError(t, c.Client().Delete(context.Background(), crd)) })
+	cluster.Eventually(t, limit, "an object of the CRD", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Client().Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "unread.example.com/v1", "kind": "Mooring", "metadata": map[string]any{"name": "pier", "namespace": namespace},
+			"spec": map[string]any{"depth": "7 m"}}}))
+	})
+	reasons := func() []Reason {
+		found, err := Objects(t.Context(), c.Config(), "tide.v1.0.0", []string{crd.Name, "moons.sea.example.com"})
+		require.NoError(t, err)
+		return found
+	}
+	assert.Empty(t, reasons())
+
+	path := "/convert"
+	converted := crd.DeepCopy()
+	converted.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
+		ConversionReviewVersions: []string{"v1"},
+		ClientConfig:             &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: namespace, Name: "nobody", Path: &path}}}}
+	require.NoError(t, c.Client().Patch(t.Context(), converted, client.MergeFrom(crd)))
+	cluster.Eventually(t, limit, "the API server to convert by the webhook", func(context.Context) error {
+		if found := reasons(); len(found) != 1 || found[0].Code != UnreadableObjects || !strings.Contains(found[0].What, "cannot be read in version v1alpha1") {
+			return fmt.Errorf("got %+v", found)
+		}
+		return nil
+	})
+}
+
 // TestDependencyMissing: the catalog or an installed operator may provide a dependency.
 func TestDependencyMissing(t *testing.T) {
 	for name, test := range map[string]struct {
