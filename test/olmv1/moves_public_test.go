@@ -62,6 +62,10 @@ func (p *public) shape(t *testing.T) *shape {
 			all.objects = append(all.objects, o.Unstructured.Object)
 		}
 	}
+	deployments := all.csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs
+	for i := range deployments { // a process node runs no operating system
+		deployments[i].Spec.Template.Spec.Affinity, deployments[i].Spec.Template.Spec.NodeSelector = nil, nil
+	}
 	s.named = all.csv.Name
 	s.bundles[0].change = func(made *parts) { made.csv, made.crds, made.objects = all.csv, all.crds, all.objects }
 	supports := func(mode v1alpha1.InstallModeType) bool {
@@ -86,7 +90,6 @@ func runElsewhere(t *testing.T, c *cluster.Cluster) {
 			changed.Spec.Unschedulable = true
 		} else {
 			changed.Spec.Taints = nil
-			changed.Labels[corev1.LabelOSStable], changed.Labels[corev1.LabelArchStable] = "linux", "amd64"
 		}
 		require.NoError(t, c.Client().Patch(t.Context(), changed, client.MergeFrom(&n)))
 	}
