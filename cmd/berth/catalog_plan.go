@@ -44,7 +44,7 @@ Without PACKAGE, the installed versions are read from a cluster: all Subscriptio
 catalog, as if their sources were replaced by it, and all ClusterExtensions of its packages, as if no other
 catalog had these. The catalogs of other Subscriptions are assumed to have
 nothing new. What may block OLM is read, too: unreachable catalogs, operators in other namespaces, custom
-resources that are invalid under a new CRD. Nothing is written to the cluster.
+resources that are invalid under a new CRD, or that no webhook converts. Nothing is written to the cluster.
 
 Without CATALOG, the prediction is for all ClusterExtensions of a cluster with its own ClusterCatalogs, which are
 read from catalogd, with their priorities.
